@@ -1,3 +1,3 @@
-"""gpu-advisor: measure what a PyTorch program could do on this machine, and write it down."""
+"""gpu-advisor: measurements of what a PyTorch program could do."""
 
 __version__ = "0.1.0"

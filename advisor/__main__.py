@@ -1,4 +1,4 @@
-"""Command line: argv to one use case to an exit code."""
+"""Command line, from argv to an exit code."""
 
 from __future__ import annotations
 
@@ -77,7 +77,10 @@ def overview() -> str:
 
 
 def dispatch(argv: list[str]) -> int:
-    """Run the subcommand of `argv`; returns its exit code. Raises AdvisorError."""
+    """Run the subcommand of `argv`.
+
+    Returns its exit code. Raises AdvisorError.
+    """
     if not argv or argv[0] in {"-h", "--help", "help"}:
         sys.stdout.write(overview())
         return 0
@@ -130,7 +133,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _show_any_name() -> None:
-    """Let stdout take file names that are no text or not in its encoding."""
+    """Let stdout take file names of any encoding."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         whole = sys.stdout.encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
         sys.stdout.reconfigure(errors="surrogateescape" if whole else "backslashreplace")

@@ -1,1 +1,1 @@
-"""The commands: one module each, from parsed flags to an exit code."""
+"""Commands, one module each, from flags to an exit code."""

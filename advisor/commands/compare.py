@@ -92,7 +92,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Measure all variants; 0, or 1 for a slower or broken one, 3 if undecided."""
+    """Compare all variants in interleaved rounds.
+
+    Returns 0, or 1 for a slower or broken one, 3 if undecided.
+    """
     started = time.monotonic()
     options = options_of(args)
     entries = variants_of(args.configs, command, args.workload)
@@ -141,7 +144,7 @@ def options_of(args: argparse.Namespace) -> Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One variant as it was named on the command line."""
+    """Variant as the command line names it."""
 
     name: str
     """`A`"""
@@ -153,7 +156,10 @@ class Entry:
 def variants_of(
     configs: Sequence[Path], command: list[str] | None, workload: str | None
 ) -> list[Entry]:
-    """The variants, in order. Raises UsageError, CommandMissingError and the Config errors."""
+    """Variants in order.
+
+    Raises UsageError, CommandMissingError and the Config errors.
+    """
     blocks = split_blocks(command or [])
     if configs and len(blocks) > 1:
         msg = f"Compare configs, or commands separated by {SEPARATOR}, not both at once."
@@ -174,7 +180,10 @@ def variants_of(
 
 
 def split_blocks(command: list[str]) -> list[list[str]]:
-    """Commands between the separators. Raises UsageError for an empty one."""
+    """Split commands at the separators.
+
+    Raises UsageError for an empty one.
+    """
     blocks: list[list[str]] = [[]]
     for word in command:
         if word == SEPARATOR:
@@ -198,7 +207,10 @@ def _of_commands(blocks: list[list[str]], workload: str | None) -> list[Entry]:
 def _of_configs(
     configs: Sequence[Path], command: list[str] | None, workload: str | None
 ) -> list[Entry]:
-    """All configs in the place where the command names one of them, or `{config}`."""
+    """Put each config in the place of the first.
+
+    That is where the command names one of them, or `{config}`.
+    """
     template = [_placeholder(word, configs) for word in command] if command else None
     workload = workload or _known_workload(configs)
     first = invocation.resolve(configs[0], template, workload=workload, use_case="compare")
@@ -218,7 +230,7 @@ def _of_configs(
 
 
 def _known_workload(configs: Sequence[Path]) -> str | None:
-    """Name of the workload of the first config that gpu-advisor.toml knows."""
+    """Workload name of the first known config."""
     for config in configs:
         known = settings.load(settings.find(config.parent)).workload_for(config)
         if known is not None:
@@ -227,7 +239,7 @@ def _known_workload(configs: Sequence[Path]) -> str | None:
 
 
 def _placeholder(word: str, configs: Sequence[Path]) -> str:
-    """`word` with `{config}` in place of the path of one of `configs`."""
+    """Replace a config's path in `word` by `{config}`."""
     flag, equals, value = word.rpartition("=")
     named = {os.path.realpath(config) for config in configs}
     return f"{flag}{equals}{{config}}" if os.path.realpath(value) in named else word
@@ -288,7 +300,7 @@ class Result:
 
     @property
     def outcome(self) -> Literal["ok", "failed", "undecided"]:
-        """`failed` where one variant is slower or did not do the same."""
+        """`failed` where a variant is slower or differs."""
         verdicts = {each.verdict for each in self.variants}
         if verdicts & BAD:
             return "failed"
@@ -323,7 +335,10 @@ class _Measurement:
     """Verdict and reason of the variants that are out."""
 
     def request(self, entry: Entry, purpose: Purpose) -> TrialRequest:
-        """One process of a variant, which takes what its warm-up took."""
+        """Run one process of a variant.
+
+        It takes what its warm-up took.
+        """
         warm_up = self.warm_ups.get(entry.name)
         regex = entry.invocation.workload.unit_regex
         return TrialRequest(
@@ -336,9 +351,10 @@ class _Measurement:
         )
 
     def warm_up(self) -> None:
-        """One process of each, which fills caches and is not counted.
+        """Warm up each variant; these runs are not counted.
 
-        Raises TrialFailedError where the first variant fails, BudgetTooSmallError.
+        They fill caches. Raises TrialFailedError where the first variant fails,
+        BudgetTooSmallError.
         """
         for entry in self.entries:
             request = self.request(entry, "profile")
@@ -365,7 +381,10 @@ class _Measurement:
         return [entry for entry in self.entries if entry.name not in self.failed]
 
     def compare(self) -> Comparison | None:
-        """The rounds of all sound variants; None where only the first is left."""
+        """Run the rounds of all sound variants.
+
+        None where only the first is left.
+        """
         first = self.warm_ups[self.entries[0].name]
         for entry in self.sound[1:]:
             self.check_work(entry, [first], [self.warm_ups[entry.name]])
@@ -392,12 +411,12 @@ class _Measurement:
         return found
 
     def check_work(self, entry: Entry, first: Sequence[Run], runs: Sequence[Run]) -> None:
-        """Take a variant out that does other work for a unit than the first."""
+        """Drop variants whose work differs from the first's."""
         if different := work_differences(first, runs):
             self.failed[entry.name] = ("other work", "; ".join(different))
 
     def check_quality(self) -> None:
-        """Take variants out whose declared quality is worse than the first one's."""
+        """Drop variants with a worse quality than the first's."""
         measures = self.entries[0].invocation.workload.quality
         if not measures or len(self.sound) < FEWEST:
             return
@@ -483,7 +502,7 @@ def measure(
 
 
 def result_of(work: _Measurement, comparison: Comparison | None) -> Result:
-    """Verdicts by the rounds, for the variants that did the same work."""
+    """Verdicts of the variants that did equal work."""
     variants = []
     for entry in work.entries:
         measured = comparison is not None and entry.name in comparison.ab_test.names
@@ -574,7 +593,7 @@ def as_object(result: Result) -> dict[str, Any]:
 
 
 def as_table(result: Result) -> str:
-    """The result for people: a table, and the verdicts in words."""
+    """Format the result as a table and verdicts."""
     units = numbers.plural(result.unit)
     rows = [("", "variant", f"{units}/s", "memory", f"1,000 {units}", "against A")]
     rows += [

@@ -1,4 +1,4 @@
-"""`gpu-advisor inspect CONFIG... [-- COMMAND]`: which knobs are there, and how sure that is.
+"""`gpu-advisor inspect CONFIG... [-- COMMAND]`: knobs, and how sure they are.
 
 Runs nothing, unless `--run` asks for the experiment.
 """
@@ -42,7 +42,7 @@ COMMAND_LINE = "command line"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
-    """One document: what was found in it, or why it could not be read."""
+    """Findings of one document, or its read error."""
 
     name: str
     document: Document | None = None
@@ -54,7 +54,7 @@ class Inspected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """Everything that was looked at, in the order it was named."""
+    """Everything that was inspected, in order."""
 
     documents: tuple[Inspected, ...]
     shown: Shown | None = None
@@ -69,10 +69,11 @@ class Inspection:
 def inspect(
     paths: Sequence[Path], command: Sequence[str] | None = None, shown: Shown | None = None
 ) -> Inspection:
-    """The knobs of configs, of the configs these name, and of a command line.
+    """Find the knobs of configs and of a command line.
 
-    A folder stands for the configs in it. A file that cannot be read or parsed is kept with its
-    error, and the others go on. `shown` adds what runs showed; nothing is run here.
+    Configs that these name are included. A folder stands for the configs in it. A file that cannot
+    be read or parsed is kept with its error, and the others go on. `shown` adds what runs showed;
+    nothing is run here.
     """
     phase = knobs.phase_of_command(documents.of_command(command)) if command else None
     seen: set[str] = set()
@@ -123,7 +124,7 @@ def _inspect(
 
 
 def _with_overrides(flags: Findings, configs: Iterable[Inspected]) -> Findings:
-    """The findings of a command line, linked to the config keys its flags may override."""
+    """Link a command's overrides to the config's keys."""
     keys = [knob for one in configs if one.findings for knob in one.findings.knobs]
     overrides = [
         KnobConstraint(
@@ -140,7 +141,10 @@ def _with_overrides(flags: Findings, configs: Iterable[Inspected]) -> Findings:
 
 
 def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
-    """Each file, and each config under each folder; an empty folder stays, to be refused."""
+    """Files, and the configs below each folder.
+
+    An empty folder stays, to be refused.
+    """
     for path in paths:
         inside = sorted(p for p in path.rglob("*") if _is_config(p)) if path.is_dir() else []
         yield from inside or [path]
@@ -153,7 +157,10 @@ def _is_config(path: Path) -> bool:
 
 
 def _files_named(findings: Findings, path: Path) -> list[Path]:
-    """Existing configs that the document at `path` names, relative to it or to here."""
+    """Existing configs that the document at `path` names.
+
+    Paths are relative to it or to the working directory.
+    """
     found = []
     for reference in findings.references:
         for folder in (path.parent, Path()):
@@ -168,7 +175,10 @@ def _files_named(findings: Findings, path: Path) -> list[Path]:
 
 
 def as_json(inspection: Inspection) -> dict[str, Any]:
-    """One object: `knobs`, `traps`, `links` and `documents`, each a list of objects."""
+    """Format as one JSON object of four lists.
+
+    They are `knobs`, `traps`, `links` and `documents`.
+    """
     found = inspection.findings
     result = {
         "knobs": [
@@ -264,7 +274,10 @@ _RISKS: dict[KnobClass, str] = {
 
 
 def as_text(inspection: Inspection, *, details: bool = False) -> str:
-    """A table for each document, then observations of runs; `details`: all that is known."""
+    """Format a table a document, then the observations.
+
+    `details`: all that is known.
+    """
     sections = [_section(one, inspection, details=details) for one in inspection.documents]
     sections += [_runs(inspection.shown)] if inspection.shown else []
     return "\n\n".join(sections) + "\n"
@@ -321,7 +334,7 @@ def _table(
 
 
 def default_of(knob: Knob, document: Document | None) -> str | None:
-    """The place where the program declares an option that was not typed."""
+    """Place where the program declares an untyped option."""
     scalar = document.scalars.get(knob.path) if document else None
     return scalar.default_of if scalar else None
 
@@ -372,7 +385,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def with_runs(args: argparse.Namespace, command: Sequence[str] | None) -> Inspection:
-    """The inspection of one program, with what runs of it showed. Raises AdvisorError."""
+    """Run a program and add the observations.
+
+    Raises AdvisorError.
+    """
     from advisor.commands import inspect_run
 
     among = configs_among(command or (), Path.cwd())
@@ -388,7 +404,7 @@ def with_runs(args: argparse.Namespace, command: Sequence[str] | None) -> Inspec
 def _not_taken(
     paths: Sequence[Path], inspection: Inspection, command: Sequence[str] | None
 ) -> list[str]:
-    """A sentence for each config asked for that the command does not take."""
+    """Sentences on configs that the command ignores."""
     read = {one.name: one.document for one in inspection.documents if one.document}
     if not command or any("{config}" in word for word in command):
         return []
@@ -398,9 +414,10 @@ def _not_taken(
 
 
 def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
-    """Print what was found; 0 unless nothing at all could be read.
+    """Print the findings.
 
-    Raises UsageError when there is nothing to inspect, and the error of the only config.
+    Returns 0 unless nothing at all could be read. Raises UsageError when there is nothing to
+    inspect, and the error of the only config.
     """
     if not args.config and not command:
         msg = "Nothing to inspect: name a config, a folder of configs, or `-- YOUR COMMAND`."

@@ -1,4 +1,6 @@
-"""`gpu-advisor inspect --run`: what the program does, and which values of its documents it follows.
+"""`gpu-advisor inspect --run`: knobs by experiment.
+
+One run as it is, and at most two with moved suspects. Nothing is timed or written.
 
 One run as it is, and at most two in which suspects are moved; nothing is timed, nothing written.
 """
@@ -65,7 +67,7 @@ class Shown:
 
 
 def show(config: Path | None, command: list[str] | None, args: argparse.Namespace) -> Shown:
-    """Run the program of `config` as it is, then with its suspects moved.
+    """Run the program of `config`, then with moved suspects.
 
     Raises TrialFailedError where it does not run as it is, and InterruptedByUserError.
     """
@@ -138,7 +140,10 @@ class _Bench:
 
 
 def experimented(facts: TuningContext, bench: _Bench, argv: tuple[str, ...]) -> Shown:
-    """The original, then the experiment on every kind. Raises TrialFailedError."""
+    """Run the original, then experiment on every kind.
+
+    Raises TrialFailedError.
+    """
     plan = MeasurePlan(
         measure_s=SHORT_S,
         min_steps=FEW_STEPS,

@@ -52,11 +52,11 @@ class Invocation:
 
     @property
     def phase(self) -> Phase | None:
-        """The phase that gpu-advisor.toml or the command names; None where neither does."""
+        """Phase that gpu-advisor.toml or the command names."""
         return None if self.workload.phase == "any" else self.workload.phase
 
     def quality_commands(self) -> dict[CommandName, documents.Document]:
-        """The commands of the quality measures, with the same options as `command_line`.
+        """Commands of the quality measures, with `command_line`'s options.
 
         Where none is declared it is the command itself; what confirms runs what chose.
         """
@@ -123,7 +123,7 @@ def command_document(
     config: documents.Document | None,
     env: tuple[tuple[str, str], ...] = (),
 ) -> documents.Document:
-    """Command as a document; without a config, with its program's options."""
+    """Document of a command, with its program's options."""
     known = program_options.recorded(command, cwd, env).options if config is None else ()
     return documents.of_command(command, known)
 
@@ -134,7 +134,7 @@ def environment(workload: Workload) -> tuple[tuple[str, str], ...]:
 
 
 def _of_its_phase(workload: Workload, argv: tuple[str, ...]) -> Workload:
-    """`workload` with the phase that the command names, where gpu-advisor.toml names none."""
+    """Add the command's phase to a `workload` without one."""
     if workload.phase != "any":
         return workload
     phase = knobs.phase_of_command(documents.of_command(argv))
@@ -158,15 +158,16 @@ def _entry(
 
 
 def shown(path: Path) -> Path:
-    """Path relative to the working directory, where it lies below."""
+    """Shorten a path below the working directory."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def split(command: str, config: Path | None, cwd: Path) -> tuple[str, ...]:
-    """A declared command as argv; one with shell operators goes through `bash -c`.
+    """Split a declared command into argv.
 
-    `{config}` becomes the config's path as seen from `cwd`, where the command runs.
+    One with shell operators goes through `bash -c`. `{config}` becomes the config's path as seen
+    from `cwd`, where the command runs.
     """
     text = command
     if config is not None:
@@ -181,7 +182,7 @@ def split(command: str, config: Path | None, cwd: Path) -> tuple[str, ...]:
 def why_not_taken(
     argv: tuple[str, ...], config: Path, document: documents.Document | None, cwd: Path
 ) -> str | None:
-    """Reason why a changed copy of `config` would not reach the program."""
+    """Reason why a changed `config` would not be read."""
     if names_config(argv, config, cwd) or _is_imported(argv, config, document, cwd):
         return None
     return (
@@ -191,7 +192,10 @@ def why_not_taken(
 
 
 def require_program(argv: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> None:
-    """Raise CommandMissingError where the command's program, or its script, does not exist."""
+    """Require the command's program and script.
+
+    Raises CommandMissingError.
+    """
     name = argv[0]
     near = cwd / name if os.sep in name else None
     if near is not None:
@@ -209,7 +213,7 @@ def require_program(argv: Sequence[str], cwd: Path, environ: Mapping[str, str]) 
 
 
 def names_config(argv: tuple[str, ...], config: Path, cwd: Path) -> bool:
-    """True if a token of `argv` holds the path of `config`."""
+    """True if `argv` holds the path of `config`."""
     real = os.path.realpath(config)
     for token in argv:
         for part in (token, token.partition("=")[2]):
@@ -223,7 +227,10 @@ def names_config(argv: tuple[str, ...], config: Path, cwd: Path) -> bool:
 def _is_imported(
     argv: tuple[str, ...], config: Path, document: documents.Document | None, cwd: Path
 ) -> bool:
-    """True if the program imports its config and would see a candidate in its place."""
+    """True if the program imports its config.
+
+    A candidate in its place must be seen too.
+    """
     if (
         document is None
         or document.format != "python"
@@ -279,7 +286,10 @@ def _no_command(config: Path | None, found: Settings, use_case: str) -> str:
 
 
 def mentions(config: Path, *, most: int = 5) -> list[str]:
-    """`README.md:12: python run.py -c config/x.json`: lines near the config that name it."""
+    """Lines near the config that name it.
+
+    `README.md:12: python run.py -c config/x.json`
+    """
     found: list[str] = []
     for folder in dict.fromkeys((Path.cwd(), config.parent, config.parent.parent)):
         for pattern in LOOKED_THROUGH:

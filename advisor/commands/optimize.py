@@ -1,4 +1,4 @@
-"""`gpu-advisor optimize [CONFIG] [-- COMMAND]`: measure, choose, prove, write, report.
+"""`gpu-advisor optimize [CONFIG] [-- COMMAND]`: tune, confirm, write and report.
 
 Read top to bottom: `run` is the whole journey.
 """
@@ -59,7 +59,10 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Tune a config or a command and write the report. Raises AdvisorError."""
+    """Tune a config or a command and report it.
+
+    Raises AdvisorError.
+    """
     started = time.monotonic()
     options = options_of(args)
     job = prepare(options, command)
@@ -100,13 +103,13 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
 
 @dataclass(kw_only=True)
 class TargetContext:
-    """Target of the search, corrected by the original's first run."""
+    """Target of the search, corrected by the first run."""
 
     job: Job
     facts: TuningContext
 
     def correct(self, answer: Result) -> None:
-        """Take memory and precisions of the card that the program computed on."""
+        """Take memory and precisions of the card that ran."""
         run = answer.run if isinstance(answer, TrialResult) else None
         if run is None or not run.cards:
             return
@@ -122,7 +125,10 @@ class TargetContext:
 
 
 def search(aim: TargetContext, lab: Executor, answers: list[Result], progress: Progress) -> Stop:
-    """Run requests until the tuner stops; `answers` keeps them if interrupted."""
+    """Run requests until the tuner stops.
+
+    `answers` keeps them if interrupted.
+    """
     stage = ""
     while True:
         turn = next_request(aim.facts, answers)
@@ -139,7 +145,7 @@ def search(aim: TargetContext, lab: Executor, answers: list[Result], progress: P
 
 
 def not_measured(stop: Stop) -> AdvisorError:
-    """Error of an original that does not show a figure that was asked for."""
+    """Error of an original without a requested figure."""
     run = stop.state.original
     names = " and ".join(stop.state.context.objective.unmeasured(run))
     gaps = "; ".join(f"{what}: {why}" for what, why in run.telemetry.gaps)
@@ -151,7 +157,7 @@ def not_measured(stop: Stop) -> AdvisorError:
 
 
 def baseline_failed(stop: Stop) -> AdvisorError:
-    """Error of an original that failed, with its next step."""
+    """Error of a failed original, with its next step."""
     assert stop.failed is not None
     result = stop.failed.result
     assert isinstance(result, Failure)
@@ -164,7 +170,7 @@ def baseline_failed(stop: Stop) -> AdvisorError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressListener:
-    """Passes what the lab says on to the progress display."""
+    """Listener that passes events to the progress display."""
 
     progress: Progress
 
@@ -260,7 +266,7 @@ def conclude(
     *,
     wall_s: float,
 ) -> tuple[Report, AdvisorError | None]:
-    """Decide what is written, write it, and put everything into the report.
+    """Write the result and complete the report.
 
     Where the config cannot be written, the report is that of a dry run, beside the reason.
     """
@@ -355,7 +361,7 @@ class Written:
 
 
 def diff_of(job: Job, lab: Executor, winner: Candidate) -> str:
-    """The config's change, for people to read; empty without a config."""
+    """Diff of the config; empty without one."""
     config = job.invocation.config
     if config is None:
         return ""
@@ -408,7 +414,7 @@ def rewrite(
 
 
 def show(report: Report, *, json_only: bool) -> None:
-    """The result on stdout: one JSON object, or the verdict and where to read on."""
+    """Print one JSON object, or the verdict."""
     if json_only:
         sys.stdout.write(json.dumps(writing.headline(writing.masked(report)), indent=2) + "\n")
         return

@@ -1,4 +1,4 @@
-"""`gpu-advisor profile [CONFIG] [-- COMMAND ...]`: two measured runs, nothing changed."""
+"""`gpu-advisor profile [CONFIG] [-- COMMAND ...]`: two measured runs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Measure, print; returns 0 or the failure's code. Raises AdvisorError."""
+    """Measure and print.
+
+    Returns 0 or the failure's code. Raises AdvisorError.
+    """
     if args.config is not None:
         originals.recover(args.config)
     asked = invocation.resolve(
@@ -181,9 +184,10 @@ def as_object(
     found: Diagnosis | None = None,
     help_: tuple[Bound, ...] = (),
 ) -> dict[str, Any]:
-    """The object of `--json`; None is "not measured". The unit is in the plural.
+    """Object of `--json`; None is "not measured".
 
-    Figures are means over the runs; the range of the rate stands beside it.
+    The unit is in the plural. Figures are means over the runs; the range of the rate stands beside
+    it.
     """
     shown: dict[str, Any] = {"ok": False, "failure": None, "unit": numbers.plural(unit)}
     shown |= dict.fromkeys(MEASURED)
@@ -285,7 +289,10 @@ def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
 
 
 def _batch(run: Run) -> str:
-    """`8 a rank, 64 an update`: what is counted where; the batch alone where that is all."""
+    """Batch as text: `8 a rank, 64 an update`.
+
+    The batch alone where nothing else is counted.
+    """
     batch, many = run.effects.batch, run.effects.accumulation or 1.0
     many *= run.effects.group_size or 1
     shown = numbers.count(batch) + f" a {member(run)}" * (run.ranks > 1)
@@ -295,7 +302,7 @@ def _batch(run: Run) -> str:
 
 
 def _spread(run: Run) -> str:
-    """Rates of the slowest and the fastest rank, in brackets; empty with one rank."""
+    """Range of the ranks' rates; empty for one rank."""
     each = run.rank_units_per_s
     if not each:
         return ""

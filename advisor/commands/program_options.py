@@ -1,4 +1,4 @@
-"""Options of the user's program, as its own parser declares them.
+"""Program options, as its own parser declares them.
 
 The program is started in the sandbox and ends as soon as its arguments are parsed. The probe
 records what argparse, click, absl, fire, Hydra, OmegaConf and what is built on them declare.
@@ -33,7 +33,7 @@ FILES_READ = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramOptions:
-    """Recorded options, or the reason why only typed ones are known."""
+    """Recorded options, or the reason for none."""
 
     options: tuple[Option, ...] = ()
     why_unknown: str | None = None
@@ -43,7 +43,10 @@ class ProgramOptions:
 def recorded(
     command: tuple[str, ...], cwd: Path, env: tuple[tuple[str, str], ...] = ()
 ) -> ProgramOptions:
-    """Options of the program that `command` starts in `cwd`; each command runs once."""
+    """Record the options of the program in `command`.
+
+    Each command runs once, in `cwd`.
+    """
     first = first_own_word(command)
     script = _script(command, first, cwd)
     if script is None:
@@ -99,7 +102,7 @@ def _why_unrecorded(result: object) -> str:
 def _placed(
     found: Sequence[Mapping[str, Any]], command: Sequence[str], first: int
 ) -> Iterator[Option]:
-    """Each option once, with the word of the command that it is to follow.
+    """Place each option after the word it must follow.
 
     Behind the program's own name it stands before everything that could end its options.
     """
@@ -130,7 +133,10 @@ def _placed(
 
 
 def _script(command: Sequence[str], first: int, cwd: Path) -> str | None:
-    """The end of the path in `sys.argv[0]` of the program; None where it is no Python."""
+    """Path end of the program's `sys.argv[0]`.
+
+    None where it is no Python.
+    """
     if not 0 < first <= len(command):
         return None
     name = command[first - 1]
@@ -149,7 +155,7 @@ def _script(command: Sequence[str], first: int, cwd: Path) -> str | None:
 
 
 def _is_python(path: Path) -> bool:
-    """True for a file that begins like a Python script."""
+    """True if the file begins like Python."""
     with path.open("rb") as file:
         return bool(re.match(rb"#!.*python|#!/bin/sh\n'''exec'", file.read(200)))
 
@@ -158,7 +164,7 @@ def _is_python(path: Path) -> bool:
 
 
 def imports(command: Sequence[str], cwd: Path, config: Path) -> bool:
-    """True if the program of `command` imports the file at `config`."""
+    """True if `command` imports the file at `config`."""
     first = first_own_word(command)
     script = _script(command, first, cwd)
     if script is None:

@@ -1,4 +1,4 @@
-"""`gpu-advisor report report.json`: render report.md and its figures again, or one HTML page."""
+"""`gpu-advisor report report.json`: the report rendered again."""
 
 from __future__ import annotations
 
@@ -40,8 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Render again. Raises ReportError for a JSON that is missing, malformed or of another version,
-    and OutputRefusedError when a file that is not ours is in the way."""
+    """Render a report again, as Markdown or HTML.
+
+    Raises ReportError for a JSON that is missing, malformed or of another version, and
+    OutputRefusedError when a file that is not ours is in the way.
+    """
     del command
     if args.html is not None:
         return _page(args)

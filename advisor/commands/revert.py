@@ -1,4 +1,4 @@
-"""`gpu-advisor revert CONFIG`: give the original back, byte for byte."""
+"""`gpu-advisor revert CONFIG`: the original, byte for byte."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Put back the last rewrite, or all of them. Raises RevertConflictError when unsafe."""
+    """Put back the last rewrite, or all of them.
+
+    Raises RevertConflictError when unsafe.
+    """
     del command
     undone = revert(args.config, everything=args.all)
     if undone:
@@ -40,7 +43,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
 
 
 def revert(config: Path, *, everything: bool = False) -> int:
-    """Take back the last rewrite of `config`, or every one; returns how many.
+    """Revert the rewrites of `config`; return their number.
 
     0 if the last rewrite is not in the file: an earlier call was killed before it replaced the
     config, or somebody undid the change. All of them are taken back in one step, or none.

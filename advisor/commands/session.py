@@ -159,7 +159,10 @@ def options_of(args: argparse.Namespace) -> Options:
 
 
 def bounds_of(words: list[str] | None) -> tuple[str, ...] | None:
-    """Constraints as they were typed. Raises ValueError with the forms allowed."""
+    """Parse constraints.
+
+    Raises ValueError with the forms allowed.
+    """
     for word in words or ():
         objective.parse_constraint(word)
     return None if words is None else tuple(words)
@@ -168,7 +171,7 @@ def bounds_of(words: list[str] | None) -> tuple[str, ...] | None:
 def objective_of(
     options: Options, asked: invocation.Invocation, machine: Machine
 ) -> objective.Objective:
-    """Objective of the flags, the workload's entry, or the defaults.
+    """Objective of flags, workload entry or defaults.
 
     Raises UsageError, and NotMeasuredError where no card here could tell it.
     """
@@ -230,12 +233,15 @@ class Job:
 
     @property
     def memory_limit_gib(self) -> float:
-        """Memory of a candidate: of the target card, or of this host."""
+        """Memory limit of a candidate, in GiB."""
         return target.memory_limit_gib(self.target, 0.9 * self.machine.ram_limit_gib)
 
 
 def prepare(options: Options, command: list[str] | None) -> Job:
-    """Read and check everything, run and write nothing. Raises AdvisorError."""
+    """Check everything before the first run.
+
+    Nothing is run or written. Raises AdvisorError.
+    """
     left = originals.recover(options.config) if options.config else []
     asked = invocation.resolve(options.config, command, workload=options.workload)
     if asked.path is not None and options.config is None:  # gpu-advisor.toml named it
@@ -296,7 +302,7 @@ def prepare(options: Options, command: list[str] | None) -> Job:
 
 
 def left_untuned(asked: invocation.Invocation) -> list[str]:
-    """Notes on configs that the command reads and that are not tuned."""
+    """Notes on configs that stay untuned."""
     if asked.path is not None:
         return []
     env = invocation.environment(asked.workload)
@@ -316,9 +322,10 @@ def left_untuned(asked: invocation.Invocation) -> list[str]:
 def claim_places(
     options: Options, config: Path | None, entry: Entry | None, root: Path
 ) -> tuple[files.Claim, files.Claim | None, files.Claim | None]:
-    """Places of the report, of --output, and of the file that --write-toml makes.
+    """Claim the places of the report and outputs.
 
-    Raises OutputRefusedError.
+    These are the report's, --output's and that of the file that --write-toml makes. Raises
+    OutputRefusedError.
     """
     over, output = options.overwrite, options.output
     if config and output and os.path.realpath(output) == os.path.realpath(config):

@@ -49,7 +49,10 @@ class Entry:
         return f"{self.table}.command"
 
     def content(self, changes: tuple[Change, ...]) -> bytes:
-        """The whole file with the command changed so. Raises EditRefusedError."""
+        """Whole settings file with the changed command.
+
+        Raises EditRefusedError.
+        """
         tuned = argv.split(self.command.with_values({c.path: c.new for c in changes}))
         text = shlex.join(tuned).replace("'{config}'", "{config}")
         if self.file is not None and not self.is_new:
@@ -81,8 +84,11 @@ class Entry:
 
 
 def place(asked: Invocation) -> Entry:
-    """Find the entry of this call's command. Raises UsageError where it cannot be written, and
-    the Config errors for a settings file that cannot be read."""
+    """Find the entry of this call's command.
+
+    Raises UsageError where it cannot be written, and the Config errors for a settings file that
+    cannot be read.
+    """
     near = asked.path.parent if asked.path and asked.path.parent.exists() else Path()
     path = shown(settings.find(near) or Path.cwd() / settings.FILE_NAME)
     file = documents.read(path) if path.exists() else None
@@ -108,7 +114,7 @@ def place(asked: Invocation) -> Entry:
 
 
 def _why_not(asked: Invocation, found: Entry) -> str | None:
-    """Why the command cannot be written into the settings file."""
+    """Reason why the command cannot be written."""
     if asked.name is not None and settings.needs_shell(asked.workload.command):
         return f"the command of [{found.table}] runs through a shell, so its words are not edited"
     if os.path.realpath(asked.cwd) != os.path.realpath(found.path.parent):
@@ -123,7 +129,7 @@ def _why_not(asked: Invocation, found: Entry) -> str | None:
 
 
 def _written(asked: Invocation) -> tuple[str, ...]:
-    """The command as the entry has it, `{config}` in place of the config's path."""
+    """Command of the entry, with `{config}` for the path."""
     if asked.name is not None and not settings.needs_shell(asked.workload.command):
         return tuple(shlex.split(asked.workload.command))
     if asked.path is None:
@@ -132,7 +138,7 @@ def _written(asked: Invocation) -> tuple[str, ...]:
 
 
 def _free_name(asked: Invocation) -> str:
-    """The program's name, made different from those that are taken."""
+    """Unused entry name, from the program's name."""
     first = argv.first_own_word(asked.argv)
     program = Path(asked.argv[first - 1]).stem if 0 < first <= len(asked.argv) else "command"
     plain = re.sub(r"[^A-Za-z0-9-]+", "-", program.rpartition(".")[2]).strip("-") or "command"

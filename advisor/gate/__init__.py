@@ -1,4 +1,4 @@
-"""Gate of a change: base against head, in paired processes, to a proven verdict.
+"""Gate of a change: base against head, in paired processes.
 
 cli.py              arguments, the whole call, and the ways to a record
 config.py           programs to measure

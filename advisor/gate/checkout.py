@@ -1,4 +1,6 @@
-"""Both arms on disk: head is the checkout, base a git worktree beside it or a second checkout.
+"""Checkouts of both arms.
+
+Head is the checkout, base a git worktree beside it or a second checkout.
 
 Git starts no program of a repository here: no hook, monitor, filter or prompt.
 """
@@ -44,13 +46,19 @@ FETCH = "fetch the whole history (actions/checkout with fetch-depth: 0)."
 
 
 def git(cwd: Path, *args: str) -> str | None:
-    """Output of a git command, stripped; None if it failed. Raises UsageError without git."""
+    """Run git and strip its output; None if it failed.
+
+    Raises UsageError without git.
+    """
     done = run_git(cwd, *args)
     return done.stdout.strip() if done.returncode == 0 else None
 
 
 def run_git(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    """A finished git command without filters. Raises UsageError without git."""
+    """Run git without filters.
+
+    Raises UsageError without git.
+    """
     listed = _run(cwd, QUIET, ("config", "--name-only", "-z", "--get-regexp", r"^filter\."))
     names = [name for name in listed.stdout.split("\0") if FILTER.fullmatch(name)]
     off = [f"{name}={'false' if name.endswith('.required') else ''}" for name in names]
@@ -80,7 +88,7 @@ def _run(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """Code of one arm: its top folder, and the folder in it in which commands run."""
+    """Code of one arm, and its working folder."""
 
     top: Path
     cwd: Path
@@ -163,7 +171,7 @@ def base_revision(
 def _merged_into(
     head: Checkout, event: Mapping[str, Any], environ: Mapping[str, str]
 ) -> Revision | None:
-    """The first parent of the merge commit that GitHub makes of a pull request; else None.
+    """First parent of a pull request's merge commit.
 
     The event names the target as it was when the event was made, which may be many commits ago:
     they would be taken for the request's own. A merge that the branch holds itself is another.
@@ -187,9 +195,9 @@ def _merged_into(
 def _before_push(
     head: Checkout, event: Mapping[str, Any], environ: Mapping[str, str]
 ) -> Revision | None:
-    """What the branch was before a push of one commit or several; None for a branch that is new.
+    """Commit of the branch before a push.
 
-    Raises UsageError if that commit is not here.
+    None for a branch that is new. Raises UsageError if that commit is not here.
     """
     before = str(event.get("before") or "")
     if environ.get("GITHUB_EVENT_NAME") != "push" or not before.strip("0"):
@@ -203,7 +211,7 @@ def _before_push(
 
 
 def commit_of(head: Checkout, ref: str) -> str | None:
-    """The commit that `ref` names; None if it names none here."""
+    """Commit that `ref` names; None if there is none."""
     return git(
         head.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
     )
@@ -218,7 +226,10 @@ def is_ancestor(head: Checkout, ref: str, other: str) -> bool:
 def _targets(
     head: Checkout, event: Mapping[str, Any], environ: Mapping[str, str]
 ) -> tuple[list[str], bool]:
-    """Refs that head is meant to go to, most certain first; whether one of them must exist."""
+    """Refs that head may go to, most certain first.
+
+    Tells also if one of them must exist.
+    """
     pull = event.get("pull_request")
     if isinstance(pull, dict) and isinstance(pull.get("base"), dict):
         found = [str(pull["base"].get("sha", "")), f"origin/{pull['base'].get('ref', '')}"]
@@ -260,10 +271,11 @@ def read_event(environ: Mapping[str, str]) -> dict[str, Any]:
 def base_checkout(
     head: Checkout, revision: Revision, links: Sequence[str] = ()
 ) -> Iterator[Checkout]:
-    """A worktree of `revision` outside the repository, gone at the end, also after a kill.
+    """Make a temporary worktree of `revision`.
 
-    `links` are ignored data of head, shown to base by links. Raises NoBaselineError where git
-    cannot make it or head's folder is missing in it, and UsageError for a link that cannot be.
+    It lies outside the repository and is removed at the end, also after a kill. `links` are ignored
+    data of head, shown to base by links. Raises NoBaselineError where git cannot make it or head's
+    folder is missing in it, and UsageError for a link that cannot be.
     """
     sources = shared_data(head, links)
     git(head.top, "worktree", "prune")  # left by a killed gate
@@ -290,7 +302,10 @@ def base_checkout(
 
 
 def second_checkout(head: Checkout, folder: Path) -> Checkout:
-    """Base from `folder`, a second checkout. Raises UsageError where it is none."""
+    """Take base from `folder`, a second checkout.
+
+    Raises UsageError where it is none.
+    """
     base = head_checkout(folder)
     cwd = base.top / head.cwd.relative_to(head.top.resolve())
     if base.top.resolve() == head.top.resolve() or not cwd.is_dir():
@@ -300,7 +315,10 @@ def second_checkout(head: Checkout, folder: Path) -> Checkout:
 
 
 def _require_whole(base: Path, head: Path) -> None:
-    """Raise UsageError for submodules and large files, which a worktree does not fill."""
+    """Refuse submodules and large files.
+
+    A worktree does not fill them. Raises UsageError.
+    """
     missing = [
         line.partition("\t")[2]
         for line in (git(base, "ls-files", "-s", "-z") or "").split("\0")
@@ -326,7 +344,10 @@ def _is_pointer(path: Path) -> bool:
 
 
 def _forget(books: Path, worktree: Path) -> None:
-    """Remove the worktree and its entry in `books`, without git: programs have run by then."""
+    """Remove the worktree and its entry without git.
+
+    Programs have run in it by then, so git is not safe here.
+    """
     shutil.rmtree(worktree, ignore_errors=True)
     for entry in books.glob("*"):
         with contextlib.suppress(OSError):
@@ -337,7 +358,7 @@ def _forget(books: Path, worktree: Path) -> None:
 
 
 def git_folder(top: Path) -> str:
-    """Folder in which the repository of the checkout at `top` keeps its books."""
+    """Repository folder of the checkout at `top`."""
     return git(top, "rev-parse", "--path-format=absolute", "--git-common-dir") or str(top / ".git")
 
 
@@ -345,7 +366,10 @@ def git_folder(top: Path) -> str:
 
 
 def shared_data(head: Checkout, paths: Sequence[str]) -> tuple[Path, ...]:
-    """Places in head of the paths of `--link`. Raises UsageError for one that cannot be shared."""
+    """Places in head of the `--link` paths.
+
+    Raises UsageError for one that cannot be shared.
+    """
     return tuple(_shared(head.top.resolve(), head.cwd, path) for path in paths)
 
 

@@ -1,4 +1,4 @@
-"""`gpu-advisor gate`: base against head, to a verdict, a report and an exit code.
+"""`gpu-advisor gate`: base against head, to an exit code.
 
 Arguments are checked before any file is touched. From then on the call ends with a report and
 outputs whatever happens: a step with empty outputs is taken for a success by the next.
@@ -138,7 +138,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
-    """`args` as Options. Raises UsageError naming the flag, the value and the allowed values."""
+    """Check `args` and return Options.
+
+    Raises UsageError naming the flag, the value and the allowed values.
+    """
     if args.replay and args.history:
         msg = "--replay and --history exclude each other. Give one of them."
         raise UsageError(msg)
@@ -211,9 +214,10 @@ def _minutes(text: str) -> float:
 
 
 def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
-    """Gate as `args` say; returns the exit code of the verdict (errors.GATE_EXIT_CODES).
+    """Run the gate and return its exit code.
 
-    An unexpected exception ends as an error too: Python's exit code for it means regression here.
+    See errors.GATE_EXIT_CODES. An unexpected exception ends as an error too: Python's exit code for
+    it means regression here.
     """
     job = github.take(os.environ, keep=_names(args.keep_env))
     started = time.monotonic()
@@ -244,13 +248,16 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
 
 
 def _claim(options: Options) -> Claim:
-    """Places of the report; files that are read are not among them."""
+    """Claim the places of the report."""
     read = [path for path in (options.replay, options.history) if path]
     return report.claim(options.report, never=read)
 
 
 def exit_code(record: GateRecord, options: Options | None) -> int:
-    """Exit code of the verdict; 0 where an undecided one may pass, 125 for a bisect."""
+    """Exit code of the verdict.
+
+    0 where an undecided one may pass, 125 for a bisect.
+    """
     code = GATE_EXIT_CODES[record.verdict]
     if options is None:
         return code
@@ -300,7 +307,10 @@ def _unfinished(verdict: Verdict, reason: str, inputs: Inputs | None = None) -> 
 def _publish(
     record: GateRecord, path: Path, job: github.Job, code: int, claimed: Claim | None
 ) -> bool:
-    """Write outputs, summary, annotation and report; False if one of them could not be written."""
+    """Write outputs, summary, annotation and report.
+
+    Returns False if one of them could not be written.
+    """
     if job.active:
         sys.stderr.write(github.annotation(record, github.level(record, code)) + "\n")
     ways: list[Callable[[], None]] = [
@@ -328,7 +338,10 @@ def _say(line: str) -> None:
 
 
 def _compared(options: Options, context: RunContext) -> GateRecord:
-    """Base against head; head against itself where both are one clean commit."""
+    """Compare base with head.
+
+    Head is compared with itself where both are one clean commit.
+    """
     head = checkout.head_checkout(context.cwd)
     programs = config.choose(head, options.workloads, options.command)
     with contextlib.ExitStack() as stack:
@@ -365,7 +378,7 @@ def _base(head: Checkout, options: Options) -> Iterator[Checkout]:
 
 
 def _of_head(options: Options, context: RunContext) -> GateRecord:
-    """A few processes of head, compared with past sessions, then appended to them."""
+    """Compare head with past sessions and append it."""
     path = options.history
     assert path is not None, "the caller asks only with a history"
     head = checkout.head_checkout(context.cwd)
@@ -419,7 +432,10 @@ def _replayed(options: Options) -> GateRecord:
 
 
 def _with_noise(record: GateRecord) -> GateRecord:
-    """`record` with the noise of its equal runs; invalid if they came out red."""
+    """Add the noise of equal runs to `record`.
+
+    It is invalid if they came out red.
+    """
     found = [each for program in record.programs for each in noise_of(program, record.inputs)]
     record = record.model_copy(update={"noise": found})
     if record.verdict != "regression":
@@ -429,7 +445,10 @@ def _with_noise(record: GateRecord) -> GateRecord:
 
 
 def noise_of(program: ProgramEntry, inputs: Inputs) -> list[NoiseCheck]:
-    """Noise of each workload from pairs of equal code; none with fewer than two pairs."""
+    """Noise of each workload from pairs of equal code.
+
+    None with fewer than two pairs.
+    """
     pairs = tuple(pair for pair in program.pairs if not pair.discarded)
     runs = [run for pair in pairs for run in (pair.base, pair.head)]
     keys = set.intersection(*(set(run.rates) for run in runs)) if len(pairs) > 1 else set()
@@ -468,7 +487,7 @@ def noise_of(program: ProgramEntry, inputs: Inputs) -> list[NoiseCheck]:
 
 @contextlib.contextmanager
 def _machine(options: Options, context: RunContext) -> Iterator[tuple[Engine, HostEntry]]:
-    """The engine of the first GPU, held, and the facts of the host."""
+    """Hold the first GPU's engine and read the host."""
     machine = read_machine()
     uuid = machine.gpus[0].uuid if machine.gpus else None
     with exclusive_engine(uuid, 60 * options.inputs.max_minutes, context) as engine:
@@ -538,13 +557,19 @@ def _session(
 
 
 def _is_thrown_away(head: Checkout) -> bool:
-    """Head may write in its checkout: a job's on a hosted runner, or where nothing isolates it."""
+    """True if head may write in its checkout.
+
+    Only in CI: a hosted runner throws it away, and without isolation nothing prevents it.
+    """
     hosted = os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
     return os.environ.get("CI") == "true" and (hosted or bool(setup_step.unprotected(head.cwd)))
 
 
 def _set_up(options: Options, context: RunContext, session: Session) -> None:
-    """Run --setup once in each arm: a head that fails is an error, a base no baseline."""
+    """Run --setup once in each arm.
+
+    A head that fails is an error, a base no baseline.
+    """
     if options.setup is None:
         return
     arms = session.processes.arms
@@ -573,7 +598,7 @@ def _first_gpu() -> Gpu | None:
 
 
 def _software(cwd: Path) -> tuple[str | None, str | None]:
-    """Versions of the `python` on PATH and of its torch; None: not found."""
+    """Versions of the `python` on PATH and its torch."""
     path = shutil.which("python") or shutil.which("python3")
     if path is None:
         return None, None

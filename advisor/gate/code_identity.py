@@ -1,4 +1,4 @@
-"""Identity of the code that base and head ran: the project files that each run loaded.
+"""Identity of the project files that each arm loaded.
 
 A shared editable install, an absolute path or `cd $GITHUB_WORKSPACE` gives both arms the code of
 head, and a slowdown would pass as noise.
@@ -36,7 +36,10 @@ HASH_CHARS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Files that differ between the arms. Paths in `changed` are relative to a checkout's top."""
+    """Files that differ between the arms.
+
+    Paths in `changed` are relative to a checkout's top.
+    """
 
     tops: Mapping[Variant, Path]
     """Links resolved."""
@@ -54,7 +57,10 @@ class Difference:
 
 
 def difference(base: Checkout, head: Checkout, shared: Sequence[Path] = ()) -> Difference | None:
-    """Files that differ between two checkouts; None if both are the same folder."""
+    """Compare the files of two checkouts.
+
+    None if both are the same folder.
+    """
     if base.top == head.top:
         return None
     tops: dict[Variant, Path] = {"base": base.top.resolve(), "head": head.top.resolve()}
@@ -75,7 +81,10 @@ def difference(base: Checkout, head: Checkout, shared: Sequence[Path] = ()) -> D
 
 
 def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
-    """Files that a run in the checkout at `top` reported; the report is read as untrusted."""
+    """Files that a run reported as loaded.
+
+    The report is read as untrusted.
+    """
     top = top.resolve()
     others = {*between.tops.values()} - {top}
     own: set[str] = set()
@@ -106,7 +115,7 @@ def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
 
 
 def why_same_code(program: ProgramEntry) -> str | None:
-    """Reason that the arms ran the same code; None where that was not seen."""
+    """Reason that both arms ran the same code."""
     seen = [run for run in _runs(program) if run.loaded is not None]
     for run in seen:
         if run.loaded and run.loaded.foreign:
@@ -131,7 +140,7 @@ def why_same_code(program: ProgramEntry) -> str | None:
 
 
 def unseen(program: ProgramEntry, between: Difference | None) -> str | None:
-    """A warning where neither arm loaded a file that differs; None otherwise."""
+    """Warning if neither arm loaded a changed file."""
     if between is None or not between.changed:
         return None
     runs = _runs(program)
@@ -152,7 +161,7 @@ def _runs(program: ProgramEntry) -> list[RunEntry]:
 
 
 def _versions(runs: Iterable[RunEntry]) -> dict[str, set[str]]:
-    """By changed file, the hashes under which it was loaded."""
+    """Hashes of each changed file, as loaded."""
     found: dict[str, set[str]] = {}
     for run in runs:
         for path, digest in run.loaded.changed.items() if run.loaded else ():
@@ -187,7 +196,7 @@ def _inside(path: str, top: Path) -> str | None:
 
 
 def _in_environment(path: str, top: Path) -> bool:
-    """An environment that lies in the checkout holds it: no code of the project's own."""
+    """True if the path lies in an environment."""
     parts = Path(path).relative_to(top).parts
     if any(part in ENVIRONMENTS for part in parts):
         return True
@@ -196,7 +205,7 @@ def _in_environment(path: str, top: Path) -> bool:
 
 
 def _copied(path: str, digest: str, between: Difference) -> Iterator[str]:
-    """Files that differ, of which `path`, which lies elsewhere, is a copy."""
+    """Changed files of which `path` elsewhere is a copy."""
     name = PurePath(path).name
     for changed, hashes in between.changed.items():
         if PurePath(changed).name == name and digest in hashes.values() and digest != EMPTY:

@@ -1,4 +1,4 @@
-"""Comparison of one figure of one workload, and the words for its judgement. Pure functions."""
+"""Comparison of one figure of one workload. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Workload(NamedTuple):
-    """Identity of one comparison: parts, never a name that is taken apart."""
+    """Identity of one comparison, in parts."""
 
     program: str
     benchmark: str | None = None
@@ -39,7 +39,7 @@ class Workload(NamedTuple):
 
 
 def words(figure: str, *, higher_is_better: bool) -> tuple[str, str, str]:
-    """Worse, better and the change for the worse, of a figure."""
+    """Words for a figure's changes."""
     if figure == thresholds.THROUGHPUT:
         return "slower", "faster", "slowdown"
     if higher_is_better:
@@ -49,7 +49,7 @@ def words(figure: str, *, higher_is_better: bool) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One figure of one workload, measured by both arms in every pair that counts."""
+    """Figure of one workload, measured by both arms."""
 
     workload: Workload
     program: ProgramEntry
@@ -111,7 +111,7 @@ class Comparison:
         return [math.log(value) for value in self.values[arm]]
 
     def _slots(self) -> list[list[float]]:
-        """Logs of runs that should be equal: same arm, same place in the pair."""
+        """Logs of equal runs: same arm, same slot."""
         return [
             [
                 log
@@ -172,7 +172,7 @@ class Comparison:
 
 
 def spread_between_processes(log_rates: Sequence[Sequence[float]]) -> float | None:
-    """Standard deviation of one process's log rate, from runs that should be equal.
+    """Spread of one process's log rate between equal runs.
 
     Each sequence holds runs of one arm at one slot, in order of time. Only neighbours are
     compared, so slow drift and the effect of the slot cancel. None without two runs of a slot.
@@ -184,10 +184,11 @@ def spread_between_processes(log_rates: Sequence[Sequence[float]]) -> float | No
 
 
 def modes(log_rates: Sequence[float]) -> tuple[float, float] | None:
-    """Centres of two clearly separate groups of runs, slow and fast; None for one group.
+    """Centres of two separate groups of runs.
 
-    The split with least variance inside counts if its centres lie five standard deviations and
-    2 % apart, and the smaller group holds two runs and a tenth of all.
+    Slow and fast; None for one group. The split with least variance inside counts if its centres
+    lie five standard deviations and 2 % apart, and the smaller group holds two runs and a tenth of
+    all.
     """
     runs = sorted(log_rates)
     smallest = max(2, math.ceil(len(runs) / 10))

@@ -1,4 +1,4 @@
-"""Programs to gate: entries of gpu-advisor.toml, or one shell string."""
+"""Programs to gate, from gpu-advisor.toml or one string."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SHORTEST_NAME = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One command that is run as it is in both arms."""
+    """Command that is run as it is in both arms."""
 
     name: str
     command: str
@@ -58,7 +58,7 @@ class Program:
 
     @property
     def definition(self) -> str:
-        """Digest of everything that must be equal in both arms."""
+        """Digest of all that must equal in both arms."""
         facts = [
             self.command,
             self.config,
@@ -76,7 +76,7 @@ class Program:
         return checkout.top / self.folder
 
     def argv(self, checkout: Checkout) -> tuple[str, ...]:
-        """Its command line in `checkout`; every run has the same seed."""
+        """Command line in `checkout`, with one seed."""
         if self.in_shell:
             return with_seed(("bash", "-c", self.command), None)
         if self.config is None:
@@ -86,7 +86,10 @@ class Program:
 
 
 def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tuple[Program, ...]:
-    """The programs asked for, as head defines them. Raises UsageError and SettingsError."""
+    """Programs to gate, as head defines them.
+
+    Raises UsageError and SettingsError.
+    """
     if command is not None and workloads:
         msg = "--command and --workload exclude each other. Give one of them."
         raise UsageError(msg)
@@ -117,7 +120,10 @@ def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tup
 
 
 def declared(checkout: Checkout) -> dict[str, Program]:
-    """The workloads of the gpu-advisor.toml that holds for `checkout`. Raises SettingsError."""
+    """Workloads of the settings for `checkout`.
+
+    Raises SettingsError.
+    """
     found = settings.load(settings.find(checkout.cwd))
     top = checkout.top.resolve()
     folder = str(found.root.relative_to(top)) if found.root.is_relative_to(top) else "."
@@ -128,7 +134,7 @@ def declared(checkout: Checkout) -> dict[str, Program]:
 
 
 def why_not_comparable(program: Program, base: Checkout) -> str | None:
-    """Reason that `base` has nothing to compare `program` with; None if it has."""
+    """Reason that `base` cannot be compared; else None."""
     if program.name == COMMAND and program.in_shell:
         return None
     of_base = declared(base).get(program.name)
@@ -145,7 +151,7 @@ def why_not_comparable(program: Program, base: Checkout) -> str | None:
 
 
 def _facts(base: Program, head: Program) -> list[tuple[str, object, object]]:
-    """Parts of a definition: name in gpu-advisor.toml, value in base, value in head."""
+    """Differing parts of a definition, by name."""
     return [
         ("command", base.command, head.command),
         ("config", base.config, head.config),
@@ -175,7 +181,7 @@ def _of(name: str, entry: Workload, folder: str, allowed: Limits) -> Program:
 
 
 def known_names(program: Program, base: Checkout, past: Path | None) -> list[str]:
-    """The program and those benchmarks of it that base's settings or the history know."""
+    """Known workloads of base's settings or the history."""
     found = {program.name} if _declares(base, program) else set()
     for path in dict.fromkeys((past, base.cwd / past)) if past else ():
         try:
@@ -189,7 +195,10 @@ def known_names(program: Program, base: Checkout, past: Path | None) -> list[str
 
 
 def _declares(base: Checkout, program: Program) -> bool:
-    """Base declares `program`; settings that cannot be read declare nothing here."""
+    """True if base declares `program`.
+
+    Settings that cannot be read declare nothing here.
+    """
     try:
         return not program.in_shell and program.name in declared(base)
     except SettingsError:
@@ -197,7 +206,7 @@ def _declares(base: Checkout, program: Program) -> bool:
 
 
 def left_behind(head: Checkout, base: Checkout, message: str) -> str | None:
-    """A path that git ignores, head has, base lacks, and base's failure `message` names."""
+    """Ignored path that base lacks and its failure names."""
     listed = git(
         head.cwd, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"
     )

@@ -1,4 +1,4 @@
-"""GitHub Actions: outputs, summary, annotations, the environment, and pull requests from forks.
+"""GitHub Actions: outputs, summary, annotations, environment and forks.
 
 Text that the measured program could have written is hostile here: the log is escaped, files get
 fresh random delimiters, and no line of the program's output is taken for a workflow command.
@@ -37,7 +37,7 @@ ANNOTATION_CHARS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The files through which a step tells GitHub about itself; None outside GitHub."""
+    """Files of a step; None outside GitHub."""
 
     output: Path | None = None
     summary: Path | None = None
@@ -49,9 +49,9 @@ class Job:
 
 
 def take(environ: MutableMapping[str, str] = os.environ, keep: Collection[str] = ()) -> Job:
-    """Take the job's files and tokens out of the environment, so that no child finds them.
+    """Take the job's files and tokens from the environment.
 
-    `keep` are names of variables that are not to be withheld.
+    No child finds them then. `keep` are names of variables that are not to be withheld.
     """
     names = withheld(environ, keep)
     job = Job(
@@ -72,7 +72,7 @@ def _path(environ: Mapping[str, str], name: str) -> Path | None:
 
 @contextlib.contextmanager
 def no_commands(job: Job, stream: TextIO | None = None) -> Iterator[None]:
-    """While inside, GitHub takes no line of the log for a workflow command."""
+    """Disable workflow commands in the log."""
     if not job.active:
         yield
         return
@@ -91,7 +91,10 @@ def no_commands(job: Job, stream: TextIO | None = None) -> Iterator[None]:
 
 
 def outputs(record: GateRecord, path: Path | None) -> dict[str, str]:
-    """The action's outputs; all of them are set on every path. None: no place for a report."""
+    """Outputs of the action, on every path.
+
+    None: no place for a report.
+    """
 
     def figure(value: float | None) -> str:
         return "" if value is None else f"{value:.2f}"
@@ -124,7 +127,7 @@ def write_outputs(job: Job, values: Mapping[str, str]) -> None:
 
 
 def write_summary(job: Job, markdown: str) -> None:
-    """Append to the job summary; what would be too long is cut and said so.
+    """Append to the job summary, cut to its limit.
 
     Raises OutputRefusedError.
     """
@@ -152,7 +155,10 @@ def clipped(markdown: str, limit: int) -> str:
 
 
 def level(record: GateRecord, code: int) -> Level:
-    """Level of the annotation: an error where the job fails, else as the flags say."""
+    """Level of the annotation: an error fails the job.
+
+    Otherwise as the flags say.
+    """
     if code:
         return "error"
     undecided = record.verdict in {"inconclusive", "no-baseline"}
@@ -171,7 +177,10 @@ def annotation(record: GateRecord, loudness: Level) -> str:
 
 
 def harmless(text: str) -> str:
-    """`text` for the log: no line of it is a workflow command, and none steers a terminal."""
+    """Neutralize `text` for the log.
+
+    No line of it is a workflow command, and none steers a terminal.
+    """
     shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return _OLD_COMMAND.sub(r"\1 \2", _COMMAND.sub(r"\1\\\2", shown))
 
@@ -222,12 +231,18 @@ KEPT = {
 
 
 def withheld(environ: Mapping[str, str], keep: Collection[str] = ()) -> tuple[str, ...]:
-    """Names of the variables that base and head must not see; `keep` are names to be left."""
+    """Names of variables withheld from base and head.
+
+    `keep` are names to be left.
+    """
     return tuple(sorted(name for name, value in environ.items() if is_withheld(name, value, keep)))
 
 
 def is_withheld(name: str, value: str, keep: Collection[str] = ()) -> bool:
-    """A secret by its name or the shape of its value; `keep` never brings back steering files."""
+    """True for a secret, by its name or value.
+
+    `keep` never brings back steering files.
+    """
     if name in STEERING:
         return True
     if name in keep or name in KEPT or not value:
@@ -245,9 +260,10 @@ OWN_EVENTS = {"push", "schedule"}
 
 
 def refuse_forks(environ: Mapping[str, str], *, allow: bool) -> None:
-    """Raise UsageError for code of a fork on a self-hosted runner, unless allowed.
+    """Refuse a fork's code on a self-hosted runner.
 
-    The code would run on a machine that keeps its state from job to job.
+    Raises UsageError, unless allowed. The code would run on a machine that keeps its state from job
+    to job.
     """
     hosted = environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
     if allow or hosted or not is_foreign(environ):
@@ -261,9 +277,10 @@ def refuse_forks(environ: Mapping[str, str], *, allow: bool) -> None:
 
 
 def refuse_unisolated(environ: Mapping[str, str], unprotected: str) -> None:
-    """Raise UsageError for code of a fork without isolation; it cannot be allowed.
+    """Refuse a fork's code without isolation.
 
-    `unprotected` says what is open to it; empty: nothing is.
+    Raises UsageError; it cannot be allowed. `unprotected` says what is open to it; empty: nothing
+    is.
     """
     if unprotected and is_foreign(environ):
         msg = (
@@ -274,7 +291,7 @@ def refuse_unisolated(environ: Mapping[str, str], unprotected: str) -> None:
 
 
 def is_foreign(environ: Mapping[str, str]) -> bool:
-    """The checked-out code may come from another repository; in doubt it does.
+    """True unless the code is surely this repository's.
 
     Only a push, a schedule and a pull request of this repository's own branch are known to be
     its own. A merge group, a dispatch, a comment and another workflow's end may be of a fork.
@@ -297,7 +314,7 @@ def _event(environ: Mapping[str, str]) -> str:
 
 
 def _from_fork(pull: Mapping[str, Any]) -> bool:
-    """The code comes from another repository; in doubt it does."""
+    """True unless the code is surely of no fork."""
     names = []
     for side in ("head", "base"):
         part = pull.get(side)

@@ -1,4 +1,4 @@
-"""History of sessions: one machine, other days. A prediction interval and a test of drift.
+"""History of sessions of one machine, over days.
 
 One session is several fresh processes of head on one day, and the unit of this comparison. A
 session is red if it lies below the prediction interval of the window before it, or if the latest
@@ -56,7 +56,10 @@ class Session(_Part):
 
 
 class Series(_Part):
-    """Sessions that may be compared: same machine, software, workload and source of the rate."""
+    """Comparable sessions of one workload.
+
+    They share the machine, the software and the source of the rate.
+    """
 
     program: str
     benchmark: str | None
@@ -68,7 +71,7 @@ class Series(_Part):
 
     @property
     def window(self) -> list[Session]:
-        """Latest sessions since the last re-base that are not red."""
+        """Latest sessions since the re-base, without red ones."""
         starts = [number for number, session in enumerate(self.sessions) if session.rebase]
         current = self.sessions[starts[-1] :] if starts else self.sessions
         return [session for session in current if not session.red][-WINDOW:]
@@ -92,7 +95,10 @@ class Prediction(NamedTuple):
 
 
 def predict(series: Series, value: float, threshold: float, beside: int = 0) -> Prediction:
-    """Verdict on a session of this value; `beside` counts the machine's other series. Pure."""
+    """Predict the verdict on a session's value. Pure.
+
+    `beside` counts the machine's other series.
+    """
     sign = 1 if series.better == "higher" else -1
     past = [sign * math.log(session.value) for session in series.window]
     if len(past) < FEWEST_SESSIONS:
@@ -121,7 +127,10 @@ def predict(series: Series, value: float, threshold: float, beside: int = 0) -> 
 
 
 def _drop(before: Sequence[float], after: Sequence[float], alpha: float) -> tuple[float, float]:
-    """Fall of the mean of `after` below that of `before`, and the reach of chance (Student's t)."""
+    """Fall of the mean, and the reach of chance.
+
+    From `before` to `after`, by Student's t.
+    """
     n = len(before)
     spread = statistics.stdev(before) * math.sqrt(1 / len(after) + 1 / n)
     reach = stats.t_quantile(1 - alpha, n - 1) * spread
@@ -131,7 +140,7 @@ def _drop(before: Sequence[float], after: Sequence[float], alpha: float) -> tupl
 def judge(
     past: History, program: ProgramEntry, record: GateRecord
 ) -> tuple[list[WorkloadVerdict], History]:
-    """Verdicts on the new session of `program`, and the history with it appended."""
+    """Judge the new session of `program` and append it."""
     runs = [run for pair in program.pairs if not pair.discarded for run in (pair.base, pair.head)]
     verdicts = []
     for key in dict.fromkeys(key for run in runs for key in run.rates):
@@ -184,7 +193,7 @@ def judge(
 
 
 def facts_of(host: HostEntry, source: str) -> dict[str, str]:
-    """Stable facts that sessions must share; no reading that changes from boot to boot."""
+    """Stable facts that sessions must share."""
     return {
         "gpus": ", ".join(host.gpus),
         "driver": host.driver or "",
@@ -204,7 +213,10 @@ def _key(series: Series) -> str:
 
 
 def read(path: Path) -> History:
-    """The history in `path`, empty if there is no such file. Raises ReportError if malformed."""
+    """Read the history; empty without a file.
+
+    Raises ReportError if malformed.
+    """
     try:
         return History.model_validate_json(files.read_whole(path))
     except FileNotFoundError:
@@ -221,7 +233,10 @@ def dump(history: History) -> bytes:
 
 
 def claim(path: Path) -> files.Claim:
-    """Place of the file: ours if it holds a history. Raises OutputRefusedError."""
+    """Claim the history's place.
+
+    Raises OutputRefusedError if the file holds no history.
+    """
     return files.claim([path], ours=_is_history)
 
 
@@ -234,7 +249,7 @@ def _is_history(path: Path) -> bool:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Lock the history's folder from reading to writing, where folders can be locked.
+    """Lock the history's folder, where folders can be locked.
 
     Raises OutputRefusedError where there is no folder and none can be made.
     """

@@ -72,7 +72,7 @@ SUITE_UNIT = "call"
 
 @dataclass(kw_only=True)
 class ProcessRunner:
-    """Runs programs in the two arms, one process at a time."""
+    """Runner of programs in both arms, one by one."""
 
     engine: Engine
     arms: Mapping[Variant, Checkout]
@@ -91,7 +91,7 @@ class ProcessRunner:
     started: int = 0
 
     def run(self, program: Program, arm: Variant, plan: MeasurePlan, limit_s: float) -> RunEntry:
-        """Run one fresh process of `program` in `arm`; a failure is recorded, never raised."""
+        """Run one fresh process; record its failure."""
         checkout = self.arms[arm]
         caches = self.scratch / "caches" / arm
         limits = program.limits
@@ -152,7 +152,10 @@ class ProcessRunner:
     def environment(
         self, program: Program, arm: Variant, benchmark_json: Path, kept: Path
     ) -> dict[str, str]:
-        """Variables of a run of `arm` on top of the caller's; `kept` holds its caches."""
+        """Variables of a run of `arm`.
+
+        They are set on top of the caller's; `kept` holds its caches.
+        """
         caches = {name: str(kept / name.lower()) for name in CACHES}
         env = {**caches, **dict(program.env), "GPU_ADVISOR_ARM": arm}
         env[BENCHMARK_JSON] = str(benchmark_json)
@@ -176,7 +179,7 @@ def entry(
     whole: bool,
     own_figures: Mapping[str, OwnFigure] | None = None,
 ) -> RunEntry:
-    """The record of one process, from its result and its output."""
+    """Record of one process."""
     telemetry = result.telemetry if isinstance(result, Run) else Telemetry()
     record = RunEntry(
         arm=arm,
@@ -231,9 +234,10 @@ def _rates(
 
 
 def last_match(output: str, pattern: str) -> str | None:
-    """Group 1 of the last line that matches `pattern`; None if there is none.
+    """Group 1 of the last match of `pattern`.
 
-    Only the beginning of each line is searched, so that no output makes this slow.
+    None if there is none. Only the beginning of each line is searched, so that no output makes this
+    slow.
     """
     wanted = re.compile(pattern)
     for line in reversed(output.split("\n")):
@@ -243,7 +247,10 @@ def last_match(output: str, pattern: str) -> str | None:
 
 
 def checked(text: str, where: str) -> float:
-    """A rate from `text`; `where` says who wrote it, with %s for the text. Raises NoRateError."""
+    """Parse a rate.
+
+    `where` names its source, with %s for the text. Raises NoRateError.
+    """
     source = where % text
     plain_text = text.rstrip(",;")
     try:
@@ -302,9 +309,10 @@ _NAMED = TypeAdapter(list[_Named])
 
 
 def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
-    """Rates from pytest-benchmark's JSON, or from a list of `name`, `value`, `unit`, `better`.
+    """Read rates from pytest-benchmark's JSON or a list.
 
-    The measured program wrote it, so it is read as untrusted. Raises NoRateError.
+    Items of a list hold `name`, `value`, `unit` and `better`. The measured program wrote it, so it
+    is read as untrusted. Raises NoRateError.
     """
     rates: dict[str, Rate] = {}
     try:
@@ -398,7 +406,7 @@ def _output(scratch: Path) -> str:
 
 
 def _left(scratch: Path, name: str, limit_bytes: int) -> bytes | None:
-    """A file that a run left; None if there is none, or something else in its place."""
+    """Read a file that a run left; else None."""
     with contextlib.suppress(OSError):
         return within.read(scratch, name, limit_bytes)
     return None

@@ -1,4 +1,4 @@
-"""Report of a gate: gate.md, gate.json, the comment, and saved records read back."""
+"""Gate report: gate.md, gate.json and the comment."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def markdown(record: GateRecord) -> str:
 
 
 def comment(record: GateRecord) -> str:
-    """Body of a pull request comment; a pure function of the record."""
+    """Body of a pull request comment. Pure."""
     parts = [MARKER, f"### Throughput gate: {title(record)}", lines(record), *_workloads(record)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -122,7 +122,7 @@ def lines(record: GateRecord) -> str:
 
 
 def _workloads(record: GateRecord) -> list[str]:
-    """Table of the workloads, worst first, with their remarks and the figures that moved."""
+    """Table of the workloads, worst first."""
     if not record.workloads or record.mode == "noise":
         return []
     rows = [
@@ -187,7 +187,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def dump(record: GateRecord) -> str:
-    """`record` as the text of gate.json; NaN and infinity cannot occur in it."""
+    """Format `record` as gate.json, without NaN or infinity."""
     return record.model_dump_json(indent=1) + "\n"
 
 
@@ -197,7 +197,10 @@ def masked(record: GateRecord) -> GateRecord:
 
 
 def read(path: Path) -> GateRecord:
-    """The record in `path`. Raises ReportError if it is missing, malformed, or another version."""
+    """Read the record in `path`.
+
+    Raises ReportError if it is missing, malformed, or another version.
+    """
     try:
         content = files.read_whole(path).decode()
     except (OSError, UnicodeDecodeError) as problem:
@@ -216,10 +219,11 @@ def read(path: Path) -> GateRecord:
 
 
 def claim(path: Path, *, never: Iterable[Path] = ()) -> files.Claim:
-    """Places of a report: `path`, and beside it JSON, comment and benchmarks.
+    """Claim the report's places before any measurement.
 
-    To be called before anything is measured; `never` are files that must stay. Raises
-    OutputRefusedError when a place is another's, or cannot be written.
+    They are `path`, and beside it JSON, comment and benchmarks. To be called before anything is
+    measured; `never` are files that must stay. Raises OutputRefusedError when a place is another's,
+    or cannot be written.
     """
     if path.is_dir() or path.name in {"", ".", ".."}:
         msg = f"--report {path} is a folder; name a file in it: {path / DEFAULT_NAME}."
@@ -273,7 +277,7 @@ def reason(record: GateRecord) -> str:
 
 
 def next_step(record: GateRecord) -> str:
-    """The next step; empty where the reason states it already."""
+    """Next step; empty if the reason states it."""
     if not record.programs or record.mode == "noise":
         return ""
     if record.mode == "history":
@@ -293,7 +297,10 @@ def pct(value: float | None) -> str:
 
 
 def slowdown(workload: WorkloadVerdict | GateRecord) -> str:
-    """`9.7 % slower (90 % interval 8.9 % to 10.4 %)`; negative means faster."""
+    """Slowdown as text; negative means faster.
+
+    `9.7 % slower (90 % interval 8.9 % to 10.4 %)`
+    """
     about = workload if isinstance(workload, WorkloadVerdict) else _leading(workload)
     value = workload.slowdown_pct
     if value is None or about is None:
@@ -313,7 +320,7 @@ def _leading(record: GateRecord) -> WorkloadVerdict | None:
 
 
 def allowed_pct(record: GateRecord) -> float:
-    """Allowed change for the worse of the leading workload, in percent."""
+    """Allowed worsening of the leading workload, in percent."""
     worst = _leading(record)
     share = worst.threshold if worst and worst.threshold is not None else record.inputs.threshold
     return 100 * share
@@ -346,12 +353,15 @@ def rate(value: float | None, unit: str = "") -> str:
 
 
 def looks(record: GateRecord) -> str:
-    """`5, 9, 12, 17, 24`: numbers of pairs at which a verdict could fall."""
+    """Numbers of pairs at which a verdict could fall.
+
+    `5, 9, 12, 17, 24`
+    """
     return ", ".join(map(str, record.inputs.looks))
 
 
 def _pairs(program: ProgramEntry) -> str:
-    """One row a pair and workload; the latest pairs of a long gate."""
+    """Row a pair and workload, the latest pairs only."""
     rows = []
     for pair in program.pairs[-MOST_PAIRS_SHOWN:]:
         for key in list(dict.fromkeys([*pair.base.rates, *pair.head.rates])) or [program.name]:
@@ -405,7 +415,10 @@ def noise_threshold(entry: NoiseCheck) -> str:
 
 
 def moved(program: ProgramEntry) -> list[MovedFigure]:
-    """Where a unit's time went in base and head: medians over the pairs, largest growth first."""
+    """Parts of a unit's time in base and head.
+
+    Medians over the pairs, largest growth first.
+    """
     kept = [pair for pair in program.pairs if not pair.discarded]
     times: dict[str, dict[str, float]] = {}
     for arm in ARMS:

@@ -1,4 +1,4 @@
-"""Runner of a gate: measures pairs until the test decides, the budget ends, or nothing is open.
+"""Runner of a gate: pairs until the test decides.
 
 The order within pairs is random and seeded, in blocks of two pairs that hold both orders, so that
 no drift and no effect of the place favours an arm.
@@ -45,7 +45,7 @@ LOCK_POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """Places of one call, and the ways to end it and to report progress."""
+    """Places of one call, and its progress."""
 
     cwd: Path
     scratch: Path
@@ -56,7 +56,10 @@ class RunContext:
 
 
 def orders(seed: int) -> Iterator[tuple[Variant, Variant]]:
-    """Orders within pairs, without end: both orders in each block of two, in random sequence."""
+    """Random orders within pairs, balanced in blocks.
+
+    Both orders stand in each block of two.
+    """
     rng = random.Random(seed)  # noqa: S311  no secret hangs on it
     first: tuple[Variant, Variant] = ARMS
     second: tuple[Variant, Variant] = ("head", "base")
@@ -68,7 +71,10 @@ def orders(seed: int) -> Iterator[tuple[Variant, Variant]]:
 
 @dataclass(kw_only=True)
 class Session:
-    """Timed part of a gate. `programs` holds what was measured, also after an interruption."""
+    """Timed part of a gate.
+
+    `programs` holds what was measured, also after an interruption.
+    """
 
     processes: ProcessRunner
     selected: tuple[Program, ...]
@@ -116,7 +122,10 @@ class Session:
             self.update(name, no_baseline=failed)
 
     def run(self) -> None:
-        """Warm up every open program, then measure pairs. Raises InterruptedByUserError."""
+        """Warm up open programs, then measure pairs.
+
+        Raises InterruptedByUserError.
+        """
         self.deadline = time.monotonic() + 60 * self.inputs.max_minutes
         for program in self.selected:
             if not self._closed(program.name):
@@ -133,7 +142,7 @@ class Session:
     # --- before the first pair ---
 
     def _warm_up(self, program: Program) -> None:
-        """Run each arm once, uncounted: fills caches and chooses the plan.
+        """Run each arm once, uncounted.
 
         A program that ends in a reasonable time is always run to its end, so that its work can be
         compared; of a longer one the probe measures a window.
@@ -155,7 +164,10 @@ class Session:
         self.update(program.name, warm_ups=runs)
 
     def _learn_from_base(self, name: str, base: RunEntry) -> None:
-        """Workloads that base measures once are known; a failure with a remedy is an error."""
+        """Note base's workloads from its first run.
+
+        A failure with a remedy is an error.
+        """
         self.update(name, known=sorted({*self.programs[name].known, *base.rates}))
         if base.problem:
             failed = f"base failed ({base.problem.kind}): {base.problem.evidence}"
@@ -173,7 +185,10 @@ class Session:
         return 2 * self.inputs.looks[0] * len(self.selected)
 
     def _whole_limit_s(self) -> float:
-        """Longest run of which enough pairs for the first look fit into half the budget."""
+        """Longest whole run that still allows a verdict.
+
+        Enough pairs for the first look must fit into half the budget.
+        """
         return self.remaining_s / 2 / self._runs_to_first_look()
 
     def _announce(self) -> None:
@@ -203,7 +218,7 @@ class Session:
     # --- pairs ---
 
     def _open(self) -> list[Program]:
-        """Programs of which another pair could change the verdict and still fits the budget."""
+        """Programs that another pair could still decide."""
         decided = self.decided()
         last = self.fixed_pairs or self.inputs.looks[-1]
         found = []
@@ -237,7 +252,10 @@ class Session:
         return decided.failed(entry) if self.fixed_pairs else decided.settled(entry)
 
     def _measure(self, program: Program, order: tuple[Variant, Variant]) -> PairEntry:
-        """One pair of fresh processes in this order; `validity` says if it counts."""
+        """Measure one pair in this order.
+
+        `validity` says if it counts.
+        """
         entry = self.programs[program.name]
         runs: dict[str, RunEntry] = {}
         for arm in order:
@@ -257,7 +275,7 @@ class Session:
         return pair
 
     def _run(self, program: Program, arm: Variant, plan: MeasurePlan, limit_s: float) -> RunEntry:
-        """One process, stopped after `limit_s`: a program that hangs may not outlast the budget."""
+        """Run one process, stopped after `limit_s`."""
         run = self.processes.run(program, arm, plan, max(SHORT_RUN_S, limit_s))
         if run.problem and run.problem.kind == "interrupted":
             msg = "Interrupted: no verdict. The pairs measured until then are in the report."
@@ -305,7 +323,7 @@ def _summary(pair: PairEntry) -> str:
 
 @contextlib.contextmanager
 def exclusive_engine(uuid: str | None, budget_s: float, context: RunContext) -> Iterator[Engine]:
-    """Hold the engine of the GPU, or of the host without one.
+    """Hold the engine of the GPU, or of the host.
 
     Waits for another gate as long as the budget lasts, then raises StateBusyError.
     """
@@ -339,7 +357,10 @@ def exclusive_engine(uuid: str | None, budget_s: float, context: RunContext) -> 
 
 
 def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
-    """Run the session and make its record; an invalid one if it was interrupted."""
+    """Run the session and make its record.
+
+    It is invalid if the session was interrupted.
+    """
     interrupted = None
     try:
         session.run()
@@ -363,7 +384,7 @@ def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
 def decided(
     programs: Sequence[ProgramEntry], inputs: Inputs, host: HostEntry, mode: Mode
 ) -> GateRecord:
-    """A record with the verdict that `programs` and `inputs` lead to."""
+    """Record with the verdict of `programs` and `inputs`."""
     found = decide(programs, inputs)
     leading = found.leading
     figures: Mapping[str, object] = {

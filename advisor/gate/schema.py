@@ -1,4 +1,4 @@
-"""Schema of gate.json: every raw value of one gate, and its verdict.
+"""Schema of gate.json: raw values and their verdict.
 
 Rates are units per second, above zero and finite; a run without one carries a problem instead.
 Null means not measured. Versions of the format: 1 first release; 2 names workloads by program and
@@ -29,7 +29,10 @@ class Part(BaseModel):
 
 
 class Rate(Part):
-    """Units per second of one process. A rate over windows is never a sample of its own."""
+    """Rate of one process, in units per second.
+
+    A rate over windows is never a sample of its own.
+    """
 
     mean: Positive
     """Units over the time they took; a time or size is kept as its own value."""
@@ -49,7 +52,7 @@ class Problem(Part):
 
 
 class GpuReadings(Part):
-    """NVML readings of one process. Unsteady: never part of a matching key."""
+    """NVML readings of one process, never a matching key."""
 
     uuid: str | None = None
     name: str | None = None
@@ -75,7 +78,7 @@ class NeighbourEntry(Part):
 
 
 class DisturbanceEntry(Part):
-    """Load of other programs on the CPUs while one process was measured.
+    """Load of other programs during one process.
 
     Null where the host does not tell.
     """
@@ -95,7 +98,10 @@ class DisturbanceEntry(Part):
 
 
 class LoadedEntry(Part):
-    """Project files that one run loaded, as far as Python ran them."""
+    """Project files that one run loaded.
+
+    Those that Python did not run are missing.
+    """
 
     own: int = 0
     """Files of its own checkout."""
@@ -134,7 +140,7 @@ class RunEntry(Part):
 
 
 class PairEntry(Part):
-    """One process of each arm, run right after each other."""
+    """Pair of processes, one of each arm."""
 
     number: int
     order: Literal["base first", "head first"]
@@ -145,7 +151,10 @@ class PairEntry(Part):
 
 
 class ProgramEntry(Part):
-    """One command, run as it is in both arms. It is one workload, or a suite of several."""
+    """Command run in both arms.
+
+    It is one workload, or a suite of several.
+    """
 
     name: str
     command: str
@@ -176,7 +185,10 @@ CONFIDENCE = 0.90
 
 
 class MovedFigure(Part):
-    """Where a unit's time went: medians of the pairs that count."""
+    """Change of one part of a unit's time.
+
+    Medians of the pairs that count.
+    """
 
     program: str
     figure: str
@@ -186,7 +198,7 @@ class MovedFigure(Part):
 
 
 class NoiseCheck(Part):
-    """Pairs of equal code: how far equal processes differ on this runner."""
+    """Noise between equal processes on this runner."""
 
     workload: str
     pairs: int
@@ -201,9 +213,10 @@ class NoiseCheck(Part):
 
 
 class WorkloadVerdict(Part):
-    """Verdict on one workload. Percentages are drops of the rate: above 0 is slower.
+    """Verdict on one workload.
 
-    Of a figure that is better lower they are its growth: above 0 is worse as well.
+    Percentages are drops of the rate: above 0 is slower. Of a figure that is better lower they are
+    its growth: above 0 is worse as well.
     """
 
     name: str
@@ -249,7 +262,10 @@ class OwnFigure(Part):
 
 
 class Limits(Part):
-    """Shares by which a program's figures may worsen, as gpu-advisor.toml of base says."""
+    """Allowed worsening of a program's figures.
+
+    They are shares, as gpu-advisor.toml of base states them.
+    """
 
     figures: dict[str, float] = Field(default_factory=dict)
     benchmarks: dict[str, float] = Field(default_factory=dict)
@@ -293,7 +309,7 @@ class HostEntry(Part):
 
 
 class Headline(Part):
-    """The verdict and its figures: the first block of gate.json."""
+    """Verdict and its figures, first in gate.json."""
 
     verdict: Verdict
     slowdown_pct: float | None = None

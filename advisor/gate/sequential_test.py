@@ -1,4 +1,6 @@
-"""Sequential test: log ratios of pairs to a verdict. Pure functions.
+"""Sequential test: log ratios of pairs to a verdict.
+
+Pure functions.
 
 One difference a pair: d = ln(rate of base / rate of head), above zero where head is slower.
 A drop of the rate by `threshold` is tau = -ln(1 - threshold) on that scale. At each look the
@@ -72,13 +74,19 @@ class Rule:
         return -math.log1p(-self.threshold)
 
     def level(self, look: int, outcome: Outcome) -> float:
-        """Error that may be spent at `look` on `outcome`; 0 means it cannot fall there."""
+        """Error that `look` may spend on `outcome`.
+
+        0 means it cannot fall there.
+        """
         return _levels(self.looks, self.alpha, 0 if outcome == "pass" else 1)[look]
 
 
 @cache
 def _levels(looks: tuple[int, ...], alpha: float, side: int) -> dict[int, float]:
-    """The shares of these looks, scaled to `alpha`; other counts use the look before."""
+    """Shares of these looks, scaled to `alpha`.
+
+    Other counts use the look before.
+    """
     known = {n: max((look for look in LOOKS if look <= n), default=LOOKS[0]) for n in looks}
     shares = {n: SPENT[look][side] for n, look in known.items()}
     whole = sum(shares.values())
@@ -90,7 +98,7 @@ def _levels(looks: tuple[int, ...], alpha: float, side: int) -> dict[int, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Outcome of one workload. Figures on the scale of d."""
+    """Outcome of one workload, on the scale of d."""
 
     outcome: Outcome
     interval: Interval
@@ -106,7 +114,7 @@ def judge(
     rule: Rule,
     taus: Mapping[Key, float] | None = None,
 ) -> dict[Key, Judgement]:
-    """A judgement for each workload, from its valid pairs in measured order.
+    """Judge each workload from its ordered, valid pairs.
 
     `taus` are thresholds on the scale of d that differ from the rule's. The looks are replayed
     from the start, so a workload that was decided at an early look stays decided. Raises
@@ -134,9 +142,10 @@ def judge(
 
 
 def serial_correlation_z(values: Sequence[float]) -> float:
-    """Likeness of neighbours in standard deviations; below 0 they alternate.
+    """Correlation of neighbours, in standard deviations.
 
-    Von Neumann's ratio of the ranks, by Bartels' normal approximation: a stray run decides nothing.
+    Below 0 they alternate. Von Neumann's ratio of the ranks, by Bartels' normal approximation: a
+    stray run decides nothing.
     """
     ranks = _ranks(values)
     n, mean = len(ranks), statistics.fmean(ranks)
@@ -161,7 +170,10 @@ class _Sample:
         return self._bounds(level).high < self.tau and self._independent()
 
     def regresses(self, level: float) -> bool:
-        """The slowdown is proven larger than allowed, for most pairs and on their average."""
+        """True if the slowdown is proven too large.
+
+        It must hold for most pairs and on their average.
+        """
         proven = self._bounds(level).low > self.tau < statistics.fmean(self.values)
         return proven and self._independent()
 
@@ -169,7 +181,7 @@ class _Sample:
         return stats.interval_of(self._averages, len(self.values), level)
 
     def _independent(self) -> bool:
-        """Correlation cannot be seen, or is too small to matter."""
+        """True if correlation is absent or small."""
         sides = [value - self.tau for value in self.values]
         apart = max(sides) - min(sides)
         if min(sides) > apart or max(sides) < -apart:
@@ -204,7 +216,7 @@ def _judgement(
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Ranks from 1; equal values share the middle of theirs."""
+    """Ranks from 1; equal values share theirs."""
     ordered = sorted(range(len(values)), key=values.__getitem__)
     ranks = [0.0] * len(values)
     at = 0

@@ -1,4 +1,7 @@
-"""Setup of an arm before anything is measured, in the sandbox: its checkout alone is writable."""
+"""Setup of an arm, in the sandbox.
+
+It runs before anything is measured; only the checkout is writable.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def set_up(
     limit_s: float,
     cancel: threading.Event,
 ) -> str | None:
-    """Run the shell string `command` in `checkout`; the reason if it failed, else None.
+    """Run the setup `command`; return its failure or None.
 
     Nothing that it started outlives it. Raises InterruptedByUserError once `cancel` is set.
     """
@@ -106,9 +109,10 @@ def _make_folders(top: Path) -> list[Path]:
 
 
 def unprotected(cwd: Path) -> str:
-    """Reach of base and head on this host, and why; empty where an isolation holds.
+    """Reach of untrusted code on this host, with the reason.
 
-    Raises UsageError where GPU_ADVISOR_ISOLATION asks for one that does not hold.
+    Empty where an isolation holds. Raises UsageError where GPU_ADVISOR_ISOLATION asks for one that
+    does not hold.
     """
     offer = detect_isolation(str(cwd))
     if offer.kind != "guard":
@@ -135,7 +139,7 @@ def isolation_notes(cwd: Path, withheld: Sequence[str]) -> list[str]:
 
 
 def hidden_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Folders of the host that code of a change cannot read."""
+    """Folders hidden from code of a change."""
     home = environ.get("HOME") or str(Path("~").expanduser())
     found = {home, "/run", environ.get("XDG_RUNTIME_DIR", "")}
     if temporary := environ.get("RUNNER_TEMP"):
@@ -154,7 +158,10 @@ def shown_paths(
     links: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[str, ...]:
-    """Paths in hidden folders that a program needs: its checkout, interpreters and caches."""
+    """Needed paths inside the hidden folders.
+
+    They are the checkout, interpreters and caches.
+    """
     found = {str(checkout.top), git_folder(checkout.top), *links, *SHOWN_RUN}
     found |= {PACKAGE, "/etc/resolv.conf", *_interpreter(Path(sys.executable).parent)}
     for variable in SEARCH_PATHS:
@@ -178,7 +185,7 @@ def shown_paths(
 
 
 def _interpreter(folder: Path) -> set[str]:
-    """Folders of an environment whose programs lie in `folder`, and of the one below it."""
+    """Environment folders around the programs in `folder`."""
     if folder.name == "shims":
         return {str(folder.parent)}
     found: set[str] = set()

@@ -1,4 +1,4 @@
-"""Thresholds of each figure of a workload, as gpu-advisor.toml of the base side says.
+"""Thresholds of each figure, from base's gpu-advisor.toml.
 
 A workload's `gate` table names figures and benchmarks, and the share by which each may worsen.
 It is read in base's checkout: a change that loosens it is judged by the old one.
@@ -25,7 +25,7 @@ THROUGHPUT = "throughput"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure of a run beside its rate; lower is better."""
+    """Figure of a run where lower is better."""
 
     name: str
     """As in gpu-advisor.toml."""
@@ -52,7 +52,10 @@ def figures(run: Run) -> dict[str, float]:
 def own_figures(
     patterns: Mapping[str, OwnFigure], find: Callable[[str], str | None]
 ) -> dict[str, float]:
-    """Figures in the program's output; `find` returns the text for a pattern."""
+    """Figures in the program's output.
+
+    `find` returns the text for a pattern.
+    """
     found = {}
     for name, figure in patterns.items():
         try:
@@ -84,12 +87,18 @@ def with_base_limits(inputs: Inputs, base: Checkout, workloads: Iterable[str]) -
 
 
 def tau(share: float, *, higher: bool) -> float:
-    """`share` on the scale of d: a rate may fall by it, a lower-is-better figure may grow."""
+    """Threshold `share` on the scale of d.
+
+    A rate may fall by it, a lower-is-better figure may grow.
+    """
     return -math.log1p(-share) if higher else math.log1p(share)
 
 
 def worse_pct(d: float, *, higher: bool) -> float | None:
-    """d in percent of base's figure; negative where head is better; None if unbounded."""
+    """Worsening d in percent of base's figure.
+
+    Negative where head is better; None if unbounded.
+    """
     if math.isinf(d):
         return None
     return -100 * math.expm1(-d) if higher else 100 * math.expm1(d)

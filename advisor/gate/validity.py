@@ -1,4 +1,4 @@
-"""Validity of a pair: evidence from the GPU and the CPUs, before its rates are compared.
+"""Validity of a pair, from GPU and CPU evidence.
 
 A pair counts or falls as a whole: dropping only its slow half would bias the ratio. Where the
 machine stays busy, pairs whose arms were disturbed alike stand in, and the report says `busy`.
@@ -38,9 +38,10 @@ FIXED = ("uuid", "name", "driver", "power_limit_w")
 def why_again(
     runs: Mapping[str, RunEntry], program: ProgramEntry, first_look: int, *, may_match: bool
 ) -> str | None:
-    """Reason to measure a pair of `program` again, from its `runs` by arm; None if it counts.
+    """Reason to measure the pair of `runs` again.
 
-    Once more discarded pairs would be too many, one whose arms others disturbed alike counts.
+    None if it counts. Once more discarded pairs would be too many, one whose arms others disturbed
+    alike counts.
     """
     base, head = runs["base"], runs["head"]
     first = program.warm_ups[0].gpu if program.warm_ups else None
@@ -55,7 +56,7 @@ def why_again(
 
 
 def why_discard(base: GpuReadings, head: GpuReadings, first: GpuReadings | None) -> str | None:
-    """Reason that the pair of these readings does not count; None if it does.
+    """Reason that these readings do not count, or None.
 
     `first` is the reading of the gate's first run: all others must be of the same device.
     """
@@ -73,7 +74,10 @@ def why_discard(base: GpuReadings, head: GpuReadings, first: GpuReadings | None)
 
 
 def _clock_offset(base: GpuReadings, head: GpuReadings) -> str | None:
-    """A clock that differs with no reason in the code; an arm at its power cap is a real effect."""
+    """Unexplained offset between the arms' clocks.
+
+    An arm at its power cap is a real effect.
+    """
     if base.sm_clock_mhz is None or head.sm_clock_mhz is None or not base.sm_clock_mhz:
         return None
     capped = max(r.event_reasons.get(POWER_CAP, 0.0) for r in (base, head)) > REASON_SHARE
@@ -93,7 +97,7 @@ def _clock_offset(base: GpuReadings, head: GpuReadings) -> str | None:
 
 
 def why_disturbed(base: RunEntry, head: RunEntry) -> str | None:
-    """Load of others on the CPUs during either run; None if its rate is its own."""
+    """Load of others on the CPUs, or None."""
     found = [
         f"{_taken([run])} during {run.arm}" for run in (base, head) if run.disturbance.disturbed
     ]
@@ -101,13 +105,16 @@ def why_disturbed(base: RunEntry, head: RunEntry) -> str | None:
 
 
 def contention_matched(pair: PairEntry) -> str | None:
-    """Note on a pair that counts although others disturbed both arms alike; else None."""
+    """Note on a pair with equally disturbed arms."""
     why = None if pair.discarded else why_disturbed(pair.base, pair.head)
     return f"stands in: {why}" if why else None
 
 
 def _taken(runs: Sequence[RunEntry]) -> str:
-    """`others held 1.3 CPUs (firefox 0.8, make 0.4)`: the mean over `runs`."""
+    """Mean load of others over `runs`, as text.
+
+    `others held 1.3 CPUs (firefox 0.8, make 0.4)`
+    """
     seen = [run.disturbance for run in runs]
     held, stolen = (
         [value for one in seen if (value := getattr(one, name)) is not None]
@@ -124,7 +131,7 @@ def _taken(runs: Sequence[RunEntry]) -> str:
 
 
 def too_many_discarded(pairs: Sequence[PairEntry], looks: Sequence[int]) -> bool:
-    """So many pairs fell that the runner cannot be measured on.
+    """True if too many pairs were discarded.
 
     Of those that others on the CPUs disturbed as many may fall as the last look needs: they come
     in bursts, and cost time alone.
@@ -140,7 +147,10 @@ def too_many(discarded: int, measured: int, first_look: int) -> bool:
 
 
 def statement(pairs: Sequence[PairEntry]) -> str:
-    """State of the pairs that count: `verified`, `busy` or `unverified`, with the reason."""
+    """State of the counted pairs, with the reason.
+
+    `verified`, `busy` or `unverified`.
+    """
     kept = [pair for pair in pairs if not pair.discarded]
     runs = [run for pair in kept for run in (pair.base, pair.head)]
     if not runs:
@@ -168,6 +178,6 @@ def statement(pairs: Sequence[PairEntry]) -> str:
 
 
 def _on_card(run: RunEntry) -> bool:
-    """The card's readings vouch for it: there is one, or the program computed on one."""
+    """True if a card was read or computed on."""
     device = str(run.effects.get("device") or "cpu")
     return run.gpu.uuid is not None or run.gpu.name is not None or not device.startswith("cpu")

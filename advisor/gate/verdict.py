@@ -1,4 +1,4 @@
-"""Raw values of a gate to its verdict: one pure function for a live gate and for a replay.
+"""Verdict of a gate, a pure function of raw values.
 
 Nothing passes vacuously: a workload that is missing, renamed, crashed or did less work is named,
 and is never a pass.
@@ -123,7 +123,7 @@ def _worst_first(workload: WorkloadVerdict) -> tuple[int, float, str]:
 
 
 def _closed(program: ProgramEntry, inputs: Inputs) -> WorkloadVerdict | None:
-    """The verdict on a program that has no comparison; None if it has one."""
+    """Verdict on a program without a comparison."""
     discarded = [pair for pair in program.pairs if pair.discarded]
     kept = _kept(program)
 
@@ -164,7 +164,10 @@ def _closed(program: ProgramEntry, inputs: Inputs) -> WorkloadVerdict | None:
 def _without_base(
     workload: Workload, reason: str, program: ProgramEntry, inputs: Inputs
 ) -> tuple[Verdict, str]:
-    """No baseline for a new workload; an error for one that base ought to measure."""
+    """Verdict on a workload that base lacks.
+
+    No baseline for a new one; an error for one that base ought to measure.
+    """
     known = (workload.benchmark or program.name) in program.known
     if not known or program.name in inputs.allow_removed or _may_be_missing(workload, inputs):
         return "no-baseline", reason

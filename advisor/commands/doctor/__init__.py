@@ -1,1 +1,1 @@
-"""Checks of a machine before a program runs on it: readings, a table, a verdict."""
+"""Machine checks: readings, a table, a verdict."""

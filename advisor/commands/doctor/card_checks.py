@@ -1,4 +1,4 @@
-"""Checks of each card: a table over small pure functions of readings."""
+"""Checks of each card, as pure functions of readings."""
 
 from __future__ import annotations
 

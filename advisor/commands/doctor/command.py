@@ -1,4 +1,4 @@
-"""`gpu-advisor doctor [-- COMMAND]`: what this machine costs a program, and what mends it.
+"""`gpu-advisor doctor`: costly settings of a machine, and their remedies.
 
 Looks only: nothing is written or changed, and no program of the user's is run.
 """
@@ -51,9 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Print the verdict and every check; 0, or with --strict 1 where one is not good.
+    """Print the verdict and every check.
 
-    Raises UsageError for an interpreter that is not there.
+    Returns 0, or with --strict 1 where one is not good. Raises UsageError for an interpreter that
+    is not there.
     """
     rows = checked(take(args.python, command or [], os.environ))
     sys.stdout.write(as_json(rows) if args.json else as_text(rows))
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
 
 
 def take(python: str | None, command: Sequence[str], environ: Mapping[str, str]) -> Readings:
-    """Read everything; some three seconds, most of it the import of torch in its interpreter."""
+    """Read everything; this takes about three seconds."""
     cards, no_cards = read_conditions(environ)
     swapped = swapped_pages()
     crowd = contention.look(LOOK_S)  # before anything of ours works beside it
@@ -83,7 +84,7 @@ def take(python: str | None, command: Sequence[str], environ: Mapping[str, str])
 
 
 def checked(readings: Readings) -> tuple[Row, ...]:
-    """Every check of these readings, in the order in which they are shown."""
+    """Run every check, in the order of display."""
     rows = examine("GPU", PRESENCE, readings)
     for card in readings.cards:
         rows += examine(f"GPU {card.gpu.index}", CARD_CHECKS, card)
@@ -93,7 +94,7 @@ def checked(readings: Readings) -> tuple[Row, ...]:
 
 
 def as_json(rows: Sequence[Row]) -> str:
-    """Format the rows as one JSON object: `verdict` and `checks`."""
+    """Format the rows as one JSON object."""
     told: dict[str, Any] = {
         "verdict": verdict(rows),
         "to_fix": sum(row.status == "fix" for row in rows),
@@ -103,7 +104,7 @@ def as_json(rows: Sequence[Row]) -> str:
 
 
 def as_text(rows: Sequence[Row]) -> str:
-    """Format the verdict, what to fix with its command, then all other checks."""
+    """Format the verdict, the remedies and the checks."""
     lines = [verdict(rows)]
     for row in rows:
         if row.status == "fix":

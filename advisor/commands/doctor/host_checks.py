@@ -1,4 +1,4 @@
-"""Checks of the host: a table over small pure functions of readings."""
+"""Checks of the host, as pure functions of readings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The user's own interpreter, asked in a process of its own what its torch says."""
+"""Readings of torch in the user's own interpreter."""
 
 from __future__ import annotations
 
@@ -55,8 +55,11 @@ class TorchFacts(BaseModel):
 def ask_torch(
     python: str | None, command: Sequence[str], environ: Mapping[str, str]
 ) -> TorchFacts | str:
-    """What torch says in the interpreter `python`, else in that of `command`, else in the first
-    one on PATH; or why nobody answered. Raises UsageError where `python` is no program."""
+    """Read the torch of the user's interpreter.
+
+    It is that of `python`, else of `command`, else the first on PATH. Returns the reason where none
+    answered. Raises UsageError where `python` is no program.
+    """
     words = asking(python, command, environ)
     if words is None:
         return (
@@ -91,7 +94,10 @@ def ask_torch(
 def asking(
     python: str | None, command: Sequence[str], environ: Mapping[str, str]
 ) -> list[str] | None:
-    """The words that start the interpreter; None where they cannot be told from `command`."""
+    """Words that start the interpreter.
+
+    None where `command` does not show them.
+    """
     path = environ.get("PATH")
     if python is not None:
         found = shutil.which(python, path=path)
@@ -110,7 +116,7 @@ def asking(
 
 
 def _named_by(script: str | None) -> list[str] | None:
-    """The interpreter that the first line of a script names: that of `torchrun`, or `./train`."""
+    """Interpreter named by a script's first line."""
     try:
         with Path(script or "").open("rb") as file:
             line = os.fsdecode(file.readline(512)).strip()

@@ -1,4 +1,4 @@
-"""Checks, their rows, and the verdict over all of them. Pure."""
+"""Checks, their rows, and their common verdict. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_TOLD = "not told here"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """Everything that was read of a machine, at one moment."""
+    """Readings of a machine at one moment."""
 
     host: HostCondition
     environ: Mapping[str, str]
@@ -60,7 +60,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check(Generic[Of]):
-    """Check of one reading: its good state, and why it matters."""
+    """Check of one reading and its importance."""
 
     name: str
     good: str
@@ -91,7 +91,10 @@ def examine(area: str, checks: Sequence[Check[Of]], reading: Of) -> list[Row]:
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """`2 things cost you speed here.`, or that nothing does; then what could not be told."""
+    """Verdict over all rows, in one sentence.
+
+    `2 things cost you speed here.`, or that nothing does; then what is unknown.
+    """
     slow = [row for row in rows if row.status == "fix" and row.costs == "speed"]
     unsure = [row for row in rows if row.status == "fix" and row.costs == "measuring"]
     unknown = sum(row.status == "unknown" for row in rows)

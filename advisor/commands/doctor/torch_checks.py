@@ -1,4 +1,4 @@
-"""Checks of the user's torch: a table over small pure functions of readings."""
+"""Checks of torch, as pure functions of readings."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def thread_settings(readings: Readings) -> Seen:
 
 
 def _tag(readings: Readings) -> str:
-    """The folder of builds that the driver runs: `cu126`; its own newest where that is known."""
+    """Folder of builds that the driver runs: `cu126`."""
     newest = readings.cards[0].cuda_driver if readings.cards else None
     return f"cu{newest.replace('.', '')}" if newest else "cu126"
 
@@ -134,7 +134,7 @@ def _major(capability: str | None) -> bool:
 
 
 def _leading(value: str) -> int | None:
-    """`4` of `4` and of `4,2`, which is for nested regions."""
+    """Leading number: `4` of `4` and of `4,2`."""
     found = re.match(r"\s*(\d+)", value)
     return int(found[1]) if found and int(found[1]) else None
 
