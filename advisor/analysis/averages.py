@@ -14,12 +14,12 @@ __all__ = ["median", "most_common", "quantile"]
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Smallest value that this share of `values` does not exceed; `values` not empty."""
+    """Quantile of non-empty `values`."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
 
 
 def most_common(values: Iterable[float]) -> float | None:
-    """Most frequent value, the first one at a tie; None for no values."""
+    """Most frequent value, or None."""
     counts = Counter(values)
     return counts.most_common(1)[0][0] if counts else None

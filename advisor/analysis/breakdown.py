@@ -68,7 +68,7 @@ def _aside(
 
 
 def _on_host(log: EventLog, series: StepSeries, watched: list[Span]) -> dict[str, float]:
-    """Seconds of the host in the model's calls and beside them, loading left out."""
+    """Host seconds of model and other work."""
     waits = loader_waits(log, series, None) or []
     left = spans.without(watched, spans.merged(waits))
     running = [] if log.running is None else [Span(log.running[0], float("inf"))]
@@ -89,7 +89,7 @@ def _on_device(
 
 
 def _calls(log: EventLog, fetches: Sequence[Span]) -> list[Span]:
-    """Forwards, passes, and of the optimizers' steps what neither these nor the fetches are."""
+    """Host seconds of forwards, backwards and optimizer steps."""
     forwards = (*log.calls, *log.inner_calls)
     passes = [Span(each.start, each.end) for each in forwards]
     passes += [Span(each.start, each.end) for each in log.passes]
@@ -133,7 +133,7 @@ def wait_share(log: EventLog, window: Window, clock: DeviceClock | None = None) 
 
 
 def loader_waits(log: EventLog, series: StepSeries, clock: DeviceClock | None) -> list[Span] | None:
-    """Stretches inside the loader's `__next__`; where a device works, those in which it idled."""
+    """Stretches in which the loader delayed work."""
     if series.loader is None or log.read_aside(series.loader):
         return None
     own = {series.loader, *series.beside}

@@ -1,4 +1,4 @@
-"""Device times of the host's moments, from the marks that CUDA events left."""
+"""Device times of host moments, from CUDA events."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SAME_S = 1e-6
 
 
 class DeviceClock:
-    """When the device was done with the work queued by a moment of the host's."""
+    """Map from host times to device completion times."""
 
     def __init__(self, marks: Sequence[DeviceMark]) -> None:
         self.marks = marks
         self._hosts = [mark.host for mark in marks]
 
     def done(self, host: float) -> float:
-        """Time at which work queued by `host` was finished; `host` itself before any mark."""
+        """Completion time of work queued by `host`."""
         at = bisect.bisect_right(self._hosts, host + SAME_S) - 1
         return host if at < 0 else max(host, self.marks[at].done)
 

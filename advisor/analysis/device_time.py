@@ -1,4 +1,4 @@
-"""Time of a device beside its host: when it worked, and what it waited for.
+"""Device time: work and waits beside the host.
 
 Each mark of the device's clock says: all that was queued until then was done at that moment. So
 between a mark and its moment the device surely worked. It surely worked, too, through a call of the
@@ -29,7 +29,7 @@ ASKED = 0.02
 
 
 class Host(NamedTuple):
-    """Stretches of the host's time, none of which overlaps another of its kind."""
+    """Non-overlapping stretches of host time by kind."""
 
     fetches: Sequence[Span]
     """In the loader."""
@@ -82,7 +82,7 @@ def seconds(
 
 
 def _move_lost(found: dict[str, float], held: dict[str, float], total: float) -> None:
-    """Give time that was lost to waits of the host to what it waited for.
+    """Attribute lost time to its cause.
 
     Without those waits a step would take as long as the device works or the host does, whichever
     is longer.
@@ -103,7 +103,7 @@ def _move_lost(found: dict[str, float], held: dict[str, float], total: float) ->
 
 
 def _behind(calls: Sequence[Span], marks: Sequence[DeviceMark]) -> list[Span]:
-    """Calls at whose end the device still had work of them: it was busy from their start on."""
+    """Calls that left device work at their end."""
     hosts = [mark.host for mark in marks]
     found = []
     for call in calls:

@@ -1,4 +1,4 @@
-"""Event log of one process: its types, and the reader of its lines.
+"""Event log of a process, and its reader.
 
 The recorder appends lines to `events-<pid>.jsonl`; each line is a JSON list of events, and each
 event a list `[kind, ...]`. `READERS` holds the fields of every kind. The log is untrusted: an event
@@ -47,7 +47,7 @@ class BatchFetch(NamedTuple):
 
 
 class ForwardCall(NamedTuple):
-    """Call of a module from outside any module, or of one that a module calls in a loop."""
+    """Outermost or inner-loop call of a module."""
 
     start: float
     end: float
@@ -75,14 +75,14 @@ class OptimizerStep(NamedTuple):
 
 
 class DeviceMark(NamedTuple):
-    """Moment at which the device had done all that the host had queued by `host`."""
+    """Completion time of device work queued by `host`."""
 
     host: float
     done: float
 
 
 class HookChange(NamedTuple):
-    """Change of the recorded kinds; `counting`: only what counts steps is recorded since."""
+    """Change of the recorded event kinds."""
 
     time: float
     counting: bool
@@ -91,7 +91,7 @@ class HookChange(NamedTuple):
 
 
 class SyncCall(NamedTuple):
-    """Line of the user's code that hands a tensor's numbers to the host."""
+    """Code line that copies tensor values to host."""
 
     start: float
     end: float
@@ -177,7 +177,7 @@ class EventLog:
 
     @property
     def counting_since(self) -> float | None:
-        """First moment from which steps were only counted; None where they never were."""
+        """First moment of counting only, or None."""
         return next((each.time for each in self.hooks if each.counting), None)
 
     def hooked_spans(self) -> list[Span]:
@@ -195,7 +195,7 @@ class EventLog:
         return spans
 
     def hooked(self) -> EventLog:
-        """Part of the log in which forwards were recorded; itself where that is all of it."""
+        """Part of the log with forward events."""
         if all(change.calls for change in self.hooks):
             return self
         spans = self.hooked_spans()
@@ -253,7 +253,7 @@ def _text(value: Any) -> str:
 
 
 class _Kind(NamedTuple):
-    """List of the log that a kind of event goes to, its type, and the types of its fields."""
+    """Event kind with its list and field types."""
 
     target: str
     type: Callable[..., Any]
@@ -287,7 +287,7 @@ class EventReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> bool:
-        """Take what the file grew by; returns whether there was a whole line."""
+        """Read new lines; return True if there were any."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._line(line)

@@ -59,7 +59,7 @@ def train_loaders(log: EventLog) -> TrainLoaders:
 
 
 def _drawn_after(log: EventLog, loader: int, work: list[float]) -> bool:
-    """Whether its batches come right after another loader's, with no work in between."""
+    """Return True if its batches follow another loader's."""
     served = [fetch for fetch in log.fetches if not fetch.ended_pass]
     pairs = [(a, b) for a, b in pairwise(served) if b.loader == loader]
     close = sum(
@@ -82,7 +82,7 @@ def _credit(log: EventLog) -> dict[int, int]:
 
 
 def drawn_beside(log: EventLog, main: int, work: list[float]) -> list[int]:
-    """Loaders whose batches come right before those of `main`, in order, as from `zip`.
+    """Loaders drawn together with `main`, in order.
 
     `work`: times at which a batch was worked on.
     """

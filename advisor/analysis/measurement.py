@@ -163,7 +163,7 @@ def _measured(
 
 
 def recorded_stretch(log: EventLog, series: StepSeries, plan: MeasurePlan, window: Window) -> Span:
-    """Time after warm-up in which every kind of event was recorded; the longest such stretch."""
+    """Longest stretch after warm-up with every event kind."""
     steady = min(warm_up(log, series, plan.measure_s), window.first)
     since, until = series.bounds[steady], max(window.end, series.bounds[-1])
     found = [
@@ -185,7 +185,7 @@ def _backward_share(log: EventLog, window: Window) -> float:
 def _shrunk_from(
     ran_out: tuple[float, float] | None, start: float, batch: float | None
 ) -> float | None:
-    """Items of the batch for which memory ran out, where a smaller one was measured after that."""
+    """Batch size that ran out of memory before."""
     if ran_out is None or batch is None:
         return None
     when, items = ran_out
@@ -193,7 +193,7 @@ def _shrunk_from(
 
 
 def update_share(log: EventLog) -> float | None:
-    """Part of the time from the first to the last update that the updates take.
+    """Share of time taken by optimizer updates.
 
     Of one that makes backward passes itself what comes after the last of them.
     """

@@ -1,4 +1,4 @@
-"""Progress of one measured process: when to count, stop or look at the parts."""
+"""Progress of a process: count, stop or diagnose."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Advice:
 def advise(
     log: EventLog, plan: MeasurePlan, now: float, *, optimizers_built: bool = False
 ) -> Advice:
-    """Next phase of a process that still runs; `now` by its own clock."""
+    """Return the next phase of a running process."""
     began = _first_time(log)
     if began is None:
         return Advice(None, 0.1)
@@ -90,7 +90,7 @@ def _first_time(log: EventLog) -> float | None:
 
 
 def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
-    """Whether this is a first validation pass, which must not be taken for the workload."""
+    """Return True during a validation before training."""
     if series.kind in TRAINING:
         return False
     idle = not log.loaders or any(not facts.iterated for facts in log.loaders.values())
@@ -98,7 +98,7 @@ def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
 
 
 def _is_known(log: EventLog, series: StepSeries, plan: MeasurePlan) -> bool:
-    """Whether enough steps were recorded in full; of long ones hooks take no share that counts."""
+    """Return True if enough steps were recorded."""
     typical_s = typical_step_s(series)
     if typical_s >= QUICK_STEP_S or log.inner_calls:
         return False
@@ -127,7 +127,7 @@ def boundary(series: StepSeries) -> str:
 
 
 def stop_point(logs: Sequence[EventLog], now: float) -> tuple[str, int] | None:
-    """Kind of event and count at which all ranks stop; None where none made a step.
+    """Event kind and count where all ranks stop.
 
     Ranks step together, so the one that is furthest tells. `now`: epoch seconds.
     """

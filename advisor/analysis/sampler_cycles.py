@@ -25,7 +25,7 @@ JUMP = 0.5
 
 
 def cycle_starts(log: EventLog, module: int, calls: list[int]) -> list[int] | None:
-    """Positions in `calls` at which a new item begins, the first call left out.
+    """Positions in `calls` where new items begin.
 
     An empty list: a number runs one way and has not jumped back yet. None: no sign of a cycle.
     """
@@ -40,7 +40,7 @@ def cycle_starts(log: EventLog, module: int, calls: list[int]) -> list[int] | No
 
 
 def jumps(values: Sequence[float | None]) -> list[int] | None:
-    """Positions at which `values` jump back; None if they do not run one way."""
+    """Positions where monotonic `values` jump back."""
     known = [value for value in values if value is not None]
     if len(known) < 2 * SHORTEST:
         return None

@@ -1,4 +1,4 @@
-"""Stages of an inference: networks that are called in turn, and what each takes of the time.
+"""Stages of an inference: networks called in turn.
 
 In a training the forwards of a network tell nothing of its backwards, so it has none.
 """
@@ -25,7 +25,7 @@ FEWEST = 2
 def stages(
     log: EventLog, window: Window, stretch: Span, clock: DeviceClock | None = None
 ) -> tuple[Stage, ...]:
-    """Networks called in the recorded stretch, in the order of their first calls.
+    """Networks of the recorded stretch, by first call.
 
     On a device the time is from when it could begin with a call until it was done with it.
     """

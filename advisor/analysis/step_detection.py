@@ -1,4 +1,4 @@
-"""Step detection: the kind of a program's steps, and the units that each finished.
+"""Step detection: kind of steps and units finished.
 
 Nothing of any workload is known here, only four shapes of loop:
 
@@ -75,7 +75,7 @@ def detect_steps(log: EventLog, plan: MeasurePlan, *, ended: bool = False) -> St
 
 
 def _loop_of(log: EventLog, root: int | None) -> tuple[int | None, list[ForwardCall]]:
-    """Network whose calls are counted: the root, or the one that it calls many times."""
+    """Network whose calls are counted as steps."""
     if root is None:
         return None, []
     for inner in log.module(root).inners:
@@ -255,7 +255,7 @@ def _joint(group: _Group) -> float:
 def _without_loader(
     log: EventLog, root: int, calls: list[ForwardCall], plan: MeasurePlan, *, ended: bool
 ) -> StepSeries:
-    """Iterative sampler, if there is a sign of one; else every forward is a step."""
+    """Find an iterative sampler, else count forwards."""
     positions = [index for index, call in enumerate(log.calls) if call.module == root]
     found = cycle_starts(log, root, positions)
     known = plan.forwards_per_unit
@@ -317,7 +317,7 @@ def _forwards(
 
 
 def _widest_batch(log: EventLog, batch: float, units: float) -> float:
-    """Items of one call: where several networks take every unit, of the one that takes most.
+    """Items of the widest network's call.
 
     Which of them takes most of the time, and so counts the units, may change with the batch.
     """

@@ -27,7 +27,7 @@ SOURCES = {
 
 @dataclass(slots=True)
 class StepSeries:
-    """Steps of one kind; step k runs from bounds[k] to bounds[k + 1] and finished units[k]."""
+    """Steps of one kind with bounds and units."""
 
     kind: str
     source: str = ""
@@ -75,7 +75,7 @@ class StepSeries:
 
 
 def dominant_module(log: EventLog) -> int | None:
-    """Module that took most time; loss functions and the like hold no parameters."""
+    """Module with parameters that took most time."""
     spent: dict[int, float] = {}
     for call in log.calls:
         spent[call.module] = spent.get(call.module, 0.0) + call.end - call.start

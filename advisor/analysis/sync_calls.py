@@ -1,4 +1,4 @@
-"""Lines that give numbers to the host: how often a step, and how long each waits."""
+"""Synchronizing lines: calls per step and wait time."""
 
 from __future__ import annotations
 

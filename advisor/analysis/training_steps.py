@@ -117,7 +117,7 @@ def _joined_optimizers(updates: list[Update]) -> list[Update]:
 
 
 def _main_optimizer(updates: list[Update]) -> int:
-    """Optimizer of most updates; where several take turns, the one that ends each round."""
+    """Optimizer that ends each round of updates."""
     counts: dict[int, int] = {}
     for update in updates:
         counts[update.optimizer] = counts.get(update.optimizer, 0) + 1
@@ -126,7 +126,7 @@ def _main_optimizer(updates: list[Update]) -> int:
 
 
 def _between(bounds: list[float], moments: list[Fed]) -> list[float]:
-    """Sum of the items whose time lies in each (bounds[k], bounds[k + 1]]."""
+    """Sum of the items in each interval."""
     sums = [0.0] * max(0, len(bounds) - 1)
     step = 0
     for time, value in moments:
@@ -140,7 +140,7 @@ def _between(bounds: list[float], moments: list[Fed]) -> list[float]:
 
 
 def _interruptions(log: EventLog, series: StepSeries) -> list[int]:
-    """Steps that hold the end of a pass, or batches of another loader (validation)."""
+    """Steps interrupted by a pass end or validation."""
     own = {series.loader, *series.beside}
     return _holding(
         series,
@@ -170,7 +170,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluations(log: EventLog, root: int | None) -> list[Evaluation]:
-    """Stretches in which the trained network was called without gradients, now and then.
+    """Stretches of validation during training.
 
     Calls of that sort in every step belong to the steps.
     """
@@ -193,7 +193,7 @@ def evaluations(log: EventLog, root: int | None) -> list[Evaluation]:
 
 
 def rollout_passes(log: EventLog, root: int | None, found: list[Evaluation]) -> int | None:
-    """How often each sample of a rollout is trained on; None where there are no rollouts.
+    """Training passes per rollout sample, or None.
 
     A rollout comes before the first update, and the network then trains on just its samples, a
     whole number of times. A validation comes after training, on data of its own.
@@ -212,7 +212,7 @@ def rollout_passes(log: EventLog, root: int | None, found: list[Evaluation]) -> 
 
 
 def _mark_evaluations(log: EventLog, series: StepSeries) -> None:
-    """Mark steps that hold a validation, or a rollout, whose samples count once."""
+    """Mark steps with a validation or rollout."""
     found = evaluations(log, series.root)
     series.marks = _holding(series, [each.start for each in found])
     passes = rollout_passes(log, series.root, found)
@@ -248,7 +248,7 @@ def _from_loaders(log: EventLog, lead: int | None, also: set[int]) -> tuple[list
 
 
 def _in_turn(batches: list[BatchFetch], passes: list[BackwardPass]) -> list[Fed]:
-    """Batches at the passes that trained on them, of a thread that loads ahead.
+    """Batches matched to the passes that trained them.
 
     Which of them were skipped cannot be told.
     """
@@ -258,7 +258,7 @@ def _in_turn(batches: list[BatchFetch], passes: list[BackwardPass]) -> list[Fed]
 
 
 class _Run:
-    """Batches loaded in a row, with the backwards after the last of them."""
+    """Batches loaded in a row before backwards."""
 
     def __init__(self, batches: list[BatchFetch], backwards: int, until: float) -> None:
         self.batches = batches
@@ -278,7 +278,7 @@ class _Run:
 
 
 def _used(log: EventLog, mine: list[BatchFetch], passes_ended: int) -> list[BatchFetch]:
-    """Batches that were trained on; one that was loaded and skipped has no backward.
+    """Batches that a backward used.
 
     Batches loaded ahead, and several gathered for one backward, are told from skipped ones by
     the balance of all, and by the forwards.

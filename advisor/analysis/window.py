@@ -65,7 +65,7 @@ class Window:
         return self.last - self.first
 
     def on_device(self, clock: DeviceClock) -> Window | None:
-        """The same window by the device's clock, between steps whose ends it marked."""
+        """Return the same window by the device's clock."""
         bounds = self.series.bounds
         marked = [k for k in range(self.first, self.last + 1) if clock.is_marked(bounds[k])]
         if len(marked) < 2:
@@ -154,7 +154,7 @@ def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
 
 
 def counted_from(log: EventLog, series: StepSeries, steady: int) -> int:
-    """First step of the window: after warm-up, and after the hooks that would slow it."""
+    """First step after warm-up and slow hooks."""
     since = log.counting_since
     if since is None or typical_step_s(series) >= QUICK_STEP_S:
         return steady
@@ -182,7 +182,7 @@ def _settled(series: StepSeries, first: int, size: int) -> int:
 
 
 def burst(log: EventLog, series: StepSeries) -> int:
-    """Steps of a burst: batches come by as many as there are workers."""
+    """Steps of one burst of worker batches."""
     workers, _ = _workers(log, series)
     if series.kind == FORWARD or workers < 2:
         return 1
@@ -198,7 +198,7 @@ def find_window(
     now: float | None = None,
     whole: bool = False,
 ) -> tuple[Window | None, Missing | None]:
-    """Window as it stands, and what is missing for it to be full (None: it is full).
+    """Find the window and the reason it is incomplete.
 
     `whole`: the program ended, or is never to be stopped: everything after warm-up is taken.
     `now`: the present by the process's clock, where the program still runs.
@@ -224,7 +224,7 @@ def find_window(
 def _missing(
     window: Window, plan: MeasurePlan, typical_s: float, cycle_s: float | None
 ) -> Missing | None:
-    """Seconds, steps or batches that the window lacks; None where it is full."""
+    """Describe missing seconds, steps or batches."""
     measure_s = plan.measure_s
     missing_s = measure_s - (cycle_s or 0.0) / 2 - window.seconds
     missing_steps = plan.min_steps - window.count
@@ -241,7 +241,7 @@ def _missing(
 
 
 def _ends_early(window: Window, plan: MeasurePlan, now: float | None, typical_s: float) -> bool:
-    """Whether an interruption (a validation, a checkpoint) ends a window that says enough."""
+    """Return True if an interruption ends the window early."""
     series = window.series
     if now is None or series.iterative or series.rollouts or plan.whole_batches:
         return False
@@ -301,7 +301,7 @@ def _leading(marks: list[int]) -> list[int]:
 
 
 def _everything(log: EventLog, series: StepSeries, steady: int, min_steps: int) -> Window | None:
-    """Everything after warm-up; a short run gives up part of the warm-up, and tells it."""
+    """Window of everything after a possibly shortened warm-up."""
     done = series.steps
     if done < 1:
         return None

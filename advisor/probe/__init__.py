@@ -1,4 +1,4 @@
-"""Code that runs inside the user's process, under the user's interpreter. It records only.
+"""Probe that records inside the user's process.
 
 Standard library only, syntax of Python 3.9. torch is touched only after the program itself
 imported it, and is reached through `sys.modules`, never imported. In the user's process this

@@ -54,7 +54,7 @@ def install(argparse: Any, session: Session) -> None:
 
 
 def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception], None]) -> None:
-    """Call `keep` with each outermost parser, its result, typed names and nested parsers."""
+    """Call `keep` with each outermost parser's result."""
     parser = argparse.ArgumentParser
     convert = parser._get_values
     at_work: list[tuple[set[str], list[Any]]] = []
@@ -113,7 +113,7 @@ def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:
 
 
 class Recorder:
-    """The options found so far, and the moment at which the process ends."""
+    """Options found so far, written before the process ends."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -376,7 +376,7 @@ def _of_argparse(parser: Any, command: str | None) -> Iterator[Record]:
 
 
 def _default_of(parser: Any, action: Any) -> Any:
-    """The default as the program would see it: converted where it is text."""
+    """Return the default, converted where it is text."""
     default = parser._defaults.get(action.dest, action.default)
     if isinstance(default, str) and callable(action.type) and action.type is not str:
         try:
@@ -464,7 +464,7 @@ def _of_globals(names: Dict[str, Any]) -> Iterator[Record]:
 
 
 def _flat(node: Any, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Paths and values of nested mappings; lists and other objects are left out."""
+    """Return paths and values of nested mappings."""
     for key, value in node.items() if isinstance(node, dict) else ():
         path = f"{above}.{key}" if above else str(key)
         if isinstance(value, dict):

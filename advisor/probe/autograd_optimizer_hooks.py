@@ -1,4 +1,4 @@
-"""Hooks of gradients and of what takes them up: backward passes, scalers, optimizers."""
+"""Hooks of backward passes, scalers and optimizers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _boundary(session: Session, kind: str) -> None:
 
 
 def asked_for(torch: Any, session: Session) -> None:
-    """Hook gradients that are asked for by name, by autograd.grad itself or by torch.func."""
+    """Hook `autograd.grad` and `torch.func` gradients."""
     original, compiling = torch.autograd.grad, compiling_of(torch)
     step_ended = step_end(session)
 
@@ -110,7 +110,7 @@ def _keep_loss(session: Session, tensors: Any) -> None:
 
 
 def scaler(torch: Any, session: Session) -> None:
-    """Hook GradScaler: the loss before it was scaled, and the updates that it left out."""
+    """Hook GradScaler: unscaled losses and skipped updates."""
     scaler = getattr(getattr(torch, "amp", None), "GradScaler", None)
     scaler = scaler or torch.cuda.amp.GradScaler
     original = scaler.scale

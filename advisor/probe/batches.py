@@ -37,7 +37,7 @@ class Counter:
 
     @property
     def way(self) -> tuple[Any, ...] | None:
-        """The way to the tensor whose rows are the items; None where it is something else."""
+        """Path to the tensor whose rows are items."""
         return self._path if self._shaped else None
 
     def count(self, batch: Any) -> float:
@@ -107,7 +107,7 @@ class Counter:
 
 
 def is_tensor(value: Any) -> bool:
-    """A torch tensor, or an array of another library with the same `shape`."""
+    """Return True for a tensor-like array with a `shape`."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return True
@@ -148,7 +148,7 @@ def walk(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ..
 
 
 def copied(value: Any, depth: int = 0) -> Any:
-    """The same tensors in new containers: the program may pop, add or rebind what it was given."""
+    """Copy the containers, but not the tensors."""
     if is_tensor(value) or depth >= DEPTH or isinstance(value, (str, bytes, int, float)):
         return value
     try:

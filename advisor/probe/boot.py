@@ -1,4 +1,4 @@
-"""One process joins the measurement: spec, boot file, hooks that wait for torch and argparse.
+"""Start of the probe in one process.
 
 What only a program with torch needs is imported when torch is.
 """
@@ -76,7 +76,7 @@ def _note_boot(session: Session) -> None:
 
 
 def _stacks(session: Session) -> None:
-    """SIGUSR1 writes the stack of every thread, also while the interpreter is stuck in C."""
+    """Write all thread stacks on SIGUSR1."""
     if not hasattr(signal, "SIGUSR1") or signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL:
         return
     path = os.path.join(session.records, f"stacks-{session.pid}.txt")
@@ -154,7 +154,7 @@ def _torch(torch: Any, session: Session) -> None:
 
 
 def when_imported(actions: dict[str, list[Action]]) -> None:
-    """Run the actions of each module once it has been executed, now if it already was."""
+    """Run the actions once each module is executed."""
     waiting = {}
     for name, todo in actions.items():
         if name in sys.modules:
@@ -174,13 +174,13 @@ def _act(module: Any, todo: list[Action]) -> None:
 
 
 class _Waiter:
-    """A finder that finds nothing itself; it wraps the loader of the modules it waits for."""
+    """Import finder that wraps loaders of awaited modules."""
 
     def __init__(self, waiting: dict[str, list[Action]]) -> None:
         self._waiting = waiting
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """The real spec with its loader's exec_module wrapped; None for every other name."""
+        """Return the real spec with its loader wrapped."""
         todo = self._waiting.get(name)
         if todo is None:
             return None

@@ -1,4 +1,4 @@
-"""Batches of items of like length, in place of those that a loader would draw.
+"""Batches of items of similar length.
 
 The length of an item is read from the item itself, before the first batch; the order stays the
 loader's own as far as it can: pools of many batches are drawn from it, each pool is cut into
@@ -41,7 +41,7 @@ class Lengths(NamedTuple):
 
 
 class Buckets:
-    """A batch sampler over the indices that `order` draws. `lengths`: of each item."""
+    """Batch sampler over the indices that `order` draws."""
 
     def __init__(
         self, order: Any, lengths: list[float], batch_size: int, drop_last: bool, mixed: bool
@@ -74,8 +74,10 @@ class Buckets:
 
 
 def put(torch: Any, given: dict[str, Any]) -> Lengths | str:
-    """Buckets among the arguments of a DataLoader, in place of what draws its batches; returns
-    the lengths, or why that cannot be."""
+    """Put buckets into a DataLoader's arguments.
+
+    Returns the lengths, or the reason for none.
+    """
     data, utils = given["dataset"], torch.utils.data
     if given.get("batch_sampler") is not None or given.get("batch_size", 1) is None:
         return "the program makes its batches itself"
@@ -103,7 +105,7 @@ def put(torch: Any, given: dict[str, Any]) -> Lengths | str:
 
 
 def lengths_of(torch: Any, data: Any) -> Lengths | str:
-    """The length of every item, or why there is none; nothing random is drawn by that."""
+    """Return every item's length, or the reason for none."""
     states = _random_states(torch)
     began = clock()
     passes: list[list[int]] = []
@@ -126,7 +128,7 @@ def lengths_of(torch: Any, data: Any) -> Lengths | str:
 
 
 def _read(torch: Any, data: Any, until: float, place: Any) -> tuple[list[int], Any] | str:
-    """The lengths as they are this time, at `place` or where items differ most; and that place."""
+    """Read the lengths, and the place of their dimension."""
     sizes: list[dict[str, int]] = []
     for index in range(len(data)):
         sizes.append(_item(torch, data, index))
@@ -143,7 +145,7 @@ def _read(torch: Any, data: Any, until: float, place: Any) -> tuple[list[int], A
 
 
 def _item(torch: Any, data: Any, index: int) -> dict[str, int]:
-    """The dimensions of an item that is read with the seed of all."""
+    """Return the dimensions of one seeded item."""
     random.seed(SEED)
     torch.default_generator.manual_seed(SEED)
     numpy = sys.modules.get("numpy")
@@ -153,7 +155,7 @@ def _item(torch: Any, data: Any, index: int) -> dict[str, int]:
 
 
 def _sizes(item: Any) -> dict[str, int]:
-    """Every dimension of what an item holds, lists of numbers too, by how it is written."""
+    """Return every dimension of an item's contents."""
     found: dict[str, int] = {}
     for path, value in walk(item):
         name = "item" + "".join(f"[{key!r}]" if by_item else f".{key}" for by_item, key in path)

@@ -1,4 +1,4 @@
-"""Ticks of the probe: it flushes its log, carries out the parent's commands, and stops.
+"""Periodic work of the probe: flushes and commands.
 
 The parent writes `command-<pid>.json`, always replaced whole: {number, phase, ...}.
 
@@ -24,7 +24,7 @@ BEAT_S = 1.0
 
 
 def tick(session: Session, now: float) -> None:
-    """Called by the hooks where a step may have ended, once `now` is past `session.due`."""
+    """Do the periodic work due after a step."""
     if session.stopping or session.capture is not None:
         return
     try:
@@ -108,7 +108,7 @@ def _command_path(session: Session) -> str:
 
 
 def diagnose(session: Session, command: dict[str, Any]) -> None:
-    """The window is full: keep what was recorded, then look at the parts."""
+    """Close the full window and start the diagnostics."""
     session.record_everything()
     record.keep(session)
     session.diagnosis = diagnostics.Diagnosis(session, command, stop)
@@ -127,7 +127,7 @@ def stop(session: Session) -> NoReturn:
 
 
 def leave(session: Session, status: int) -> NoReturn:
-    """Flush what the program printed, and end the process without running its handlers."""
+    """Flush output and end the process without handlers."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -138,7 +138,7 @@ def leave(session: Session, status: int) -> NoReturn:
 
 
 def finish(session: Session) -> None:
-    """The program came to its own end, or to a crash while its parts were looked at."""
+    """Finish the record when the program ends."""
     if os.getpid() != session.pid or session.muted or session.stopping:
         return
     if session.diagnosis is not None:

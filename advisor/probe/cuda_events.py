@@ -1,4 +1,4 @@
-"""CUDA: the device's own clock, copies to it, waits for it, and the card in use.
+"""CUDA events: device clock, copies and synchronizations.
 
 The host runs ahead of the device, so its own clock at a step's end says only when work was queued.
 An event recorded there says when it was finished; it is read once the device has passed it, and
@@ -34,7 +34,7 @@ clock = time.perf_counter
 
 
 class DeviceClock:
-    """Events on the current stream of one card, and the host times at which they were passed."""
+    """Device clock of one card, read by events."""
 
     def __init__(self, session: Session, card: int) -> None:
         self._session = session
@@ -80,7 +80,7 @@ class DeviceClock:
         self._pending.append((clock(), after, before))
 
     def after_mark(self, event: tuple[Any, ...]) -> None:
-        """Record `event` of the log once the device has passed all that is queued by now."""
+        """Record `event` once the device finished queued work."""
         self._pending.append((clock(), self.event(), None))
         self._waiting.append((self._pending[-1][0], event))
 
@@ -110,7 +110,7 @@ class DeviceClock:
         return float(self._passed + self._base.elapsed_time(event) / 1000.0)
 
     def _compared(self) -> tuple[Any, float]:
-        """Event of the idle card, and the host time at which it was passed.
+        """Compare one event of the idle card with host time.
 
         A busy host hears of it late, so of several the one that it heard of soonest counts.
         """
@@ -126,7 +126,7 @@ class DeviceClock:
 
 
 def start_if_in_use(session: Session) -> DeviceClock | None:
-    """Clock of the card that the model is on, once there is one."""
+    """Start the clock of the card in use."""
     card = card_in_use(session)
     return None if card is None else DeviceClock(session, card)
 
@@ -138,7 +138,7 @@ Hook = Callable[..., Any]
 
 
 class _Exchange:
-    """Hooks of copies to the device and of waits for it, of the thread that made it.
+    """Hooks of one thread's device copies and waits.
 
     Calls that torch makes by name from compiled code do not come through here; they are no wait of
     the loop around it either.
@@ -169,7 +169,7 @@ class _Exchange:
         return wait
 
     def moving(self, name: str, original: Hook) -> Hook:
-        """`original`, a method that may copy a tensor to the device or back."""
+        """Wrap a method that may copy between devices."""
 
         @functools.wraps(original)
         def move(it: Any, *args: Any, **kwargs: Any) -> Any:
@@ -189,7 +189,7 @@ class _Exchange:
         return move
 
     def _before(self, name: str, args: Any, kwargs: Any) -> Any:
-        """Event before a copy; None where nothing may be queued, or nothing goes to the card."""
+        """Record an event before a copy to the card."""
         if self._session.capture is not None or not _goes_to_card(args, kwargs, name):
             return None
         return self._session.device.event()
@@ -228,7 +228,7 @@ def watch_copies(session: Session) -> None:
 
 
 def _goes_to_card(args: Any, kwargs: Any, name: str) -> bool:
-    """Whether a move may be to a card, as far as its arguments tell."""
+    """Return True if the arguments may name a card."""
     target = kwargs.get("device", args[0] if args else None)
     return name == "cuda" or isinstance(target, int) or "cuda" in str(target)[:16]
 
@@ -237,7 +237,7 @@ def _goes_to_card(args: Any, kwargs: Any, name: str) -> bool:
 
 
 def card_in_use(session: Session) -> int | None:
-    """Index of the card that holds most of what the program calls; None where none is used.
+    """Index of the card that holds most data.
 
     Without any parameter to go by (a compiled function, plain tensors) it is the current one.
     """
@@ -262,7 +262,7 @@ def card_in_use(session: Session) -> int | None:
 
 
 def card_facts(session: Session) -> dict[str, Any] | None:
-    """Facts of the card in use; None without one. Raises what CUDA raises."""
+    """Facts of the card in use, or None."""
     index = card_in_use(session)
     if index is None:
         return None

@@ -1,4 +1,4 @@
-"""CUDA graphs: what is captured was not done yet; each replay does all of it."""
+"""CUDA graphs: events of captures and replays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Capture:
         session.recorder.divert(self._events)
 
     def close(self, session: Session) -> None:
-        """Record what comes from now on again; what says when nothing was done goes on."""
+        """End the capture and resume recording."""
         session.recorder.resume()
         self._seconds = max(clock() - self._start, 1e-9)
         for event in self._events:
@@ -39,7 +39,7 @@ class Capture:
         return bool(self._events)
 
     def repeat(self, session: Session, start: float, end: float) -> None:
-        """Record the events in the order of the capture, as if done between `start` and `end`."""
+        """Record captured events again between `start` and `end`."""
         scale = (end - start) / self._seconds
 
         def moved(time_s: float) -> float:

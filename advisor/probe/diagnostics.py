@@ -1,4 +1,4 @@
-"""Diagnostics after the window: one step's operations and memory, and each part alone.
+"""Diagnostics after the window: operations, memory and parts.
 
 The window is kept, whatever goes wrong here. One of the program's own next steps goes on under a
 mode of torch's that sees every operation: those that torch has a formula for are added up, and
@@ -39,7 +39,7 @@ clock = time.perf_counter
 
 
 class Diagnosis:
-    """Phases after the window: one profiled step, the replay of a batch, the loader alone."""
+    """Diagnostic phases: profiled step, batch replay, loader alone."""
 
     def __init__(
         self, session: Session, command: dict[str, Any], stop: Callable[[Session], object]
@@ -106,7 +106,7 @@ class Diagnosis:
         self._flops, self._footprint = self._profile.flops, self._profile.footprint
 
     def _go_on(self) -> None:
-        """Replay a batch where there is a loader to stand in for; else this is the end."""
+        """Replay a batch, or end the diagnostics."""
         self._phase = "alone"
         if self._loader is None:
             self._stop(self._session)
@@ -221,7 +221,7 @@ def _rebuilt(torch: Any, loader: Any, workers: int) -> Any:
 def _drained(
     loader: Any, facts: dict[str, Any], workers: int, seconds: float
 ) -> tuple[float | None, int]:
-    """(units/s or None, batches counted) after one batch of each worker has come."""
+    """Units per second and batches counted after warm-up."""
     counter = batches.Counter(facts["counter"].expected)
     began, start, end = clock(), None, 0.0
     items, count = 0.0, 0
@@ -246,7 +246,7 @@ def _drained(
 
 
 class _Storage(NamedTuple):
-    """A storage of the step: when it came, what made it, and its bytes."""
+    """Storage of the step: time, origin and bytes."""
 
     number: int
     kind: str
@@ -334,7 +334,7 @@ class StepProfile:
     # --- storages --------------------------------------------------------------------------
 
     def made(self, result: Any, args: Any) -> None:
-        """Count every storage that an operation made; one that came in is only viewed."""
+        """Count every storage that an operation made."""
         torch = self._session.torch
         backward = torch._C._current_graph_task_id() != -1
         kind = "activations" if torch.is_grad_enabled() and not backward else "workspace"
@@ -345,7 +345,7 @@ class StepProfile:
                 self._add(storage, kind)
 
     def _storage(self, tensor: Any) -> Any:
-        """Storage of a tensor on the model's device; None of others, and where it has none."""
+        """Storage of a tensor on the model's device."""
         try:
             return tensor.untyped_storage() if tensor.device == self._device else None
         except (NotImplementedError, RuntimeError):
@@ -382,7 +382,7 @@ class StepProfile:
 
 
 def _tensors_in(value: Any) -> Iterable[Any]:
-    """All of them, as operations take and give them: alone, or in lists of any length."""
+    """Yield all tensors in an operation's values."""
     if hasattr(value, "untyped_storage"):
         yield value
     elif isinstance(value, (list, tuple)):
@@ -426,7 +426,7 @@ def _formulas() -> dict[Any, Callable[..., Any]]:
 
 
 def _mode(profile: StepProfile) -> Any:
-    """Mode that shows each operation. Made here, as torch is the program's to import."""
+    """Make the dispatch mode that observes operations."""
     mode: Any = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
 
     class Watching(mode):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Into the processes that the program starts with an environment of its own.
+"""Propagation of the probe into child processes.
 
 What starts the probe in another process is two variables. A program that replaces or starts
 another one with an environment from which they are missing gets them added, and the trial's own
@@ -23,7 +23,7 @@ SHUT_OUT = "IES"
 
 
 def isolating(command: Sequence[str]) -> str | None:
-    """The option that keeps the probe out of a Python's command line: `-I`; None if none does."""
+    """Return the option that keeps the probe out."""
     words = [os.fsdecode(word) for word in command]
     if not words or not os.path.basename(words[0]).startswith("python"):
         return None

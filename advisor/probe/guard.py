@@ -85,7 +85,7 @@ class Guard:
             self.touch(path, tree=event in TREES)
 
     def touch(self, path: Any, *, tree: bool = False) -> None:
-        """`path` is about to be changed, moved or removed; `tree`: with all below a folder."""
+        """Check a change of `path`, or of its `tree`."""
         busy = getattr(self._judging, "busy", False)
         if busy or not self._listens or isinstance(path, int):
             return
@@ -196,17 +196,17 @@ def _opened(args: Paths) -> Paths:
 
 
 def _moved(args: Paths) -> Paths:
-    """What it was and what it becomes; each may be relative to a folder's descriptor."""
+    """Return the source and target of a move."""
     return tuple(path for path, folder in zip(args[:2], args[2:4]) if folder == -1)
 
 
 def _named(args: Paths) -> Paths:
-    """The first argument, unless the last one is the descriptor of its folder."""
+    """Return the path named by an event's arguments."""
     return args[:1] if len(args) < 2 or args[-1] in (-1, None) else ()
 
 
 def _database(args: Paths) -> Paths:
-    """SQLite opens its file in C, for writing unless it is told not to."""
+    """Return the SQLite file opened for writing."""
     name = os.fsdecode(args[0])
     if not name.startswith("file:"):
         return (name,)

@@ -15,7 +15,7 @@ ALWAYS = "_forward_hooks_always_called"
 
 
 def is_muted(session: Session) -> bool:
-    """Whether this is a DataLoader worker: it inherits the hooks by fork, and is no rank."""
+    """Return True in a forked DataLoader worker."""
     if session.muted is None:
         worker = sys.modules.get("torch.utils.data._utils.worker")
         session.muted = getattr(worker, "_worker_info", None) is not None
@@ -23,7 +23,7 @@ def is_muted(session: Session) -> bool:
 
 
 def step_end(session: Session) -> Callable[[float], None]:
-    """Function that hooks call where a step may have ended, as cheap as it can be."""
+    """Make the fast check called at possible step ends."""
 
     def step_ended(now: float) -> None:
         if session.capture is not None:
@@ -68,7 +68,7 @@ def compiling_of(torch: Any) -> Callable[[], bool]:
 
 
 def tracing_of(torch: Any) -> Callable[[], object]:
-    """Function that tells whether a call is only followed into a graph, by torch.jit or fx."""
+    """Make the check for torch.jit and fx tracing."""
     by_jit = torch._C._get_tracing_state
     fx = sys.modules.get("torch.fx._symbolic_trace")
     return lambda: by_jit() or getattr(fx, "_is_fx_tracing_flag", False)

@@ -1,4 +1,4 @@
-"""Inner loops: networks that a module calls again and again within one forward, as samplers do.
+"""Inner loops: networks called repeatedly within one forward.
 
 A module's first calls are scouted: hooks on every module, in place during the call only, count the
 calls of each. The network whose calls fill the root's forward then has hooks of its own
@@ -168,7 +168,7 @@ class Watch:
                 self._follow(calls, args, kwargs, output)
 
     def _follow(self, calls: Calls, args: Any, kwargs: Any, output: Any) -> None:
-        """From now on its calls count; those of modules within it no longer do."""
+        """Count calls of this module, not its children."""
         key = id(calls.module)
         for other in self._within_it(key):
             self.root.inners.remove(self._followed.pop(other))

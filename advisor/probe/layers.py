@@ -1,4 +1,4 @@
-"""What the layers of a module tell of the batch, listened to during one call of it."""
+"""Layers: batch dimensions observed during one call."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LayerObserver:
         self._wrap("softmax", self._softmax)
 
     def _look_at(self, torch: Any, module: Any) -> None:
-        """What can be seen without a call: causal masks, and tables of positions."""
+        """Read causal masks and position tables without a call."""
         for name, buffer in module.named_buffers():
             shape = tuple(buffer.shape)
             if len(shape) > 1 and shape[-1] == shape[-2] and "running" not in name:
@@ -184,5 +184,5 @@ def _embedded(told: LayerObserver, layer: Any, ids: Any, output: Any) -> None:
 
 
 def _bagged(told: LayerObserver, layer: Any, ids: Any, output: Any) -> None:
-    """Bags of ids, one behind the other: as many as there are offsets, or rows of ids."""
+    """Layout of bags of ids with their offsets."""
     told.samples.append((ids.dim() + 1, 0, int(output.shape[0])))

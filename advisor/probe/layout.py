@@ -1,4 +1,4 @@
-"""Which dimension of a module's inputs counts the samples, as its layers tell during one call.
+"""Layout: the sample dimension of a module's inputs.
 
 The first dimension of a tensor is the batch by custom only: a recurrent network takes [time,
 batch], hidden states begin with the number of layers, one observation has no batch at all. Layers
@@ -51,7 +51,7 @@ class Layout:
         return "token" if self.path is None and not self.alone else "sample"
 
     def count(self, inputs: Any) -> float | None:
-        """Units in one call; None where the inputs are no longer like that."""
+        """Units in one call, or None if the layout changed."""
         if self.alone:
             return 1.0
         if self.path is None:
@@ -73,7 +73,7 @@ class Layout:
 
 
 def _behind(value: Any) -> float | None:
-    """How many samples torch.func.vmap hides behind a tensor; None where it hides none."""
+    """Count of samples hidden by `torch.func.vmap`."""
     functorch: Any = getattr(sys.modules["torch"]._C, "_functorch", None)
     wrapped = getattr(functorch, "is_functorch_wrapped_tensor", None)
     while wrapped is not None and wrapped(value):
@@ -105,8 +105,9 @@ class _Input:
 
 
 def judge(told: LayerObserver, inputs: Any, output: Any, loaded: float | None) -> Layout | None:
-    """The layout of `inputs`, (args, kwargs) of the call that was listened to; None where the
-    layers do not tell and the inputs are no token ids.
+    """Judge the layout of the observed call's `inputs`.
+
+    Returns None without evidence from layers or token ids.
 
     `loaded`: items of the loader's batch that the call belongs to, where there is one.
     """
@@ -135,8 +136,10 @@ def judge(told: LayerObserver, inputs: Any, output: Any, loaded: float | None) -
 
 
 def placed(known: dict[str, Any], inputs: Any, judged: Layout | None) -> Layout | None:
-    """The layout that an experiment showed: the `axis` of which of the tensors that go in. As it
-    was `judged` where they are no longer like that."""
+    """Layout that an experiment showed, at dimension `axis`.
+
+    Inputs of another form keep the `judged` layout.
+    """
     tensors = [path for path, value in batches.walk(inputs) if batches.is_tensor(value)]
     if known["input"] >= len(tensors):
         return judged
@@ -165,7 +168,7 @@ def _is_ids(each: _Input, told: LayerObserver) -> bool:
 
 
 def _is_alone(each: _Input, told: LayerObserver) -> bool:
-    """Whether a layer without a batch was given this input, or what an embedding made of it."""
+    """Return True if a layer received this input unbatched."""
     return any(
         math.prod(shape) == math.prod(each.shape) or (each.integer and shape[:1] == each.shape)
         for shape in told.alone
@@ -173,7 +176,7 @@ def _is_alone(each: _Input, told: LayerObserver) -> bool:
 
 
 def _language(ids: _Input, told: LayerObserver, outputs: Sequence[Shape]) -> bool:
-    """Whether its ids are tokens in a row, and no fields of a table."""
+    """Return True if the ids are token sequences."""
     many = math.prod(ids.shape)
     each = any(
         len(shape) > 1 and (shape[: len(ids.shape)] == ids.shape or shape[0] == many)
@@ -185,7 +188,7 @@ def _language(ids: _Input, told: LayerObserver, outputs: Sequence[Shape]) -> boo
 def _by_layers(
     samples: Sequence[tuple[int, int, int]], found: Sequence[_Input]
 ) -> tuple[Path, int | None] | None:
-    """The input and the dimension that a layer's batch came from, the clearest match first."""
+    """Find the input and dimension of a layer's batch."""
     tensors = [each for each in found if not each.listed]
     for dims, axis, size in samples:
         for each in tensors:
@@ -214,7 +217,7 @@ def _by_signs(
     outputs: Sequence[Shape],
     loaded: float | None,
 ) -> int | None:
-    """Which dimension of [.., ..] token ids is the sample's; None where nothing tells."""
+    """Guess the sample dimension of 2-D token ids."""
     if len(ids.shape) != 2:
         return None
     given = [each.shape for each in plain]

@@ -24,7 +24,7 @@ IN_FORCE = (
 
 
 def built(session: Session, loader: Any, given: Mapping[str, Any]) -> None:
-    """Note a new DataLoader; one rebuilt at the same line for the same data is the same one."""
+    """Note a new DataLoader, or recognise a rebuilt one."""
     if NUMBER in loader.__dict__ and loader.__dict__[NUMBER][0] == session.pid:
         return
     batch: Any = getattr(loader, "batch_size", None)
@@ -68,7 +68,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _passed(given: Mapping[str, Any]) -> Dict[str, Any]:
-    """Plain values of `given`, where the call of the user's passes a mapping on."""
+    """Return plain values of forwarded keyword arguments."""
     frame = call_sites.caller()
     if frame is None or frame.f_code.co_code[frame.f_lasti] != opcode.opmap["CALL_FUNCTION_EX"]:
         return {}
@@ -90,7 +90,7 @@ def _add(session: Session, facts: Dict[str, Any]) -> int:
 
 
 def _apart(session: Session, index: int, loader: Any) -> int:
-    """Two loaders built at one line that are iterated side by side are two."""
+    """Separate two loaders of one line iterated together."""
     facts = session.loaders[index]
     for other in range(index, len(session.loaders)):
         if _same(facts, session.loaders[other]) and not _in_turn(session.loaders[other], loader):
@@ -160,7 +160,7 @@ def describe(session: Session, index: int) -> None:
 
 
 def describe_all(session: Session) -> None:
-    """Write what is known of each loader by the end of the window."""
+    """Write the facts of each loader."""
     for index in range(len(session.loaders)):
         describe(session, index)
 
@@ -181,7 +181,7 @@ def _length(dataset: Any) -> int | None:
 
 
 def items_of_a_pass(torch: Any, loader: Any) -> int | None:
-    """Items that its sampler draws in one pass, by all ranks that share it out.
+    """Items of one pass, over all ranks.
 
     All of the data set where no sampler tells, and None where it never ends.
     """
@@ -197,7 +197,7 @@ def items_of_a_pass(torch: Any, loader: Any) -> int | None:
 
 
 def _left_out(loader: Any, batch: Any) -> int | None:
-    """Items of one pass that are in no batch, because the last one would not be full."""
+    """Items of one pass dropped with the last batch."""
     own = getattr(loader, "batch_sampler", None)
     if not getattr(loader if own is None else own, "drop_last", False):  # may have no len()
         return 0
@@ -206,7 +206,7 @@ def _left_out(loader: Any, batch: Any) -> int | None:
 
 
 def _first_site(loader: Any, known: list[Dict[str, Any]]) -> str | None:
-    """Line where the program built a loader for the same data, if a library builds this one."""
+    """Line where the program first used this data."""
     frame = call_sites.caller()
     if frame is None or not call_sites.installed(frame.f_code.co_filename):
         return None

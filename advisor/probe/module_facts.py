@@ -1,4 +1,4 @@
-"""Facts of the modules that a program calls: items of each call, shapes, flags, first numbers."""
+"""Facts of called modules: items, shapes and flags."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NUMBERS_KEPT = 4096
 
 
 class Module:
-    """A module that is called from outside any module, or in a loop within another."""
+    """Module called from outside, or in an inner loop."""
 
     def __init__(self, module: Any, index: int, parameters: int) -> None:
         self.module = weakref.ref(module)
@@ -87,7 +87,7 @@ class Module:
 
 
 def known(session: Session, module: Any) -> Module:
-    """Entry of a module, or of a compiled function; a new one at its first call."""
+    """Return the entry of a module or compiled function."""
     entry = session.modules_by_id.get(id(module))
     if entry is None or entry.module() is not module:
         tree = module_tree.Tree(module if hasattr(module, "_modules") else None)
@@ -103,7 +103,7 @@ def known(session: Session, module: Any) -> Module:
 
 
 def _gone_like(session: Session, module: Any, size: int) -> Module | None:
-    """Entry of a module that is no more and was like this one.
+    """Return the entry of a similar, deleted module.
 
     A program may make its modules anew for every step.
     """
@@ -138,13 +138,13 @@ def describe(session: Session, entry: Module, *, at_end: bool = False) -> None:
 
 
 def describe_all(session: Session) -> None:
-    """Write what is known of each module by the end of the window."""
+    """Write the facts of each module."""
     for entry in session.modules:
         session.attempt(lambda entry=entry: describe(session, entry, at_end=True))
 
 
 def _first_numbers(entry: Module) -> dict[str, list[list[float]]]:
-    """Numbers that went into the first calls, and what came out; complex ones are left out."""
+    """Real numbers of the first calls' inputs and outputs."""
     found: dict[str, list[list[float]]] = {"inputs": [], "outputs": []}
     for went_in, came_out in entry.firsts:
         for name, tensors in (("inputs", went_in), ("outputs", came_out)):
@@ -171,7 +171,7 @@ def begin(session: Session, entry: Module, module: Any) -> None:
 
 
 def failed(session: Session, entry: Module, inputs: Any, problem: BaseException) -> None:
-    """A call raised: it tells nothing, and the next one is listened to again."""
+    """Note a failed call, and observe the next one."""
     if entry.watched:
         runtime_flags.unwatch_leaves(entry)
     if entry.layer_observer is not None:
@@ -181,7 +181,7 @@ def failed(session: Session, entry: Module, inputs: Any, problem: BaseException)
 
 
 def items_of(session: Session, entry: Module, args: Any, kwargs: Any, output: Any) -> float:
-    """Items that went through this call; of the first calls it keeps what they were like."""
+    """Items of this call; observe the first ones."""
     inputs = (args, kwargs or {})
     if entry.calls > LOOKS[-1] and entry.by_output is not None:
         return entry.counter.count(output) if entry.by_output else entry.items(inputs)
@@ -222,7 +222,7 @@ def _judge_layout(session: Session, entry: Module, inputs: Any, output: Any) -> 
 
 
 def _by_output(args: Any, kwargs: Any, output: Any) -> bool:
-    """Whether only the output tells the number of items: it was asked for as a number."""
+    """Return True if only the output counts items."""
     if any(isinstance(value, (list, tuple)) for value in (*args, *(kwargs or {}).values())):
         return False
     return not _has_rows((args, kwargs)) and _has_rows(output)
@@ -247,7 +247,7 @@ def _note_shapes(entry: Module, inputs: Any, output: Any) -> None:
 
 
 def _one(shape: tuple[int, ...], samples: float | None) -> tuple[int, ...]:
-    """`shape` without its batch dimension: the second one of [time, batch], else the first."""
+    """Return `shape` without its batch dimension."""
     axis = 1 if len(shape) > 1 and shape[0] != samples == shape[1] else 0
     return shape[:axis] + shape[axis + 1 :]
 
@@ -256,7 +256,7 @@ def _one(shape: tuple[int, ...], samples: float | None) -> tuple[int, ...]:
 
 
 def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, items: float) -> None:
-    """Record the numbers among the arguments, by which a sampler's items are told apart.
+    """Record numeric arguments that tell sampler steps apart.
 
     Tensors count that hold one number, or one for each item. Those on a card are copied without
     waiting for it, and recorded once it has passed that copy.
@@ -281,7 +281,7 @@ def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, item
 
 
 def read_numbers(event: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The event with plain numbers in place of tensors that can be read by now."""
+    """Return the event with its tensors read."""
     kind, index, found = event
     plain = {
         name: float(value.tolist()[0]) if batches.is_tensor(value) else value
@@ -291,7 +291,7 @@ def read_numbers(event: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _samples(tensor: Any) -> Any:
-    """A few numbers of the first item, copied without waiting for the device."""
+    """Copy a few numbers of the first item asynchronously."""
     first = _plain(tensor.detach())
     first = first[0] if first.dim() > 1 else first
     flat = first.flatten() if first.is_contiguous() else first.reshape(-1)
@@ -299,7 +299,7 @@ def _samples(tensor: Any) -> Any:
 
 
 def _went_in(inputs: Any) -> list[Any]:
-    """A few numbers of each input; nothing of inputs that have none, or that are no plain ones."""
+    """Return a few numbers of each input."""
     try:
         return [_samples(t) for t in batches.tensors_in(inputs, 4) if t.numel()]
     except Exception:
@@ -321,7 +321,7 @@ def _few(parameter: Any) -> Any:
 
 
 def moved(entry: Module) -> bool:
-    """Whether its parameters are other ones by now; this waits for the device."""
+    """Return True if the parameters changed; synchronizes."""
     module = entry.module()
     latest = [_values(entry, module)] if module is not None else []
     first, *later = [*entry.values, *latest] or [[]]
@@ -336,7 +336,7 @@ def _differ(some: list[Any], others: list[Any]) -> bool:
 
 
 def _plain(tensor: Any) -> Any:
-    """What lies below the transforms of torch.func, whose tensors do not outlive the call."""
+    """Return the tensor below torch.func transforms."""
     functorch: Any = getattr(sys.modules["torch"]._C, "_functorch", None)
     wrapped = getattr(functorch, "is_functorch_wrapped_tensor", None)
     while wrapped is not None and wrapped(tensor):

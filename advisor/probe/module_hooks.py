@@ -1,4 +1,4 @@
-"""Hooks of calls of modules from outside any module, and of what was compiled.
+"""Hooks of outermost module and compiled calls.
 
 Torch's global hook notices them. It costs at each module, so it is out while a module runs; the
 hook that sees the end of a call is on that module during the call only, so that outside of it the
@@ -26,7 +26,7 @@ clock = time.perf_counter
 
 
 class Entrance:
-    """Open while a call would be one from outside, and is to be noticed."""
+    """Guard that marks a call as outermost."""
 
     def __init__(self, hooks: Dict[int, Any], hook: Callable[[Any, Any], None]) -> None:
         self._hooks = hooks
@@ -122,7 +122,7 @@ def _remove(session: Session) -> None:
 
 
 def _enter(session: Session, module: Any) -> Module | None:
-    """Entry of a module that is called; None for a loss function and the like."""
+    """Return the entry of a called module, if counted."""
     entry = module_facts.known(session, module)
     if not entry.entered:
         entry.entered = True
@@ -166,7 +166,7 @@ def _leave(
 
 
 def shield_compiled(eval_frame: Any, session: Session) -> None:
-    """Keep torch.compile from seeing the hook that notices calls: it would trace into it.
+    """Keep torch.compile from tracing the call hook.
 
     What was compiled runs with the hook out; a compiled module is observed from around the call.
     """

@@ -1,4 +1,4 @@
-"""What lies below a module: its modules, its parameters, and those of them that are looked at.
+"""Module tree: modules and parameters below a module.
 
 Going through a large model takes milliseconds of the program's own time, names or no names, so it
 is gone through once.
@@ -16,7 +16,7 @@ HELD = 8
 
 
 def modules(module: Any) -> List[Any]:
-    """`module` and all below it, each once, in the order of torch's own `modules()`."""
+    """Modules in torch's order, each once."""
     seen, found, waiting = set(), [], [module]
     while waiting:
         one = waiting.pop()
@@ -30,7 +30,7 @@ def modules(module: Any) -> List[Any]:
 
 
 def parameters(module: Any) -> List[Any]:
-    """Of `module` and all below it, each once, in the order of torch's own `parameters()`."""
+    """Parameters in torch's order, each once."""
     return _parameters_in(modules(module))
 
 
@@ -54,7 +54,7 @@ class Tree:
         self._leaves = _weakly(sorted(layers, key=size_of, reverse=True)[:LEAVES])
 
     def are_current(self) -> bool:
-        """Whether all of them are still there, and none is yet to be filled."""
+        """Return True if every parameter exists and is initialized."""
         refs = (*self._largest, *self._convolutions, *self._some, *self._leaves)
         return self._whole and all(ref() is not None for ref in refs)
 

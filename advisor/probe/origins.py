@@ -1,4 +1,4 @@
-"""Which files of a project a run was made of: told as they are loaded, whoever loads them.
+"""Source files that a run loaded from the project.
 
 Python tells an audit hook of every code object it is about to run, of every extension and of every
 file it opens. What lies in one of the two checkouts, or is named like a file that differs between
@@ -93,7 +93,7 @@ def _writes(args: tuple[Any, ...]) -> bool:
 
 
 def _digest(path: str) -> str | None:
-    """Of the bytes as they are now; None of what is no file, or too large."""
+    """Digest of a file's current bytes, or None."""
     import hashlib
 
     try:

@@ -24,8 +24,10 @@ clock = time.perf_counter
 
 
 def _set_tf32(torch: Any, overrides: Overrides) -> None:
-    """By the one way that every version has, and that the newer and the older settings agree
-    with: where they differ, torch raises when a program reads the older ones."""
+    """Enable TF32 by the setting all versions accept.
+
+    Torch raises where its newer and older settings differ.
+    """
     before = "high" if has_tf32(torch) else "highest"
 
     def put(precision: str) -> None:
@@ -57,7 +59,7 @@ def _flag(put: Callable[[Any, Overrides], None]) -> Callable[..., str | None]:
 
 
 def _non_blocking(torch: Any, session: Session, overrides: Overrides) -> None:
-    """Copies from host to device only: a copy back must be waited for before it is read."""
+    """Make host-to-device copies non-blocking."""
 
     def wrapped(original: Any) -> Any:
         @functools.wraps(original)  # modes of torch's know functions by their names
@@ -88,8 +90,7 @@ def _set_to_none(torch: Any, session: Session, overrides: Overrides) -> None:
 
 
 def _fused(torch: Any, session: Session, overrides: Overrides) -> None:
-    """As if the optimizer had been built with `fused=True`, where it knows that and all of its
-    parameters are floating-point numbers on a GPU."""
+    """Make an optimizer fused where its parameters allow."""
     optimizer = sys.modules["torch.optim.optimizer"].Optimizer
     build = optimizer.__init__
 
@@ -114,7 +115,7 @@ def _can_fuse(params: list[Any]) -> bool:
 
 
 def _tensors_of(part: Any) -> list[Any]:
-    """Of one entry of an optimizer's `params`: a tensor, a named one, or a group of them."""
+    """Tensors of one entry in an optimizer's `params`."""
     if not isinstance(part, dict):
         return [part[1]] if isinstance(part, tuple) else [part]
     held = part["params"]
@@ -135,7 +136,7 @@ _asked: Overrides | None = None
 
 
 def _autocast(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
-    """Entered and left in every call: autocast caches cast weights until it is left."""
+    """Enter autocast around every call."""
     global _dtype, _asked
     _dtype, _asked = getattr(torch, value or "bfloat16"), overrides
     hooks = (
@@ -154,7 +155,7 @@ def _enter_autocast(module: Any, args: Any) -> None:
 
 
 def _leave_autocast(module: Any, args: Any, output: Any) -> Any:
-    """Results in float32: what comes after the model was not written for another dtype."""
+    """Leave autocast and convert results to float32."""
     stack = _open.__dict__.get("stack")
     if not stack:  # the call in which the hooks were put
         return output
@@ -180,8 +181,10 @@ def _widened(value: Any) -> Any:
 
 
 def _channels_last(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
-    """The parameters stay the same objects, so that the optimizer keeps them; their layout is not
-    taken back, as what was made of them meanwhile has it too."""
+    """Convert parameters in place to channels-last.
+
+    Undo leaves the layout, because derived tensors share it.
+    """
     if not any(parameter.dim() == 4 for parameter in module.parameters()):
         return "the model has no 2-d convolution"
     module.to(memory_format=torch.channels_last)
@@ -202,7 +205,7 @@ def _laid_out(module: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _compile(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
-    """The forward alone is compiled, so that hooks around it stay as they are.
+    """Compile the forward alone, and keep its hooks.
 
     Calls that compile, and a few after them, are kept out of the window.
     """
@@ -248,7 +251,7 @@ def compilations() -> int:
 
 
 def _threads(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
-    """In the thread that computes; after the program's own start, which may have set it too."""
+    """Set the thread count in the computing thread."""
     before = torch.get_num_threads()
     torch.set_num_threads(int(value))
     overrides.patches.on_undo(lambda: torch.set_num_threads(before))

@@ -38,7 +38,7 @@ def install(torch: Any, session: Session) -> None:
 
 
 def _put_on(session: Session, overrides: Overrides) -> None:
-    """Put the switches in place, those of modules at the first call of each."""
+    """Apply the overrides, per module at first call."""
     for name, value in overrides.settings.items():
         if name in override_impls.PROCESS_WIDE:
             override_impls.PROCESS_WIDE[name](session.torch, session, overrides)
@@ -64,8 +64,10 @@ def _change_module(
 
 
 def _cap_memory(torch: Any, cap_gib: float) -> None:
-    """Stand in for a smaller card, once CUDA starts. Torch makes each card that it caps the
-    current one, and that is the program's to choose."""
+    """Cap device memory to emulate a smaller card.
+
+    Torch switches the current card, so the program's choice is restored.
+    """
 
     def cap() -> None:
         before = torch.cuda.current_device()
@@ -109,7 +111,7 @@ def _loader(torch: Any, session: Session, overrides: Overrides) -> None:
 def _rearrange(
     torch: Any, overrides: Overrides, given: dict[str, Any], wanted: dict[str, Any]
 ) -> None:
-    """Put the what-if's values into a DataLoader's arguments; all of them or none."""
+    """Put the what-if values into a DataLoader's arguments."""
     batch, alike = wanted.pop("batch_size", None), wanted.pop("buckets", None)
     workers = wanted.get("num_workers", given.get("num_workers", 0))
     needs_workers = [name for name in wanted if name in WITHOUT_WORKERS and wanted[name]]
@@ -137,7 +139,7 @@ def _rearrange(
 
 
 def _bucketed(torch: Any, overrides: Overrides, given: dict[str, Any]) -> bool:
-    """Batches of like length; what it takes to read the lengths is paid once."""
+    """Batch items by length; read the lengths once."""
     began = time.perf_counter()
     found = buckets.put(torch, given)
     overrides.cost_s += time.perf_counter() - began

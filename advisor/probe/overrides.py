@@ -1,4 +1,4 @@
-"""Overrides: settings that no config holds, put in place from outside, one fresh process each.
+"""Overrides: settings applied from outside the program.
 
     loader.num_workers=4,loader.prefetch_factor=4@train.py:88
                         arguments of the DataLoaders built at that line; of all without `@`
@@ -24,7 +24,7 @@ LOADER = "loader."
 
 
 class Overrides:
-    """Settings that the plan asks for, and whether each was put in place."""
+    """Requested settings, and whether each was applied."""
 
     def __init__(self, session: Session, asked: str) -> None:
         self._session = session
@@ -47,7 +47,7 @@ class Overrides:
         self.one_tensor: bool | None = None
 
     def refuse(self, why: str) -> None:
-        """Something did not apply somewhere; the first reason is kept, all of them are noted."""
+        """Record a failed override with its first reason."""
         self.why = self.why or why
         note = f"what-if {self.asked}: {why}"
         if note not in self._session.notes:

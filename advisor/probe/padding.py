@@ -1,4 +1,4 @@
-"""Padding in the batches of a loader: how many positions they have, and how many hold nothing.
+"""Padding: positions of loader batches and unused ones.
 
 A mask tells, or the lengths of the rows beside the padded rows. What is a mask has that name;
 lengths are found by what they do: the longest is as long as the rows are, in every batch, and that
@@ -27,8 +27,7 @@ class Padding:
         self._tellers: list[_Teller] | None = None
 
     def note(self, batch: Any) -> bool:
-        """Count one more batch; what does not fit it told of something else. False where nothing
-        is left that tells."""
+        """Count one batch; return False without padding evidence."""
         if self._tellers is None:
             try:
                 self._tellers = list(_tellers(batch))
@@ -47,7 +46,7 @@ class Padding:
 
 
 class _Teller:
-    """A place in the batches that tells which positions are in use, and what it told so far."""
+    """Place in the batches that marks padding."""
 
     def __init__(self, path: Path, named: bool, beside: Path, at: int, tokens: bool) -> None:
         self._path, self._beside = path, beside
@@ -105,7 +104,7 @@ def _tellers(batch: Any) -> Iterator[_Teller]:
 
 
 def _places(shape: Sequence[int], count: int) -> list[int]:
-    """Dimensions that may count the positions of `count` rows: (B, T, ...), (B, ..., T), (T, B)."""
+    """Dimensions that may count positions of `count` rows."""
     last = len(shape) - 1
     places = [1, last] if shape[0] == count else []
     places += [0] if shape[1] == count else []

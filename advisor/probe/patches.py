@@ -1,4 +1,4 @@
-"""Attributes of other modules that were replaced, so that all can be put back."""
+"""Patches: replaced attributes that can be restored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Patches:
         self._undo: list[Callable[[], object]] = []
 
     def put(self, owner: Any, name: str, value: Any) -> None:
-        """Set `owner.name`; a class that only inherited it gets it taken away again."""
+        """Set `owner.name` and remember what it replaced."""
         held = vars(owner).get(name, _MISSING)
 
         def back() -> None:
@@ -29,7 +29,7 @@ class Patches:
         self._undo.append(action)
 
     def undo(self) -> bool:
-        """Put everything back, the latest first; returns whether all of it went back."""
+        """Restore everything; return True if all succeeded."""
         whole = True
         while self._undo:
             try:

@@ -49,7 +49,7 @@ def aside(session: Session) -> None:
 
 
 def keep(session: Session) -> None:
-    """Close the event log at the end of the window, and keep the facts as they are then."""
+    """Close the event log and keep its facts."""
     if session.device is not None:
         session.attempt(session.device.finish)
     for describe in (loader_facts.describe_all, module_facts.describe_all):
@@ -127,7 +127,7 @@ def facts(session: Session) -> dict[str, Any]:
 
 
 def loss_values(session: Session) -> list[float]:
-    """Losses as numbers, read once the window is over. One that cannot be read is left out."""
+    """Read the losses after the window."""
     values = []
     for loss in session.losses:
         try:
@@ -138,7 +138,7 @@ def loss_values(session: Session) -> list[float]:
 
 
 def memory(session: Session) -> dict[str, Any]:
-    """Peaks so far: device allocator, and resident memory of this process and its workers."""
+    """Peak device and resident memory so far."""
     found: dict[str, Any] = {}
     torch = session.torch
     if torch is not None and torch.cuda.is_initialized():
@@ -173,7 +173,7 @@ def _own_rss_gib() -> float | None:
 
 
 def _private_gib(pid: int) -> float:
-    """Memory that a worker shares with nobody, pages forked from its parent left out; on Linux."""
+    """Private memory of a worker on Linux."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
             private = [line.split()[1] for line in file if line.startswith("Private_")]

@@ -82,12 +82,14 @@ class Recorder:
         self.add = _drop
 
     def known_steps(self) -> int:
-        """Steps so far, of the kind that says most: optimizers, else whichever are more."""
+        """Steps so far, by optimizers where possible."""
         return self.counts["step"] or max(self.counts.values())
 
     def whole_steps(self, built: bool) -> int:
-        """Steps that came to their end; before the first optimizer step of a program that has
-        `built` one there are none."""
+        """Count completed steps.
+
+        Returns zero before the first optimizer step of a program that has `built` one.
+        """
         if built or self.counts["step"]:
             return self.counts["step"]
         return max(self.counts[kind] for kind in ("batch", "call", "backward", "gradient"))

@@ -1,4 +1,4 @@
-"""Flags in force during a call of a module: dtypes, layout, compiled, torch's switches."""
+"""Runtime flags: dtypes, layout, compilation, torch switches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAF = -7002
 
 
 def look(session: Session, entry: Any, module: Any) -> None:
-    """Read the flags before a call of `entry`; what cannot be read is noted.
+    """Read the flags before a call of `entry`.
 
     What is seen now takes the place of what was seen earlier.
     """
@@ -68,7 +68,7 @@ def _is_channels_last(torch: Any, convolutions: list[Any]) -> bool | None:
 
 
 def _compiled(session: Session, entry: Any, module: Any) -> bool:
-    """Whether any of it is; gone through again only after something was compiled."""
+    """Return True if any module is compiled."""
     if entry.compilations != session.compilations:
         entry.compilations = session.compilations
         entry.compiled = any_compiled(module)
@@ -76,7 +76,7 @@ def _compiled(session: Session, entry: Any, module: Any) -> bool:
 
 
 def any_compiled(module: Any) -> bool:
-    """Whether `module` or one below it is; none can be before torch's compiler was imported."""
+    """Return True if the tree holds compiled modules."""
     return "torch._dynamo" in sys.modules and any(map(_is_compiled, module_tree.modules(module)))
 
 
@@ -104,7 +104,7 @@ def _name(dtype: Any) -> str:
 
 
 def _watch_leaves(entry: Any) -> None:
-    """Autocast may be entered inside the forward: the leaves' outputs tell the dtype in use."""
+    """Observe leaf outputs for the autocast dtype."""
     weights: dict[str, int] = {}
 
     def note(leaf: Any, args: Any, output: Any) -> None:

@@ -137,7 +137,7 @@ class Session:
         self.add(("hooks", time.perf_counter(), True, calls))
 
     def record_everything(self) -> None:
-        """Put every hook back: something began that was not known when counting did."""
+        """Remove every hook when a new kind of work begins."""
         if not self.counting:
             return
         self.counting = False
@@ -168,12 +168,12 @@ class Session:
         self.patches.on_undo(take_out)
 
     def step_aside(self, problem: BaseException) -> None:
-        """Take every hook back after an error that the measurement does not survive."""
+        """Remove every hook after a fatal probe error."""
         self.fail(problem)
         self.leave_alone()
 
     def leave_alone(self) -> None:
-        """Take every hook back; the last of what is undone writes the record."""
+        """Remove every hook and write the record."""
         self.due, self.state = float("inf"), "aside"
         self.patches.undo()
 
@@ -187,7 +187,7 @@ class Session:
                 self.leave_alone()
 
     def fail(self, problem: BaseException) -> None:
-        """Keep an error of ours in a part that the others do not need."""
+        """Record an error of an optional probe part."""
         import traceback
 
         if len(self.errors) < KEPT:
@@ -202,7 +202,7 @@ class Session:
     def record_exception(
         self, problem: BaseException, where: str, items: float | None = None
     ) -> None:
-        """Keep an exception that passed through torch, for a batch of so many items.
+        """Record a torch exception with its batch size.
 
         Whether the program lives on is seen later. One of a replayed batch is ours: the program
         never goes through a batch twice.
@@ -219,7 +219,7 @@ class Session:
             )
 
     def note_exception(self, kind: Any, problem: Any, trace: Any) -> None:
-        """Keep the exception that ends the program, and how far the program was."""
+        """Record the exception that ends the program."""
         import traceback
 
         frames = traceback.extract_tb(trace)

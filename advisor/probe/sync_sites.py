@@ -1,4 +1,4 @@
-"""Calls that give numbers of tensors to the host, with the line of the user's code.
+"""Synchronizing calls, with their user code lines.
 
 On a device each of these waits until all that was queued is done. Without one nothing is waited
 for; then the first calls that stand in the user's own code are recorded alone, because that code
@@ -26,7 +26,7 @@ clock = time.perf_counter
 
 
 def record_sync(session: Session, frame: Any, name: str, start: float, end: float) -> None:
-    """Record a call from `frame`, or from what the user's code called there."""
+    """Record a synchronizing call at the user's line."""
     while frame is not None and call_sites.is_foreign(frame.f_code):
         frame = frame.f_back
     if frame is not None:
@@ -35,7 +35,7 @@ def record_sync(session: Session, frame: Any, name: str, start: float, end: floa
 
 
 def watch_host(session: Session) -> None:
-    """Record the calls of this thread, outside of the loader, where no device computes."""
+    """Record this thread's host calls without a device."""
     tensor, own = session.torch.Tensor, threading.get_ident()
     session.host_syncs = True
     left = MOST_CALLS

@@ -1,4 +1,4 @@
-"""What an interpreter's torch says of itself; run by that interpreter alone, outside any program.
+"""Torch facts of an interpreter, printed by it.
 
 The last line that it prints is one JSON object with the key `torch_facts`. Nothing of the package
 is imported, and nothing is written.

@@ -27,7 +27,7 @@ class Gradient:
         return self._held() if self._held is not None else None
 
     def is_fresh(self) -> bool:
-        """Whether the backward that is about to begin is the first one of an update."""
+        """Return True before an update's first backward."""
         parameter = self._parameter()
         return parameter is None or _state(parameter.grad) != self._left
 
@@ -46,7 +46,7 @@ def _state(gradient: Any) -> tuple[int, int] | None:
 
 
 def _with_gradient(session: Session) -> Any:
-    """A parameter of the called modules that has a gradient; None where there is none."""
+    """Return a called parameter with a gradient."""
     for entry in session.modules:
         module = entry.module()
         if module is None or not entry.parameters or not hasattr(module, "parameters"):
@@ -109,7 +109,7 @@ def stepped(session: Session, optimizer: Any) -> None:
 
 
 def number_in(value: Any) -> float:
-    """The number of a tensor, by torch's own `item`, which no hook of ours replaces."""
+    """Read a tensor's number by the original `item`."""
     if not hasattr(value, "detach"):
         return float(value)
     base: Any = sys.modules["torch"]._C
@@ -135,6 +135,6 @@ def _kind(optimizer: Any) -> str:
 
 
 def is_fused(optimizer: Any) -> bool | None:
-    """Whether its update is one kernel; None where it has no fused update."""
+    """Return True for a fused optimizer update."""
     group = optimizer.param_groups[0] if optimizer.param_groups else {}
     return bool(group["fused"]) if "fused" in group else None

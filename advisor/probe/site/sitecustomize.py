@@ -1,6 +1,8 @@
 # ruff: noqa: INP001
-"""Found by Python at start-up through PYTHONPATH. Loads the probe, then the sitecustomize that
-would have been found without this one, if there is any."""
+"""Start-up hook that loads the probe by PYTHONPATH.
+
+The shadowed `sitecustomize`, if any, runs after it.
+"""
 
 import importlib
 import importlib.util
@@ -9,7 +11,7 @@ import sys
 
 
 def _load_probe(spec_path: str) -> None:
-    """Load the package above this file under a name no program uses, and start it."""
+    """Load and start the probe package."""
     name = "_gpu_advisor_probe"
     if name in sys.modules:
         return
