@@ -39,7 +39,7 @@ LONGEST = (
     "test_measured_advice.py",
     "test_lifetime.py",
     "test_profile.py",
-    "test_told.py",
+    "test_odd_programs.py",
     "test_patched_programs.py",
     "test_guarded_program.py",
 )

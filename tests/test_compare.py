@@ -44,8 +44,8 @@ quality-command = "{python} work.py {{config}} whole"
 pattern = "error (\\\\S+)"
 tolerance = "5%"
 """
-FAST, SLOW = "step_s: 0.002\nerror: 1.00\n", "step_s: 0.02\nerror: 1.00\n"
-QUICK = ("--window", "0.3s", "--rounds", "2", "--budget", "200s")
+FAST, SLOW = "step_s: 0.002\nerror: 1.00\n", "step_s: 0.05\nerror: 1.00\n"
+QUICK = ("--window", "0.3s", "--rounds", "3", "--budget", "200s")
 
 
 @pytest.fixture
@@ -103,11 +103,13 @@ def test_commands_are_compared_as_a_whole(project: Path) -> None:
     assert 1 < gain["low"] <= gain["ratio"] <= gain["high"]
     assert gain["ratio"] == pytest.approx(rates[1] / rates[0])
     assert found["B"]["time_per_1000_s"] == pytest.approx(1000 / rates[1])
-    assert len(found["A"]["runs"]) == len(found["B"]["runs"]) == 2
+    assert len(found["A"]["runs"]) == len(found["B"]["runs"]) == 3
 
 
 def test_equal_variants_within_the_noise_are_undecided(project: Path) -> None:
-    code, found = compared("--workload", "work", "b.yaml", "b.yaml", "--threshold", "0.001")
+    code, found = compared(
+        "--workload", "work", "b.yaml", "b.yaml", "--rounds", "2", "--threshold", "0.001"
+    )
     assert (code, found["B"]["verdict"]) == (3, "undecided")
 
 

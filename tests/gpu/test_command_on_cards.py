@@ -86,7 +86,7 @@ def test_profile_tells_of_the_card_in_use(
     found: dict[str, Any] = json.loads(done.stdout)
     told = " ".join(found["bottleneck"]["evidence"])
     used, other = (LARGE, SMALL) if device == "cuda:0" else (SMALL, LARGE)
-    assert f"work during {utilisation} % of the samples" in told
+    assert f"utilisation was {utilisation} %" in told
     assert f"of {used.memory_gib:.0f} GiB" in told
     assert used.name.removeprefix("NVIDIA ").split(" 80GB")[0] in told
     assert other.name not in told

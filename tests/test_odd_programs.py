@@ -1,4 +1,4 @@
-"""Programs that do something else than their config says, and what their user then reads."""
+"""Reports on programs that do something else than their config says."""
 
 from __future__ import annotations
 
@@ -74,8 +74,9 @@ def optimize(
 
 
 def row(report: str, knob: str) -> str:
-    """The lines of the report's tables that are about `knob`."""
-    found = [line for line in report.splitlines() if line.startswith(f"| `{knob}`")]
+    """Lines of the report's tables and lists about `knob`."""
+    starts = (f"| `{knob}`", f"- `{knob}`")
+    found = [line for line in report.splitlines() if line.startswith(starts)]
     assert found
     return "\n".join(found)
 
@@ -92,7 +93,7 @@ def deaf(tmp_path_factory: pytest.TempPathFactory, gpu_advisor: Server) -> str:
 
 
 @pytest.mark.slow
-def test_a_value_that_the_code_overrides_is_told_with_what_was_used_instead(deaf: str) -> None:
+def test_an_overridden_value_is_reported_with_the_used_one(deaf: str) -> None:
     """One process finds it out; the line where the loader is built is named."""
     lines = PROGRAM.read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "DataLoader(" in text)
@@ -102,7 +103,7 @@ def test_a_value_that_the_code_overrides_is_told_with_what_was_used_instead(deaf
 
 
 @pytest.mark.slow
-def test_a_precision_that_never_comes_is_told_with_the_one_that_did(deaf: str) -> None:
+def test_an_unfollowed_precision_is_reported_with_the_used_one(deaf: str) -> None:
     """Autocast stays off without a card; no gain is claimed for it."""
     assert "ignored by the program" in row(deaf, "precision")
     assert "it computed in float32 whatever the config says." in row(deaf, "precision")
@@ -142,10 +143,10 @@ def test_a_batch_that_would_lose_samples_is_refused_with_their_number(
     assert not re.search(r"\| `batch_size` \| `1` \| `(?!2`)", report)
 
 
-def test_a_file_of_the_users_is_not_written_over_and_the_way_on_is_told(
+def test_a_users_file_is_not_overwritten_without_allow_writes(
     tmp_path: Path, gpu_advisor: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped where nothing isolates; with --allow-writes the program may, and that is told."""
+    """Stopped where nothing isolates; with --allow-writes the report names the file."""
     monkeypatch.setenv(FORCED, "guard")
     mine = tmp_path / "best.ckpt"
     mine.write_text("good weights")
@@ -158,4 +159,4 @@ def test_a_file_of_the_users_is_not_written_over_and_the_way_on_is_told(
         gpu_advisor, tmp_path, FIXED, "overwrites", "--allow-writes", program=LINES
     )
     assert (code, mine.read_text()) == (0, "worse weights"), stderr
-    assert "the program wrote to best.ckpt" in report
+    assert "The command wrote outside the trials' scratch folders: `best.ckpt`." in report
