@@ -1,4 +1,4 @@
-"""Every way gpu-advisor can refuse, one exit code a class.
+"""Errors of gpu-advisor, one exit code a class.
 
     AdvisorError
     ├── UsageError               2   the command line is wrong
@@ -66,7 +66,7 @@ OPTIMIZE_EXIT_CODES = {"improved": 0, "unchanged": 0, "partial": 5}
 
 
 class AdvisorError(Exception):
-    """Message of one to three sentences: event, value seen, next step."""
+    """Refusal with an event, a value and a next step."""
 
     exit_code: ClassVar[int] = 70
 
@@ -78,7 +78,7 @@ class UsageError(AdvisorError):
 
 
 class NoBaselineError(AdvisorError):
-    """The gate has no base; the message says how to get one."""
+    """Gate without a base; the message says the remedy."""
 
     exit_code = 3
 
@@ -96,7 +96,7 @@ class ConfigUnreadableError(AdvisorError):
 
 
 class ConfigSyntaxError(AdvisorError):
-    """The config does not parse; the message gives line and column."""
+    """Config that does not parse, with line and column."""
 
     exit_code = 12
 
@@ -108,7 +108,10 @@ class ConfigReadOnlyError(AdvisorError):
 
 
 class EditRefusedError(AdvisorError):
-    """An edit could not be made byte-exact, so nothing was written."""
+    """Edit that could not be made byte-exact.
+
+    Nothing was written.
+    """
 
     exit_code = 14
 
@@ -120,25 +123,25 @@ class SettingsError(AdvisorError):
 
 
 class CommandMissingError(AdvisorError):
-    """There is no command to run, or it never names the config."""
+    """Command that is missing or never names the config."""
 
     exit_code = 16
 
 
 class RevertConflictError(AdvisorError):
-    """The config was edited since and cannot be put back safely."""
+    """Config edited since, so not safely put back."""
 
     exit_code = 18
 
 
 class TargetError(AdvisorError):
-    """The target GPU is unknown, or this machine cannot stand in for it."""
+    """Target GPU that is unknown or cannot be stood in for."""
 
     exit_code = 19
 
 
 class StateBusyError(AdvisorError):
-    """Another gpu-advisor holds the lock of this config or GPU."""
+    """Lock held by another gpu-advisor."""
 
     exit_code = 20
 
@@ -150,31 +153,31 @@ class ReportError(AdvisorError):
 
 
 class OutputRefusedError(AdvisorError):
-    """An output would replace a user's file, or cannot be written."""
+    """Output that would replace a user's file, or fails."""
 
     exit_code = 22
 
 
 class StateUnusableError(AdvisorError):
-    """The state folder, for originals and measurements, cannot be made or written."""
+    """State folder that cannot be made or written."""
 
     exit_code = 23
 
 
 class BudgetTooSmallError(AdvisorError):
-    """The budget buys no proof; the message names one that does."""
+    """Budget too small for a proof; the message names one."""
 
     exit_code = 24
 
 
 class NotMeasuredError(AdvisorError):
-    """A figure that was asked for cannot be measured here."""
+    """Requested figure that cannot be measured here."""
 
     exit_code = 25
 
 
 class TrialFailedError(AdvisorError):
-    """The user's command failed; `kind` is a key of FAILURE_EXIT_CODES."""
+    """Failed command; `kind` is a key of FAILURE_EXIT_CODES."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -183,6 +186,6 @@ class TrialFailedError(AdvisorError):
 
 
 class InterruptedByUserError(AdvisorError):
-    """Ctrl-C or SIGTERM arrived; what was measured until then is kept."""
+    """Ctrl-C or SIGTERM; measurements so far are kept."""
 
     exit_code = 130

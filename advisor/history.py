@@ -1,4 +1,4 @@
-"""Store of every run, found again by its program, settings and machine.
+"""Store of every run, by program, settings and machine.
 
 One sqlite file in the project's state folder; a run is one JSON document, so a later version can
 read what an earlier one wrote, field by field. A key names the program's sources and packages, the
@@ -63,10 +63,11 @@ def trial_key(
     plan: MeasurePlan,
     env: Mapping[str, str],
 ) -> str:
-    """Identity of a measurement: equal keys may stand in for each other on one machine.
+    """Key of a measurement; equal keys are interchangeable.
 
-    `env` is what the command is given, seed included, on top of the caller's environment, of
-    which the variables count that choose devices, threads or allocators (SEEN_VARIABLES).
+    That holds on one machine only. `env` is what the command is given, seed included, on top of the
+    caller's environment, of which the variables count that choose devices, threads or allocators
+    (SEEN_VARIABLES).
     """
     seen = {name: os.environ[name] for name in SEEN_VARIABLES if name in os.environ}
     facts = [FORMAT, program, list(command), values, asdict(plan), {**seen, **env}]
@@ -74,7 +75,7 @@ def trial_key(
 
 
 def program_key(cwd: Path, command: tuple[str, ...] = ()) -> str:
-    """Digest of the Python sources below `cwd`, and of the packages that `command` runs with.
+    """Digest of the sources and packages of `command`.
 
     An edited source, another Python or another torch makes earlier runs stale. Environments,
     hidden folders and folders that may not be read are skipped.
@@ -90,10 +91,10 @@ def program_key(cwd: Path, command: tuple[str, ...] = ()) -> str:
 
 
 def installed_packages(command: tuple[str, ...], cwd: Path) -> list[str]:
-    """Interpreter and packages of `command`, by their names and versions; nothing is run.
+    """Interpreter and packages of `command`, by name and version.
 
-    `torch-2.4.0+cu121.dist-info` names the version of CUDA too. Empty where no word of the command
-    is a program of a Python environment.
+    Nothing is run. `torch-2.4.0+cu121.dist-info` names the version of CUDA too. Empty where no word
+    of the command is a program of a Python environment.
     """
     lines: list[str] = []
     for word in dict.fromkeys(" ".join(command).split()):
@@ -108,7 +109,10 @@ def installed_packages(command: tuple[str, ...], cwd: Path) -> list[str]:
 
 
 def _packages(library: Path) -> Iterator[str]:
-    """Packages of one `lib/python3.x`, and of the system's below `dist-packages`."""
+    """Packages of one `lib/python3.x`.
+
+    With the system's below `dist-packages`.
+    """
     for name in ("site-packages", "dist-packages"):
         with contextlib.suppress(OSError):
             for entry in sorted((library / name).iterdir()):
@@ -138,7 +142,7 @@ def _sources(folder: Path) -> Iterator[Path]:
 
 
 def _is_environment(folder: Path) -> bool:
-    """True if it is a virtual environment, or a folder that may not be read."""
+    """True for a virtual environment or unreadable folder."""
     try:
         return (folder / "pyvenv.cfg").exists()
     except PermissionError:
@@ -146,7 +150,7 @@ def _is_environment(folder: Path) -> bool:
 
 
 class History:
-    """Store of one project, safe for several processes by sqlite's own locking.
+    """Store of one project, safe for several processes.
 
     A damaged store is moved aside. Without one that can be written (a full disk, no permission),
     runs are known to this call only. `note` gets a sentence on either. Secrets are masked.
@@ -160,7 +164,10 @@ class History:
         self._run(lambda db: db.executescript(_SCHEMA))
 
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """`work` done in one transaction; in memory from the moment on when the file fails."""
+        """Run `work` in one transaction.
+
+        In memory from the moment on when the file fails.
+        """
         if self._memory is None:
             try:
                 return self._in_file(work)
@@ -212,7 +219,10 @@ class History:
     def find(
         self, key: str, machine: str, *, max_age_s: float, min_age_s: float = 0.0
     ) -> list[Run | Failure]:
-        """Results of `key` on `machine`, newest first; documents of another format are skipped."""
+        """Results of `key` on `machine`, newest first.
+
+        Documents of another format are skipped.
+        """
         now = time.time()
         rows = self._run(
             lambda db: db.execute(
@@ -228,7 +238,10 @@ class History:
         return found
 
     def host_spreads(self, machine: str, *, limit: int = 200) -> list[list[float]]:
-        """Rates of recent equal trials on `machine`, grouped by trial: the noise of this host."""
+        """Rates of equal trials on `machine`, in groups.
+
+        They show the noise of this host.
+        """
         rows = self._run(
             lambda db: db.execute(
                 "select key, json_extract(doc, '$.units_per_s') from run"
@@ -246,6 +259,6 @@ class History:
 
 
 def _is_damaged(problem: sqlite3.DatabaseError) -> bool:
-    """True if the file is no database, or one of another shape."""
+    """True if the file is no database of this shape."""
     name = getattr(problem, "sqlite_errorname", "")
     return name in {"SQLITE_NOTADB", "SQLITE_CORRUPT"} or "no such" in str(problem)

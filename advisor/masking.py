@@ -1,4 +1,4 @@
-"""Masking of secrets, known by their name or their shape.
+"""Masking of secrets, by their name or shape.
 
 Pure. A value is masked whole, and masking twice changes nothing more. What only might be a secret
 (a git hash, a digest, a path, the name of a model) is left alone unless its name says it is one.
@@ -90,19 +90,22 @@ def is_secret(name: str, value: Any) -> bool:
 
 
 def mask_text(text: str) -> str:
-    """`text` without what looks like a secret: logs, commands, diffs, sentences."""
+    """Mask secrets in `text`: logs, commands, diffs, sentences."""
     while (masked := _masked_once(text)) != text:
         text = masked
     return text
 
 
 def mask_code(text: str) -> str:
-    """The same for source code, where only what stands in quotes is a value."""
+    """Mask secrets in source code, inside quotes only."""
     return _without(_QUOTED_PAIR, _masked_shapes(text))
 
 
 def mask_argv(argv: Sequence[str]) -> tuple[str, ...]:
-    """A command without its secrets: `--api-key X` and `--api-key=X` alike."""
+    """Mask secrets in a command.
+
+    `--api-key X` and `--api-key=X` alike.
+    """
     masked: list[str] = []
     for token in argv:
         flag = masked[-1] if masked else ""
@@ -114,7 +117,7 @@ def mask_argv(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def mask_value(value: Any, name: str = "") -> Any:
-    """Plain data with the secrets masked; other values are kept."""
+    """Mask secrets in plain data."""
     if isinstance(value, dict):
         return {key: mask_value(entry, str(key)) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
@@ -141,7 +144,7 @@ def _masked_shapes(text: str) -> str:
 
 
 def _without(pattern: re.Pattern[str], text: str) -> str:
-    """`text` with the values of secret pairs masked, nested ones too."""
+    """Mask the values of secret pairs, nested ones too."""
     parts, copied, at = [], 0, 0
     while found := pattern.search(text, at):
         value = found["value"]
@@ -162,7 +165,7 @@ def _is_code(value: str, *, quoted: bool) -> bool:
 
 
 def _is_random(run: str) -> bool:
-    """True if letters and digits alternate as random text does.
+    """True if characters alternate as in random text.
 
     Names are words: their upper-case letters begin them and their digits end them. Hexadecimal
     digests have one case.

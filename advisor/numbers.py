@@ -1,4 +1,4 @@
-"""Numbers as a reader sees them: three significant digits, intervals, durations, units.
+"""Numbers for readers: figures, intervals, durations, units.
 
 `None` and values that are not finite read `not measured`, never 0.
 """
@@ -14,7 +14,7 @@ WORTH_SAYING = 0.01
 
 
 class Bounded(Protocol):
-    """A ratio and its bounds; `high` is None where it tells no size."""
+    """Ratio with bounds; `high` is None if unbounded."""
 
     @property
     def ratio(self) -> float:
@@ -35,7 +35,10 @@ def as_float(value: object) -> float:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """`1.48`, `0.0123`, `1,612`: `digits` significant digits, whole numbers in full."""
+    """Format `digits` significant digits, whole numbers in full.
+
+    `1.48`, `0.0123`, `1,612`.
+    """
     if value is None or not math.isfinite(value):
         return NOT_MEASURED
     if isinstance(value, int) or value == 0:
@@ -55,8 +58,10 @@ def ratio(value: float | None) -> str:
 
 
 def gain(found: Bounded | None) -> str:
-    """`2.91x (2.71 to 3.12)`; `more than 2.71x` where the bounds are too far apart to tell more, or
-    even that it is a gain."""
+    """Format a gain: `2.91x (2.71 to 3.12)`.
+
+    `more than 2.71x` where the bounds are too far apart to show more, or even that it is a gain.
+    """
     if found is None:
         return NOT_MEASURED
     if found.high is None and found.low < 1:
@@ -71,7 +76,10 @@ def _ratio_figure(value: float) -> str:
 
 
 def interval(value: float | None, low: float | None, high: float | None) -> str:
-    """`1.48 (1.45 to 1.51)`, or the estimate alone where there are no bounds."""
+    """Format an interval: `1.48 (1.45 to 1.51)`.
+
+    The estimate alone where there are no bounds.
+    """
     if value is None or low is None or high is None:
         return number(value)
     return f"{number(value)} ({number(low)} to {number(high)})"
@@ -83,13 +91,13 @@ def quantity(value: float | None, unit: str) -> str:
 
 
 def measure(value: float | None, digits: int = 4) -> str:
-    """A quality measure, or a factor: four significant digits, no zeros at the end."""
+    """Format a quality measure with four digits."""
     shown = number(value, digits)
     return shown.rstrip("0").rstrip(".") if "." in shown and "e" not in shown else shown
 
 
 def count(value: float | None) -> str:
-    """A number of things: `8`, and `7.5` where it is a mean."""
+    """Format a count: `8`, or `7.5` for a mean."""
     if value is None or not math.isfinite(value):
         return NOT_MEASURED
     return f"{value:,.0f}" if abs(value) >= 1e6 else f"{value:,.6g}"  # no 1.04858e+06
@@ -101,7 +109,7 @@ def whole_minutes(seconds: float) -> str:
 
 
 def duration(seconds: float | None, digits: int = 2) -> str:
-    """`724 us`, `850 ms`, `6.2 s`, `42 s`, `12 min 5 s`, `3 h 40 min`, `2 d 3 h`."""
+    """Format a duration: `724 us`, `6.2 s`, `3 h 40 min`."""
     if seconds is None or not math.isfinite(seconds):
         return NOT_MEASURED
     for small, factor in (("us", 1e6), ("ms", 1e3)):
@@ -132,7 +140,7 @@ def gib(value: float | None) -> str:
 
 
 def memory(value: float | None) -> str:
-    """GiB as `472 B`, `0.73 MiB`, `22.9 MiB`, `12.3 GiB`: so that small parts of a whole show."""
+    """Format GiB: `472 B`, `22.9 MiB`, `12.3 GiB`."""
     if value is None or not math.isfinite(value):
         return NOT_MEASURED
     if 0 < value * 1024 < 0.01:
@@ -141,7 +149,7 @@ def memory(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of 1 as `0 %`, `<0.1 %`, `3.2 %`, `87 %`."""
+    """Format a share of 1: `<0.1 %`, `87 %`."""
     if share is None or not math.isfinite(share):
         return NOT_MEASURED
     value = share * 100

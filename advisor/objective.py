@@ -1,4 +1,4 @@
-"""Objectives: the metric that decides between runs, and its constraints.
+"""Objective: the deciding metric, and its constraints.
 
 A `Metric` is one figure of a run: it names its unit and says which way is better. An `Objective`
 is the metric that decides and the constraints that must hold beside it.
@@ -50,7 +50,7 @@ class Metric:
     """Units of a bound on it, each in terms of its own unit."""
 
     def gain(self, before: float, after: float) -> float:
-        """Ratio by which `after` is better than `before`; both above zero."""
+        """Ratio by which `after` is better; both are positive."""
         return after / before if self.higher_is_better else before / after
 
 
@@ -62,7 +62,10 @@ def _latency_ms(run: Run) -> float | None:
 
 
 def _latency_p95_ms(run: Run) -> float | None:
-    """An item of many forwards takes what their mean says: none has to be seen to its end."""
+    """Latency of items at the 95th percentile.
+
+    An item of many forwards takes what their mean shows, so none has to end.
+    """
     if run.latency_p95_ms is None and (run.effects.forwards_per_unit or 1.0) >= MANY_FORWARDS:
         return _latency_ms(run)
     return run.latency_p95_ms
@@ -132,7 +135,7 @@ METRICS = {
 
 
 def cost(price_per_hour: float) -> Metric:
-    """Metric of the price of 1,000 units of work on such a machine."""
+    """Metric of the price of 1,000 units."""
 
     def read(run: Run) -> float | None:
         hours = COST_UNITS / run.units_per_s / SECONDS_AN_HOUR if run.units_per_s else None
@@ -164,7 +167,7 @@ class Constraint:
 
     @property
     def grows_with_batch(self) -> bool:
-        """True if a larger batch can only take the figure further out."""
+        """True if a larger batch only worsens the figure."""
         return self.relation == "<="
 
     def value(self, run: Run) -> float | None:
@@ -172,21 +175,21 @@ class Constraint:
         return self.metric.read(run)
 
     def holds(self, run: Run) -> bool:
-        """True if `run` is inside; one that does not tell the figure is not."""
+        """True if `run` has the figure, inside the bound."""
         value = self.metric.read(run)
         return value is not None and RELATIONS[self.relation](value, self.bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """The metric that decides, and what must hold beside it."""
+    """Deciding metric, with its constraints."""
 
     metric: Metric
     constraints: tuple[Constraint, ...] = ()
 
     @property
     def name(self) -> str:
-        """`throughput`"""
+        """Name of the metric, as in `throughput`."""
         return self.metric.name
 
     @property
@@ -194,16 +197,18 @@ class Objective:
         return self.metric.higher_is_better
 
     def score(self, run: Run) -> float:
-        """The figure that `run` is judged by; above zero. One that it does not tell is as bad as
-        can be: whether it is told at all is asked of the original, see `unmeasured`."""
+        """Positive score of `run`, worst where unmeasured.
+
+        The original decides if it is measured at all, see `unmeasured`.
+        """
         return self.metric.read(run) or (1 / WORST if self.higher_is_better else WORST)
 
     def gain(self, before: float, after: float) -> float:
-        """Ratio by which a score of `after` is better than one of `before`."""
+        """Ratio by which `after` is better than `before`."""
         return self.metric.gain(before, after)
 
     def log_gain(self, before: Run, after: Run) -> float:
-        """The same of two runs on the scale on which gains add up."""
+        """Log of the gain between two runs."""
         return math.log(self.gain(self.score(before), self.score(after)))
 
     def unit(self, unit: str, units: str) -> str:
@@ -211,7 +216,7 @@ class Objective:
         return self.metric.unit.format(unit=unit, units=units)
 
     def unmeasured(self, run: Run) -> tuple[str, ...]:
-        """Names of the figures asked for that `run` does not tell."""
+        """Names of the requested figures that `run` lacks."""
         asked = (self.metric, *(each.metric for each in self.constraints))
         return tuple(dict.fromkeys(each.name for each in asked if not each.read(run)))
 
@@ -224,16 +229,18 @@ class Objective:
         return (max if self.higher_is_better else min)(runs, key=self.score)
 
     def better_below(self, run: Run) -> bool:
-        """True if a smaller batch than that of `run` may be what is wanted."""
+        """True if a smaller batch may be wanted."""
         return self.metric.of_batch or bool(self.broken(run))
 
     def pace(self, run: Run) -> float:
-        """A rate that falls apart into launch and compute as units per second do: units per joule
-        where energy decides, else units/s."""
+        """Pace that splits into launch and compute.
+
+        Units per joule where energy decides, else units/s.
+        """
         return run.units_per_s if self.metric.time_only else 1.0 / self.score(run)
 
     def log_worth(self, log_pace: float, batch: float) -> float:
-        """Value of a pace at a batch, on the scale on which gains add up."""
+        """Log worth of a pace at a batch."""
         return log_pace - math.log(batch) if self.metric.of_batch else log_pace
 
 
@@ -249,7 +256,10 @@ _BOUND = re.compile(r"\s*([a-z_0-9]+)\s*(<=|>=)\s*(\d+(?:\.\d+)?)\s*([A-Za-z/]*)
 
 
 def parse_constraint(text: str) -> Constraint:
-    """`memory<=7GiB` as a bound. Raises ValueError with the forms allowed."""
+    """Parse a bound such as `memory<=7GiB`.
+
+    Raises ValueError with the forms allowed.
+    """
     match = _BOUND.fullmatch(text)
     metric = METRICS.get(match[1]) if match else None
     if match is None or metric is None:
@@ -267,7 +277,10 @@ def parse_constraint(text: str) -> Constraint:
 def parse(
     aim: str, constraints: Sequence[str] = (), price_per_hour: float | None = None
 ) -> Objective:
-    """The objective of that name. Raises ValueError with what is missing or allowed."""
+    """Objective of that name.
+
+    Raises ValueError with what is missing or allowed.
+    """
     bounds = tuple(map(parse_constraint, constraints))
     if aim not in AIMS:
         msg = f"{aim!r} is no objective; write one of {', '.join(AIMS)}"

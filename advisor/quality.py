@@ -1,4 +1,4 @@
-"""Declared quality measures of a candidate, paired with the original's, to bounds.
+"""Quality of a candidate against the original's, with bounds.
 
 Pure. A run prints one figure a measure, or one for each item. Runs of both arms with the same seed
 are a pair, and so is each item of them. How much worse a candidate is lies inside bounds over the
@@ -38,7 +38,7 @@ FEWEST_LOSSES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityJudgement:
-    """One measure of one candidate against the original's, over the same seeds and items."""
+    """Judgement of one measure, over paired seeds and items."""
 
     measure: str
     value: float | None
@@ -61,7 +61,7 @@ class QualityJudgement:
 
     @property
     def proven(self) -> bool:
-        """True if it was shown, on runs that did not choose, that the limit holds."""
+        """True if fresh runs showed that the limit holds."""
         return self.stage == "confirmed" and self.within
 
 
@@ -69,7 +69,7 @@ class QualityJudgement:
 
 
 def read_measures(measures: Mapping[str, QualityMeasure], output: str) -> Values:
-    """Figures by measure; one of which a figure is no finite number was not measured."""
+    """Read figures by measure; non-finite ones count as unmeasured."""
     found = []
     for name, measure in measures.items():
         found_in = re.finditer(measure.pattern, output)
@@ -97,9 +97,10 @@ def means(values: Values) -> dict[str, float]:
 
 
 def seeds_matter(pairs: Sequence[Pair]) -> bool | None:
-    """True if other seeds gave other figures; None where there is one seed only.
+    """True if other seeds gave other figures.
 
-    Where they did not, repetitions are one run that was looked at several times.
+    None where there is one seed only. Where they did not, repetitions are one run that was looked
+    at several times.
     """
     if len(pairs) < 2:
         return None
@@ -107,7 +108,10 @@ def seeds_matter(pairs: Sequence[Pair]) -> bool | None:
 
 
 def differences(pairs: Iterable[Pair], measure: str, sign: float) -> list[list[float]]:
-    """Loss of the candidate by run and item. Items that cannot be paired are one."""
+    """Loss of the candidate by run and item.
+
+    Items that cannot be paired are one.
+    """
     found = []
     for before, after in pairs:
         old, new = dict(before)[measure], dict(after)[measure]
@@ -118,7 +122,10 @@ def differences(pairs: Iterable[Pair], measure: str, sign: float) -> list[list[f
 
 
 def bounds(runs: Sequence[Sequence[float]]) -> Interval:
-    """Mean of what stands by run and item, with the wider of the bounds over either."""
+    """Mean loss, with the wider of two bounds.
+
+    One is over the runs, one over the items.
+    """
     found = [stats.paired_interval([fmean(items) for items in runs])]
     if len({len(items) for items in runs}) == 1:
         found.append(stats.paired_interval([fmean(same) for same in zip(*runs, strict=True)]))
@@ -132,9 +139,9 @@ def bounds(runs: Sequence[Sequence[float]]) -> Interval:
 
 
 def spread_of_a_run(runs: Sequence[Sequence[float]]) -> float | None:
-    """Standard deviation of a run's mean: between runs, and from the items within; the larger.
+    """Standard deviation of a run's mean.
 
-    None where neither can be had.
+    The larger of that between runs and that from the items within. None where neither can be had.
     """
     found = [stdev(items) / math.sqrt(len(items)) for items in runs if len(items) > 1]
     if len(runs) > 1:
@@ -143,7 +150,10 @@ def spread_of_a_run(runs: Sequence[Sequence[float]]) -> float | None:
 
 
 def rounds_needed(spread: float, gap: float, most: int) -> int | None:
-    """Runs a side whose bounds would be half as wide as `gap`; None: more than `most`."""
+    """Runs a side that bounds half of `gap` need.
+
+    None: more than `most`.
+    """
     for rounds in range(2, most + 1):
         if stats.t_quantile(1 - stats.ALPHA, rounds - 1) * spread / math.sqrt(rounds) <= gap / 2:
             return rounds
@@ -159,9 +169,10 @@ def judge(
     stage: Stage,
     spent: Mapping[str, float] | None = None,
 ) -> list[QualityJudgement]:
-    """Each declared measure over `pairs`; one that a run did not print is out of tolerance.
+    """Judge each declared measure over `pairs`.
 
-    `spent`: the share of each tolerance that earlier calls have given away already.
+    One that a run did not print is out of tolerance. `spent`: the share of each tolerance that
+    earlier calls have given away already.
     """
     matter = seeds_matter(pairs)
     used = pairs if matter is not False else pairs[:1]
@@ -207,7 +218,7 @@ def _judged(
 
 
 def moved(measures: Mapping[str, QualityMeasure], pairs: Sequence[Pair]) -> bool:
-    """True if what must not change results surely made a measure worse than its tolerance."""
+    """True if a measure surely left its tolerance."""
     random = seeds_matter(pairs) is not False
     for name, measure in measures.items():
         by_run = differences(pairs, name, 1.0 if measure.better == "lower" else -1.0)
@@ -221,7 +232,10 @@ def moved(measures: Mapping[str, QualityMeasure], pairs: Sequence[Pair]) -> bool
 def given_away(
     measures: Mapping[str, QualityMeasure], first: Mapping[str, float], latest: Mapping[str, float]
 ) -> dict[str, float]:
-    """Share of each tolerance by which `latest` is worse than the `first` original."""
+    """Share of each tolerance already used.
+
+    It compares `latest` with the `first` original.
+    """
     found = {}
     for name, measure in measures.items():
         if name not in first or name not in latest:
@@ -233,7 +247,7 @@ def given_away(
 
 
 def measure_key(measures: Mapping[str, QualityMeasure], command: tuple[str, ...]) -> str:
-    """Identity of what is measured: a reference may be kept only for the same measures."""
+    """Key of a measure; equal keys share a reference."""
     facts = [list(command), {name: [m.pattern, m.matches] for name, m in measures.items()}]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -242,7 +256,7 @@ def measure_key(measures: Mapping[str, QualityMeasure], command: tuple[str, ...]
 
 
 def loss_drifts(reference: tuple[float, ...], losses: tuple[float, ...]) -> tuple[float, ...]:
-    """Differences of the losses by step, as shares of their mean.
+    """Relative differences of the losses, by step.
 
     Of the last half of the steps that both runs made. Empty with fewer than 8 common steps; inf
     where one is not finite.
@@ -263,7 +277,7 @@ ALIKE = 0.02
 
 
 def output_errors(before: Effects, after: Effects) -> tuple[float, ...]:
-    """Distances of the outputs by forward, as shares of their size.
+    """Relative errors of the outputs, by forward.
 
     Up to the first forward whose inputs were others; inf where one is not finite.
     """
@@ -277,7 +291,7 @@ def output_errors(before: Effects, after: Effects) -> tuple[float, ...]:
 
 
 def apart(old: Sequence[float], new: Sequence[float]) -> float:
-    """Length of the difference over that of `old`; inf where they cannot be compared."""
+    """Relative distance; inf if not comparable."""
     if len(old) != len(new) or not all(map(math.isfinite, (*old, *new))):
         return math.inf
     size = math.hypot(*old)

@@ -1,1 +1,1 @@
-"""Things measured against each other: attempts, comparisons, and the budget that both share."""
+"""Execution of trials and comparisons, inside one budget."""

@@ -1,4 +1,4 @@
-"""Interleaved rounds of two to six variants, to gains with intervals."""
+"""Comparison of variants in interleaved rounds, with intervals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ or by the number of rounds won alone. worse: slower for certain."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Rounds of one test, in the order in which they were run."""
+    """Rounds of one test, in order."""
 
     ab_test: ABTest
     rounds: tuple[Round[TrialResult], ...]
@@ -87,24 +87,24 @@ class Comparison:
         return tuple(run for r in self.counted if (run := r.runs[arm].run) is not None)
 
     def collapsed(self, arm: str) -> int:
-        """Number of collapsed runs of one arm in the counted rounds; they count as they are."""
+        """Number of an arm's collapsed runs; they still count."""
         return collapsed([run.units_per_s for run in self.runs(arm)])
 
     # --- gains ----------------------------------------------------------------------------
 
     def log_gains(self, objective: Objective, arm: str = AFTER) -> list[float]:
-        """Log of the gain of `arm` over the first, by counted round."""
+        """Log gains of `arm` over the first, by round."""
         first = self.runs(self.ab_test.names[0])
         pairs = zip(first, self.runs(arm), strict=True)
         return [objective.log_gain(before, after) for before, after in pairs]
 
     def typical(self, objective: Objective, arm: str) -> float | None:
-        """Median score of one arm in the counted rounds: the figure to show for it."""
+        """Median score of one arm in the counted rounds."""
         scores = [objective.score(run) for run in self.runs(arm)]
         return statistics.median(scores) if scores else None
 
     def interval(self, objective: Objective, arm: str = AFTER) -> Interval | None:
-        """Gain of `arm` over the first variant, by all evidence of this call.
+        """Gain of `arm` over the first variant.
 
         The estimate is the ratio of the `typical` scores. Where the first variant ran at another
         speed outside of the rounds, the bounds cover the gain over that speed too. None without
@@ -147,9 +147,10 @@ class Comparison:
         return objective.gain(self._typical(objective, first), self._typical(objective, arm))
 
     def _drift(self, objective: Objective, arm: str) -> float | None:
-        """Score of the first variant outside of the rounds, where it disagrees with theirs.
+        """Score of the first variant outside of the rounds.
 
-        That is where the two differ by more than half of the interval's width.
+        None where it agrees with theirs. That is where the two differ by more than half of the
+        interval's width.
         """
         found = self._paired(objective, arm)
         if found is None or len(self.outside) < FEWEST:
@@ -160,7 +161,7 @@ class Comparison:
         return outside if abs(math.log(change)) > half else None
 
     def drift_note(self, objective: Objective, unit: str, arm: str = AFTER) -> str | None:
-        """Sentence on a first variant that ran at another speed outside of the rounds.
+        """Sentence on a drift of the first variant.
 
         `unit` is that of the objective: `samples/s`.
         """
@@ -176,7 +177,7 @@ class Comparison:
     # --- verdicts -------------------------------------------------------------------------
 
     def verdict(self, objective: Objective, smallest_gain: float, arm: str = AFTER) -> Verdict:
-        """Meaning of the rounds for a change that must gain at least so much, as a share."""
+        """Verdict on a change that must gain a share."""
         found = self.interval(objective, arm)
         if found is None:
             return "undecided"
@@ -189,7 +190,7 @@ class Comparison:
         return "likely" if (found.low > 1 or won) and found.estimate > 1 else "undecided"
 
     def proven(self, objective: Objective, smallest_gain: float, arm: str = AFTER) -> bool:
-        """True if the rounds prove more than the smallest gain worth a change.
+        """True if the rounds prove a sufficient gain.
 
         All evidence of the call must still show a gain, and so must the mean of all runs: a
         variant that is faster and collapses now and then may do less work in the end.
@@ -205,7 +206,7 @@ class Comparison:
 
     @property
     def is_futile(self) -> bool:
-        """True if the rounds that are left will hardly prove the minimum effect.
+        """True if the remaining rounds can hardly prove it.
 
         Judged with the centre better by a standard error than it is so far. To stop for that
         proves nothing wrongly, and leaves the clock to other candidates.
@@ -232,15 +233,15 @@ def as_gains(found: Interval) -> Interval:
 
 
 def _log_merit(objective: Objective, run: Run) -> float:
-    """Log of the score on a scale on which more is better."""
+    """Log of the score, turned so that more is better."""
     return math.log(objective.gain(1.0, objective.score(run)))
 
 
 def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | None:
-    """Gain of several steps together, A to B and then B to C; None without any.
+    """Chain the gains of several steps.
 
-    Rounds of the steps are independent: a sum of one of each is as good a draw as a round of A
-    against C would be.
+    A to B and then B to C; None without any. Rounds of the steps are independent: a sum of one of
+    each is as good a draw as a round of A against C would be.
     """
     if len(parts) == 1:
         return parts[0].interval(objective)
@@ -265,7 +266,7 @@ def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | Non
 
 
 def collapsed(rates: Sequence[float]) -> int:
-    """Number of rates that lie at less than half of the median of the others."""
+    """Number of rates below half of the others' median."""
     found = 0
     for place, rate in enumerate(rates):
         others = [*rates[:place], *rates[place + 1 :]]
@@ -274,10 +275,11 @@ def collapsed(rates: Sequence[float]) -> int:
 
 
 def rounds_wanted(planned: int, runs: Mapping[str, Sequence[float]]) -> int:
-    """Rounds that outlive the collapsed runs so far, at least `planned`.
+    """Rounds that outlive the collapsed runs so far.
 
-    One collapsed run decides six rounds against the rest. Only the number of collapsed runs is
-    used, of the arm that has more of them, so the bounds hold as if it had been fixed before.
+    At least `planned`. One collapsed run decides six rounds against the rest. Only the number of
+    collapsed runs is used, of the arm that has more of them, so the bounds hold as if it had been
+    fixed before.
     """
     most = max(collapsed(rates) for rates in runs.values())
     if not most or most > MOST_COLLAPSED:
@@ -289,29 +291,32 @@ def rounds_wanted(planned: int, runs: Mapping[str, Sequence[float]]) -> int:
 
 
 def alike(runs: Mapping[str, TrialResult]) -> bool:
-    """True if the background load was nearly the same in all arms of a round."""
+    """True if all arms had about the same load."""
     return loads_alike([a.run.disturbance.others_cpus for a in runs.values() if a.run is not None])
 
 
 def loads_alike(others_cpus: Sequence[float | None]) -> bool:
-    """True if these are nearly the same number of CPUs; None is none that is known."""
+    """True if these loads are nearly equal.
+
+    None stands for an unknown load.
+    """
     held = [cpus or 0.0 for cpus in others_cpus]
     return max(held) - min(held) <= max(ALIKE, ALIKE * max(held))
 
 
 def contended_arms(runs: Mapping[str, TrialResult]) -> str | None:
-    """Names of the contended arms of a round; None if none was."""
+    """Names of the contended arms of a round."""
     names = [arm for arm, attempt in runs.items() if attempt.run and contended(attempt.run)]
     return ", ".join(names) or None
 
 
 def neighbours(runs: Sequence[Run]) -> tuple[Neighbour, ...]:
-    """Programs that ran beside `runs`, each once with its highest load, the busiest first."""
+    """Programs beside `runs`, the busiest first."""
     return busiest(other for run in runs for other in run.disturbance.who)
 
 
 def busiest(seen: Iterable[Neighbour]) -> tuple[Neighbour, ...]:
-    """Each name once, with its highest load, the busiest first."""
+    """Names with their highest load, the busiest first."""
     most: dict[str, Neighbour] = {}
     for other in seen:
         if other.name not in most or most[other.name].cpus < other.cpus:

@@ -1,4 +1,4 @@
-"""Check that two variants did the same work for a unit."""
+"""Equality of the work of two variants."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ TOLERANCE = 0.05
 
 
 def work_differences(first: Sequence[Run], other: Sequence[Run]) -> list[str]:
-    """Sentences on work that `other` did differently for the same unit; empty if it is equal.
+    """Sentences on different work for the same unit.
 
-    Only what every run of a variant agrees on is compared, so that inputs of changing length, or a
-    figure that one run did not tell, are no difference.
+    Empty if it is equal. Only what every run of a variant agrees on is compared, so that inputs of
+    changing length, or a figure that one run did not tell, are no difference.
     """
     found = []
     for name, read in FACTS.items():
@@ -28,7 +28,10 @@ def work_differences(first: Sequence[Run], other: Sequence[Run]) -> list[str]:
 
 
 def _whole_pass(run: Run) -> float | None:
-    """Units of a run that ended by itself; None where the window ended it."""
+    """Units of a run that ended by itself.
+
+    None where the window ended it.
+    """
     return run.whole_units or None if run.output_digest is not None else None
 
 
@@ -45,7 +48,7 @@ FACTS: dict[str, Callable[[Run], object | None]] = {
 
 
 def _constant(runs: Sequence[Run], read: Callable[[Run], object | None]) -> object | None:
-    """The value of all runs, or None where they differ or one does not tell it."""
+    """Common value of all runs, or None."""
     values = [read(run) for run in runs]
     return values[0] if values and all(_same(values[0], value) for value in values) else None
 

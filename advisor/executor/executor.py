@@ -1,4 +1,4 @@
-"""Requests to results: kept runs first, then processes, inside a budget.
+"""Executor of requests: kept runs first, then processes.
 
 The tuner above never sees a process, a file or a clock. It gets results, and the budget that was
 left after each.
@@ -65,7 +65,7 @@ class Listener(Protocol):
 
 @dataclass(kw_only=True)
 class Budget:
-    """Wall clock to be spent, by the clock of the engine."""
+    """Wall clock to be spent, by the engine's clock."""
 
     total_s: float
     clock: Callable[[], float]
@@ -82,7 +82,10 @@ class Budget:
 
 @dataclass(kw_only=True)
 class Executor:
-    """Measures variants of one program on one engine; keeps all results."""
+    """Executor of variants of one program.
+
+    It measures on one engine and keeps all results.
+    """
 
     engine: Engine
     program: Program
@@ -128,7 +131,10 @@ class Executor:
         return self.compare(request) if isinstance(request, ABTest) else self.measure(request)
 
     def measure(self, request: TrialRequest) -> TrialResult | SkippedRun:
-        """One run, repeated while contended; the least contended one counts."""
+        """Measure one run, repeated while contended.
+
+        The least contended one counts.
+        """
         tries: list[TrialResult] = []
         while True:
             answer = self._once(request)
@@ -152,7 +158,7 @@ class Executor:
         return replace(best, remaining_s=self.budget.remaining_s)
 
     def compare(self, ab_test: ABTest) -> Comparison:
-        """Interleaved rounds of the test, all of runs of this call.
+        """Run a test in interleaved rounds.
 
         A contended round is run again whole, within a bound. A proof in which runs collapsed goes
         on while the budget allows it.
@@ -162,16 +168,16 @@ class Executor:
         return self.comparisons[-1]
 
     def run_for(self, request: TrialRequest, *, earlier_calls: bool) -> TrialResult | SkippedRun:
-        """One run of `request`, kept ones of earlier calls only where that is allowed."""
+        """Run `request`, or take a kept result if allowed."""
         return self._once(request, earlier_calls=earlier_calls)
 
     def _baselines(self) -> list[Run]:
-        """Sound runs of the original by this call, outside of any test."""
+        """Baseline runs of this call, outside of any test."""
         found = (a for a in self.attempts if a.request.purpose == "baseline")
         return [a.run for a in found if a.run and not a.reused and not a.repeated]
 
     def _outside(self, ab_test: ABTest) -> tuple[Run, ...]:
-        """Baseline runs, where the test starts from the original too."""
+        """Baseline runs, for a test from the original."""
         if ab_test.before.variant != Variant() or ab_test.purpose in UNTIMED:
             return ()
         return tuple(run for run in self._baselines() if not contended(run))
@@ -240,7 +246,7 @@ class Executor:
 
 
 class _SpentError(Exception):
-    """The next process of a test does not fit into the budget any more."""
+    """Signal that the next process exceeds the budget."""
 
 
 @dataclass(kw_only=True)
@@ -256,13 +262,16 @@ class _Rounds:
     cut_short: bool = False
 
     def all(self) -> Comparison:
-        """Rounds until there are enough, or the budget is spent."""
+        """Rounds until there are enough or no budget."""
         test = self.ab_test
         self.took_s = {arm: request.expected_s for arm, request in test.by_name.items()}
         repeats = max(2, test.rounds // 2) if self.executor.patient else 0
 
         def reason(runs: Mapping[str, TrialResult]) -> str | None:
-            """Background load slows a result, and makes none worse; a busy machine must do."""
+            """Reason to repeat a round, or None.
+
+            A busy machine must do once enough rounds were repeated.
+            """
             found = None if test.purpose == "quality" else contended_arms(runs)
             spent = sum(r.contended is not None for r in self.rounds) >= repeats
             return None if spent and alike(runs) else found
@@ -302,7 +311,7 @@ class _Rounds:
         return len(quiet) >= wanted or len(self.rounds) >= MOST_TIMES * wanted
 
     def _wanted(self, quiet: Sequence[Round[TrialResult]]) -> int:
-        """Rounds to be had; only a confirmation is worth more than planned."""
+        """Rounds to be had; a confirmation may add some."""
         test = self.ab_test
         if test.purpose != "confirm":
             return test.rounds

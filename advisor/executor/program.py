@@ -1,4 +1,4 @@
-"""The user's program as something to be run: one candidate of it becomes one Trial."""
+"""User's program, whose candidates become trials."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEEDS = 2**32
 
 
 def with_seed(command: tuple[str, ...], seed: int | None) -> tuple[str, ...]:
-    """`command` with its seed filled in; 0 where none was given."""
+    """Fill in the seed of `command`; 0 by default."""
     return tuple(token.replace(SEED, str((seed or 0) % SEEDS)) for token in command)
 
 
@@ -38,7 +38,7 @@ def seed_environment(seed: int | None) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """One command, the config it reads if there is one, and where its outputs would go."""
+    """Command with its config and its outputs' places."""
 
     config: documents.Document | None
     command_line: documents.Document
@@ -57,7 +57,10 @@ class Program:
     """Given to the command in every run; None: its own."""
 
     def content(self, candidate: Candidate, extra: Mapping[str, JsonScalar] | None = None) -> bytes:
-        """The config's bytes with `candidate`'s values, verified; empty without a config."""
+        """Config bytes with `candidate`'s values, verified.
+
+        Empty without a config.
+        """
         if self.config is None:
             return b""
         values: dict[str, JsonScalar] = {
@@ -71,7 +74,10 @@ class Program:
         command_line: documents.Document | None = None,
         outputs: str | None = None,
     ) -> tuple[str, ...]:
-        """The command with `candidate`'s values; what it writes goes to the folder `outputs`."""
+        """Command with `candidate`'s values.
+
+        What it writes goes to the folder `outputs`.
+        """
         document = command_line or self.command_line
         scalars = document.scalars
         values: dict[str, JsonScalar] = {
@@ -92,7 +98,7 @@ class Program:
         return command
 
     def values(self, candidate: Candidate) -> object:
-        """The config as the program would read it; None without a config."""
+        """Config values as the program reads them."""
         if self.config is None:
             return None
         content = self.content(candidate)
@@ -105,7 +111,7 @@ class Program:
         scratch: Path,
         command_line: documents.Document | None = None,
     ) -> Trial:
-        """The trial that runs `request` in `scratch`, its outputs kept in there too."""
+        """Trial of `request`, with its outputs in `scratch`."""
         candidate, plan = (
             request.variant.candidate,
             replace(request.plan, whatif=request.variant.whatif),

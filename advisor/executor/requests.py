@@ -1,4 +1,4 @@
-"""Requests for measurements, and their results: frozen, so that all of it can be replayed."""
+"""Requests for measurements and their results, all frozen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BEFORE, AFTER = "before", "after"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """Changes on top of the original, or a program of its own."""
+    """Changes to the original, or another program."""
 
     candidate: Candidate = field(default_factory=Candidate)
     whatif: str | None = None
@@ -32,7 +32,7 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """`batch_size=8, what if compile`"""
+        """Label, as in `batch_size=8, what if compile`."""
         label = self.candidate.label
         return f"{label}, what if {self.whatif}" if self.whatif else label
 
@@ -62,7 +62,7 @@ class TrialRequest:
 
     @property
     def label(self) -> str:
-        """`batch_size=8`"""
+        """Label of the candidate, as in `batch_size=8`."""
         return self.title or self.variant.label
 
 
@@ -77,7 +77,7 @@ class MinimumEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ABTest:
-    """Variants to be run in interleaved rounds of fresh processes."""
+    """Variants for interleaved rounds of fresh processes."""
 
     purpose: Purpose
     title: str
@@ -140,7 +140,7 @@ class TrialResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedRun:
-    """A process or a test that did not fit into the rest of the budget."""
+    """Process or test that did not fit the budget."""
 
     request: TrialRequest | ABTest
     needed_s: float
@@ -148,5 +148,5 @@ class SkippedRun:
 
 
 def contended(run: Run) -> bool:
-    """True if background load took so much of it that its rate is not its own."""
+    """True if background load disturbed the rate."""
     return run.disturbance.disturbed is True

@@ -1,4 +1,4 @@
-"""Interleaved rounds of fresh processes, one of each arm in turn.
+"""Interleaved rounds: one fresh process of each arm.
 
 The order flips, or is drawn anew, with every round that counts: a drift of the machine favours no
 arm. A contended round is run again as a whole; dropping one arm alone would favour it.
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round(Generic[R]):
-    """One run of every arm, or of those up to one that failed."""
+    """One run of every arm, or up to a failed one."""
 
     number: int
     order: tuple[str, ...]
@@ -38,7 +38,7 @@ def interleaved(
     counted: int = 0,
     shuffle: Random | None = None,
 ) -> Iterator[Round[R]]:
-    """Rounds without end; the caller stops when there are enough.
+    """Run rounds without end, until the caller stops.
 
     `run` is given the arm and the number of the round, from 1. `contended` gives the reason why a
     whole round does not count, or None. `counted` rounds were taken before. With `shuffle` the
@@ -61,7 +61,7 @@ def interleaved(
 
 
 def _order(arms: Sequence[str], counted: int, shuffle: Random | None) -> tuple[str, ...]:
-    """The order of the round after so many counted ones."""
+    """Order of the next round."""
     if shuffle is not None:
         return tuple(shuffle.sample(arms, len(arms)))
     return tuple(arms) if counted % 2 == 0 else tuple(reversed(arms))

@@ -1,4 +1,4 @@
-"""Kept runs of the same program on the same machine, while they can be trusted."""
+"""Cache of runs of one program on one machine."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ class RunCache:
         return f"{key} {series}" if series else key
 
     def find(self, key: str, *, earlier_calls: bool = True) -> Run | Failure | None:
-        """The newest result of `key` that may stand in for a new one."""
+        """Find the newest result that may replace a run.
+
+        It has the same `key`.
+        """
         use_all = self.trusted and earlier_calls
         age_s = MAX_AGE_S if use_all else time.time() - self.since
         for result in self.history.find(key, self.machine_key, max_age_s=age_s):
@@ -74,14 +77,17 @@ class RunCache:
         self.history.append(key, self.machine_key, result)
 
     def note_earlier(self, key: str) -> None:
-        """Collect the rates of earlier calls for a baseline that is measured anew."""
+        """Note the rates of earlier baselines."""
         age_s = time.time() - self.since
         kept = self.history.find(key, self.machine_key, max_age_s=MAX_AGE_S, min_age_s=age_s)
         sound = (run for run in kept if isinstance(run, Run) and not contended(run))
         self._earlier = [run.units_per_s for run in sound]
 
     def check_speed(self, rates: Sequence[float]) -> None:
-        """Set earlier runs aside where the original's rate moved beyond their own spread."""
+        """Set earlier runs aside after a change of speed.
+
+        That is a rate of the original beyond their own spread.
+        """
         earlier, self._earlier = self._earlier, []
         if not self.trusted or not earlier or not rates:
             return
@@ -94,7 +100,7 @@ class RunCache:
             )
 
     def host_noise(self) -> float | None:
-        """Relative spread between equal processes of earlier calls on this host."""
+        """Relative spread of equal processes on this host."""
         return pooled_band(self.history.host_spreads(self.machine_key))
 
 

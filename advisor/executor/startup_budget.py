@@ -1,4 +1,4 @@
-"""Share of a budget that may go to starting slow programs."""
+"""Share of a budget for slow start-ups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHOLE_SEARCH = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartupBudget:
-    """Seconds from processes' begin to their first steps, in one budget."""
+    """Start-up seconds of processes in one budget."""
 
     budget_s: float
     usual_s: float = 0.0
@@ -32,12 +32,12 @@ class StartupBudget:
 
     @property
     def slow(self) -> bool:
-        """True if the budget must be held back from them."""
+        """True if start-ups need a limit."""
         return self.usual_s > SLOW_S
 
     @property
     def left(self) -> float:
-        """Number of further processes; infinite where they are not slow."""
+        """Number of further processes; infinite without a limit."""
         if not self.slow:
             return math.inf
         return max(0.0, float(math.floor((SHARE * self.budget_s - self.spent_s) / self.usual_s)))
@@ -48,17 +48,17 @@ class StartupBudget:
         return SHARE * self.budget_s / self.usual_s if self.slow else math.inf
 
     def budget_for(self, more: int) -> float:
-        """The budget in which `more` further ones are within their part; 0 where any will do."""
+        """Budget for `more` processes; 0 if any will do."""
         return (self.spent_s + more * self.usual_s) / SHARE if self.slow else 0.0
 
     @property
     def whole_s(self) -> float:
-        """The budget of a whole search; 0 where any will do."""
+        """Budget of a whole search; 0 if any will do."""
         return WHOLE_SEARCH * self.usual_s / SHARE if self.slow else 0.0
 
 
 def startup_times_s(answer: TrialResult | Comparison | SkippedRun) -> list[float | None]:
-    """Start-up of each process of an answer; None where it failed before."""
+    """Start-up time of each process; None if it failed."""
     if isinstance(answer, SkippedRun):
         return []
     if isinstance(answer, Comparison):

@@ -1,4 +1,4 @@
-"""Knobs: the settings of a program that change its speed, found in its documents.
+"""Knobs: speed settings found in a program's documents.
 
 finder.py              which leaves are knobs, of which phase, and values that live elsewhere
 findings.py            knobs, constraints and look-alikes of one document
@@ -39,7 +39,7 @@ __all__ = [
 
 
 def find(document: Document, *, phase: Phase | None = None) -> Findings:
-    """Knobs, links, traps and output directories of a config or a command line.
+    """Find knobs, links, traps and output directories.
 
     `phase`: the phase that the command says it runs (`phase_of_command`); settings that a document
     gives no phase are of that one. Never raises for what a document holds.
@@ -57,7 +57,7 @@ def find(document: Document, *, phase: Phase | None = None) -> Findings:
 
 
 def _with_place(knob: Knob, document: Document) -> Knob:
-    """A knob that is not written in the document says where its default is."""
+    """Add the place of its default to a knob."""
     scalar = document.scalars.get(knob.path)
     if scalar is None or scalar.default_of is None or not knob.editable:
         return knob

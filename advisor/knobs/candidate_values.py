@@ -1,4 +1,4 @@
-"""Values a knob may take, and the changes of linked values that go with each."""
+"""Values of a knob, with their linked changes."""
 
 from __future__ import annotations
 
@@ -56,10 +56,11 @@ _WIDTH_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
 
 
 def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
-    """Torch dtype to the value that asks for it, bfloat16 first, never wider than the current one.
+    """Precisions to try, bfloat16 first, as spelled values.
 
-    Only words of the spelling family already in use: `16-mixed` gives `bf16-mixed`, `fp32` gives
-    `bf16` and `fp16`, a flag that is off can be put on. Empty where the family is not known.
+    Each torch dtype maps to the value that asks for it, never wider than the current one. Only
+    words of the spelling family already in use: `16-mixed` gives `bf16-mixed`, `fp32` gives `bf16`
+    and `fp16`, a flag that is off can be put on. Empty where the family is not known.
     """
     if isinstance(knob.value, bool):
         return {} if knob.value else dict.fromkeys(_dtypes_of_flag(knob), True)
@@ -72,7 +73,7 @@ def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
 
 
 def _dtypes_of_flag(knob: Knob) -> tuple[str, ...]:
-    """Dtypes that a flag may put on; `amp` leaves the choice to the program's code."""
+    """Dtypes of a flag; `amp` leaves the choice open."""
     name = "_".join(str(part) for part in parts_of(knob.path)[-2:]).lower()
     if re.search(r"(?:fp|float|int)_?8(?!\d)", name):
         return ()
@@ -82,7 +83,7 @@ def _dtypes_of_flag(knob: Knob) -> tuple[str, ...]:
 
 
 def row_of(value: object) -> tuple[dict[str, JsonScalar], str]:
-    """The spelling family of `value`, and the dtype it asks for; the first row that has it."""
+    """Spelling family of `value`, and its dtype."""
     for row in catalogue().precision_rows:
         for dtype, word in row.items():
             if type(word) is type(value) and str(word).lower() == str(value).lower():
@@ -102,7 +103,10 @@ TOLERANCE = 1e-3
 
 
 def log_signal(start: float, end: float, steps: int, shape: Shape = "line") -> float:
-    """log prod(1 - beta_t). Raises ValueError where a beta is outside [0, 1)."""
+    """Log-signal of a schedule: log prod(1 - beta_t).
+
+    Raises ValueError where a beta is outside [0, 1).
+    """
     betas = _betas(start, end, steps, shape)
     if not all(0 <= beta < 1 for beta in betas):
         msg = f"a schedule from {start} to {end} has a noise rate outside [0, 1)"
@@ -113,7 +117,7 @@ def log_signal(start: float, end: float, steps: int, shape: Shape = "line") -> f
 def rescaled_schedule(
     start: float, end: float, steps: int, new_steps: int, shape: Shape = "line"
 ) -> tuple[float, float]:
-    """Both ends times one factor, so that `new_steps` leave the same terminal signal.
+    """Rescale a schedule's ends to the same terminal signal.
 
     Rounded to six significant digits, or as few more as keep the log-signal within TOLERANCE.
     Raises ValueError, with the numbers, where no noise rate up to LARGEST_BETA does.
@@ -178,12 +182,11 @@ def move(
     *,
     beyond: bool = False,
 ) -> tuple[Change, ...] | InvalidChange:
-    """The knob at `path` set to `value` and everything linked to it moved along, or why not.
-    `beside`: what other values of the document are set to already. `beyond`: a batch may be larger
-    than what the optimizer sees now, if nothing is accumulated then.
+    """Move a knob with its links, or say why not.
 
-    Links that ask for nothing (`lr-batch`, `reference`) change nothing: where there is an
-    accumulation the effective batch is kept, and with it the learning rate stays right.
+    The knob at `path` is set to `value`. Links that ask for nothing (`lr-batch`, `reference`)
+    change nothing: where there is an accumulation the effective batch is kept, and with it the
+    learning rate stays right.
     """
     knob = findings.knob(path)
     if knob is None:
@@ -230,13 +233,15 @@ class _Plan:
         self._plan(knob.path, value, knob.kind)
 
     def old(self, path: str) -> JsonScalar:
-        """The value the document has at `path`; None for a list."""
+        """Present value at `path`; None for a list."""
         scalar = self.scalars.get(path)
         return scalar.value if scalar else None
 
     def not_taken(self, path: str, value: JsonScalar) -> str | None:
-        """Reason why the program would not take `value`, by its choices or a
-        comment does."""
+        """Reason why the program would refuse `value`.
+
+        Its choices or a comment say so.
+        """
         knob = self.findings.knob(path)
         if knob and (why := no_multiple(knob, value)):
             return why
@@ -251,7 +256,7 @@ class _Plan:
         return f"the program takes only {shown}{more}"
 
     def set(self, path: str, value: JsonScalar, kind: str | None = None) -> str | None:
-        """Plan `value` at `path`; the reason where it cannot be written."""
+        """Plan `value` at `path`, or return the refusal."""
         scalar, knob = self.scalars.get(path), self.findings.knob(path)
         why = "it is a list" if scalar is None else None if scalar.editable else scalar.why
         why = knob.why if knob and not knob.editable else why
@@ -282,7 +287,7 @@ _DATASET_SIZE = re.compile(
 
 
 def _dataset_size(document: Document, findings: Findings, knob: Knob) -> tuple[str, float] | None:
-    """Path and number of the largest dataset size that the config names for a batch.
+    """Largest dataset size that the config names.
 
     A number below the present batch counts something else. Sections of another phase are left out.
     """
@@ -310,10 +315,10 @@ def _of_another_phase(path: str, knob: Knob) -> bool:
 
 
 def _move_product(plan: _Plan, link: KnobConstraint) -> str | None:
-    """Batch x accumulation x ranks stays; another of them gives way to the one that moved.
+    """Keep batch x accumulation x ranks constant.
 
-    An accumulation of one batch has nothing to give: a larger batch is then what it would be if
-    that key were not there.
+    Another of them gives way to the one that moved. An accumulation of one batch has nothing to
+    give: a larger batch is then what it would be if that key were not there.
     """
     new = number_of(plan.value)
     if not new or new < 1:
@@ -350,8 +355,11 @@ def _smaller_instead(factors: Mapping[str, str]) -> str:
 
 
 def _share_total(plan: _Plan, total: str, others: list[str], new: float) -> str | None:
-    """The program accumulates as often as the global batch holds the smaller one: it must hold it
-    whole, and moves along where it holds it once."""
+    """Keep the global batch a multiple of the smaller one.
+
+    The program accumulates as often as the one holds the other. It moves along where it holds it
+    once.
+    """
     old, whole = number_of(plan.old(plan.knob.path)), number_of(plan.old(total))
     if whole is not None and whole % new == 0:
         return None
@@ -362,7 +370,10 @@ def _share_total(plan: _Plan, total: str, others: list[str], new: float) -> str 
 
 
 def _move_total(plan: _Plan, total: str, times: float) -> str | None:
-    """The global batch of which nothing is accumulated: its key holds no more than the smaller."""
+    """Move a global batch that is never accumulated.
+
+    Its key holds no more than the smaller.
+    """
     whole = (number_of(plan.old(total)) or 0.0) * times
     if not whole or whole != int(whole):
         return f"{total} = {plan.old(total)} times {times:g} is no count"
@@ -374,7 +385,7 @@ _YIELDS = ("grad_accum", "batch_size")
 
 
 def _factors(plan: _Plan, link: KnobConstraint) -> tuple[dict[str, str], str | None]:
-    """Path to kind of what is multiplied, and the path of the product where it is written down."""
+    """Factors by path, and the path of their product."""
     factors, total = {}, None
     for path in link.paths:
         knob = plan.findings.knob(path)
@@ -386,7 +397,7 @@ def _factors(plan: _Plan, link: KnobConstraint) -> tuple[dict[str, str], str | N
 
 
 def _keep_derived(plan: _Plan, total: str, others: list[str], new: float) -> str | None:
-    """The program divides the total by the other factors: it must come out whole."""
+    """Require that the total divides evenly."""
     whole = number_of(plan.old(total))
     counts = [number_of(plan.old(path)) for path in others]
     if whole is None or None in counts:
@@ -451,7 +462,7 @@ def _move_schedule(plan: _Plan, link: KnobConstraint) -> str | None:
 
 
 def _schedule_word(plan: _Plan, steps_path: str) -> str:
-    """The kind of schedule named beside the steps; a line where none is."""
+    """Word for the schedule's kind beside the steps."""
     prefix = parts_of(steps_path)[:-1]
     for path, scalar in plan.scalars.items():
         parts = parts_of(path)

@@ -1,4 +1,4 @@
-"""catalogue.toml, read once: value families, and rules for whole names."""
+"""Catalogue of value families and whole-name rules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Family:
     high: float | None = None
 
     def holds(self, value: JsonScalar | tuple[JsonScalar, ...]) -> bool:
-        """True if `value`, or each element of a list, belongs here."""
+        """True if `value`, or each element, belongs here."""
         if _squeezed(value) in self.words:
             return True
         if isinstance(value, str) and self.parts & set(re.split(r"[^a-z0-9]+", value.lower())):
@@ -59,7 +59,10 @@ class Family:
 
 
 def _squeezed(value: object) -> str:
-    """A word in one spelling: `torch.bfloat16`, `BFLOAT_16` and `bfloat16` are one."""
+    """Normalize the spelling of a word.
+
+    `torch.bfloat16`, `BFLOAT_16` and `bfloat16` are one.
+    """
     text = str(value).strip().lower()
     return re.sub(r"\A[a-z.]+\.(?=[a-z])|[_-]", "", text)
 
@@ -145,7 +148,7 @@ class Rule:
     def fits(
         self, leaf: Leaf, parent: str, names_in_document: frozenset[str], format_: str, phase: str
     ) -> bool:
-        """True if `leaf`, whose name matches, meets every other condition."""
+        """True if `leaf` meets every other condition."""
         return (
             self.format in (None, format_)
             and (not self.phases or phase in self.phases)
@@ -169,7 +172,7 @@ def _any(pattern: re.Pattern[str], names: frozenset[str]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """A key that makes settings beside it dead while it has one of these values."""
+    """Key whose value makes settings beside it dead."""
 
     key: str
     values: frozenset[str]
@@ -213,7 +216,7 @@ class Catalogue:
 
     @functools.lru_cache(maxsize=8192)  # noqa: B019  (there is one catalogue in a process)
     def rules_for(self, name: str) -> tuple[Rule, ...]:
-        """The rules whose names match this canonical name, in order."""
+        """Rules for this canonical name, in order."""
         return tuple(rule for rule in self.rules if rule.names.fullmatch(name))
 
     def __hash__(self) -> int:

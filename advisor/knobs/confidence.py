@@ -1,4 +1,4 @@
-"""Confidence in a knob: by its name, by observation, by experiment."""
+"""Confidence in a knob: name, observation, experiment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ONE_A_PHASE = {"batch_size", "num_workers", "grad_accum", "timesteps"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sureness:
-    """A level and its reason; the sentence is the report's."""
+    """Level of confidence, and its reason."""
 
     level: Level
     reason: Literal["followed", "other-seen", "no-value", "rivals", "same-seen", "name"]
@@ -37,7 +37,7 @@ def how_sure(
     seen: Effects | None = None,
     phases: Collection[str] = (),
 ) -> Sureness:
-    """Confidence in `knob`, given the effects of a run of `phases`.
+    """Judge the confidence in `knob` after a run.
 
     A knob of another phase than the one that ran is neither confirmed nor contradicted by it.
     """

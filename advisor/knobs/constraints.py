@@ -1,4 +1,4 @@
-"""Knobs that move together: which ones, and how to move them."""
+"""Constraints between knobs that move together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Found = tuple[str, tuple[str, ...], str]
 
 
 def find_links(found: Classified) -> tuple[KnobConstraint, ...]:
-    """Every link between the knobs of one document, and between them and its other leaves."""
+    """Find all links between knobs and other leaves."""
     around = _Around(found)
     makers = (_products, _exclusives, _needing_workers, _schedules, _fixed_steps,
               _learning_rates, _agreeing_sizes, _multiples)  # fmt: skip
@@ -32,7 +32,7 @@ def find_links(found: Classified) -> tuple[KnobConstraint, ...]:
 
 
 class _Around:
-    """The leaves and knobs of one document, ready to be looked up."""
+    """Leaves and knobs of one document."""
 
     def __init__(self, found: Classified) -> None:
         self.catalogue = catalogue()
@@ -45,7 +45,7 @@ class _Around:
         return [k for k in self.knobs if k.kind == kind and (not phases or k.phase in phases)]
 
     def nearest(self, knob: Knob, others: Iterable[Knob]) -> list[Knob]:
-        """Those of `others` that share the longest part of their path with `knob`."""
+        """Nearest of `others` to `knob` by their paths."""
         shared = {o.path: _shared(self.parts[knob.path], self.parts[o.path]) for o in others}
         best = max(shared.values(), default=-1)
         return [o for o in others if shared[o.path] == best]
@@ -86,7 +86,10 @@ def _products(around: _Around) -> Iterable[Found]:
 
 
 def _ranks_of(around: _Around, accumulation: Knob, batches: list[str]) -> tuple[str, ...]:
-    """The number of devices, where it stands once as a count and the batch is that of one."""
+    """Number of devices, for batches of one device.
+
+    Empty unless it stands once, as a count.
+    """
     scopes = {knob.scope for knob in around.knobs if knob.path in batches}
     counts = [k for k in around.of_kind("num_devices") if (number_of(k.value) or 0) >= 1]
     near = around.nearest(accumulation, counts)
@@ -94,7 +97,7 @@ def _ranks_of(around: _Around, accumulation: Knob, batches: list[str]) -> tuple[
 
 
 def _total_of(around: _Around, knob: Knob, totals: list[Knob]) -> tuple[str, ...]:
-    """The global batch that is written down beside `knob`, or nearest to it."""
+    """Global batch nearest to `knob`."""
     return tuple(t.path for t in around.nearest(knob, totals)[:1] if t.path != knob.path)
 
 

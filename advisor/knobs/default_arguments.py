@@ -1,4 +1,6 @@
-"""Loader arguments that a mapping of a config does not have and a DataLoader would take from it.
+"""Missing loader arguments of a config's mappings.
+
+A DataLoader would take them from it.
 
 Only whole mappings of such arguments, as those that programs pass on as `DataLoader(**args)`.
 Whether this one is passed on is for a run to show.
@@ -30,7 +32,7 @@ SOURCE = "that of DataLoader"
 
 
 def with_absent(document: Document) -> Document:
-    """`document`, with what its mappings of loader arguments might hold too."""
+    """Add absent loader arguments to `document`."""
     found = []
     for members in mappings(document).values():
         if not SIGNS & members.keys() or not members.keys() <= TAKEN:
@@ -46,7 +48,7 @@ def with_absent(document: Document) -> Document:
 
 
 def mappings(document: Document) -> dict[str, dict[str, str]]:
-    """By path of a mapping that holds single values only: its keys, and their paths."""
+    """Mappings of single values, with keys and paths."""
     found: dict[str, dict[str, str]] = {}
     leaves = document.parsed.leaves.values()
     for leaf in leaves:

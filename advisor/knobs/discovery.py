@@ -1,4 +1,4 @@
-"""Discovery by experiment: move the values that may decide what was observed."""
+"""Discovery of knobs by experiment with suspected values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aspect:
-    """An observed quantity and the kind of knob behind it."""
+    """Observed quantity, with the kind of its knob."""
 
     kind: str
     seen: Callable[[Effects], frozenset[Shown]]
@@ -57,7 +57,7 @@ class Aspect:
     relations: tuple[Relation, ...]
 
     def explained(self, value: JsonScalar, seen: Effects) -> Relation | None:
-        """The plainest relation from `value` to the observation, or None.
+        """Plainest relation from `value` to the observation, or None.
 
         A relation that equals a plainer one (ranks, where there is one rank) is not asked.
         """
@@ -65,7 +65,10 @@ class Aspect:
         return next((r for r in self.relations if r.shown(value, seen) in wanted), None)
 
     def known_from(self, knobs: Iterable[Knob], seen: Effects) -> bool:
-        """True if a named knob may decide it, or cannot be compared."""
+        """True if a named knob may explain it.
+
+        Also if one cannot be compared.
+        """
         return any(
             not _comparable(knob, value) or self.explained(value, seen) is not None
             for knob in knobs
@@ -223,7 +226,7 @@ class Suspect:
 def open_aspects(
     found: Iterable[Findings], seen: Effects, kinds: Iterable[str], phases: Iterable[str]
 ) -> tuple[Aspect, ...]:
-    """Observed quantities of `kinds` that no knob of `phases` explains.
+    """Observed quantities that no knob explains.
 
     Where a kind stands nowhere under these phases, its other knobs count.
     """
@@ -245,7 +248,7 @@ def open_aspects(
 def find_suspects(
     sources: Iterable[tuple[Document, Findings]], seen: Effects, aspects: Sequence[Aspect]
 ) -> tuple[Suspect, ...]:
-    """Values that would show as what was seen, those that most speaks for first."""
+    """Suspects for the observations, the likeliest first."""
     all_ = [
         suspect
         for document, findings in sources
@@ -259,7 +262,7 @@ def find_suspects(
 
 
 def _without_last_resorts(all_: Sequence[Suspect]) -> list[Suspect]:
-    """Drop rare relations where a plainer one explains the same."""
+    """Drop rare relations beside a plainer one."""
     plain = {aspect.kind for each in all_ for aspect, r in each.traces if not r.last_resort}
     kept = (
         replace(
@@ -331,7 +334,7 @@ def _unknown(document: Document, findings: Findings) -> list[Leaf]:
 
 
 def _movable(document: Document, leaf: Leaf) -> bool:
-    """True for a plain, editable value without a protecting comment."""
+    """True for a plain, editable, unprotected value."""
     value, scalar = leaf.value, leaf.scalar
     if leaf.is_list or not scalar.editable or leaf.path in document.aliases:
         return False
@@ -370,7 +373,7 @@ def _words() -> _Words:
 
 
 def _words_in(*names: str) -> frozenset[str]:
-    """Words of canonical names, without the digits at their ends."""
+    """Words of canonical names, without final digits."""
     words = (word for name in names for word in name.split("_"))
     return frozenset(re.sub(r"\d+$", "", word) or word for word in words)
 
@@ -381,7 +384,7 @@ def _words_in(*names: str) -> frozenset[str]:
 def better_half(
     suspected: Sequence[Suspect], open_: Mapping[Suspect, frozenset[str]]
 ) -> tuple[Suspect, ...]:
-    """The likelier half of the suspects of each doubtful kind."""
+    """Likelier half of the suspects of each doubtful kind."""
     kept: set[Suspect] = set()
     for kind in frozenset[str]().union(*(open_[each] for each in suspected)):
         alike = [each for each in suspected if kind in open_[each]]
@@ -408,7 +411,7 @@ WIDTHS = ("bfloat16", "float16", "float32")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A suspect and the value it is tried out with."""
+    """Suspect, with its value in the experiment."""
 
     suspect: Suspect
     new: JsonScalar
@@ -431,7 +434,7 @@ def trial_values(
     lower: bool = False,
     backwards: bool = False,
 ) -> tuple[Move, ...]:
-    """A distinct value for each suspect, so that the followed one shows.
+    """Distinct value for each suspect.
 
     Of several with one value the later ones get the larger values, `backwards` the smaller: where
     one of them must divide another, it does in one of the two. `room`: how many times as much
@@ -468,7 +471,7 @@ def _of_one_update(seen: Effects) -> float:
 
 
 def _shared_out(seen: Effects, accumulations: Iterable[float]) -> set[Shown]:
-    """Batches of a global batch that stands in the code, over another accumulation."""
+    """Batches of an unwritten global batch, by accumulation."""
     return {float(math.floor(_of_one_update(seen) / number)) for number in accumulations}
 
 
@@ -506,14 +509,17 @@ def _rounded(shown: Shown | None) -> Shown | None:
 
 
 def _whole(shown: Shown | None) -> bool:
-    """True for a value that can be observed: half a batch cannot."""
+    """True for a whole, observable value."""
     return isinstance(shown, str) or (shown is not None and shown >= 1 and shown == int(shown))
 
 
 def _alternatives(
     group: Sequence[Suspect], seen: Effects, room: float, *, lower: bool
 ) -> Iterator[JsonScalar]:
-    """Values to move a group to, the safest first, spelled as its present one is."""
+    """Values for a group, the safest first.
+
+    Spelled as its present one is.
+    """
     old, kinds = group[0].value, frozenset[str]().union(*(each.kinds for each in group))
     number = number_of(old)
     if number is None:
@@ -599,7 +605,7 @@ def _followed(
 def joined(
     document: Document, findings: Findings, followed: Iterable[Followed], phase: Phase
 ) -> Findings:
-    """`findings` of `document`, and the values of it that a run of `phase` followed."""
+    """Add followed values of a `phase` to `findings`."""
     mine = {each.path: each for each in followed if each.document == document.name}
     if not mine:
         return findings

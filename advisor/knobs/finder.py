@@ -1,4 +1,4 @@
-"""Find the knobs of a document and the values that only resemble one."""
+"""Finder of knobs and their look-alikes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def _phase_of_document(
     catalogue: Catalogue, leaves: Iterable[Leaf], names: frozenset[str], title: str
 ) -> Phase:
-    """Phase of a document by its switches, its keys or its name."""
+    """Phase of a document by switches, keys or name."""
     said = _switched_to(catalogue, leaves)
     if said:
         return said
@@ -42,22 +42,22 @@ def _phase_of_document(
 def _phase_of_words(
     catalogue: Catalogue, leaves: Iterable[Leaf], words: Iterable[str]
 ) -> Phase | None:
-    """Phase of a command: `--phase test`, `--eval_only`, or a subcommand such as `fit`.
+    """Phase of a command, by flags and subcommands.
 
-    `words` are its own words before any flag. The name of the program alone says nothing here:
-    many a `train.py` is told to test.
+    `--phase test`, `--eval_only`, or a subcommand such as `fit`. `words` are its own words before
+    any flag. The name of the program alone says nothing here: many a `train.py` is told to test.
     """
     said = _switched_to(catalogue, leaves)
     return said or next((p for word in words if (p := catalogue.phase_words.get(word))), None)
 
 
 def _phase_of_title(catalogue: Catalogue, title: str) -> Phase | None:
-    """Phase in the name of a file, its last word first."""
+    """Phase in a file name, its last word first."""
     return _first(catalogue, reversed(re.split(r"[^a-z0-9]+", title.lower())), "any")
 
 
 def _switched_to(catalogue: Catalogue, leaves: Iterable[Leaf]) -> Phase | None:
-    """The phase that a switch at the top names, or a flag that leaves only one."""
+    """Phase of a switch at the top."""
     flagged = None
     for leaf in leaves:
         if not leaf.ancestors and catalogue.phase_switches.fullmatch(leaf.name):
@@ -73,7 +73,7 @@ def _switched_to(catalogue: Catalogue, leaves: Iterable[Leaf]) -> Phase | None:
 def _phase_of_leaf(
     catalogue: Catalogue, leaf: Leaf, spec: KnobSpec, document: Phase, names: frozenset[str]
 ) -> Phase:
-    """The phase of one setting: its own name decides, then the nearest key above that speaks."""
+    """Phase of one setting, by its nearest telling name."""
     if spec.phase:
         return spec.phase
     own = leaf.name.split("_")
@@ -118,18 +118,20 @@ _PLAIN_REFERENCE = re.compile(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$?@([\w#]+
 
 
 def reference_link(document: Document, why: str, *paths: str) -> KnobConstraint:
-    """Link from the first of `paths` to the place of its value, the second if there is
-    one."""
+    """Link a path to the place of its value.
+
+    `paths` holds both; the second may be missing.
+    """
     return KnobConstraint(kind="reference", document=document.name, paths=paths, why=why)
 
 
 def _repeats(document: Document, path: str, target: str) -> KnobConstraint:
-    """That what is at `path` stands at `target` once for both."""
+    """Mark `path` as the same value as `target`."""
     return reference_link(document, f"repeats {target}: change it there", path, target)
 
 
 def _reference(document: Document, leaf: Leaf) -> KnobConstraint | None:
-    """Link to the place of a value that is no literal."""
+    """Link to the place of a referenced value."""
     scalar = leaf.scalar
     repeated = document.aliases.get(scalar.path)
     if repeated:
@@ -145,7 +147,7 @@ def _reference(document: Document, leaf: Leaf) -> KnobConstraint | None:
 
 
 def _literals_of_models(document: Document, leaves: Iterable[Leaf]) -> dict[str, str]:
-    """Paths that a key inside a model refers to, and that key."""
+    """Paths that a model's keys refer to, with keys."""
     found = {}
     for leaf in leaves:
         if isinstance(leaf.value, str) and "model" in leaf.words:
@@ -168,7 +170,10 @@ def _files_named(catalogue: Catalogue, leaf: Leaf) -> list[str]:
 
 
 def _target(document: Document, text: str) -> str | None:
-    """The path a plain `${a.b}`, `<a.b>` or `@a#b` points to, if it is in this document."""
+    """Target of a plain reference, if in this document.
+
+    Such as `${a.b}`, `<a.b>` or `@a#b`.
+    """
     found = _PLAIN_REFERENCE.fullmatch(text.strip())
     if not found:
         return None
@@ -178,7 +183,7 @@ def _target(document: Document, text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classified:
-    """Every leaf of a document, and what some of them are."""
+    """Leaves of a document, some classified."""
 
     document: Document
     leaves: tuple[Leaf, ...]
@@ -191,7 +196,7 @@ class Classified:
 
 
 def classify(document: Document, phase: Phase | None = None) -> Classified:
-    """All leaves of `document`: its knobs, traps, references and output directories.
+    """Classify all leaves of `document`.
 
     `phase`: the phase that the command runs, where it says so; what the document leaves open is
     of that phase.
@@ -211,7 +216,7 @@ def classify(document: Document, phase: Phase | None = None) -> Classified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Meaning:
-    """Meaning of a leaf: a kind of knob, or with `trap` a look-alike."""
+    """Kind of a leaf, or with `trap` a look-alike."""
 
     kind: str
     trap: str | None
@@ -226,7 +231,7 @@ class _Meaning:
 
 
 def phase_of_command(document: Document) -> Phase | None:
-    """The phase that a command line says it runs, if it says any."""
+    """Phase that a command line names, if any."""
     return _phase_of_words(catalogue(), leaves(document.scalars), _title(document).split())
 
 
@@ -277,7 +282,7 @@ class _Finder:
         self._repeated_lists()
 
     def _settle_waiting(self) -> None:
-        """Knobs by their names and look-alikes by their place: knobs if they are the only ones."""
+        """Settle look-alikes; alone of their kind, they are knobs."""
         found = {knob.kind for knob in self.knobs}
         for leaf, meaning in self._waiting:
             if meaning.kind in found:
@@ -289,7 +294,7 @@ class _Finder:
         self.traps.append(FalseMatch(document=self.document.name, path=leaf.path, why=why))
 
     def _sort(self, leaf: Leaf, twins: list[Leaf]) -> None:
-        """Put `leaf` among the knobs, traps or references, or nowhere."""
+        """Sort `leaf` among knobs, traps or references."""
         known = self.catalogue.rules_for(leaf.name) or vocabulary.speaks(leaf.name)
         link = _reference(self.document, leaf) if known else None
         if link:
@@ -311,7 +316,7 @@ class _Finder:
             self.links.append(reference_link(self.document, why, leaf.path))
 
     def _meaning(self, leaf: Leaf) -> _Meaning | None:
-        """Meaning of `leaf` by a rule for its name, else by parts."""
+        """Meaning of `leaf` by its name, else by parts."""
         meaning = self._by_rule(leaf) or self._by_parts(leaf)
         above = None if meaning else vocabulary.of_key_above(leaf)
         return self._meaning(above) if above else meaning
@@ -339,7 +344,7 @@ class _Finder:
         )
 
     def _by_parts(self, leaf: Leaf) -> _Meaning | None:
-        """Meaning by the words of its name and its surroundings."""
+        """Meaning by words of the name and surroundings."""
         reading = vocabulary.read(leaf)
         if reading is None:
             return None
@@ -354,7 +359,10 @@ class _Finder:
         )
 
     def _repeated_lists(self) -> None:
-        """YAML aliases of whole lists and mappings: they have no value of their own."""
+        """Aliases of whole YAML lists and mappings.
+
+        They have no value of their own.
+        """
         for path, target in self.document.aliases.items():
             key = next((part for part in reversed(parts_of(path)) if isinstance(part, str)), "")
             name = canonical(key)
@@ -363,7 +371,7 @@ class _Finder:
                 self.links.append(_repeats(self.document, path, target))
 
     def outputs(self) -> tuple[str, ...]:
-        """Paths of text values that name a directory the program writes to."""
+        """Paths of values that name an output directory."""
         known = self.catalogue
         return tuple(
             leaf.path
@@ -379,7 +387,7 @@ class _Finder:
     # --- what a rule alone cannot see -----------------------------------------------------
 
     def _context_trap(self, leaf: Leaf, meaning: _Meaning, twins: list[Leaf]) -> str | None:
-        """Reason why a leaf named like a knob is none."""
+        """Reason why a knob-like leaf is none."""
         if self.catalogue.comments["unused"].search(leaf.comment or ""):
             return f'the comment beside it says "{leaf.comment}"'
         if _is_sweep(leaf, meaning):
@@ -401,7 +409,10 @@ class _Finder:
         return None
 
     def _searched(self, leaf: Leaf, meaning: _Meaning) -> str | None:
-        """Beside a list of batch sizes or learning rates: the list of what a run has one of."""
+        """Search list beside batch sizes or learning rates.
+
+        A run has one of its values.
+        """
         if meaning.kind not in {"batch_size", "learning_rate"} or not isinstance(leaf.value, tuple):
             return None
         single = self.catalogue.single_valued
@@ -461,7 +472,7 @@ class _Finder:
         return None
 
     def _switched_off(self, leaf: Leaf) -> Leaf | None:
-        """The switch beside `leaf` that makes the program read another key instead."""
+        """Switch beside `leaf` that makes it dead."""
         for switch in self.catalogue.switches:
             beside = self._sibling(leaf, switch.key) if switch.names.fullmatch(leaf.name) else None
             instead = any(map(switch.instead.fullmatch, leaf.siblings))
@@ -492,8 +503,10 @@ class _Finder:
 
 
 def _is_sweep(leaf: Leaf, meaning: _Meaning) -> bool:
-    """True for rising batch sizes: a resolution that grows makes them fall, and a
-    sampler makes one batch of them all."""
+    """True for rising batch sizes.
+
+    A resolution that grows makes them fall, and a sampler makes one batch of them all.
+    """
     if meaning.kind != "batch_size" or not isinstance(leaf.value, tuple) or len(leaf.value) < 2:
         return False
     sizes = [number for value in leaf.value if (number := number_of(value)) is not None]
@@ -502,7 +515,7 @@ def _is_sweep(leaf: Leaf, meaning: _Meaning) -> bool:
 
 
 def _title(document: Document) -> str:
-    """Name of the document; of a command, its words before any flag."""
+    """Name of the document, or a command's first words."""
     if document.format != "argv":
         return document.path.stem if document.path else ""
     words = document.raw.decode("utf-8", "replace").split("\0")

@@ -14,7 +14,7 @@ Shown = float | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A key that names another file, where values of this program live."""
+    """Key that names another file with values."""
 
     path: str
     file: str
@@ -23,7 +23,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """A value that the program was seen to follow: a knob, whatever it is called."""
+    """Value that the program follows, whatever its name."""
 
     document: str
     path: str
@@ -62,7 +62,7 @@ class Findings:
         return next((knob for knob in self.knobs if knob.path == path), None)
 
     def name_of(self, path: str) -> str:
-        """The shortest end of `path`, cut at dots, that no other knob of the document has."""
+        """Shortest unique end of `path`."""
         others = [f".{knob.path}" for knob in self.knobs if knob.path != path]
         parts = path.split(".")
         ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))

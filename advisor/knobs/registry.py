@@ -21,7 +21,7 @@ FLIP: Literal["flip"] = "flip"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobSpec:
-    """One kind of knob: its names, risk, values, and how its effect is observed and patched."""
+    """Kind of knob: names, risk, values and effect."""
 
     kind: str
     words: str
@@ -69,7 +69,7 @@ class KnobSpec:
         return dict(effects.loader_arguments).get(self.effect)
 
     def values_to_try(self, current: object, observed: JsonScalar = None) -> list[JsonScalar]:
-        """Candidate values other than the present one and the `observed` one."""
+        """Values to try, without present and `observed`."""
         if self.candidates == FLIP:
             return [not current]
         return [value for value in self.candidates if value not in (current, observed)]
@@ -253,12 +253,15 @@ REGISTRY: Mapping[str, KnobSpec] = {
 
 
 def spec(kind: str) -> KnobSpec:
-    """The spec of one kind. Raises KeyError for an unknown one."""
+    """Specification of one kind.
+
+    Raises KeyError for an unknown one.
+    """
     return REGISTRY[kind]
 
 
 def loader_arguments(prerequisite: Prerequisite | None = None) -> tuple[str, ...]:
-    """Names of DataLoader arguments, or only of those with this prerequisite."""
+    """Names of DataLoader arguments, filtered by prerequisite."""
     return tuple(
         each.kind for each in LOADER_ARGUMENTS if prerequisite is None or prerequisite in each.needs
     )

@@ -1,4 +1,4 @@
-"""The leaves of a document with what stands around them: ancestors, siblings, comments."""
+"""Tree of leaves, with ancestors, siblings and comments."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PART = re.compile(r'\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|([^.\[\]]+)')
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A scalar, or a list of scalars, and its surroundings."""
+    """Scalar or list of scalars, with its surroundings."""
 
     path: str
     key: str
@@ -73,7 +73,7 @@ class Leaf:
 
     @property
     def siblings(self) -> frozenset[str]:
-        """Canonical names of the other keys of the same mapping."""
+        """Canonical names of the keys beside it."""
         return self.keys - {self.name}
 
     @property
@@ -88,13 +88,18 @@ class Leaf:
 
 @functools.lru_cache(maxsize=4096)
 def canonical(key: str) -> str:
-    """Lower-case words of the last part of a key, joined by `_`."""
+    """Canonical form of a key's last part.
+
+    Its words in lower case, joined by `_`.
+    """
     return _snake(_scoped(key)[-1])
 
 
 def _scoped(key: str) -> list[str]:
-    """`train/AdamW.lr`, `train:lr` or `train#lr` to its parts; a key with spaces or brackets is
-    one part."""
+    """Split a scoped key such as `train/AdamW.lr`.
+
+    Also `train:lr` and `train#lr`; a key with spaces or brackets is one part.
+    """
     bare = key.strip().strip("-")
     return re.split(r"[./#:]", bare) if re.fullmatch(r"[\w./#:+-]+[\w+-]", bare) else [bare]
 
@@ -128,7 +133,10 @@ def parts_of(path: str) -> tuple[Part, ...]:
 
 
 def leaves(scalars: Mapping[str, Scalar]) -> list[Leaf]:
-    """Every scalar under a key, and every list of scalars as one leaf, in document order."""
+    """Leaves of a document, in order.
+
+    Every scalar under a key, and every list of scalars as one leaf.
+    """
     groups: dict[tuple[Part, ...], list[Scalar]] = {}
     lists: set[tuple[Part, ...]] = set()
     children: dict[tuple[Part, ...], dict[str, None]] = {}
@@ -206,7 +214,7 @@ def path_of(parts: Iterable[Part]) -> str:
 
 
 def number_of(value: object) -> float | None:
-    """A finite number, also one kept as text; None for anything else."""
+    """Finite number, also from text; else None."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

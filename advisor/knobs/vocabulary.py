@@ -1,4 +1,4 @@
-"""Words of a name, weighed by names.toml, and what they speak for in their place."""
+"""Vocabulary of names, weighed by names.toml."""
 
 from __future__ import annotations
 
@@ -163,7 +163,10 @@ def _respelled(phrase: str, spelling: Mapping[str, Words]) -> Words:
 
 @functools.lru_cache(maxsize=8192)
 def words_in(name: str) -> Words:
-    """The words of a canonical name in one spelling: `maxbatchsize0` is max, batch, size."""
+    """Words of a canonical name.
+
+    `maxbatchsize0` is max, batch, size.
+    """
     vocabulary = table()
     found: list[str] = []
     for token in filter(None, name.split("_")):
@@ -185,7 +188,10 @@ def _parted(token: str) -> Words:
 
 @functools.lru_cache(maxsize=8192)
 def _unglued(token: str) -> Words:
-    """The fewest words of the vocabulary that `token` is written of; empty where there are none."""
+    """Split `token` into the fewest known words.
+
+    Empty where there are none.
+    """
     parts = table().parts
     if token in parts:
         return (token,)
@@ -236,7 +242,10 @@ def _phrases(words: Words, weights: Mapping[Words, int]) -> Phrases:
 
 
 def _where(phrase: Words, left: Mapping[int, str]) -> tuple[int, ...] | None:
-    """Places of the words of `phrase` in order, with at most neutral words between them."""
+    """Places of the words of `phrase`, in order.
+
+    At most neutral words lie between them.
+    """
     neutral = table().neutral
     places = sorted(left)
     for start, first in enumerate(places):
@@ -261,12 +270,12 @@ def speaks(name: str) -> bool:
 
 
 def scope_of(name: str) -> str | None:
-    """Scope of a batch of this name: micro, device or global."""
+    """Scope of a batch: micro, device or global."""
     return _said(name, table().scope)
 
 
 def unit_of(name: str) -> str | None:
-    """Unit of a batch of this name, if not samples."""
+    """Unit of a batch, if not samples."""
     return _said(name, table().unit)
 
 
@@ -300,7 +309,7 @@ class Reading:
 
 
 def read(leaf: Leaf) -> Reading | None:
-    """The most likely kind of `leaf` by the words around it."""
+    """Most likely kind of `leaf`, by its words."""
     vocabulary = table()
     said = spoken(leaf.name)
     if not said:
@@ -318,7 +327,10 @@ def read(leaf: Leaf) -> Reading | None:
 
 
 def of_key_above(leaf: Leaf) -> Leaf | None:
-    """`leaf` under the name of the key above, where its own only says that it is the value."""
+    """Give `leaf` the name of the key above it.
+
+    Only where its own name means no more than a value.
+    """
     vocabulary = table()
     kind = vocabulary.value_names.get(leaf.name)
     words = words_in(leaf.name)
@@ -388,7 +400,7 @@ def _around(leaf: Leaf, kind: KindOfName) -> Iterator[tuple[str, int]]:
 
 
 def stage_of(leaf: Leaf) -> str | None:
-    """A key beside `leaf` that shows its strange first word to name a stage of training."""
+    """Key that shows a strange first word as a stage."""
     vocabulary = table()
     first = leaf.name.split("_")[0]
     if not vocabulary.known.isdisjoint(words_in(first)):

@@ -1,4 +1,4 @@
-"""Confirmed suggestions as advice, with a patch where the place in the code is certain."""
+"""Advice on confirmed suggestions, with certain patches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class CodeEdit:
 
 
 def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:
-    """Confirmed suggestions, the largest gain first; all of them together come last."""
+    """Confirmed suggestions, the largest gain first.
+
+    All of them together come last.
+    """
     found = []
     for suggestion in state.suggestions:
         outcome = suggestion.outcome
@@ -76,7 +79,7 @@ def advice_of(
 
 
 def patch_for(state: TunerState, program: Program, suggestions: Sequence[Suggestion]) -> str | None:
-    """The patches of `suggestions` as one, which changes each file once.
+    """Combine patches, one change a file.
 
     None where any of them has none, or where they cannot be made together.
     """
@@ -110,7 +113,7 @@ def config_patch(program: Program, state: TunerState, suggestion: Suggestion) ->
 
 
 def code_edit(state: TunerState, cwd: Path, suggestion: Suggestion) -> CodeEdit | None:
-    """The edit of a suggestion; None for one without a certain place."""
+    """Edit of a suggestion; None without a certain place."""
     seen = state.incumbent_run.effects
     if suggestion.kind == "switch":
         return switch_change(cwd, seen, suggestion)
@@ -161,7 +164,7 @@ def sited(state: TunerState, cwd: Path, switch: Switch) -> str | None:
 
 
 def located(cwd: Path, site: str | None) -> Place | None:
-    """File and line of a `file.py:line`, if the file is there."""
+    """File and line of an existing `file.py:line`."""
     name, _, line = (site or "").rpartition(":")
     path = cwd / name
     return (path, int(line)) if name and line.isdigit() and path.is_file() else None

@@ -1,4 +1,4 @@
-"""The patch for batches of items of like length: what was tried from inside, as code to keep.
+"""Patch for length buckets, as tried in the process.
 
 `advisor.probe.buckets` is what was tried; a test holds that the patched program goes through the
 same batches.
@@ -85,10 +85,11 @@ def {helper}(
 
 
 def bucket_edit(line: int, told_by: str, readings: int) -> Edit:
-    """The `DataLoader(...)` that covers `line` built by a helper, which stands behind the imports.
+    """Edit a `DataLoader(...)` call to use the helper.
 
-    It cannot be made if there is no one such call, if it takes more by position than the helper
-    does, if the file has the helper's names already, or if `told_by` is no way to a length.
+    The call covers `line`; the helper stands behind the imports. It cannot be made if there is no
+    one such call, if it takes more by position than the helper does, if the file has the helper's
+    names already, or if `told_by` is no way to a length.
     """
 
     def edit(source: Source) -> list[Splice] | None:
@@ -152,7 +153,7 @@ def _imported(block: list[ast.stmt]) -> set[str]:
 
 
 def _names(tree: ast.Module) -> set[str]:
-    """Names that a module gives a value at its top."""
+    """Names that a module assigns at its top."""
     defined = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     named = {node.name for node in tree.body if isinstance(node, defined)}
     return named | {

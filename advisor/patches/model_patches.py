@@ -1,4 +1,6 @@
-"""Patches around the model's call: autocast, layout, compilation, and gradients that are dropped.
+"""Patches around the model's call and its gradients.
+
+They set autocast, layout and compilation, or drop gradients.
 
 Only where the call stands in a simple statement of its own, or the model under a plain name or as
 an attribute of the object whose method calls it.
@@ -27,11 +29,11 @@ LOSSES = ("loss", "crit")
 
 
 def autocast_edit(line: int, device: str, dtype: str, *, widen: bool) -> Edit:
-    """The statement at `line`, which calls the model, inside `with torch.autocast(...)`; `widen`:
-    what the model gives is one tensor, and goes on in float32.
+    """Wrap the model's call in `torch.autocast(...)`.
 
-    It cannot be made if it shares its lines with another, stands under autocast already, if `torch`
-    is not imported by that name, or if it cannot be told which call is the one to be widened.
+    `line` is the call's. `widen`: the one tensor that the model returns goes on in float32. It
+    cannot be made if it shares its lines with another, stands under autocast already, if `torch` is
+    not imported by that name, or if it cannot be told which call is the one to be widened.
     """
 
     def edit(source: Source) -> list[Splice] | None:
@@ -72,11 +74,11 @@ def autocast_edit(line: int, device: str, dtype: str, *, widen: bool) -> Edit:
 
 
 def compile_edit(line: int, mode: str = "") -> Edit:
-    """`model.compile()` after the last line that gives `model`, called at `line`, its value.
+    """Insert `model.compile()` after the model is built.
 
-    It cannot be made if what is called is neither a plain name nor an attribute of `self`, or if
-    that is given its value in a branch or a loop, after the call, in more than one function, or by
-    anything but a call.
+    The model is called at `line`. It cannot be made if what is called is neither a plain name nor
+    an attribute of `self`, or if that is given its value in a branch or a loop, after the call, in
+    more than one function, or by anything but a call.
     """
 
     def edit(source: Source) -> list[Splice] | None:
@@ -92,8 +94,10 @@ def compile_edit(line: int, mode: str = "") -> Edit:
 
 
 def channels_last_edit(line: int) -> Edit:
-    """The weights of the model called at `line` in that layout, and what it is called with where
-    that is one argument. It cannot be made where `compile_edit` cannot."""
+    """Convert the model called at `line` to channels-last.
+
+    So is its input, where it has one argument. It cannot be made where `compile_edit` cannot.
+    """
 
     def edit(source: Source) -> list[Splice] | None:
         if not imports_torch(source.tree.body):
@@ -114,7 +118,10 @@ def channels_last_edit(line: int) -> Edit:
 
 
 def zero_grad_edit(source: Source) -> list[Splice] | None:
-    """All `zero_grad(set_to_none=False)` of a file let gradients go; None where there is none."""
+    """Edit all `zero_grad(set_to_none=False)` of a file.
+
+    None where there is none.
+    """
     splices: list[Splice] = []
     for call in _keeping_zeros(source):
         said = [k.value for k in call.keywords if k.arg == "set_to_none"] or call.args[:1]
@@ -141,7 +148,7 @@ def _keeping_zeros(source: Source) -> list[ast.Call]:
 
 
 def _behind_call(source: Source, around: ast.AST, node: ast.expr, text: str) -> Splice:
-    """The method call `text` behind `node`, which stands somewhere in `around`."""
+    """Append the method call `text` to `node`."""
     _, end = source.span(node)
     parsed = ast.parse(f"_{text}", mode="eval").body
     assert isinstance(parsed, ast.Call)
@@ -158,8 +165,10 @@ def _behind_call(source: Source, around: ast.AST, node: ast.expr, text: str) -> 
 
 
 def _called(source: Source, line: int) -> dict[str, ast.Call]:
-    """What may be the model's call at `line`, by its name: `model`, `self.model`. Not a loss, nor
-    a function of the file or one that it imports."""
+    """Name of the model called at `line`.
+
+    `model` or `self.model`. Not a loss, nor a function of the file or one that it imports.
+    """
     functions = {
         getattr(each, "asname", None) or each.name
         for node in ast.walk(source.tree)
@@ -182,7 +191,10 @@ def _called(source: Source, line: int) -> dict[str, ast.Call]:
 
 
 def _built(source: Source, line: int, name: str) -> tuple[Scope, ast.stmt] | None:
-    """The last statement that gives `name`, called at `line`, its value, and its function."""
+    """Last statement that assigns `name`, and its function.
+
+    The model is called at `line`.
+    """
     scope = _scope(source.tree, line)
     scopes: list[Scope] = [scope]
     if name.startswith("self."):
@@ -219,7 +231,7 @@ def _stores(node: ast.AST, name: str) -> bool:
 
 
 def _statement(source: Source, line: int) -> tuple[ast.stmt, list[ast.stmt], list[ast.AST]] | None:
-    """The simple statement that covers `line`, the block it stands in, and what is around it."""
+    """Simple statement at `line`, with its surroundings."""
     found = None
     above: list[ast.AST] = []
     node: ast.AST = source.tree
@@ -250,7 +262,7 @@ def _scope(tree: ast.Module, line: int) -> Scope:
 
 
 def _after(source: Source, scope: Scope, node: ast.stmt, statement: str) -> Splice | None:
-    """`statement` on a line of its own behind `node` of `scope`."""
+    """Insert `statement` behind `node` of `scope`."""
     start, end = source.span(node)
     first = source.code.rfind(b"\n", 0, start) + 1
     indent = source.code[first:start]

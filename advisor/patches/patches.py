@@ -1,4 +1,4 @@
-"""Patches for the user's Python code: one call's arguments, or statements after the imports.
+"""Patches for Python code: arguments, and global statements.
 
 Where the place cannot be found with certainty there is no patch.
 """
@@ -61,7 +61,7 @@ Value = int | bool | None
 
 
 def loader_edit(line: int, values: Mapping[str, Value]) -> Edit:
-    """`values` as arguments of the one `DataLoader(...)` call that covers `line`.
+    """Set `values` in the `DataLoader(...)` call at `line`.
 
     It cannot be made if there is no such call, or if what it is given cannot be told: a value that
     is computed or passed in is set elsewhere.
@@ -87,17 +87,17 @@ def loader_edit(line: int, values: Mapping[str, Value]) -> Edit:
 
 
 def loader_place(path: Path, line: int) -> tuple[int, str] | None:
-    """Line and name of the call that `loader_edit` would edit."""
+    """Line and name of the call to edit."""
     source = read_source(path)
     call = loader_call(source, line) if source else None
     return (call.node.lineno, last_name(call.node.func) or "") if call else None
 
 
 def statement_edit(statements: Sequence[str]) -> Edit:
-    """`statements`, which use `torch` and set flags of it, after the imports at the top of a file.
+    """Insert `statements` after the imports at the top.
 
-    It cannot be made if `torch` is not imported by that name there, or if the file sets one of the
-    flags, or calls what would set it.
+    They use `torch` and set its flags. It cannot be made if `torch` is not imported by that name
+    there, or if the file sets one of the flags, or calls what would set it.
     """
 
     def edit(source: Source) -> list[Splice] | None:
@@ -148,8 +148,10 @@ class LoaderCall:
 
 
 def loader_call(source: Source, line: int) -> LoaderCall | None:
-    """The only DataLoader call whose lines cover `line`; where a Trainer is told to go there, the
-    only TrainingArguments of the file."""
+    """Single DataLoader call that covers `line`.
+
+    For a Trainer, it is the file's only TrainingArguments.
+    """
     names = {"DataLoader", OF_LIKE_LENGTH} | {
         alias.asname
         for node in ast.walk(source.tree)
@@ -186,7 +188,7 @@ def loader_call(source: Source, line: int) -> LoaderCall | None:
 def _set_arguments(
     source: Source, call: ast.Call, values: dict[str, Value], splices: list[Splice]
 ) -> bool:
-    """Note the splices that give `call` these values, and change the tree alike."""
+    """Splice arguments into `call`, and into the tree."""
     splats = [keyword for keyword in call.keywords if keyword.arg is None]
     if any(isinstance(arg, ast.Starred) for arg in call.args) or len(splats) > 1:
         return False
@@ -220,7 +222,10 @@ def _set_arguments(
 def _override(
     source: Source, splat: ast.keyword, values: dict[str, Value], splices: list[Splice]
 ) -> None:
-    """`**options` may hold any of the names: `**{**options, "num_workers": 4}` is sure."""
+    """Override names that `**options` may hold.
+
+    `**{**options, "num_workers": 4}` is sure.
+    """
     start, end = source.span(splat.value)
     pairs = "".join(f', "{name}": {value!r}' for name, value in values.items())
     splices += [(start, start, b"{**"), (end, end, f"{pairs}}}".encode())]
@@ -231,7 +236,10 @@ def _override(
 
 
 def _appended(source: Source, call: ast.Call, values: dict[str, Value]) -> Splice:
-    """New keywords after the last argument, on a line of their own where each argument has one."""
+    """Append keywords after the last argument.
+
+    On a line of their own where each argument has one.
+    """
     _, end = source.span(call)
     _, start = source.span(call.func)
     first, last = _last_tokens(source, start, end)
@@ -259,7 +267,10 @@ class _Token:
 
 
 def _last_tokens(source: Source, start: int, end: int) -> tuple[_Token, _Token]:
-    """First token of the line the last argument begins on, and the last token before the `)`."""
+    """Tokens around the last argument of a call.
+
+    The first token of its line, and the last token before the `)`.
+    """
     columns = source.code.decode().split("\n")
     stops = [0]
     for line in source.code.split(b"\n"):

@@ -1,4 +1,4 @@
-"""A Python file to be edited by the positions of its syntax tree, and the edit as a diff.
+"""Python source edited by tree positions, with a diff.
 
 The edited source is parsed again and must be the tree that was meant, so that everything else
 stays as it was written. Files themselves are only read.
@@ -25,7 +25,7 @@ BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A Python file's bytes without a byte order mark, and its tree."""
+    """Bytes of a Python file, without BOM, and its tree."""
 
     path: Path
     code: bytes
@@ -33,7 +33,7 @@ class Source:
     bom: bytes
 
     def offset(self, line: int, column: int) -> int:
-        """Byte offset of a position of the tree: lines from 1, columns in bytes."""
+        """Byte offset of a position: lines from 1."""
         lines = self.code.split(b"\n")
         return sum(len(text) + 1 for text in lines[: line - 1]) + column
 
@@ -60,7 +60,10 @@ it puts into the tree is `added`, so that an edit after it finds everything wher
 
 
 def read_source(path: Path) -> Source | None:
-    """The source, or None where it is no UTF-8 Python with the line ends of today."""
+    """Read a UTF-8 Python source, or return None.
+
+    Line ends must be modern.
+    """
     try:
         raw = path.read_bytes()
         code = raw.removeprefix(BOM)
@@ -90,7 +93,10 @@ def imports_torch(statements: Sequence[ast.stmt]) -> bool:
 
 
 def leading_imports(tree: ast.Module) -> list[ast.stmt]:
-    """The imports at the top of a module, after its docstring; not those that an edit added."""
+    """Imports at a module's top, after its docstring.
+
+    Those that an edit added are left out.
+    """
     body = tree.body
     start = 1 if body and ast.get_docstring(tree, clean=False) is not None else 0
     block: list[ast.stmt] = []
@@ -102,7 +108,10 @@ def leading_imports(tree: ast.Module) -> list[ast.stmt]:
 
 
 def behind(source: Source, node: ast.stmt) -> int | None:
-    """Where the last line of `node`, of a module's body, ends; None where it shares that line."""
+    """Offset behind the last line of `node`.
+
+    None where it shares that line.
+    """
     assert node.end_lineno is not None
     index = source.tree.body.index(node)
     shared = [n for n in source.tree.body[index + 1 :] if 0 < n.lineno <= node.end_lineno]
@@ -113,7 +122,7 @@ def behind(source: Source, node: ast.stmt) -> int | None:
 
 
 def added(node: Node) -> Node:
-    """`node` and all in it on line 0: no edit that looks for a line finds it."""
+    """Move `node` to line 0, which no edit finds."""
     for part in ast.walk(node):
         if isinstance(part, (ast.expr, ast.stmt, ast.keyword)):
             part.lineno = part.end_lineno = part.col_offset = part.end_col_offset = 0
@@ -124,8 +133,11 @@ def added(node: Node) -> Node:
 
 
 def patch_of(path: Path, cwd: Path, *edits: Edit) -> str | None:
-    """A unified diff of `edits` together, which `git apply` accepts at the root of the repository,
-    or in `cwd` where there is none. None if one of them cannot be made."""
+    """Unified diff of `edits` that `git apply` accepts.
+
+    It applies at the root of the repository, or in `cwd` where there is none. None if one of them
+    cannot be made.
+    """
     source = read_source(path)
     if source is None:
         return None
@@ -139,7 +151,7 @@ def patch_of(path: Path, cwd: Path, *edits: Edit) -> str | None:
 
 
 def _as_patch(source: Source, splices: list[Splice], cwd: Path) -> str | None:
-    """The diff, if the edited code parses to the tree that was meant."""
+    """Diff, if the edited code parses as intended."""
     new = source.code
     for start, end, text in sorted(splices, key=lambda splice: splice[:2], reverse=True):
         new = new[:start] + text + new[end:]
@@ -153,12 +165,12 @@ def _as_patch(source: Source, splices: list[Splice], cwd: Path) -> str | None:
 
 
 def file_patch(path: Path, old: bytes, new: bytes, cwd: Path) -> str | None:
-    """The rewrite of a whole file, config or code; None where nothing changes."""
+    """Rewrite of a whole file; None if unchanged."""
     return None if old == new else _unified(old, new, _shown(path, cwd))
 
 
 def _shown(path: Path, cwd: Path) -> str:
-    """Relative to the repository's root, where `git apply` runs, else to `cwd`."""
+    """Path relative to the repository, or to `cwd`."""
     real = path.resolve()
     for folder in real.parents:
         if (folder / ".git").exists():
@@ -168,7 +180,7 @@ def _shown(path: Path, cwd: Path) -> str:
 
 
 def _unified(old: bytes, new: bytes, name: str) -> str:
-    """A diff in git's format; lines end as they do in the file."""
+    """Diff in git's format, with the file's line ends."""
     before, after = ([f"{line}\n" for line in side.decode().split("\n")] for side in (old, new))
     for side in (before, after):  # what stands behind the last line end
         side[-1] = side[-1][:-1]

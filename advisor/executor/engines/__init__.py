@@ -1,4 +1,4 @@
-"""Engines, which run trials: each owns its machine, lease, scratch folder and clock.
+"""Engines of trials: machine, lease, scratch folder and clock.
 
 A new engine is one module with a class that is made of `EngineSettings`, and a line in `ENGINES`.
 """
@@ -24,7 +24,7 @@ ENGINES = {"local": "advisor.executor.engines.local:LocalEngine"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """Choice of an engine, and what it needs to know."""
+    """Choice of an engine, with its settings."""
 
     kind: str = "local"
     """A key of ENGINES."""
@@ -49,10 +49,13 @@ def make_engine(settings: EngineSettings) -> Engine:
 
 
 class Engine(Protocol):
-    """Runs trials one after another on one machine, which it holds while it is entered."""
+    """Runner of trials on one machine, held while entered."""
 
     def __enter__(self) -> Self:
-        """Take the lease and a scratch folder. Raises StateBusyError naming who holds the lease."""
+        """Take the lease and a scratch folder.
+
+        Raises StateBusyError naming who holds the lease.
+        """
         ...
 
     def __exit__(
@@ -61,29 +64,41 @@ class Engine(Protocol):
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give both back: no process and no file of any trial is left."""
+        """Release both, with every process and file of trials."""
         ...
 
     def machine(self) -> Machine:
-        """The machine that `run` measures on; the same every time."""
+        """Machine that `run` measures on."""
         ...
 
     def clock(self) -> float:
-        """Seconds that pass here while trials run; only differences mean something."""
+        """Seconds that pass while trials run.
+
+        Only differences mean something.
+        """
         ...
 
     def scratch(self, trial_id: str) -> Path:
-        """A folder for one trial alone, not made yet; gone when the engine is left."""
+        """Scratch folder of one trial, not made yet.
+
+        It is gone when the engine is left.
+        """
         ...
 
     def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
-        """Wait at most `limit_s` for others to leave the machine; who is still at work, if any."""
+        """Wait at most `limit_s` for a quiet machine.
+
+        Returns who is still at work.
+        """
         ...
 
     def run(self, trial: Trial) -> Run | Failure:
-        """Run one trial to its end; no process of it is left when this returns."""
+        """Run one trial until all its processes ended."""
         ...
 
     def cancel(self) -> None:
-        """End the trial that runs, and those to come: Failure `interrupted`. From any thread."""
+        """End the running trial and those to come.
+
+        They fail as `interrupted`. Any thread may call this.
+        """
         ...

@@ -1,4 +1,4 @@
-"""Waits until others leave the machine alone, for a bounded time, and says who they are."""
+"""Bounded wait for a quiet machine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Patience:
 
     @property
     def limit_s(self) -> float:
-        """Longest wait right now; 0 where it has been in vain too often."""
+        """Longest wait; 0 after too many vain ones."""
         limit = min(self._next_s, self._total_s - self.waited_s)
         return limit if limit >= LEAST_S else 0.0
 
@@ -50,7 +50,7 @@ class Patience:
 
 
 def look_around(seconds: float, gpu_index: int | None = None) -> Disturbance:
-    """Load of other programs on the CPUs and on the card."""
+    """Load of other programs on CPUs and card."""
     begun = time.time()
     with Sampler(gpu_index, pids=[os.getpid()]) as card:
         seen = contention.look(seconds)
@@ -65,10 +65,10 @@ def wait_until_quiet(
     look: Callable[[float], Disturbance] = look_around,
     wait: Callable[[float], object] = time.sleep,
 ) -> Disturbance:
-    """Look; while others hold the machine, wait `limit_s`, or as long as `patience` has.
+    """Wait while others hold the machine.
 
-    Gives the last look.
-    `wait` sleeps for so many seconds, and may return true to give up.
+    At most `limit_s`, or as long as `patience` has. Gives the last look. `wait` sleeps for so many
+    seconds, and may return true to give up.
     """
     begun, pause = time.monotonic(), LOOK_S
     seen = look(LOOK_S)

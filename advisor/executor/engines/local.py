@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 class LocalEngine:
-    """The engine of a single machine; `cancel` may come from outside, see `cancellable`."""
+    """Engine of a single machine.
+
+    `cancel` may come from outside, see `cancellable`.
+    """
 
     def __init__(self, settings: EngineSettings | None = None) -> None:
         self._settings = settings or EngineSettings()
@@ -70,7 +73,10 @@ class LocalEngine:
         return time.monotonic()
 
     def scratch(self, trial_id: str) -> Path:
-        """A folder below the engine's own; an id that comes again gets another one."""
+        """Scratch folder below the engine's own.
+
+        An id that comes again gets another one.
+        """
         assert self._folder is not None, "enter the engine first"
         name = start = re.sub(r"[^A-Za-z0-9_-]", "-", trial_id)
         while name in self._given:
@@ -79,7 +85,10 @@ class LocalEngine:
         return self._folder / name
 
     def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
-        """Look, and wait while others are at work and patience lasts; who still is."""
+        """Wait for others while patience lasts.
+
+        Returns who is still at work.
+        """
         look = partial(look_around, gpu_index=self._settings.gpu_index)
         say = self._settings.on_busy or (lambda _: None)
         seen = wait_until_quiet(self._patience, say, limit_s, look=look, wait=self._cancel.wait)

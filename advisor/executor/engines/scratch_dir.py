@@ -1,4 +1,4 @@
-"""Scratch folder of a call, and a way to end its trials early."""
+"""Scratch folder of a call, and early end of trials."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ LEAST_BYTES = 4 << 20
 
 
 def require_room(folder: str | Path) -> None:
-    """Raise TrialFailedError where the disk of `folder` has no room for the files of trials."""
+    """Require disk room for the files of trials.
+
+    Raises TrialFailedError where `folder` has none.
+    """
     space = os.statvfs(folder)
     free = space.f_bavail * space.f_frsize
     if space.f_blocks and free < LEAST_BYTES:
@@ -44,7 +47,7 @@ def require_room(folder: str | Path) -> None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a folder for all trials of this call, and remove it afterwards.
+    """Make a folder for all trials, and remove it afterwards.
 
     The next call removes the folder of one that was killed.
 
@@ -70,7 +73,10 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def remove_tree(folder: str) -> None:
-    """Remove `folder`, with the folders of an overlay that nobody may enter."""
+    """Remove `folder`, with its overlay folders.
+
+    Nobody may enter those.
+    """
     for place, names, _ in os.walk(folder):
         for name in names:
             path = os.path.join(place, name)  # noqa: PTH118  any bytes
@@ -81,12 +87,12 @@ def remove_tree(folder: str) -> None:
 
 
 def calls_in(temporary: Path) -> Iterator[Path]:
-    """The folders of all calls, of living ones and left ones, whoever's they are."""
+    """Folders of all calls, running or left."""
     return temporary.glob(f"{PREFIX}*")
 
 
 def abandoned(temporary: Path) -> list[Path]:
-    """Folders of this user's calls that no living process holds."""
+    """Folders of this user's dead calls."""
     found = []
     with contextlib.suppress(OSError):
         for folder in calls_in(temporary):
@@ -101,7 +107,10 @@ def abandoned(temporary: Path) -> list[Path]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold `folder` while the context lasts. Raises OSError where another process does."""
+    """Hold `folder` during the context.
+
+    Raises OSError where another process does.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -112,7 +121,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def cancellable() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set, so that a trial ends cleanly; a second one is final."""
+    """Event that SIGINT and SIGTERM set.
+
+    A trial ends cleanly then; a second signal is final.
+    """
     off = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:
