@@ -89,7 +89,7 @@ def _on_device(
 
 
 def _calls(log: EventLog, fetches: Sequence[Span]) -> list[Span]:
-    """Host seconds of forwards, backwards and optimizer steps."""
+    """Spans of forwards, backwards and optimizer steps."""
     forwards = (*log.calls, *log.inner_calls)
     passes = [Span(each.start, each.end) for each in forwards]
     passes += [Span(each.start, each.end) for each in log.passes]

@@ -82,15 +82,16 @@ COMMENT = "#"
 
 
 def parse(text: str, name: str) -> Parsed:
-    """Leaves by flag as spelled: `--batch-size`, `-b`, `data.batch_size` for Hydra, or
-    `SOLVER.IMS_PER_BATCH` where its value is the next word."""
+    """Parse leaves by flag, Hydra path or yacs key."""
     del name
     return with_options(text, ())
 
 
 def with_options(text: str, options: Sequence[Option]) -> Parsed:
-    """The same, where the program is known to have `options`: these are leaves by their own flag,
-    whatever spelling was typed, and where none was."""
+    """Parse leaves with the program's known `options`.
+
+    Options without a typed flag become leaves too.
+    """
     words = text.split(SEPARATOR)
     starts = [0]
     for word in words:
@@ -146,7 +147,7 @@ class _Known:
         } | self.negations.keys()
 
     def flag(self, typed: str) -> str:
-        """The option that was meant; argparse takes the only one that begins so."""
+        """Return the option of an abbreviated flag."""
         found = self._flags.get(typed) or self.negations.get(typed)
         if found is None and typed.startswith("--"):
             begin_so = {flag for name, flag in self._flags.items() if name.startswith(typed)}
@@ -161,7 +162,7 @@ def spell_text(value: str, old: str) -> str:
 
 
 def member(parent: str, key: str) -> str:
-    """Path of a flag: the flag itself, without the `+` of a Hydra addition."""
+    """Path of a flag, without Hydra's `+`."""
     del parent
     return key.lstrip("+")
 
@@ -173,7 +174,7 @@ def spell_key(key: str, sibling: str) -> str:
 
 
 def insert(text: str, leaf: Leaf, key: str, value: str, marker: str) -> list[tuple[int, str]]:
-    """`--key value`, `KEY value` or `key=value` behind the words of `leaf`, as `leaf` has it."""
+    """Insert an option behind `leaf` in its style."""
     del marker
     apart = text[: leaf.start].endswith(SEPARATOR) and (
         key.startswith("-") or not leaf.path.startswith("-")
@@ -183,7 +184,7 @@ def insert(text: str, leaf: Leaf, key: str, value: str, marker: str) -> list[tup
 
 
 def first_own_word(words: Sequence[str]) -> int:
-    """Index of the first word that belongs to the program, behind its own name."""
+    """Index of the first program argument."""
     at = 0
     while at < len(words):
         name = PurePath(words[at]).name

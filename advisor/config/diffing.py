@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def masked_diff(before: Document, after: Document, name: str) -> str:
-    """Unified diff of two versions of a config, every secret in it masked."""
+    """Unified diff of two configs with masked secrets."""
     old, new = (
         masking.mask_text(_masked(side).decode("utf-8", errors="replace")).splitlines(keepends=True)
         for side in (before, after)

@@ -71,7 +71,7 @@ class Document:
 
     @property
     def data(self) -> Any:
-        """The plain tree of the usual loader, shared where aliases are; not to be changed."""
+        """Plain tree of the loader; read-only."""
         return self.parsed.data
 
     @cached_property
@@ -89,7 +89,7 @@ class Document:
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """Path that repeats another value, as YAML's `*name` does, to the literal's path."""
+        """Map of alias paths to literal paths."""
         return MappingProxyType(self.parsed.aliases)
 
     @property
@@ -102,7 +102,7 @@ class Document:
         return SYNTAXES[self.format]
 
     def takes(self, path: str, value: JsonScalar) -> bool:
-        """True if `value` can be written at `path` and is a known choice."""
+        """Return True if `value` is writable at `path`."""
         scalar = self.scalars.get(path)
         if scalar is None or (scalar.choices and value not in scalar.choices):
             return False
@@ -184,7 +184,7 @@ class Document:
         return Splice(leaf.start - len(argv.SEPARATOR), leaf.end, "")
 
     def _option(self, leaf: Leaf, option: Option, wanted: JsonScalar) -> Splice:
-        """The edit that adds an option, or the other of `--amp` and `--no-amp`."""
+        """Edit that adds or negates an option."""
         truth = wanted if isinstance(wanted, bool) else None
         if wanted is None or (option.form in {"bare", "pair"} and truth is None):
             raise EditRefusedError(
@@ -197,7 +197,7 @@ class Document:
         return Splice(leaf.start, leaf.end, words if leaf.given else argv.SEPARATOR + words)
 
     def _spell(self, value: JsonScalar, old: str | None) -> str:
-        """Spell `value` like `old`, the text it replaces; None for a new key."""
+        """Spell `value` like `old`, or as a new key."""
         if isinstance(value, bool):
             text = spelling.spell_boolean(value, self._boolean_like(old))
         elif isinstance(value, (int, float)):
@@ -270,7 +270,7 @@ def read(path: Path | str) -> Document:
 
 
 def _guessed(raw: bytes, path: Path) -> Document:
-    """Read a file without a known suffix in the first format that fits."""
+    """Read an unsuffixed file in the first fitting format."""
     opening = raw.removeprefix(_BOM).lstrip()[:1]
     guesses: tuple[Format, ...] = ("yaml", "toml")
     if opening in (b"{", b"["):  # a list, or the head of a table

@@ -293,7 +293,7 @@ def _key(state: Path, path: Path) -> str:
 
 
 def candidate_path(original: str, trial_id: str) -> str:
-    """Place a candidate beside its original, so that its relative includes are found."""
+    """Place of a candidate beside its original."""
     path = Path(original).absolute()
     tag = re.sub(r"[^A-Za-z0-9_-]", "-", trial_id)
     if path.suffix == ".py":  # a name that can be imported

@@ -176,7 +176,7 @@ class _Reader:
             self._names[place] = self._named(value, place, path) if why is None else None
 
     def _find(self, path: str, name: str) -> Named | None:
-        """Value of a name for code at `path`: its own, else the file's."""
+        """Find a name's value at `path`, else globally."""
         own = paths.member(path, name)
         return self._names[own] if own in self._names else self._names.get(paths.member("", name))
 

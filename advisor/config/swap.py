@@ -111,7 +111,7 @@ class _Swap:
 
     @classmethod
     def named(cls, target: Path, name: str) -> _Swap | None:
-        """The replacement that a file's name belongs to; None for any other file."""
+        """Return the replacement that a file name belongs to."""
         start = re.escape(_start(target))
         match = re.fullmatch(start + r"([0-9a-f]{12})-([0-9a-f]{12})\.(draft|swap)", name)
         return cls(target, match[1], match[2]) if match else None
@@ -204,8 +204,10 @@ def _copy_attributes(source: Path, target: Path) -> None:
 
 
 def _make_newer(draft: Path, than: os.stat_result) -> None:
-    """Newer by a second at least: Python believes what it compiled of a file of the same size
-    and second."""
+    """Make the file newer by at least one second.
+
+    Python trusts bytecode of a file with equal size and second.
+    """
     if int(draft.stat().st_mtime) <= int(than.st_mtime):
         newer = int(than.st_mtime) + 1
         os.utime(draft, (newer, newer))

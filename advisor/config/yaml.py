@@ -101,7 +101,7 @@ def spell_key(key: str, sibling: str) -> str:
 
 
 def _is_retyped(value: str) -> bool:
-    """True if some loader would not read the plain text as a string."""
+    """Return True if some loader would retype the text."""
     if _implicit_tag(value) != "str" or value.lower() in ("y", "n"):
         return True
     return bool(_NUMBER_TO_YAML_12.fullmatch(value))

@@ -62,8 +62,10 @@ class Claim:
     ours: Callable[[Path], bool]
 
     def write(self, path: Path, content: bytes) -> None:
-        """Write one of the places, whole. Raises OutputRefusedError, also when it has become
-        somebody else's since it was claimed."""
+        """Write one claimed place whole.
+
+        Raises OutputRefusedError, also if the file changed owner since.
+        """
         place = self._claimed(path)
         _refuse_foreign(place, self)
         try:
@@ -101,8 +103,9 @@ def claim(
     overwrite: bool = False,
     ours: Callable[[Path], bool] = is_marked,
 ) -> Claim:
-    """Look at every place before anything runs. Raises OutputRefusedError naming the first that
-    cannot, or must not, be written.
+    """Check and claim every place before a run.
+
+    Raises OutputRefusedError for the first place that cannot be written.
 
     `never` are files that must stay, whatever `overwrite` says. What is written is open to no
     more people than the file `like` is. `ours` tells whether an existing file may be replaced.

@@ -23,7 +23,7 @@ KINDS = {
 
 
 def read_whole(path: Path, limit_bytes: int = MAX_BYTES) -> bytes:
-    """Read a regular file. Raises OSError, whose `strerror` goes on after the path."""
+    """Read a regular file whole. Raises OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         facts = os.fstat(handle)

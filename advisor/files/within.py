@@ -21,7 +21,7 @@ ALONE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read(folder: Path, name: str, limit_bytes: int) -> bytes:
-    """The bytes of a regular file below `folder`. Raises OSError, also if it has more bytes."""
+    """Read a regular file below `folder`. Raises OSError."""
     with _parent(folder, name) as (parent, last):
         handle = os.open(last, os.O_RDONLY | ALONE, dir_fd=parent)
     with os.fdopen(handle, "rb") as file:
@@ -51,7 +51,7 @@ def create(folder: Path, name: str) -> int:
 
 
 def put(folder: Path, name: str, content: bytes) -> None:
-    """Make, or replace, a file below `folder`: it is there whole, or as it was. Raises OSError."""
+    """Write a file below `folder` atomically. Raises OSError."""
     with _parent(folder, name) as (parent, last):
         draft = f".{secrets.token_hex(6)}"
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | ALONE, 0o644, dir_fd=parent)
@@ -67,7 +67,7 @@ def put(folder: Path, name: str, content: bytes) -> None:
 
 @contextlib.contextmanager
 def _parent(folder: Path, name: str) -> Iterator[tuple[int, str]]:
-    """Descriptor of the folder that holds `name`, and the last part of it."""
+    """Open the parent folder; return its descriptor and name."""
     *between, last = PurePath(name).parts
     opened = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
     try:

@@ -52,7 +52,7 @@ def _bare(uuid: str) -> str:
 
 
 def merged(each: Sequence[Telemetry]) -> Telemetry:
-    """Merge cards of one program: sums of power and traffic, means of shares."""
+    """Merge cards: power sums and utilisation means."""
     if len(each) == 1:
         return each[0]
     reasons: dict[str, float] = {}

@@ -26,7 +26,7 @@ DISPLAY = "0x03"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardCondition:
-    """One card, or one MIG slice of it. None: the driver does not tell."""
+    """Condition of one card or MIG slice."""
 
     gpu: Gpu
     now: GpuSample
@@ -49,7 +49,7 @@ class CardCondition:
 def read_conditions(
     environ: Mapping[str, str] | None = None,
 ) -> tuple[tuple[CardCondition, ...], str | None]:
-    """Read each GPU that a program under `environ` sees; or none and why."""
+    """Read visible GPUs under `environ`, or the reason."""
     nvml, devices, note = shown_devices(os.environ if environ is None else environ)
     return tuple(_condition(nvml, device) for device in devices), note
 

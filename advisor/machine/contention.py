@@ -1,4 +1,4 @@
-"""Contention: CPU time of other processes, and the time a run waited for CPUs.
+"""Contention: CPU use of others and CPU waits.
 
 The kernel's pressure counter (PSI) gives the share of a window in which some task had no CPU. A
 run is contended when it waited and others held a notable part of the machine. A program that never
@@ -79,7 +79,7 @@ class LoadReading:
 
 
 class LoadMonitor:
-    """Reads the load of this host beside the process tree of `root`, if any."""
+    """Monitor of host load beside the process tree."""
 
     def __init__(self, root: int | None = None) -> None:
         self._root = root
@@ -89,7 +89,7 @@ class LoadMonitor:
         self._readings: list[LoadReading] = []
 
     def sample(self, *, force: bool = False) -> None:
-        """Take a reading if one is due; call it as often as you like."""
+        """Take a reading if one is due."""
         begun = time.monotonic()
         if unseen() or (begun < self._due and not force):
             return
@@ -153,7 +153,7 @@ def look(seconds: float) -> Disturbance:
 
 
 def judge(readings: Sequence[LoadReading], start: float, end: float, cpus: int) -> Disturbance:
-    """Judge a window by the readings around it; unknown with fewer than two."""
+    """Judge contention by the readings around a window."""
     before = [each for each in readings if each.time <= start][-1:]
     after = [each for each in readings if each.time >= end][:1]
     inside = [each for each in readings if start < each.time < end]
@@ -179,7 +179,7 @@ def judge(readings: Sequence[LoadReading], start: float, end: float, cpus: int) 
 
 
 def on_card(found: Disturbance, telemetry: Telemetry) -> Disturbance:
-    """Add the contention on the GPU: others at work on it, and clocks that were held down."""
+    """Add GPU contention and clock limits."""
     held = tuple(
         (reason, share)
         for reason, share in telemetry.event_reasons
@@ -191,7 +191,7 @@ def on_card(found: Disturbance, telemetry: Telemetry) -> Disturbance:
 
 
 def pressure_file(root: Path = host.ROOT) -> Path | None:
-    """Find the CPU pressure of our own cgroup, else that of the host."""
+    """Find the nearest CPU pressure file."""
     files = [folder / "cpu.pressure" for folder in host.cgroup_folders(root, "cpu")][:1]
     return next((each for each in [*files, root / "proc/pressure/cpu"] if each.is_file()), None)
 
@@ -204,14 +204,14 @@ def waited_s(pressure: Path | None) -> float | None:
 
 
 def unseen() -> bool:
-    """Return True where the host's account of others is not to be believed."""
+    """Return True if other processes are not visible."""
     return os.environ.get(UNSEEN) == "unseen"
 
 
 def _busiest(
     window: Sequence[LoadReading], seconds: float, others_cpus: float
 ) -> tuple[Neighbour, ...]:
-    """Name the busiest others; what no process did that was seen goes to short-lived ones."""
+    """Name the busiest other processes."""
     first, last = window[0].others, window[-1].others
     by_name: dict[str, float] = defaultdict(float)
     for key, (name, cpu_s) in last.items():

@@ -1,4 +1,4 @@
-"""The one door to NVML (module `pynvml`, distribution `nvidia-ml-py`), and the GPUs behind it.
+"""Access to NVML and to visible GPUs.
 
 Nothing here raises for want of a driver, a card or a permission: the answer is then nothing, with
 the reason in one plain sentence.
@@ -29,7 +29,7 @@ CU_INIT_LIMIT_S = 20.0
 def read_gpus(
     environ: Mapping[str, str] | None = None,
 ) -> tuple[tuple[Gpu, ...], str | None]:
-    """The GPUs that CUDA shows a program under `environ` (default: ours), in CUDA's order.
+    """Read the visible GPUs in CUDA's order.
 
     Returns them with `Gpu.index` as NVML counts, and None; or nothing and the reason.
     """
@@ -38,7 +38,7 @@ def read_gpus(
 
 
 def shown_devices(environ: Mapping[str, str]) -> tuple[Any, list[Device], str | None]:
-    """The pynvml module, and the devices that CUDA shows a program under `environ`.
+    """Return pynvml and the devices visible to CUDA.
 
     None and no device where there is no driver; without a device comes the reason.
     """
@@ -54,7 +54,7 @@ def shown_devices(environ: Mapping[str, str]) -> tuple[Any, list[Device], str | 
 def open_readers(
     index: int | None = None, environ: Mapping[str, str] | None = None
 ) -> tuple[list[GpuReader], str | None]:
-    """A reader of the GPU with this NVML index, or of each one that a program is shown.
+    """Open readers of one GPU or all visible ones.
 
     Returns none and the reason where there is no such GPU.
     """
@@ -83,7 +83,7 @@ def uvm_loaded(root: Path = ROOT) -> bool:
 
 
 def load_uvm(root: Path = ROOT, start: Callable[[], object] | None = None) -> bool:
-    """Have the driver make /dev/nvidia-uvm, if NVML lists a card; return True if it is there.
+    """Load the UVM driver; return True if present.
 
     The driver's helper is set-uid and does nothing in a user namespace, so a program in a sandbox
     would find no device. `start` is one cuInit, in a process of its own.
@@ -112,7 +112,7 @@ def _cu_init() -> None:
 
 @functools.cache
 def _load() -> tuple[Any, str | None]:
-    """The initialised pynvml module, or None and the reason. Asked once a process."""
+    """Initialise pynvml once, or return the reason."""
     try:
         import pynvml
     except ImportError:
@@ -146,7 +146,7 @@ def _no_nvml(nvml: Any, problem: Any) -> str:
 
 
 def _devices(nvml: Any) -> tuple[list[Device], str | None]:
-    """Every GPU in NVML's order; a card cut into MIG slices appears as its slices."""
+    """Return GPUs or MIG slices in NVML's order."""
     found: list[Device] = []
     note = "The NVIDIA driver is loaded but lists no GPU."
     try:

@@ -24,7 +24,7 @@ UNLIMITED = 2**62
 
 
 def read_machine(environ: Mapping[str, str] | None = None) -> Machine:
-    """The facts of this host as a program started under `environ` (default: ours) meets them."""
+    """Read the host facts of a program under `environ`."""
     environ = os.environ if environ is None else environ
     gpus, gpu_note = read_gpus(environ)
     ram = psutil.virtual_memory().total
@@ -43,7 +43,7 @@ def read_machine(environ: Mapping[str, str] | None = None) -> Machine:
 
 
 def usable_cpus(environ: Mapping[str, str], root: Path = ROOT) -> int:
-    """The smallest of affinity, cgroup quota (a started CPU counts) and the Slurm allotment."""
+    """Usable CPUs by affinity, cgroup quota and Slurm."""
     limits = [len(affinity())]
     quota = cpu_quota(root)
     if quota is not None:
@@ -80,14 +80,14 @@ def cpu_busy_s(cpus: set[int]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuQuota:
-    """CPU time per wall time that a cgroup grants, and where that was read."""
+    """CPU quota of a cgroup, and its source."""
 
     cpus: float
     folder: Path
 
 
 def cpu_quota(root: Path = ROOT) -> CpuQuota | None:
-    """The tightest CPU quota of our cgroup and those above it; None where none is set."""
+    """Tightest CPU quota of our cgroups, or None."""
     quotas = []
     for folder in cgroup_folders(root, "cpu"):
         quota, period = [*text_of(folder / "cpu.max").split(), "", ""][:2]
@@ -99,7 +99,7 @@ def cpu_quota(root: Path = ROOT) -> CpuQuota | None:
 
 
 def cgroup_cpu_busy_s(folder: Path) -> float | None:
-    """Counter: CPU seconds the cgroup has used; None where the kernel does not tell."""
+    """CPU seconds of the cgroup so far, or None."""
     for line in text_of(folder / "cpu.stat").splitlines():
         key, _, value = line.partition(" ")
         if key == "usage_usec":
@@ -109,7 +109,7 @@ def cgroup_cpu_busy_s(folder: Path) -> float | None:
 
 
 def memory_limit_bytes(root: Path = ROOT) -> int | None:
-    """The tightest memory limit of our cgroup and those above it; None where none is set."""
+    """Tightest memory limit of our cgroups, or None."""
     texts = [
         text_of(folder / name)
         for folder in cgroup_folders(root, "memory")
@@ -120,8 +120,10 @@ def memory_limit_bytes(root: Path = ROOT) -> int | None:
 
 
 def memory_room_bytes(root: Path = ROOT) -> int | None:
-    """What may still be taken before the tightest limit; None where none is set, or it is not
-    told. Cached files count as room: the kernel gives them back."""
+    """Free memory below the tightest limit, or None.
+
+    Cached files count as free, because the kernel returns them.
+    """
     room = []
     for folder in cgroup_folders(root, "memory"):
         limit = text_of(folder / "memory.max") or text_of(folder / "memory.limit_in_bytes")
@@ -134,7 +136,7 @@ def memory_room_bytes(root: Path = ROOT) -> int | None:
 
 
 def cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
-    """Folders that may limit us, ours first, then those above it up to the mount.
+    """Limiting cgroup folders, nearest first.
 
     Inside a container the path of /proc/self/cgroup may be the host's: what does not exist is
     passed over, and the mount itself is then the container's own group.
@@ -166,7 +168,7 @@ def text_of(path: Path) -> str:
 
 
 def shm_gib(root: Path = ROOT) -> float | None:
-    """Size of /dev/shm, through which loader workers hand over batches; 64 MiB under Docker."""
+    """Size of /dev/shm for loader workers' batches."""
     try:
         shm = os.statvfs(root / "dev/shm")
     except OSError:
@@ -175,7 +177,7 @@ def shm_gib(root: Path = ROOT) -> float | None:
 
 
 def cpu_model(root: Path = ROOT) -> str:
-    """Marketing name of the CPU, or the architecture where the kernel does not tell."""
+    """Marketing name of the CPU, else the architecture."""
     for line in text_of(root / "proc/cpuinfo").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name" and value.strip():

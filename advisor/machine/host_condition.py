@@ -125,7 +125,7 @@ def _limit(name: str, number: int) -> Limit:
 
 
 def _table(path: Path) -> dict[str, int]:
-    """`key: number unit` a line, as the kernel writes them; what is no number is left out."""
+    """Parse the kernel's `key: number unit` lines."""
     pairs = [line.replace(":", " ").split() for line in host.text_of(path).splitlines()]
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) > 1 and pair[1].isdecimal()}
 

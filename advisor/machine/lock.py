@@ -1,4 +1,4 @@
-"""One measurement at a time on a GPU: two at once would spoil each other's figures."""
+"""Lock for one measurement at a time per GPU."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def runtime_dir() -> Path:
 def gpu_lock(
     uuid: str | None, *, wait_s: float = 0.0, folder: Path | None = None
 ) -> Iterator[None]:
-    """Hold the lock of the GPU with this UUID; None: of this host, for CPU measurements.
+    """Hold the lock of a GPU, or the host.
 
     Waits at most `wait_s` seconds. Raises StateBusyError naming the holder. The kernel frees the
     lock when its holder dies, however it dies.
@@ -58,7 +58,7 @@ def gpu_lock(
 
 
 def _opened(place: Path) -> int:
-    """The file of a lock. It is never unlinked: a waiter may already hold it open."""
+    """Open the lock file, which is never removed."""
     try:
         _own_folder(place.parent)
         return os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -98,7 +98,7 @@ def _holder(handle: int) -> str:
 
 
 def _write(handle: int, text: str) -> None:
-    """Write the holder for those who wait; a full disk loses only that."""
+    """Write the holder; ignore a full disk."""
     with contextlib.suppress(OSError):
         os.ftruncate(handle, 0)
         os.pwrite(handle, text.encode(), 0)

@@ -1,4 +1,4 @@
-"""GPU profiles: the datasheets in `gpus.toml`, found by a card's name and memory."""
+"""GPU profiles: datasheets by card name and memory."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def load_all() -> dict[str, GpuProfile]:
 
 
 def load_tables() -> dict[str, dict[str, Any]]:
-    """Return the TOML tables as written, with the `check` inputs of the rates, by name."""
+    """Return the TOML tables with their `check` inputs."""
     text = resources.files("advisor.machine").joinpath("gpus.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 
 def by_name(name: str) -> GpuProfile:
-    """The profile a person means by `rtx-3090`, `RTX 3090` or `NVIDIA GeForce RTX 3090`.
+    """Find the profile of a card's common name.
 
     A path of a TOML file of the same form is a card of the user's own. Raises TargetError with
     the nearest names.
@@ -53,7 +53,7 @@ def by_name(name: str) -> GpuProfile:
 
 
 def from_file(path: Path) -> GpuProfile:
-    """The profile in a TOML file outside the package. Raises TargetError saying what is wrong."""
+    """Read a user's profile file. Raises TargetError."""
     try:
         return _profile(path.stem, tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError) as problem:

@@ -1,4 +1,4 @@
-"""Readings of one GPU at one moment: a value, or None and the reason."""
+"""Readings of one GPU, with reasons for gaps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HARMFUL_EVENT_REASONS = frozenset(EVENT_REASONS[bit] for bit in (0x8, 0x20, 0x40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuProcess:
-    """A process that holds a compute context, by the process id NVML gives."""
+    """GPU process with a compute context, by NVML pid."""
 
     pid: int
     memory_gib: float | None
@@ -47,7 +47,7 @@ class GpuProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
-    """One look at one GPU. None: withheld, or a slow reading that was not due."""
+    """GPU sample; None for missing or skipped readings."""
 
     util_pct: float | None = None
     """Share of the driver's last sample period (1/6 to 1 s) with a kernel running."""
@@ -84,7 +84,7 @@ class Device:
 
 
 class GpuReader:
-    """Reads one GPU again and again, cheaply; what it withholds is asked for only once."""
+    """Reader of one GPU; withheld values are asked once."""
 
     def __init__(self, device: Device, nvml: Any) -> None:
         self._device = device
@@ -102,7 +102,7 @@ class GpuReader:
         return self._device.uuid
 
     def sample(self, *, slow: bool = True) -> GpuSample:
-        """One sample; `slow` readings (PCIe, processes) take some 20 ms each on a real card."""
+        """Take one sample; `slow` adds PCIe and processes."""
         values: dict[str, Any] = {}
         for reading in [r for r in self._pending if slow or not r.slow]:
             try:
@@ -118,7 +118,7 @@ class GpuReader:
 
 
 def optional(nvml: Any, call: Callable[..., T], *args: Any) -> T | None:
-    """Return the result of one NVML `call`, or None where it is withheld."""
+    """Return an NVML call's result, or None."""
     try:
         return call(*args)
     except nvml.NVMLError:
@@ -139,7 +139,7 @@ class Memory:
 
 
 def read_memory(nvml: Any, handle: Any) -> Memory:
-    """Memory with the driver's own share apart where the driver knows version 2 of the call."""
+    """Read memory, without the driver's share where possible."""
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
         reserved = info.reserved / GIB
@@ -160,7 +160,7 @@ def _memory_fields(nvml: Any, handle: Any) -> tuple[float, float | None]:
 
 
 def _event_reasons(nvml: Any, handle: Any) -> tuple[int]:
-    """Under its new name where driver and binding know it, else under the old one."""
+    """Read event reasons by the new or old name."""
     try:
         return (nvml.nvmlDeviceGetCurrentClocksEventReasons(handle),)
     except (AttributeError, nvml.NVMLError_FunctionNotFound):

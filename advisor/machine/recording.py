@@ -85,7 +85,7 @@ class Recording:
     """Where the readings come from: a real driver, or a stub library in a test."""
 
     def summary(self, window_start: float, window_end: float) -> Telemetry:
-        """Means over the window of epoch seconds; what is missing is None, with the reason."""
+        """Means over the window; gaps carry a reason."""
         return _Window(self, window_start, window_end).summary()
 
     def save(self, path: Path) -> None:
@@ -104,7 +104,7 @@ class Recording:
 
 
 def load(path: Path) -> Recording:
-    """A saved recording. Raises ValueError for a file of another kind or format."""
+    """Load a saved recording. Raises ValueError."""
     try:
         header, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
         if header.pop("format") != FORMAT:
@@ -202,7 +202,7 @@ class _Window:
         return None
 
     def _lagging(self, field: str, get: Callable[[GpuSample], float | None]) -> float | None:
-        """Mean of a reading that looks back, leaving out those that see before the window."""
+        """Mean of a delayed reading inside the window."""
         settled = [s for s in self.gpu_samples if s.time >= self.start + LAG_S]
         if not settled and _values(self.gpu_samples, get):
             length = self.end - self.start
@@ -214,14 +214,14 @@ class _Window:
         return self._reduce(field, get, samples=settled)
 
     def _busy(self) -> list[Sample] | None:
-        """Samples with work on the GPU; None where neither utilisation nor the idle bit is read."""
+        """Samples with GPU work, or None."""
         known = [(s, _is_busy(s.gpu)) for s in self.gpu_samples if s.gpu is not None]
         if all(busy is None for _, busy in known):
             return None
         return [sample for sample, busy in known if busy]
 
     def _event_reasons(self, loaded: Sequence[Sample]) -> tuple[tuple[str, float], ...]:
-        """Share of the busy samples that carried each bit; `idle` is a share of all samples."""
+        """Share of busy samples with each event reason."""
         masks = [s.gpu.event_reasons for s in loaded if s.gpu and s.gpu.event_reasons is not None]
         every = [
             s.gpu.event_reasons
@@ -271,8 +271,7 @@ class _Window:
         return len(every - own - passing)
 
     def _held_by_others_gib(self) -> float | None:
-        """Most memory that processes which are not the program's own held; None where the driver
-        does not say who holds what."""
+        """Peak memory held by other processes, or None."""
         own = {pid for s in self.recording.samples for pid in s.own_pids}
         held = []
         for sample in self.gpu_samples:
@@ -311,7 +310,7 @@ class _Window:
         return min(100.0, 100 * busy_s / ((self.end - self.start) * self.recording.cpus))
 
     def _counter(self, field: str, points: list[tuple[float, float]]) -> float | None:
-        """Growth of a counter over the window, read between samples by straight lines."""
+        """Interpolated counter growth over the window."""
         if len(points) < 2:
             self._miss(field)
             return None

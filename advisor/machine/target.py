@@ -1,4 +1,4 @@
-"""Target card of a result, and the means of this machine for it."""
+"""Target card of a result, and its limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONTEXT_GIB = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The card aimed at. `gpu` is the one that trials run on, None on a CPU."""
+    """Target card; `gpu` is None on a CPU."""
 
     name: str
     """A profile's name, a device name without a profile, or `cpu`."""
@@ -47,7 +47,7 @@ class Target:
 
 
 def resolve(name: str, machine: Machine) -> Target:
-    """`auto` (the first GPU of `machine`, or its CPU) or a profile's name, against `machine`.
+    """Resolve `auto` or a profile name for `machine`.
 
     Raises TargetError for a name no profile has.
     """
@@ -67,7 +67,7 @@ def resolve(name: str, machine: Machine) -> Target:
 
 
 def memory_limit_gib(found: Target, host_gib: float) -> float:
-    """Return the memory a candidate may use, on the target's card or else in `host_gib`.
+    """Return the memory limit of a candidate.
 
     Others may hold a part of the card, so no limit lies above what is free now.
     """
@@ -201,12 +201,12 @@ def _holds(gpu: Gpu, profile: GpuProfile) -> bool:
 
 
 def _only(gpu: Gpu | None) -> tuple[tuple[str, str], ...]:
-    """Hides every other card, by UUID: CUDA and NVML may number cards differently."""
+    """Hide every other card by UUID."""
     return (("CUDA_VISIBLE_DEVICES", gpu.uuid),) if gpu and gpu.uuid else ()
 
 
 def _precisions(gpu: Gpu) -> tuple[str, ...]:
-    """Compute dtypes of a card; by compute capability where it has no profile."""
+    """Compute dtypes of a card or compute capability."""
     if gpu.profile:
         return profiles.load_all()[gpu.profile].precisions
     major = int((gpu.compute_capability or "0").partition(".")[0])

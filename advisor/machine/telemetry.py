@@ -25,7 +25,7 @@ SLOW_INTERVAL_S = 1.0
 
 
 class Sampler:
-    """Samples GPUs and the host's CPUs from `start` to `stop`, outside the watched program.
+    """Sampler of GPUs and CPUs from start to stop.
 
         with Sampler(pids=[child.pid]) as sampler:
             ...
@@ -80,7 +80,7 @@ class Sampler:
         self._owner.roots.add(pid)
 
     def recording(self, position: int = 0) -> Recording:
-        """Everything seen until now of one of the GPUs, in the order in which they are shown."""
+        """Recording of one visible GPU so far."""
         reader = self._readers[position] if self._readers else None
         return Recording(
             samples=tuple(self._samples[position]),
@@ -94,8 +94,10 @@ class Sampler:
     def summary(
         self, window_start: float, window_end: float, used: Sequence[Card] = ()
     ) -> Telemetry:
-        """Summarise a window of epoch seconds: of the cards that were used, or
-        of the first one where that is not known."""
+        """Summarise a window of the used cards.
+
+        Without that knowledge it covers the first card.
+        """
         watched = [cards.Watched(reader.uuid, reader.name) for reader in self._readers]
         each = cards.positions(watched, used) or [0]
         return cards.merged([self.recording(n).summary(window_start, window_end) for n in each])
@@ -133,7 +135,7 @@ class _Owner:
         self._own: set[int] = set()
 
     def split(self, pids: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Those of `pids` that are ours, and those that do not exist as we count processes."""
+        """Split `pids` into ours and unknown namespaces."""
         self._own |= {pid for pid in pids if pid not in self._own and self._is_ours(pid)}
         hidden = (pid for pid in pids if pid not in self._own and not psutil.pid_exists(pid))
         return tuple(pid for pid in pids if pid in self._own), tuple(hidden)

@@ -31,8 +31,7 @@ class GpuProfile:
     source: str
 
     def tflops(self, dtype: str | None, *, tf32: bool = False) -> float | None:
-        """Rate at a compute dtype, by torch name; None where the card has none, or it is not
-        known."""
+        """Peak TFLOPS at a compute dtype, or None."""
         rates = {
             "float32": self.tf32_tflops if tf32 else self.fp32_tflops,
             "float16": self.fp16_tflops,
@@ -80,7 +79,7 @@ class Machine:
 
     @property
     def key(self) -> str:
-        """Stable facts only: runs of two machines with the same key may be compared."""
+        """Key of comparable machines, from stable facts."""
         facts = [
             self.cpu_model,
             self.cpus,

@@ -132,8 +132,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flops:
-    """Floating-point operations of one step, by torch's own formulas for matrix products,
-    convolutions and attention."""
+    """Floating-point operations of one step, by torch's formulas."""
 
     per_step: float | None = None
     uncounted: tuple[str, ...] = ()
@@ -145,7 +144,7 @@ class Flops:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncPoint:
-    """A line that gives numbers of tensors to the host: a device is waited for there."""
+    """Code line that copies tensor values to host."""
 
     site: str
     """`train.py:83`"""
@@ -158,7 +157,7 @@ class SyncPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """Bytes of a training step at its fullest moment, by the tensors' sizes."""
+    """Peak bytes of a training step by tensor sizes."""
 
     model: int
     """Parameters and buffers."""
@@ -192,7 +191,7 @@ class Ceilings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """Parts of the measured window's wall clock; those measured add up to 1."""
+    """Shares of the window's wall time."""
 
     data_wait: float | None = None
     host_to_device: float | None = None
@@ -213,7 +212,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A network that the program calls from its own code, one of several that take turns."""
+    """Network of a multi-network inference."""
 
     name: str
     """Of its class."""
@@ -303,7 +302,7 @@ class Disturbance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultFile:
-    """A file of items (lines, rows, the first dimension of an array, a picture) that a run left."""
+    """Result file of a run, with counted items."""
 
     path: str
     items: int

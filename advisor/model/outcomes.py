@@ -42,7 +42,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """A confirmed change that the user has to make: in the code, or of a training batch."""
+    """Confirmed change that the user must make."""
 
     kind: Literal["switch", "loader", "buckets", "training-batch", "together"]
     title: str

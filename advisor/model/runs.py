@@ -113,13 +113,13 @@ class Run:
 
     @property
     def unseen(self) -> bool:
-        """True if the probe saw no model at work: the units were counted from outside."""
+        """Return True if the probe saw no model."""
         seen = self.effects
         return self.step_kind is None and seen.model_site is None and not seen.input_shapes
 
     @property
     def on_gpu(self) -> bool:
-        """True if the model computes on a GPU, where the host's clock sees only the calls."""
+        """Return True if the model computes on a GPU."""
         return (self.effects.device or "").startswith("cuda")
 
     @property
@@ -131,7 +131,7 @@ class Run:
 
     @property
     def held_gib(self) -> float | None:
-        """Memory that must be there for it: reserved on the device, else the host's peak."""
+        """Required memory: device reserved, else host peak."""
         return self.peak_device_gib or self.peak_mem_gib
 
 

@@ -24,7 +24,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """One leaf of a document: what it means, how it is spelled, and where its bytes are."""
+    """Scalar of a document: value, spelling and place."""
 
     path: str
     """`a.b[0].c`; a key with a character outside `[A-Za-z0-9_/+-]` is written `["odd.key"]`."""
@@ -104,13 +104,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A set of changes against the document as the user wrote it. No changes: the original."""
+    """Set of changes to the original document."""
 
     changes: tuple[Change, ...] = ()
 
     @property
     def key(self) -> str:
-        """Stable identity of the values, whatever the order in which they were chosen."""
+        """Key of the values, independent of their order."""
         values = sorted((c.document, c.path, c.new) for c in self.changes)
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
 
@@ -122,7 +122,7 @@ class Candidate:
         return " ".join(shown) or "original"
 
     def with_changes(self, *changes: Change) -> Candidate:
-        """This candidate with `changes` on top; a change back to the old value drops out."""
+        """Return this candidate with further `changes`."""
         merged = {(c.document, c.path): c for c in (*self.changes, *changes)}
         return Candidate(changes=tuple(c for c in merged.values() if c.new != c.old))
 

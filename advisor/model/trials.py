@@ -66,7 +66,7 @@ class Origins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One fresh process to be run: self-contained, so that any engine can run it."""
+    """Trial of one process, for any engine."""
 
     id: str
     purpose: Purpose

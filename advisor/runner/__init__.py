@@ -1,4 +1,4 @@
-"""One trial: the user's own command in a fresh process, measured, ended, and classified.
+"""One trial: a measured process from start to classification.
 
 job.py               files, directories, argv and environment of one process
 launch.py            starts the job through its supervisor, and ends it
@@ -60,7 +60,7 @@ class Sampler(Protocol):
     def summary(
         self, window_start: float, window_end: float, used: Sequence[Card] = ()
     ) -> Telemetry:
-        """Means over a window of epoch seconds, of the cards that the program used."""
+        """Mean telemetry of the used cards over a window."""
         ...
 
 
@@ -174,13 +174,13 @@ def _rates(rate: Rate, reading: Reading | None) -> dict[str, Any]:
 
 
 def _held_by_others_gib(seen: Sampler | None, ending: TrialExit) -> float | None:
-    """Memory of the card that was not there for a program which failed."""
+    """Memory of the failed program's card that others held."""
     cards = [process.card for process in ending.processes if process.card is not None]
     return seen.summary(ending.started, ending.ended, cards).gpu_mem_others_gib if seen else None
 
 
 def _hosted(reading: Reading | None, ending: TrialExit) -> dict[str, float | None]:
-    """Return peak memory, of the samples from outside or of the process itself.
+    """Return peak memory, sampled outside or self-reported.
 
     Both count shared pages once.
     """
@@ -222,7 +222,7 @@ def _left(
 def _files_within(
     changes: Mapping[str, Any] | None, written_at: Sequence[float], rate: Rate, trial: Trial
 ) -> int | None:
-    """Count files written inside the window; a run to its end writes the last ones after it."""
+    """Count files written inside the window."""
     elsewhere = (changes or {}).get("written_at")
     if elsewhere is None and not written_at:
         return None
@@ -234,7 +234,7 @@ def _files_within(
 def _refused(
     trial: Trial, job: Job, launched: Launched, ending: TrialExit, finding: Finding
 ) -> Finding | None:
-    """A failure that comes from where the program may write; None if that was not it."""
+    """Return a failure caused by refused writes, or None."""
     if launched.full and (finding.kind in UNEXPLAINED or launched.refused_stage == "scratch"):
         return Finding.of(
             "disk-full",

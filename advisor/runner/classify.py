@@ -1,4 +1,4 @@
-"""Classification of a trial's end: a kind of failure, or None if the work was done."""
+"""Classification of a trial's end as success or failure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ISOLATED = re.compile(r"(?:^|\s)(?:\S*/)?python[\d.]*\s+(?:-\w+\s+)*?(-\w*[SIE]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Kind of failure (a key of FAILURE_EXIT_CODES), the decisive line, and the next step."""
+    """Kind of failure, decisive line and next step."""
 
     kind: str
     evidence: str
@@ -60,7 +60,7 @@ class Finding:
 
 
 def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Finding | None:
-    """Find what kept the work of `trial` from being done; None if nothing did.
+    """Find the failure of `trial`, or None.
 
     `measured`: there is a rate, by the probe or by other means.
     """
@@ -75,7 +75,7 @@ def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Finding | No
 
 
 def _by_us(trial: Trial, ending: TrialExit) -> Finding | None:
-    """Name the request or the limit by which we ended it; never a fault of the program's."""
+    """Name the request or limit that ended the trial."""
     match ending.end:
         case "cancelled":
             return Finding.of("interrupted", f"stopped on request after {ending.wall_s:.1f} s")
@@ -111,7 +111,7 @@ def _by_us(trial: Trial, ending: TrialExit) -> Finding | None:
 
 
 def _lost_rank(trial: Trial, ending: TrialExit) -> Finding | None:
-    """Find what ended one of several ranks, for which the others then waited."""
+    """Find the end of the first lost rank."""
     if all(process.world_size < 2 for process in ending.processes):
         return None
     problems = [problem for problem in exceptions(ending) if not _is_launchers(problem)]
@@ -139,7 +139,7 @@ def _died(trial: Trial, ending: TrialExit) -> Finding | None:
 
 
 def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]) -> Finding:
-    """Find the cause: memory, the device, a signal, refused settings, or simply an error.
+    """Find the cause: memory, device, signal, settings or error.
 
     Exceptions of the work itself come first. Whatever a launcher did afterwards (it asks the other
     ranks to end) is no cause.
@@ -166,7 +166,7 @@ def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
 
 
 def _rank_of(ending: TrialExit, evidence: str) -> int | None:
-    """Find the rank that raised the line; None for a program of one process."""
+    """Find the rank that raised the line."""
     for process in ending.processes:
         problem = process.exception
         if process.world_size > 1 and problem and evidence in _lines(problem):
@@ -179,7 +179,7 @@ def _rank_of(ending: TrialExit, evidence: str) -> int | None:
 
 
 def _swallowed(_: Trial, ending: TrialExit) -> Finding | None:
-    """Judge a good end in which work was lost: by the output, or by what the probe saw caught.
+    """Find work lost in a run that exited well.
 
     A program that ran out of memory and began again with a smaller batch has lost nothing by it.
     """
@@ -273,7 +273,7 @@ def _matched(
 
 
 def _by_signal(ending: TrialExit, lines: Sequence[str]) -> Finding | None:
-    """Judge an end by a signal: its own, or that of a child as a parent reports it."""
+    """Judge an end by the process's or child's signal."""
     number, evidence = _signal_of(ending)
     if not number:
         deaths = [(died, line) for line in lines if (died := _reported_signal(line))]
@@ -289,7 +289,7 @@ def _by_signal(ending: TrialExit, lines: Sequence[str]) -> Finding | None:
 
 
 def _signal_of(ending: TrialExit) -> tuple[int | None, str]:
-    """Return the signal in an exit code: negative from a child, 128 and more from a shell."""
+    """Return the signal in an exit code."""
     code = ending.exit_code
     if code is None and ending.end == "exited":
         return signal.SIGKILL, "the process that supervises the trial was ended from outside"
@@ -346,12 +346,12 @@ def _crashed(ending: TrialExit, problems: Sequence[ProgramException]) -> Finding
 
 
 def _lines(problem: ProgramException) -> list[str]:
-    """Split `ValueError: ...` and the rest of the message, such as a child's traceback."""
+    """Split an exception's name from its message."""
     return f"{problem.type}: {problem.message}".strip(": ").splitlines() or [problem.type]
 
 
 def _missed(ending: TrialExit) -> tuple[str, ...]:
-    """Return exceptions of parents of processes that we stopped: they miss their results."""
+    """Return exceptions of parents whose children we stopped."""
     parents = {process.ppid for process in ending.processes if process.state == "stopped"}
     return tuple(
         _lines(process.exception)[0]
@@ -361,7 +361,7 @@ def _missed(ending: TrialExit) -> tuple[str, ...]:
 
 
 def _logged_exception(lines: Sequence[str], known: tuple[str, ...]) -> Finding | None:
-    """Find a traceback in the output of a program that ended well: work was caught and lost.
+    """Find a traceback in a successful program's output.
 
     Errors while an object is torn down lose no work, nor do optional imports, nor those `known` to
     come from our own doing.
@@ -402,7 +402,7 @@ def _unreached(ending: TrialExit) -> Iterator[str]:
 
 
 def log_tail(ending: TrialExit) -> str:
-    """Return the stacks of a hung program, then the last lines of its output."""
+    """Return the hang's stacks and the last output lines."""
     lines = [line for line in ending.stderr.splitlines() if not NOISE.search(line)]
     lines = lines or [line for line in ending.stdout.splitlines() if line.strip()]
     lines = [*ending.stacks.splitlines()[:STACK_LINES], *lines[-TAIL_LINES:]]
@@ -414,7 +414,7 @@ def log_tail(ending: TrialExit) -> str:
 
 
 def exceptions(ending: TrialExit) -> list[ProgramException]:
-    """Return what ended processes: that of the work before that of its launcher."""
+    """Return the final exceptions, work before launcher."""
     problems = [process.exception for process in ending.processes if process.exception]
     return sorted(problems, key=lambda each: (_is_launchers(each), _is_collateral(each)))
 
@@ -424,7 +424,7 @@ def _is_launchers(problem: ProgramException) -> bool:
 
 
 def _is_collateral(problem: ProgramException) -> bool:
-    """Return True for a rank that only lost its connection to another one."""
+    """Return True for a rank that lost a connection."""
     return COLLATERAL.search(f"{problem.type}: {problem.message}") is not None
 
 

@@ -1,4 +1,4 @@
-"""Failure patterns: exceptions and messages that name a kind of failure, as data.
+"""Failure patterns: exceptions and messages by failure kind.
 
 Patterns are matched against the exceptions of a run, as `Type: message`. Those that nobody writes
 unless it happened are also matched against the output, where native libraries speak.

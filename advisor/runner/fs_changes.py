@@ -26,7 +26,7 @@ SKIPPED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Files of a tree by relative path, with the marks of a write."""
+    """Files of a tree with their write marks."""
 
     files: dict[str, tuple[int, int]]
     """mtime in ns, and size in bytes."""
@@ -77,7 +77,7 @@ class FilesystemChanges:
         )
 
     def and_written(self, paths: Iterable[str], root: str, before: Snapshot) -> FilesystemChanges:
-        """Add files that the probe saw opened for writing, anywhere on the host."""
+        """Add files that the probe saw opened for writing."""
         known = {*self.created, *self.altered}
         names = {relative_name(path, root) for path in paths if Path(path).exists()} - known
         old = {name for name in names if name in before.files}
@@ -100,13 +100,13 @@ class FilesystemChanges:
 
 
 def _some(names: Sequence[str]) -> str:
-    """`a, b, c and 4 more`"""
+    """Format a list as `a, b, c and 4 more`."""
     more = f" and {len(names) - NAMED_LIMIT} more" if len(names) > NAMED_LIMIT else ""
     return ", ".join(names[:NAMED_LIMIT]) + more
 
 
 def compare(before: Snapshot, after: Snapshot) -> FilesystemChanges:
-    """Compare two snapshots of one tree; nothing if one of them is incomplete."""
+    """Compare two complete snapshots of one tree."""
     if not (before.complete and after.complete):
         return FilesystemChanges(complete=False)
     common = before.files.keys() & after.files.keys()
@@ -117,7 +117,7 @@ def compare(before: Snapshot, after: Snapshot) -> FilesystemChanges:
 
 
 def digest(folder: str) -> str | None:
-    """Return SHA-256 over the content of the files below; None if there are none.
+    """Return SHA-256 over all files below, or None.
 
     It is equal for runs that produced the same. Names carry time stamps, and text files hold logs
     and copies of the config, so of these only number and suffix count.

@@ -1,4 +1,4 @@
-"""Job of a trial: the files, directories, argv and environment of one process.
+"""Job of a trial: files, directories, argv, environment.
 
 Nothing is written here. The supervisor makes the files and removes them again, so a killed parent
 leaves no candidate file behind.
@@ -35,7 +35,7 @@ _PIECES = re.compile(r"([\s=,:;'\"()\[\]{}&|<>]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
-    """File to be made for the trial, and removed after it unless `keep`."""
+    """File of a trial, removed afterwards unless `keep`."""
 
     path: str
     content: bytes
@@ -167,7 +167,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
 
 
 def into_cleared(command: tuple[str, ...], env: Mapping[str, str]) -> tuple[str, ...]:
-    """Add the probe's variables and TMPDIR to those that `env -i python train.py` sets."""
+    """Add probe variables to an `env -i` command."""
     if Path(command[0]).name != "env":
         return command
     cleared, at = False, 1
@@ -180,13 +180,13 @@ def into_cleared(command: tuple[str, ...], env: Mapping[str, str]) -> tuple[str,
 
 
 def _probe_plan(plan: MeasurePlan) -> MeasurePlan:
-    """Leave the end of the window to the monitor where the user's own pattern counts."""
+    """Plan the probe; an output pattern ends windows itself."""
     counted = plan.unit_regex is not None and plan.mode == "window"
     return dataclasses.replace(plan, mode="observe") if counted else plan
 
 
 def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -> tuple[str, ...]:
-    """Replace every spelling of a key of `copies` in `command` by its value.
+    """Replace paths in `command` by their copies.
 
     A path is recognised by the file it leads to, as a whole token or as a part of one:
     `--config=a/b.json`, `data.config=b.json`, `bash -c "python run.py a/b.json"`. The

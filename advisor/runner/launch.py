@@ -1,4 +1,4 @@
-"""Starts a job through its supervisor, and ends it: the parent's end of the two pipes."""
+"""Start and end of a job through its supervisor."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STOP_LIMIT_S = supervisor.TERM_GRACE_S + supervisor.KILL_GRACE_S + 10.0
 
 
 class Launched:
-    """A command that runs under a supervisor. Leaving the context ends it, whatever happened."""
+    """Command under a supervisor, ended with the context."""
 
     def __init__(self, job: Job, tally: Tally) -> None:
         self.job = job
@@ -124,12 +124,12 @@ class Launched:
             self._handle(json.loads(line))
 
     def signal(self, pid: int, number: int) -> None:
-        """Send `number` to a process of the trial, if it still is there."""
+        """Send a signal to a live process of the trial."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
     def stop(self) -> None:
-        """End every process of the trial and take its files away. May be called twice."""
+        """End every process and remove files; may repeat."""
         if self._process.stdin is None or self._process.stdin.closed:
             return
         self._send(b"stop\n")
@@ -169,7 +169,7 @@ class Launched:
             self._process.stdin.flush()
 
     def _kill_group(self) -> None:
-        """Without its supervisor, the command's own session is all that can be reached."""
+        """Kill the command's session when its supervisor is gone."""
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)

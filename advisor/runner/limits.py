@@ -48,7 +48,7 @@ class Limits:
     """What the original took to its first step, once that is known."""
 
     def following(self, startup_s: float | None) -> Limits:
-        """The same, for candidates of a program that took `startup_s` to its first step."""
+        """Return limits for candidates with known `startup_s`."""
         return replace(self, startup_s=startup_s)
 
     def or_else(self, other: Limits) -> Limits:

@@ -1,4 +1,4 @@
-"""Measures the processes of a running trial: reads their event logs, sends commands.
+"""Measurement of running processes by their event logs.
 
 Each process appends events to its log. From them the next phase is told: steps are only counted
 once they are known, and the process stops, or goes on to its parts, once the window is full.
@@ -92,7 +92,7 @@ class Measuring:
         advice: Advice,
         records: Sequence[ProcessRecord],
     ) -> None:
-        """The window is full: ranks of one job stop together, and rank 0 tells when."""
+        """End the full window on all ranks."""
         if record.world_size > 1:
             if record.rank == 0:
                 self._stop_ranks([each for each in records if each.world_size > 1], advice)

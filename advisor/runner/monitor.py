@@ -1,4 +1,4 @@
-"""Waits for a running trial to end, and ends it when a limit is reached. Judges nothing."""
+"""Monitor of a running trial and its limits."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ End = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialExit:
-    """End of a trial, unjudged; the output is that before we ended it."""
+    """End of a trial before classification, with output."""
 
     end: End
     started: float
@@ -192,7 +192,7 @@ class Monitor:
             self._progress()
 
     def _look(self) -> End | None:
-        """Return the reason to end the trial now, if any, in order of precedence."""
+        """Return the first reason to end the trial."""
         trial, launched, now = self._trial, self._launched, time.time()
         stepping = [p for p in self._processes if p.state == "stepping" and _alive(p.pid)]
         steps = [p.last_step_time for p in self._processes if p.last_step_time is not None]
@@ -232,7 +232,7 @@ class Monitor:
         return plan.mode == "window" and plan.unit_regex is None
 
     def _aside(self) -> bool:
-        """The probe has left the program alone, and no other process of it may come to steps."""
+        """Return True if the probe left and nothing else steps."""
         alive = [process for process in self._processes if _alive(process.pid)]
         aside = [process for process in alive if process.state == "aside"]
         parents = {process.ppid for process in aside}
@@ -253,7 +253,7 @@ class Monitor:
         return limit_s is not None and since is not None and now - since > limit_s
 
     def _hang_limit_s(self, *, alone: bool) -> float:
-        """Longest silence; no step is told of while the parts are measured alone."""
+        """Longest allowed silence, longer while parts are measured."""
         limit = self._trial.hang_limit_s * HANG_MARGIN
         plan = self._trial.plan
         parts = 1 + len(plan.ceilings_workers)
@@ -274,7 +274,7 @@ class Monitor:
         )
 
     def _window_full(self, now: float, stepping: list[ProcessRecord]) -> bool:
-        """The probe has stopped a process, and the other ranks have had their time to follow."""
+        """Return True if every rank has been measured."""
         plan, count = self._trial.plan, self._tally.count
         if any(process.state == "stopped" for process in self._processes):
             if self._full_since is None:
@@ -287,7 +287,7 @@ class Monitor:
         return count.lines > plan.min_steps and count.last_time - count.first_time >= plan.measure_s
 
     def _grace(self, now: float) -> bool:
-        """The command has ended well while ranks of it still step: they may end by themselves."""
+        """Return True while remaining ranks may still finish."""
         if self._ended_since is None:
             self._ended_since = now
         return self._launched.exit_code == 0 and now - self._ended_since <= RANKS_GRACE_S

@@ -1,4 +1,4 @@
-"""A stream of the user's program: kept as a tail, bounded on disk, counted by a pattern."""
+"""Output stream of the program: tail, log and pattern."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LINE_END = re.compile(rb"[\r\n]+")
 
 
 def plain(data: bytes) -> str:
-    """Text without terminal colours; of a line redrawn by carriage returns, the last state."""
+    """Text without terminal colours and redrawn parts."""
     text = _ANSI.sub("", data.decode("utf-8", errors="replace"))
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
 
@@ -50,7 +50,7 @@ class Count:
 
 
 class Tally:
-    """Counts the units in the lines of several streams; safe to use from their threads."""
+    """Thread-safe count of units in output lines."""
 
     def __init__(self, pattern: str | None) -> None:
         self._pattern = re.compile(pattern) if pattern else None
@@ -73,7 +73,7 @@ class Tally:
         return self._pattern is not None
 
     def add(self, line: bytes) -> None:
-        """Count `line` if it matches; group 1, if it is a number, is how many units it tells of."""
+        """Count `line` if it matches; group 1 gives units."""
         if self._pattern is None:
             return
         match = self._pattern.search(plain(line[:LINE_BYTES]))
@@ -111,7 +111,7 @@ class Stream:
     """Reads one pipe to its end in a thread of its own."""
 
     def __init__(self, fd: int, log: Path, tally: Tally, folder: Path | None = None) -> None:
-        """`folder` is ours and holds the log; what lies between may be the program's by then."""
+        """Open the log in our `folder`."""
         self._fd = fd
         self._folder = folder or log.parent
         self._log = log
@@ -127,7 +127,7 @@ class Stream:
             return bytes(self._tail[-TAIL_BYTES:])
 
     def join(self, seconds: float) -> None:
-        """Wait for the end of the stream; a process that escaped may hold it open for ever."""
+        """Wait for the stream's end, within a limit."""
         self._thread.join(seconds)
 
     def _open(self) -> BinaryIO | None:
@@ -170,8 +170,12 @@ class Stream:
 
 
 def _kept(file: BinaryIO, data: bytes) -> BinaryIO | None:
-    """The log with `data` in it; None if it takes no more: the program is read to its end anyway,
-    for who writes into a pipe that nobody reads is killed."""
+    """Append `data` to the log; None if that fails.
+
+    The pipe is still drained, so that the writer never blocks.
+
+    The pipe is drained to its end, so that the writer never blocks.
+    """
     try:
         file.write(data)
     except OSError:

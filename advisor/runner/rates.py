@@ -1,4 +1,4 @@
-"""How fast it was: by the user's pattern, by the probe, or by the time of the whole run."""
+"""Throughput by output pattern, probe or whole run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """Units finished in a span of epoch seconds, and how they were counted."""
+    """Units finished in a span, with their counter."""
 
     unit: str
     units: float
@@ -27,7 +27,7 @@ class Rate:
 
 
 def best_rate(trial: Trial, ending: TrialExit, reading: Reading | None) -> Rate | None:
-    """The user's pattern where one was given, else the probe, else the whole run; or None.
+    """Rate by pattern, probe or whole run, or None.
 
     One way for one trial, whatever happened in it: rates counted in two ways do not compare.
     """
@@ -37,7 +37,7 @@ def best_rate(trial: Trial, ending: TrialExit, reading: Reading | None) -> Rate 
 
 
 def probed_rate(trial: Trial, reading: Reading | None) -> Rate | None:
-    """As the probe counted; None where it saw no steps, or too few."""
+    """Rate by probe steps; None with too few."""
     if reading is None or not reading.units_per_s:
         return None
     return Rate(
@@ -52,7 +52,7 @@ def probed_rate(trial: Trial, reading: Reading | None) -> Rate | None:
 
 
 def counted_rate(trial: Trial, ending: TrialExit) -> Rate | None:
-    """By output lines that match the user's pattern; None if too few did.
+    """Rate by matching output lines; None with too few.
 
     The first line ends work that began before anybody watched, so it only starts the clock. A
     single line tells of the whole run, if that came to its end.
@@ -85,7 +85,7 @@ def counted_rate(trial: Trial, ending: TrialExit) -> Rate | None:
 
 
 def whole_run_rate(trial: Trial, ending: TrialExit) -> Rate | None:
-    """One run is one unit: all that can be said of a program that shows nothing else."""
+    """Rate of a run that counts as one unit."""
     if trial.plan.mode != "whole" or ending.end != "exited" or ending.exit_code != 0:
         return None
     return Rate(

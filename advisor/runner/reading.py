@@ -1,4 +1,4 @@
-"""From the records of a trial's processes to the measured part of a Run."""
+"""Conversion of process records to measured run fields."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ STRAGGLES = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What the probe can know of a Run; the names are those of `advisor.model.Run`."""
+    """Measured fields of an `advisor.model.Run`."""
 
     units: float
     units_per_s: float
@@ -88,14 +88,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rank:
-    """A process that did the work, or a part of it, with its window."""
+    """Working process or rank, with its window."""
 
     record: ProcessRecord
     window: Measured
 
 
 def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | None:
-    """One reading of all processes; None if none of them came to a measured window.
+    """Return one reading of all processes, or None.
 
     Rates of ranks add up, and rank 0 speaks for the rest.
     """
@@ -152,7 +152,7 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
 
 
 def glimpse(processes: Sequence[ProcessRecord]) -> Effects | None:
-    """What a program that failed had come to: its loader. None where it had none yet."""
+    """Return the loader of a failed program, or None."""
     began = [process for process in processes if process.measurement.loader != NO_LOADER]
     if not began:
         return None
@@ -179,8 +179,12 @@ def _known(values: Iterable[T | None]) -> list[T]:
 
 
 def _ceilings(ranks: Sequence[_Rank]) -> Ceilings | None:
-    """Of one process: what each of several does alone, while the others do something else, is no
-    ceiling of what all do together."""
+    """Ceilings of a single process.
+
+    Parts measured alone set no ceiling for several concurrent processes.
+
+    One process alone sets no ceiling for several together.
+    """
     alone, window = ranks[0].record.ceilings, ranks[0].window
     if alone is None or len(ranks) > 1:
         return None
@@ -195,7 +199,7 @@ def _ceilings(ranks: Sequence[_Rank]) -> Ceilings | None:
 
 
 def _of_one_job(able: Sequence[_Rank]) -> list[_Rank]:
-    """The process that did the work, or the ranks that shared it in order.
+    """The working process, or all ranks in order.
 
     Training comes before inference, then the longer window.
     """
@@ -208,7 +212,7 @@ def _of_one_job(able: Sequence[_Rank]) -> list[_Rank]:
 
 
 def _side_by_side(one: _Rank, best: _Rank) -> bool:
-    """Ranks of one job, or processes that one parent ran at the same time."""
+    """Ranks of one job, or concurrent sibling processes."""
     mine, its = one.window, best.window
     world = best.record.world_size
     if mine.kind != its.kind or one.record.world_size != world:

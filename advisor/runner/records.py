@@ -1,4 +1,4 @@
-"""What the probe says of each process: the format of its records, their one parser, their folder.
+"""Probe records: format, parser and folder.
 
 A trial's records directory holds, for each process of the user's program that Python started:
 
@@ -69,7 +69,7 @@ class Learning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Peaks of the device allocator, which is absent without a device, and of resident memory."""
+    """Peak device and resident memory."""
 
     allocated_gib: Finite | None = None
     reserved_gib: Finite | None = None
@@ -175,7 +175,7 @@ _RECORD = TypeAdapter(ProcessRecord)
 
 
 def parse(pid: int, data: bytes) -> ProcessRecord:
-    """The record of process `pid`; `unread` tells what had to be left out. Raises nothing."""
+    """Parse the record of `pid`; `unread` lists omissions."""
     try:
         content = from_json(data)
     except ValueError as problem:
@@ -197,14 +197,14 @@ def parse(pid: int, data: bytes) -> ProcessRecord:
 
 
 def _boot(pid: int, data: bytes) -> ProcessRecord:
-    """Of a process that has no record yet: when it began, if it says."""
+    """Start time of a process without a record."""
     with contextlib.suppress(ValueError, TypeError, KeyError):
         return ProcessRecord(pid=pid, boot_time=float(from_json(data, allow_inf_nan=False)["time"]))
     return ProcessRecord(pid=pid)
 
 
 class Records:
-    """The records of one trial; a file is read again only when it has changed."""
+    """Records of one trial, cached until changed."""
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
@@ -221,7 +221,7 @@ class Records:
         return tuple(found[pid] for pid in sorted(found))
 
     def stacks(self) -> dict[int, str]:
-        """What each process that answers SIGUSR1 has written so far, forked workers too."""
+        """Stacks of each process that answered SIGUSR1."""
         found = {}
         for path in self._folder.glob("stacks-*.txt"):
             with contextlib.suppress(OSError, ValueError):
@@ -230,7 +230,7 @@ class Records:
         return found
 
     def _read(self, path: Path, pid: int, parser: Parser) -> ProcessRecord:
-        """As it is now; what cannot be read stands as it was before, with the reason."""
+        """Read a record, or return the previous one."""
         stamp, before = self._seen.get(path, (None, None))
         try:
             status = path.lstat()
@@ -248,5 +248,5 @@ class Records:
 
 
 def _content(folder: Path, path: Path) -> bytes:
-    """Bytes of a regular file of bounded size. Raises OSError for anything else."""
+    """Bytes of a small regular file. Raises OSError."""
     return within.read(folder.parent, f"{folder.name}/{path.name}", LARGEST_BYTES)

@@ -1,4 +1,4 @@
-"""Host memory and CPU time of a process tree, and the kernel's count of out-of-memory kills."""
+"""Host memory, CPU time and out-of-memory kills."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TreeSampler:
         return True
 
     def busy_cpus(self, start: float, end: float) -> float | None:
-        """CPUs that the tree kept busy between two epoch times; None with too few samples."""
+        """Mean CPUs used between two epoch times."""
         inside = [reading for reading in self._cpu if start <= reading.time <= end]
         if len(inside) < 2:
             return None
@@ -75,7 +75,7 @@ class TreeSampler:
 
 
 def _memory(process: psutil.Process) -> float:
-    """PSS, so that pages shared by loader workers count once; RSS where there is no PSS."""
+    """Proportional memory (PSS), or RSS where PSS is missing."""
     with contextlib.suppress(psutil.AccessDenied, AttributeError):
         return float(process.memory_full_info().pss)
     return float(process.memory_info().rss)
@@ -97,7 +97,7 @@ class OomCounter:
 def oom_counters(
     proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")
 ) -> tuple[OomCounter, ...]:
-    """The counters that can be read here, nearest first: cgroup v2, cgroup v1, the host's."""
+    """Readable out-of-memory counters, nearest first."""
     places = []
     with contextlib.suppress(OSError):
         for line in (proc / "self/cgroup").read_text().splitlines():
@@ -120,7 +120,7 @@ def oom_counters(
 
 
 def new_kills(before: tuple[OomCounter, ...], after: tuple[OomCounter, ...]) -> OomCounter | None:
-    """The nearest counter that has grown, with the number of new kills; None if none has."""
+    """Nearest counter with new kills, and their number."""
     known = {counter.path: counter.kills for counter in before}
     for counter in after:
         grown = counter.kills - known.get(counter.path, counter.kills)

@@ -1,4 +1,4 @@
-"""Content of files of items: how many there are, and the values of the first ones.
+"""Item files: counts, and values of first items.
 
 Texts are kept as digests, since they are only compared. Arrays are read by NumPy and pictures by
 Pillow, where the interpreter of gpu-advisor has them; a file that cannot be read is one digest.
@@ -62,7 +62,7 @@ def read_copies(changes: Mapping[str, Any] | None, root: str) -> tuple[ResultFil
 
 
 def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
-    """Read the trial's own output folder: when files were written, and their items."""
+    """Read the trial's output folder and its items."""
     written_at: list[float] = []
     results: list[ResultFile] = []
     for place, folders, names in os.walk(folder):
@@ -83,14 +83,14 @@ def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
 
 
 def relative_name(path: str, root: str) -> str:
-    """Spell `path` relative to the folder `root` where it lies inside, as text."""
+    """Return `path` relative to `root` where possible."""
     real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120  a trailing slash stays
     name = real.removeprefix(os.path.realpath(root) + os.sep)
     return os.fsencode(name).decode(errors="replace")
 
 
 def read_items(path: Path, name: str) -> Items | None:
-    """Read the file at `path` as the format of `name`; None for a file without items."""
+    """Read items of `path` in the format of `name`."""
     reader = FORMATS.get(os.path.splitext(name)[1].lower(), _digested)  # noqa: PTH122  any bytes
     try:
         with path.open("rb") as file:
@@ -188,7 +188,7 @@ def _number(text: str) -> object:
 
 
 def _array(file: BinaryIO) -> Items:
-    """Read arrays; the first dimension counts the items, in an archive that of the longest."""
+    """Read arrays; the first dimension counts items."""
     try:
         numpy: Any = importlib.import_module("numpy")
     except ImportError:

@@ -54,7 +54,7 @@ class Process(NamedTuple):
 
 
 def main() -> int:
-    """Guard one job. Returns 0, or 1 if something could not be taken away."""
+    """Guard one job; return 1 after incomplete cleanup."""
     control = Control()
     line = control.job_line()
     if line is None:  # the parent died before it said what to do
@@ -98,14 +98,14 @@ def main() -> int:
 
 
 def emit(event: str, **facts: object) -> None:
-    """One event line; a parent that is gone cannot hear it, which is no error here."""
+    """Write one event line; ignore a dead parent."""
     line = json.dumps({"event": event, "time": time.time(), **facts}) + "\n"
     with contextlib.suppress(OSError):
         os.write(1, line.encode())
 
 
 class Control:
-    """The pipe from the parent, and the signals that mean the same as its end."""
+    """Control pipe of the parent, and ending signals."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -124,7 +124,7 @@ class Control:
         self.ended = True
 
     def job_line(self) -> bytes | None:
-        """The first line, without its newline; None when the pipe ended before it was whole."""
+        """Return the whole first line, or None."""
         chunks = []
         while chunk := os.read(0, 1 << 16):
             head, newline, rest = chunk.partition(b"\n")
@@ -135,7 +135,7 @@ class Control:
         return None
 
     def wait(self, seconds: float | None, sandbox: Sandbox | None = None) -> None:
-        """Until the parent speaks, a child ends, the isolation asks, or `seconds` have passed."""
+        """Wait for the parent, a child, isolation or timeout."""
         watched = [self._wake] if self.ended else [0, self._wake]
         asks = sandbox.listens if sandbox else None
         if asks is not None:
@@ -194,7 +194,7 @@ def lay_beside(job: dict[str, Any]) -> None:
 
 
 def lay_over(job: dict[str, Any], sandbox: Sandbox) -> None:
-    """Put candidates in the place of their originals, where only the program sees them."""
+    """Place candidates over originals for the program alone."""
     for entry in job["files"]:
         if entry["over"]:
             sandbox.put(entry["path"], binascii.a2b_base64(entry["content"]))
@@ -218,7 +218,7 @@ def is_full(folder: str) -> bool:
 
 
 def clean_up(job: dict[str, Any], *, orphaned: bool) -> None:
-    """Remove candidates and temporary directories; all of scratch if nobody is left to read it."""
+    """Remove candidates, temporary directories and orphaned scratch."""
     for entry in job["files"]:
         if entry.get("ours") and not entry["keep"]:
             with contextlib.suppress(FileNotFoundError):
@@ -231,12 +231,12 @@ def clean_up(job: dict[str, Any], *, orphaned: bool) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every orphaned descendant, so that none can slip away (Linux)."""
+    """Become the parent of orphaned descendants (Linux)."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def start(job: dict[str, Any], sandbox: Sandbox) -> int:
-    """Start the command in a new session; it dies with this process too."""
+    """Start the command in a session tied to us."""
     process = subprocess.Popen(
         job["argv"],
         cwd=job["cwd"],
@@ -254,7 +254,7 @@ def start(job: dict[str, Any], sandbox: Sandbox) -> int:
 
 
 def _become_the_command(sandbox: Sandbox) -> None:
-    """In the new process: end with the supervisor, be the first to go when memory is short."""
+    """Prepare the child: death signal and OOM preference."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     _prctl(PR_SET_DUMPABLE, 1)  # its own /proc is its own again
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
@@ -263,7 +263,7 @@ def _become_the_command(sandbox: Sandbox) -> None:
 
 
 def reaped() -> list[tuple[int, int]]:
-    """Every child that has ended: pid, and exit code or minus the signal."""
+    """Yield ended children with their exit codes."""
     ended = []
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -275,7 +275,7 @@ def reaped() -> list[tuple[int, int]]:
 
 
 def end_all(command: int | None, control: Control, sandbox: Sandbox) -> list[int]:
-    """SIGTERM to the whole family, SIGKILL after the grace; returns pids that would not go."""
+    """Terminate, then kill, all; return surviving pids."""
     begun, pause_s = time.monotonic(), 0.01
     asked: set[int] = set()
     while True:
@@ -300,7 +300,7 @@ def end_all(command: int | None, control: Control, sandbox: Sandbox) -> list[int
 
 
 def family(command: int | None) -> set[int]:
-    """Living processes that descend from this one, or share the command's process group."""
+    """Living descendants and members of the command's group."""
     table = process_table()
     ours = {os.getpid()}
     grown = True
@@ -314,7 +314,7 @@ def family(command: int | None) -> set[int]:
 
 
 def process_table() -> dict[int, Process]:
-    """Every process of the host, from /proc, or from ps where there is none."""
+    """Process table of the host by /proc or ps."""
     if not os.path.exists("/proc/self/stat"):
         return _table_from_ps()
     table = {}

@@ -1,4 +1,4 @@
-"""Python processes of a trial that the probe did not come to, and why.
+"""Uninstrumented Python processes of a trial.
 
 The probe comes by the environment. Whoever clears it (`env -i`, `sudo`, a program that replaces
 itself) or starts Python with an option that ignores it is seen from outside alone.
@@ -16,7 +16,7 @@ from advisor.probe.env_propagation import SPEC, isolating
 
 
 class UninstrumentedScan:
-    """Looks at each process of a tree once, and again when it became another program."""
+    """Scan of a process tree for uninstrumented programs."""
 
     def __init__(self, root: int) -> None:
         """`root`: the supervisor, whose own Python and its forks need no probe."""

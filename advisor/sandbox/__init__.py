@@ -1,4 +1,4 @@
-"""Isolation of a trial's writes: overlay, Landlock or the write guard, behind one interface.
+"""Isolation of writes by overlay, Landlock or guard.
 
 capabilities.py  the best kind this host offers, found by trying; the policy of one trial
 selftest.py      the process that tries one kind

@@ -1,4 +1,4 @@
-"""Interface of the three kinds of isolation, as a trial's supervisor calls it."""
+"""Interface of all isolation kinds for the supervisor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Sandbox(Protocol):
         """Move this process in, before anything of the program runs. Raises OSError."""
 
     def put(self, path: str, content: bytes) -> None:
-        """Let `path` hold `content` for the program alone, where writes are thrown away.
+        """Show `content` at `path` to the program alone.
 
         Raises OSError.
         """
@@ -31,7 +31,7 @@ class Sandbox(Protocol):
         """Descriptor to be watched while the program runs."""
 
     def changes(self, copies: str) -> dict[str, Any] | None:
-        """Changes that the program made; None if not known. Called after the last process ended.
+        """Changes by the program, read after its end.
 
         Keys: created, changed, removed, sealed (absolute paths; the last were shown read-only),
         full (bytes of a full layer, or None), denied (folders that could not be made), written_at
@@ -70,7 +70,7 @@ class NoSandbox:
 
 
 def open_sandbox(policy: Mapping[str, Any], cwd: str) -> Sandbox:
-    """Return the sandbox of a trial in `cwd`; `policy` is a SandboxPolicy as JSON."""
+    """Open the sandbox of a trial in `cwd`."""
     match policy["kind"]:
         case "overlay":
             from advisor.sandbox.overlay import Overlay

@@ -1,4 +1,4 @@
-"""Kinds of isolation that this host offers, found by trying, and the policy of a trial."""
+"""Isolation kinds of this host, and trial policies."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Capability:
 
 
 def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> Capability:
-    """Find the kind that holds for a program in `cwd`; tried once a process.
+    """Find a working isolation for `cwd`; cached.
 
     Raises UsageError where GPU_ADVISOR_ISOLATION names a kind that is unknown or does not hold.
     """
@@ -70,7 +70,7 @@ def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> Capab
 
 
 def isolation_warnings(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the warning that writes of a program in `cwd` are real, if they are.
+    """Return warnings about real writes in `cwd`.
 
     Raises UsageError as `detect_isolation` does.
     """
@@ -95,7 +95,7 @@ def _detected(cwd: str, forced: str | None) -> Capability:
 
 
 def _try(kind: Kind, cwd: str) -> tuple[str | None, bool]:
-    """Return why `kind` does not hold, or None, and True if layers may lie in memory."""
+    """Test `kind`; return its failure and in-memory support."""
     if sys.platform != "linux":
         return f"needs Linux, this is {sys.platform}", False
     try:
@@ -134,7 +134,7 @@ def trial_policy(
     shown: Iterable[str] = (),
     network: bool = True,
 ) -> SandboxPolicy:
-    """Make the policy of one trial, whose program runs in `cwd` with `environ`.
+    """Make the policy of one trial in `cwd`.
 
     A program that may write in `cwd` may still not write `spared`, nor make anything beside them.
 
@@ -170,7 +170,7 @@ def checkout_policy(
     hidden: Iterable[str] = (),
     shown: Iterable[str] = (),
 ) -> SandboxPolicy:
-    """Make the policy of a program that may write in the checkout `top` alone, without `.git`.
+    """Make a policy that allows writes in checkout `top`.
 
     `scratch` is the program's own folder. Landlock lets nothing new be made beside `.git`.
     """
@@ -192,7 +192,7 @@ def checkout_policy(
 def cache_variables(
     policy: SandboxPolicy, kept: Path, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return variables that point compile caches to a folder shared by a call's trials.
+    """Return variables for a compile cache shared by trials.
 
     Its own cache may be denied, be in a layer that is thrown away because there was none before,
     or lie below TMPDIR, of which each trial has one of its own.
@@ -227,7 +227,7 @@ def _caches(
 
 
 def _foreign_group(cwd: str) -> str | None:
-    """Return why an overlay would not let this user write in `cwd`; None if it would.
+    """Return a user-mapping reason against an overlay, or None.
 
     A user namespace that needs no privilege knows one group of its user, not the others.
     """

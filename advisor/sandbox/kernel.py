@@ -1,4 +1,4 @@
-"""System calls and namespaces of isolation; a failed call raises OSError that names it."""
+"""System calls and namespaces of isolation."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def unmount(target: str) -> None:
 
 
 def change_root(new_root: str) -> None:
-    """Make the mount at `new_root` the root of this namespace, and let go of the old one."""
+    """Make `new_root` the root and detach the old."""
     os.chdir(new_root)
     _checked("pivot_root", _libc.pivot_root(b".", b"."))
     unmount(".")
@@ -91,7 +91,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def syscall(name: str, number: int, *arguments: int | bytes | None) -> int:
-    """A call that the C library has no function for; returns its result."""
+    """Call a system call that libc lacks."""
     words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
     result = _libc.syscall(ctypes.c_long(number), *words)
     _checked(name, result)
@@ -108,7 +108,7 @@ def _checked(name: str, result: int) -> None:
 
 
 def enter_namespaces(*, network: bool = True) -> None:
-    """Move into a user and a mount namespace of this process's own. Raises OSError.
+    """Enter new user and mount namespaces. Raises OSError.
 
     Without `network` also into a network of its own, which holds the loopback alone.
 
@@ -129,7 +129,7 @@ def enter_namespaces(*, network: bool = True) -> None:
 
 
 def keeps_all_users() -> bool:
-    """Return True for a root that may take all users and groups along."""
+    """Return True for a root that maps all users."""
     needed = SETGID | SETUID | SETFCAP
     with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
         effective = next(line.split()[1] for line in file if line.startswith("CapEff:"))

@@ -76,7 +76,7 @@ class Landlock:
         self._listener.confine()
 
     def judge(self, notice: SyscallNotification) -> int | None:
-        """Deny changes of metadata outside the allowed places; note folders to be made.
+        """Deny metadata changes outside the allowed places.
 
         The kernel denies folders by itself, but reports that to nobody else than the program.
         """

@@ -69,12 +69,12 @@ def is_product(path: str, status: os.stat_result) -> bool:
 
 
 def holds_items(path: str, status: os.stat_result) -> bool:
-    """Return True for a file of a known format, by its name, that can be compared."""
+    """Return True for a file name of known format."""
     return path.lower().endswith(ITEM_SUFFIXES) and 0 < status.st_size <= COPIED_BYTES
 
 
 def _copied(kept: int, path: str, copy: str, name: str) -> list[dict[str, str]]:
-    """Copy a file out of the layer, which is gone when the trial ends."""
+    """Copy a file out of the temporary layer."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         with (
@@ -88,7 +88,7 @@ def _copied(kept: int, path: str, copy: str, name: str) -> list[dict[str, str]]:
 
 
 def _is_new(kind: str, path: str, status: os.stat_result, host: int) -> bool:
-    """Return True if all of it is of this run: no earlier items were added to."""
+    """Return True if the file holds no earlier items."""
     old = _real(path, host) if kind == "changed" else None
     return old is None or status.st_size < old.st_size
 

@@ -73,7 +73,7 @@ def read_mounts(text: str) -> list[Mount]:
 def plan(
     mounts: list[Mount], places: Sequence[str], look: Look, *, private_memory: bool
 ) -> list[Step]:
-    """Plan the file tree of a trial; the first step is the root's.
+    """Plan the mounts of a trial's file tree.
 
     `places` are where the program certainly writes: its working directory, its user's home.
 

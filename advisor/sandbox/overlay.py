@@ -1,4 +1,4 @@
-"""Overlay: the program writes where it likes, and the trial's layer is thrown away.
+"""Overlay: writes go to a temporary layer.
 
 The supervisor moves into a user and mount namespace of its own. In it each writable file system is
 an overlay: below the real files, above a layer of this trial. Needs no privilege since Linux 5.11.
@@ -143,7 +143,7 @@ class Overlay:
                 _lay_over(cache, root + cache, kept)
 
     def put(self, path: str, content: bytes) -> None:
-        """Write `content` where the program may write, else lay it over the file."""
+        """Write `content` directly, or mount it over."""
         real = os.path.realpath(path)
         try:
             with open(real, "r+b") as file:
@@ -249,7 +249,7 @@ def _times(path: str) -> tuple[int, int]:
 
 
 def _copied(folder: str, base: str) -> list[str]:
-    """Copy the files of `folder` itself; return names that are to be shown instead."""
+    """Copy the files of `folder`; return names to mount."""
     os.mkdir(base)
     shown, files = [], []
     with os.scandir(folder) as entries:
@@ -291,7 +291,7 @@ def _copied(folder: str, base: str) -> list[str]:
 
 
 def _let_through(path: str, target: str) -> None:
-    """Show `path` as it is, with the host's mounts below it where needed."""
+    """Bind-mount `path` and the host mounts below it."""
     try:
         kernel.bind(path, target)
     except OSError as problem:
@@ -309,7 +309,7 @@ def _show_sealed(path: str, target: str) -> None:
 
 
 def _reachable_sockets() -> Iterator[str]:
-    """Yield sockets and pipes of others: through an overlay none could be reached."""
+    """Yield sockets and pipes that need pass-through."""
     seen = set(_sockets_in_use())
     yield from seen
     for tree in SOCKET_TREES:
@@ -317,7 +317,7 @@ def _reachable_sockets() -> Iterator[str]:
 
 
 def _sockets_in_use() -> Iterator[str]:
-    """Yield sockets of this network namespace that have a name in the file tree."""
+    """Yield named sockets of this network namespace."""
     try:
         with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:
             names = {line.rstrip("\n").partition(" /")[2] for line in file}
@@ -334,7 +334,7 @@ def _sockets_in_use() -> Iterator[str]:
 
 
 def _sockets_below(tree: str) -> Iterator[str]:
-    """Yield pipes below `tree`, and sockets that a container was given from outside."""
+    """Yield pipes and container sockets below `tree`."""
     if os.path.realpath(tree) != tree:
         return
     folders = [(tree, 0)]

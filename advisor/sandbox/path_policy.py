@@ -67,7 +67,7 @@ def caches(environ: Mapping[str, str]) -> Iterator[tuple[Cache, str]]:
 
 
 def serves_mps(environ: Mapping[str, str]) -> bool:
-    """Return True if GPU work goes through a server outside that shares memory."""
+    """Return True if an MPS server shares GPU work."""
     variable, default = MPS_PIPES
     return os.path.exists(environ.get(variable) or default)
 
@@ -108,5 +108,5 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Return True if `path` is `folder` or lies below it; both absolute and normal."""
+    """Return True if `path` is inside `folder`."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -42,12 +42,12 @@ class SandboxPolicy:
 
     @property
     def throws_away(self) -> bool:
-        """All writes are gone afterwards, so nothing needs to be kept from the program."""
+        """Return True if all writes are temporary."""
         return self.kind == "overlay"
 
     @property
     def by_names(self) -> bool:
-        """The kernel refuses nothing: the probe must judge the files that are opened."""
+        """Return True if only the probe guards writes."""
         return self.kind == "guard"
 
     @property

@@ -1,4 +1,4 @@
-"""Modification time of a Python candidate, so that no stale compiled file is taken for it."""
+"""Modification time of Python candidates against stale bytecode."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FIRST_TIME = 1_000_000_000
 
 
 def set_content_mtime(path: str, content: bytes) -> None:
-    """Give a Python file a time that no other content has; other files keep theirs.
+    """Set a modification time derived from the content.
 
     Python trusts a compiled file by the source's size and second. A candidate of the same size
     would be taken for another one.

@@ -1,4 +1,4 @@
-"""Failures that the isolation caused: a denied write, or no space for it."""
+"""Failures caused by isolation: refused writes, full space."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def refusal(
     changes: Mapping[str, Any] | None,
     variables: Mapping[str, str],
 ) -> Denial | None:
-    """Explain a failure with the output `lines` by the isolation; None if it was not that.
+    """Explain a failure by the isolation, or return None.
 
     `variables` names what the user may set to get more room: a folder's and a size's.
     """
@@ -146,7 +146,7 @@ def _no_overlay(policy: SandboxPolicy) -> str:
 
 
 def _is_ours(policy: SandboxPolicy, path: str) -> bool:
-    """Return True if this user may write there, so the isolation denied it."""
+    """Return True if only the isolation denied a write."""
     if any(is_within(path, each) for each in (*policy.passes, *SYSTEM_TREES)):
         return False
     place = path
@@ -156,7 +156,7 @@ def _is_ours(policy: SandboxPolicy, path: str) -> bool:
 
 
 def _paths(line: str, cwd: str) -> list[str]:
-    """Return the paths that a line names: in quotes, else before the reason."""
+    """Return the paths quoted in an error line."""
     named = _QUOTED.findall(line) or _BEFORE_REASON.findall(line)
     return [os.path.realpath(os.path.join(cwd, name)) for name in named]
 

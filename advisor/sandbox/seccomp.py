@@ -1,4 +1,4 @@
-"""Decisions on single system calls of the program, where the kernel's own rules end.
+"""Decisions on system calls that need user space.
 
 Landlock knows nothing of modes, owners, times and attributes. An overlay without privilege cannot
 rename a folder of the lower layer. All other calls cost nothing.
@@ -43,7 +43,7 @@ SECCOMP = {"x86_64": (317, 0xC000_003E), "aarch64": (277, 0xC000_00B7)}
 
 
 class Call(NamedTuple):
-    """Numbers on x86_64 and aarch64 (None: not there), and which arguments name the file."""
+    """System call numbers and their path arguments."""
 
     x86_64: int | None
     aarch64: int | None
@@ -96,7 +96,7 @@ class SyscallNotification(NamedTuple):
     arguments: tuple[int, ...]
 
     def place(self, folder: int | None, path: int | None, *, follows: bool = True) -> str:
-        """Return the file that two arguments name, links resolved; empty without a name.
+        """Return the resolved file of two arguments.
 
         Raises OSError.
         """
@@ -133,7 +133,7 @@ class SyscallNotification(NamedTuple):
 
 
 class SyscallListener:
-    """Listens to `calls` of one command; a host that forbids listening changes nothing.
+    """Listener for `calls` of one command, where allowed.
 
     `judge` returns None to let the kernel do it, 0 when it has been done, else an error number.
     A call that cannot be judged is denied.
@@ -219,7 +219,7 @@ def _program(architecture: int, numbers: tuple[int, ...]) -> bytes:
 
 
 def rename_folder(notice: SyscallNotification) -> int | None:
-    """Rename a folder of the lower layer by copying; leave all else to the kernel."""
+    """Rename a lower-layer folder by copying."""
     try:
         return _renamed(notice)
     except (OSError, ValueError):  # the kernel's own answer is the better one, and harms nothing

@@ -1,4 +1,4 @@
-"""Tries one kind of isolation the way a trial uses it, and reports why it does not hold.
+"""Self-test of one kind of isolation.
 
 Run as `python -I -S selftest.py`, standard library only. stdin: {"policy": a SandboxPolicy, "cwd"}.
 stdout: {"why": null if it holds, "attributes": whether layers may lie in memory}.
@@ -22,7 +22,7 @@ from advisor.sandbox.api import open_sandbox
 
 
 def main() -> None:
-    """Run one test in a child process, in a folder that is removed afterwards."""
+    """Run one test in a temporary folder's child."""
     given = json.load(sys.stdin)
     folder = tempfile.mkdtemp(prefix="gpu-advisor-attempt-")
     child = os.fork()

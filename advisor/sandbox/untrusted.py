@@ -1,4 +1,4 @@
-"""Walls around code of others: hidden folders, sockets and the network. Standard library only."""
+"""Walls around foreign code: folders, sockets, network."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def start_loopback() -> None:
 
 
 def hide(root: str, policy: Mapping[str, Any]) -> None:
-    """Lay an empty folder over each hidden one below `root`, and show parts of it again."""
+    """Hide folders below `root`, except selected parts."""
     hidden = [path for path in policy["hidden"] if os.path.isdir(root + path)]
     opened = []
     for path in sorted({*policy["shown"], *policy["passes"]}):
@@ -71,7 +71,7 @@ def readable(policy: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def connect(notice: SyscallNotification, allowed: Sequence[str]) -> int | None:
-    """Connect a socket of the file tree on the program's behalf, in allowed folders alone.
+    """Connect an allowed socket for the program.
 
     The kernel would read the address again, which another thread may have changed by then.
     """

@@ -181,7 +181,7 @@ class Settings(_Table):
     """Directory of the file; set by `load`, never read from it."""
 
     def workload_for(self, config: Path) -> tuple[str, Workload] | None:
-        """The entry whose `config` is this file, by real path; the first one wins."""
+        """Return the first entry with this `config`."""
         real = os.path.realpath(config)
         for name, entry in self.workload.items():
             if entry.config and os.path.realpath(self.root / entry.config) == real:
