@@ -29,11 +29,6 @@ class Bounded(Protocol):
         """The upper bound."""
 
 
-def as_float(value: object) -> float:
-    """Not a number where it is none."""
-    return float(value) if isinstance(value, (int, float)) else float("nan")
-
-
 def number(value: float | None, digits: int = 3) -> str:
     """Format `digits` significant digits, whole numbers in full.
 

@@ -152,11 +152,6 @@ def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: flo
 # --- a comparison -------------------------------------------------------------------------
 
 
-def log_ratios(reference: Sequence[float], candidate: Sequence[float]) -> list[float]:
-    """Log of candidate over reference, pair by pair; all values above zero."""
-    return [math.log(new / old) for old, new in zip(reference, candidate, strict=True)]
-
-
 def paired_interval(
     ratios: Sequence[float],
     alpha: float = ALPHA,

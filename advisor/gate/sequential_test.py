@@ -44,10 +44,10 @@ LOOKS = (5, 9, 12, 17, 24)
 
 SPENT: dict[int, tuple[float, float]] = {
     5: (0.625, 0.0),
-    9: (0.04, 0.04),
+    9: (0.04, 0.0),
     12: (0.07, 0.10),
     17: (0.033, 0.03),
-    24: (0.232, 0.83),
+    24: (0.232, 0.87),
 }
 """By number of pairs: the share of `alpha` spent on a pass, and on a regression."""
 

@@ -50,10 +50,10 @@ def test_equal_code_passes_after_five_pairs_and_never_before() -> None:
     assert outcome(around(0.0, 4)) == ("inconclusive", None)
 
 
-def test_an_evident_slowdown_is_red_after_nine_pairs_and_never_before() -> None:
-    assert outcome(around(0.5, 9)) == ("regression", 9)
-    assert outcome(around(0.5, 8)) == ("inconclusive", None)
-    assert RULE.level(5, "regression") == 0
+def test_an_evident_slowdown_is_red_after_twelve_pairs_and_never_before() -> None:
+    assert outcome(around(0.5, 12)) == ("regression", 12)
+    assert outcome(around(0.5, 11)) == ("inconclusive", None)
+    assert RULE.level(5, "regression") == RULE.level(9, "regression") == 0
 
 
 def test_a_decision_does_not_change_with_later_pairs() -> None:
@@ -82,16 +82,16 @@ def test_correlated_pairs_delay_every_verdict() -> None:
 
 
 def test_correlated_pairs_delay_a_regression() -> None:
-    rising = sorted(around(TAU + 0.02, 9, spread=0.035))
+    rising = sorted(around(TAU + 0.02, 12, spread=0.035))
     assert min(rising) > TAU
     assert outcome(rising)[0] == "inconclusive"
-    assert outcome(around(TAU + 0.02, 9, spread=0.035)) == ("regression", 9)
+    assert outcome(around(TAU + 0.02, 12, spread=0.035)) == ("regression", 12)
 
 
 def test_correlation_that_cannot_matter_delays_nothing() -> None:
     """All pairs lie further from the threshold than from each other."""
     assert outcome(sorted(around(0.0, 5, spread=0.01))) == ("pass", 5)
-    assert outcome(sorted(around(0.5, 9, spread=0.01))) == ("regression", 9)
+    assert outcome(sorted(around(0.5, 12, spread=0.01))) == ("regression", 12)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_serial_correlation_by_hand(values: list[float], z: float) -> None:
 
 
 def test_several_regressions_are_proven_step_down() -> None:
-    """One of twenty needs level / 20: nine pairs cannot give it, the next look can."""
+    """One of twenty needs level / 20, which twelve pairs can give."""
     quiet = {f"q{n}": around(0.0, 24) for n in range(19)}
     found = judge({**quiet, "slow": around(0.5, 24)}, RULE)
     assert (found["slow"].outcome, found["slow"].looked_at) == ("regression", 12)
