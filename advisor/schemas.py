@@ -25,7 +25,7 @@ def report_schema() -> str:
 
 
 def gate_schema() -> str:
-    """The JSON Schema of gate.json; `#/$defs/Headline` is what `gate --json` prints."""
+    """Schema of gate.json, with `#/$defs/Headline` for `gate --json`."""
     places, schema = models_json_schema(
         [(GateRecord, "serialization"), (Headline, "serialization")]
     )

@@ -19,8 +19,10 @@ STATE_FOLDER = ".gpu-advisor"
 
 
 def project_root(config: Path) -> Path:
-    """Folder of the state of `config`: beside gpu-advisor.toml, else beside .git, else
-    beside the config."""
+    """Find the folder that holds the state of `config`.
+
+    Beside gpu-advisor.toml, else beside .git, else beside the config.
+    """
     found = settings.find(config.parent)
     if found is not None:
         return found.parent
@@ -29,7 +31,7 @@ def project_root(config: Path) -> Path:
 
 
 def state_folder(root: Path) -> Path:
-    """The git-ignored state folder of the project at `root`, made when missing.
+    """Make the git-ignored state folder of a project.
 
     Raises StateUnusableError when neither the project nor the user's own folder can hold it.
     """
@@ -58,7 +60,7 @@ def state_folder(root: Path) -> Path:
 
 
 def existing_folders(root: Path) -> list[Path]:
-    """Every state folder that the project at `root` has; makes none."""
+    """Existing state folders of the project at `root`."""
     folders = [root / STATE_FOLDER]
     with contextlib.suppress(StateUnusableError):
         folders.append(_elsewhere(root))
@@ -66,9 +68,9 @@ def existing_folders(root: Path) -> list[Path]:
 
 
 def user_folder(variable: str, default: str) -> Path:
-    """Our folder below the one that `variable` names; it need not exist.
+    """Our folder below that of `variable`.
 
-    Raises StateUnusableError for a user without a home, as in some containers.
+    It need not exist. Raises StateUnusableError for a user without a home, as in some containers.
     """
     named = Path(os.environ.get(variable, ""))
     if not named.is_absolute():

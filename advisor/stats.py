@@ -36,7 +36,7 @@ RANK_SHARE = 0.75
 
 @cache
 def signed_rank_counts(n: int) -> tuple[int, ...]:
-    """Counts of the subsets of {1 ... n} by their sum, from 0 to n(n+1)/2.
+    """Counts of the subsets of {1 ... n}, by sum.
 
     Divided by 2**n this is the exact null distribution of the signed-rank statistic W+.
     """
@@ -49,10 +49,10 @@ def signed_rank_counts(n: int) -> tuple[int, ...]:
 
 @cache
 def signed_rank_rank(n: int, alpha: float) -> int:
-    """The largest k with P(W+ < k) <= alpha for n pairs; 0 means n pairs can decide nothing.
+    """Largest k with P(W+ < k) <= alpha.
 
-    The k-th smallest Walsh average is then a lower bound of the centre, wrong with probability
-    alpha at most.
+    For n pairs; 0 means n pairs can decide nothing. The k-th smallest Walsh average is then a lower
+    bound of the centre, wrong with probability alpha at most.
     """
     allowed = alpha * 2**n
     below = 0
@@ -64,13 +64,13 @@ def signed_rank_rank(n: int, alpha: float) -> int:
 
 
 def fewest_pairs(alpha: float) -> int:
-    """The smallest number of pairs whose bounds are finite at `alpha` a side."""
+    """Fewest pairs with finite bounds at `alpha` a side."""
     return max(1, math.ceil(-math.log2(alpha)))
 
 
 @cache
 def pairs_that_outlive(outliers: int, alpha: float) -> int:
-    """The smallest number of pairs whose bounds outlive so many outliers.
+    """Fewest pairs whose bounds outlive the outliers.
 
     However far out these lie, the bounds at `alpha` a side stay among the other pairs.
     """
@@ -81,22 +81,25 @@ def pairs_that_outlive(outliers: int, alpha: float) -> int:
 
 
 def walsh_averages(values: Sequence[float]) -> list[float]:
-    """All (x_i + x_j) / 2 with i <= j, ascending."""
+    """Walsh averages (x_i + x_j) / 2, ascending."""
     return sorted((x + y) / 2 for i, x in enumerate(values) for y in values[i:])
 
 
 def walsh_interval(values: Sequence[float], alpha: float) -> Interval:
-    """Hodges-Lehmann estimate of the centre, with exact bounds at `alpha` a side.
+    """Hodges-Lehmann estimate with exact bounds.
 
-    `values` are on an additive scale (log ratios). Raises ValueError if there are none, or if
-    one is not finite.
+    Each bound is wrong with `alpha` at most. `values` are on an additive scale (log ratios). Raises
+    ValueError if there are none, or if one is not finite.
     """
     _require_finite(values)
     return interval_of(walsh_averages(values), len(values), alpha)
 
 
 def interval_of(averages: Sequence[float], n: int, alpha: float) -> Interval:
-    """The interval from the Walsh averages of n values, ascending: for several `alpha`."""
+    """Interval from the ascending Walsh averages.
+
+    They are those of n values, so several `alpha` can share them.
+    """
     k = signed_rank_rank(n, alpha)
     return Interval(
         estimate=statistics.median(averages),
@@ -112,9 +115,10 @@ def interval_of(averages: Sequence[float], n: int, alpha: float) -> Interval:
 
 @cache
 def rank_sum_counts(one: int, other: int) -> tuple[int, ...]:
-    """Counts of the orders of two samples by Mann and Whitney's U, from 0 to one * other.
+    """Counts of two samples' orders, by U.
 
-    Divided by their sum this is the exact null distribution of U.
+    Mann and Whitney's U goes from 0 to one * other. Divided by their sum this is the exact null
+    distribution of U.
     """
     if not one or not other:
         return (1,)
@@ -128,9 +132,10 @@ def rank_sum_counts(one: int, other: int) -> tuple[int, ...]:
 
 
 def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: float) -> Interval:
-    """Shift of `one` above `other`, with exact rank bounds at `alpha` a side.
+    """Shift of `one` above `other`, with rank bounds.
 
-    The bounds hold if both are drawn from one shape; they are infinite where values are too few.
+    They are exact at `alpha` a side. The bounds hold if both are drawn from one shape; they are
+    infinite where values are too few.
     """
     shifts = sorted(a - b for a in one for b in other)
     counts = rank_sum_counts(len(one), len(other))
@@ -159,10 +164,11 @@ def paired_interval(
     sigma_at_least: float = 0.0,
     known_sigma: float = 0.0,
 ) -> Interval:
-    """Centre of log ratios of rounds: exact from six rounds on, below that Student's.
+    """Centre of log ratios of rounds, with bounds.
 
-    Student's spread is never taken to be less than `sigma_at_least` or `known_sigma`: a few rounds
-    can agree by luck. One ratio has infinite bounds. Raises ValueError as `walsh_interval`.
+    Exact from six rounds on, below that Student's. Student's spread is never taken to be less than
+    `sigma_at_least` or `known_sigma`: a few rounds can agree by luck. One ratio has infinite
+    bounds. Raises ValueError as `walsh_interval`.
     """
     if len(ratios) >= fewest_pairs(alpha):
         return walsh_interval(ratios, alpha)
@@ -178,7 +184,7 @@ def comparison_interval(
     sigma_at_least: float = 0.0,
     known_sigma: float = 0.0,
 ) -> Interval:
-    """`paired_interval`, helped by the ranks of all runs while rounds are few.
+    """Paired interval, helped by all runs' ranks.
 
     `reference` and `candidate` are the logs of all runs of each arm that did not choose it. Where
     their number lets ranks decide, that test takes its share of `alpha` and the pairs have the
@@ -203,10 +209,10 @@ def comparison_interval(
 
 
 def robust_sigma(values: Sequence[float]) -> float:
-    """Standard deviation of two or more values; outliers up to a quarter do not move it.
+    """Standard deviation that resists outliers.
 
-    Up to four values tell it by their range, more by the median distance of two of them, of which
-    the small bias is taken off.
+    Of two or more values; a quarter of outliers does not move it. Up to four values tell it by
+    their range, more by the median distance of two of them, of which the small bias is taken off.
     """
     if len(values) <= len(RANGE_PER_SIGMA) + 1:
         return (max(values) - min(values)) / RANGE_PER_SIGMA[len(values) - 2]
@@ -214,17 +220,18 @@ def robust_sigma(values: Sequence[float]) -> float:
 
 
 def median_gap(*groups: Sequence[float]) -> float:
-    """Median distance of two values of one group, over all groups."""
+    """Median distance of two values of one group."""
     return statistics.median(abs(a - b) for g in groups for a, b in itertools.combinations(g, 2))
 
 
 def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
-    """Relative spread between equal processes; a group holds the window rates of one.
+    """Relative spread between equal processes.
 
-    Twice the standard deviation of one process's rate: two runs of the same thing differ by less
-    in about five cases of six. The spread inside processes (standard error over windows, the worst
-    process counts) is a floor, because two processes can agree by luck. None if neither can be
-    had: a single process with fewer than two windows.
+    A group holds the window rates of one process. Twice the standard deviation of one process's
+    rate: two runs of the same thing differ by less in about five cases of six. The spread inside
+    processes (standard error over windows, the worst process counts) is a floor, because two
+    processes can agree by luck. None if neither can be had: a single process with fewer than two
+    windows.
     """
     logs = [[math.log(rate) for rate in group if rate > 0] for group in groups]
     logs = [group for group in logs if group]
@@ -235,7 +242,7 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
 
 
 def pooled_band(groups: Sequence[Sequence[float]]) -> float | None:
-    """As `noise_band`, from the rates of all groups of equal processes together.
+    """Noise band of pooled groups of equal processes.
 
     A process that collapsed does not move it. None where no group has two.
     """
@@ -254,11 +261,12 @@ def t_interval(
     sigma_at_least: float = 0.0,
     known_sigma: float = 0.0,
 ) -> Interval:
-    """Mean with Student bounds, each wrong in at most `alpha` if the values are normal.
+    """Mean with Student bounds at `alpha` a side.
 
-    For samples too small for the exact bounds. `known_sigma` is a standard deviation that was
-    measured elsewhere (0: none was) and counts as one more degree of freedom; the spread is never
-    taken to be less than it or than `sigma_at_least`. Raises ValueError as `walsh_interval`.
+    They hold if the values are normal. For samples too small for the exact bounds. `known_sigma` is
+    a standard deviation that was measured elsewhere (0: none was) and counts as one more degree of
+    freedom; the spread is never taken to be less than it or than `sigma_at_least`. Raises
+    ValueError as `walsh_interval`.
     """
     _require_finite(values)
     n = len(values)
@@ -276,7 +284,10 @@ def t_interval(
 
 @lru_cache(maxsize=1024)
 def t_quantile(probability: float, degrees: int) -> float:
-    """Quantile of Student's t with `degrees` >= 1, for a probability in (0, 1)."""
+    """Quantile of Student's t.
+
+    `degrees` >= 1, for a probability in (0, 1).
+    """
     if probability < 0.5:
         return -t_quantile(1 - probability, degrees)
     low, high = 0.0, 1.0
@@ -289,7 +300,10 @@ def t_quantile(probability: float, degrees: int) -> float:
 
 
 def _t_cdf(t: float, degrees: int) -> float:
-    """P(T <= t) for t >= 0, by the finite sums over cos(theta) for whole degrees of freedom."""
+    """P(T <= t) for t >= 0, by finite sums.
+
+    The sums over cos(theta) hold for whole degrees of freedom.
+    """
     theta = math.atan2(t, math.sqrt(degrees))
     cos2 = math.cos(theta) ** 2
     odd = degrees % 2

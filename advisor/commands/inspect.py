@@ -58,7 +58,7 @@ class Inspection:
 
     documents: tuple[Inspected, ...]
     shown: Shown | None = None
-    """What runs showed, where some were asked for."""
+    """Observations of runs, where some were asked for."""
 
     @property
     def findings(self) -> tuple[Findings, ...]:

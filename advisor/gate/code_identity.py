@@ -186,7 +186,7 @@ def _lines(scratch: Path) -> Iterator[tuple[str, str, str | None]]:
 
 
 def _exempt(path: str, between: Difference) -> bool:
-    """Of ours, or shared on purpose."""
+    """True for files of ours, or shared on purpose."""
     return any(Path(path).is_relative_to(folder) for folder in (PROBE, *between.shared))
 
 

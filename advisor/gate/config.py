@@ -54,7 +54,7 @@ class Program:
     in_shell: bool = False
     """Run through `bash -c`: one shell string, as given with --command."""
     limits: Limits = field(default_factory=Limits)
-    """Of gpu-advisor.toml; no part of the definition."""
+    """Limits of gpu-advisor.toml; no part of the definition."""
 
     @property
     def definition(self) -> str:

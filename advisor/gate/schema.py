@@ -181,7 +181,7 @@ Verdict = Literal["pass", "regression", "inconclusive", "no-baseline", "invalid"
 Mode = Literal["ab", "replay", "history", "noise"]
 
 CONFIDENCE = 0.90
-"""Of every interval in a report: each bound is wrong in at most one case of twenty."""
+"""Level of every interval: each bound is wrong in at most one case of twenty."""
 
 
 class MovedFigure(Part):
@@ -338,7 +338,7 @@ class GateRecord(Headline):
     """`verified`; `busy` and the load of others; or `unverified` and why."""
     programs: list[ProgramEntry] = Field(default_factory=list)
     moved: list[MovedFigure] = Field(default_factory=list)
-    """Of programs with a regression."""
+    """Moved figures of programs with a regression."""
     noise: list[NoiseCheck] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     written_by: Literal["gpu-advisor"] = "gpu-advisor"

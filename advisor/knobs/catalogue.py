@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from advisor.model import JsonScalar, Phase
 
 Shape = Literal["line", "root-line"]
-"""How the noise rates of a schedule rise; `root-line` is linear in their square roots."""
+"""Rise of a schedule's noise rates; `root-line` is linear in their square roots."""
 
 PHASES: tuple[Phase, ...] = ("train", "eval", "test")
 

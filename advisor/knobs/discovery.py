@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 SMALLEST_SIDE = 8
-"""Of an image; shorter ones are channels."""
+"""Shortest side of an image; shorter ones are channels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +39,12 @@ class Relation:
     name: str
     """A key of the sentences that the report has."""
     shown: Callable[[JsonScalar, Effects], Shown | None]
-    """What would be seen with this value; None where it is no value for it."""
+    """Expected observation for a value; None where it is no value for it."""
     kind: str | None = None
-    """What the setting is then, where that is not the kind that it shows in."""
+    """Kind of the setting, where it shows in another."""
     scope: str | None = None
     last_resort: bool = False
-    """So rare that it is not looked at where another relation explains what was seen."""
+    """True for a rare relation, tried only where no other explains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +200,7 @@ ASPECTS = (
     ),
     Aspect(kind="image_size", seen=_sides, relations=(ITSELF,)),
 )
-"""What the search can use comes first."""
+"""Kinds in order; the search can use the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +211,9 @@ class Suspect:
     path: str
     value: JsonScalar
     traces: tuple[tuple[Aspect, Relation], ...]
-    """What it may decide, and how it would show; for each aspect the plainest first."""
+    """Aspects it may decide, each with its plainest relation first."""
     weight: float
-    """How much its name and place speak for it; 0 is neutral."""
+    """Weight of its name and place; 0 is neutral."""
     built: bool
     """It stands among the parts of a network or an optimizer."""
 

@@ -190,7 +190,7 @@ class Classified:
     knobs: tuple[Knob, ...]
     traps: tuple[FalseMatch, ...]
     links: tuple[KnobConstraint, ...]
-    """Of kind `reference`: values that live elsewhere."""
+    """Links of kind `reference`: values that live elsewhere."""
     references: tuple[Reference, ...]
     outputs: tuple[str, ...]
 

@@ -33,11 +33,11 @@ class Followed:
     value: JsonScalar
     """As it stands in the document."""
     relation: str
-    """How it shows: a key of the sentences that the report has."""
+    """Key of the report's sentence on it."""
     scope: str | None
     moved_to: JsonScalar
     before: Shown
-    """What was seen with `value`, and with `moved_to`."""
+    """Observations with `value`, and with `moved_to`."""
     after: Shown
 
 
@@ -55,7 +55,7 @@ class Findings:
     references: tuple[Reference, ...] = ()
     notes: tuple[str, ...] = ()
     followed: tuple[Followed, ...] = ()
-    """What a run showed of knobs that no name told of; they are among `knobs`."""
+    """Knobs that a run showed and no name did; they are among `knobs`."""
 
     def knob(self, path: str) -> Knob | None:
         """The knob at `path`, if there is one."""

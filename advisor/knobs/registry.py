@@ -25,7 +25,7 @@ class KnobSpec:
 
     kind: str
     words: str
-    """What a reader calls it."""
+    """Name for readers."""
     knob_class: KnobClass
     class_of_phase: Mapping[str, KnobClass] = field(default_factory=dict)
     family: str

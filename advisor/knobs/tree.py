@@ -69,7 +69,7 @@ class Leaf:
     comment: str | None
     """The comment beside it, on one line; of a list, also the one behind its last element."""
     called: tuple[str, ...] = ()
-    """What the mapping, or the one whose arguments it holds, calls itself: `type: RandomCrop`."""
+    """Type of the mapping, or of the one that takes it: `type: RandomCrop`."""
 
     @property
     def siblings(self) -> frozenset[str]:

@@ -27,7 +27,7 @@ class Phrases:
     """Evidence of a name for and against one kind."""
 
     weight: int
-    """Of every phrase and unknown word together."""
+    """Weight of every phrase and unknown word together."""
     speaks: tuple[str, ...]
     """Phrases that speak for the kind, as read."""
     objects: tuple[str, ...]

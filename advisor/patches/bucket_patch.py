@@ -123,7 +123,9 @@ def bucket_edit(line: int, told_by: str, readings: int) -> Edit:
 
 
 def is_length(told_by: str) -> bool:
-    """True if it is `item[0].shape[1]` or `len(item["ids"])` and nothing more: the user's process
+    """True for a plain length expression.
+
+    It is `item[0].shape[1]` or `len(item["ids"])` and nothing more: the user's process
     wrote it."""
     try:
         tree = ast.parse(told_by, mode="eval").body

@@ -222,7 +222,7 @@ def _holds(node: ast.AST, scope: Scope) -> bool:
 
 
 def _stores(node: ast.AST, name: str) -> bool:
-    """Whether `node` gives `name` a value."""
+    """True if `node` assigns `name`."""
     return (
         isinstance(node, (ast.Name, ast.Attribute))
         and isinstance(node.ctx, ast.Store)

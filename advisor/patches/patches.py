@@ -54,7 +54,7 @@ WITHOUT_WORKERS: dict[str, int | bool | None] = {
 ARGUMENTS = {each.kind: each.trainer_argument for each in LOADER_ARGUMENTS if each.trainer_argument}
 """Names of loader arguments among the TrainingArguments of transformers."""
 OF_LIKE_LENGTH = "batches_of_like_length"
-"""What builds a loader in the place of `DataLoader` once a patch says so."""
+"""Helper that builds a loader in place of `DataLoader` after a patch."""
 TRAINER_METHODS = {"train", "evaluate", "predict"}
 
 Value = int | bool | None
@@ -117,7 +117,7 @@ def statement_edit(statements: Sequence[str]) -> Edit:
 
 
 def _sets_already(tree: ast.Module, wanted: Sequence[ast.stmt]) -> bool:
-    """True if the file sets what `wanted` would set, or calls what it would call."""
+    """True if the file already sets what `wanted` does."""
     targets = {ast.unparse(part.targets[0]) for part in wanted if isinstance(part, ast.Assign)}
     calls = {
         ast.unparse(part.value.func)

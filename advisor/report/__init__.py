@@ -1,1 +1,1 @@
-"""report.json, and the Markdown, HTML and figures that are drawn from it."""
+"""Report: report.json, with its Markdown, HTML and figures."""

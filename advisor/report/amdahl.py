@@ -1,4 +1,6 @@
-"""Upper bounds on the gain of each fix, by Amdahl's law, and the memory of a step.
+"""Upper bounds on gains, by Amdahl's law.
+
+With the memory of a step.
 
 A part with the share s of the time gives at most 1 / (1 - s). Compute never vanishes, so its bound
 is that of compute twice as fast. A bound is no forecast; its range is that of the runs.
@@ -67,7 +69,7 @@ OF_A_DEVICE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """A fix, and the gain that it gives at most."""
+    """Fix, with its largest possible gain."""
 
     title: str
     detail: str
@@ -90,7 +92,7 @@ def named(run: Run, part: str) -> str:
 
 
 def bounds(runs: Sequence[Run], *, cpus: int | None = None) -> tuple[Bound, ...]:
-    """Fixes, the largest bound first; none with fewer than two runs.
+    """Bounds of fixes, the largest first.
 
     `cpus`: how many the program may use.
     """
@@ -132,7 +134,10 @@ def bounds(runs: Sequence[Run], *, cpus: int | None = None) -> tuple[Bound, ...]
 
 
 def _of_stages(runs: Sequence[Run]) -> list[Bound]:
-    """Bounds for networks that take turns, were their calls to take no time."""
+    """Bounds for networks that take turns.
+
+    Their calls would take no time.
+    """
     found = []
     for stage in stage_shares(runs):
         if stage.share < numbers.WORTH_SAYING:
@@ -161,7 +166,10 @@ def _share(run: Run, name: str) -> float:
 
 
 def _hidden(run: Run, name: str) -> float:
-    """The share that goes with a part: the host may wait for the same compute elsewhere."""
+    """Share that goes with a part.
+
+    The host may wait for the same compute elsewhere.
+    """
     apart = run.shares.launch is not None
     beside = (run.shares.other or 0.0) if name == "compute" and run.on_gpu and not apart else 0.0
     return min(1.0, _share(run, name) + beside)
@@ -176,7 +184,10 @@ def _without(shares: list[float]) -> Interval | None:
 
 
 def _loader_alone(run: Run, cpus: int | None) -> list[str]:
-    """Workers of the loader, and its rate alone in the same process."""
+    """Workers of the loader, with its isolated rate.
+
+    The rate is from the same process.
+    """
     lines = []
     workers = run.effects.workers
     if workers is not None and cpus is not None:
@@ -207,7 +218,10 @@ class StageShare:
 
 
 def stage_shares(runs: Sequence[Run]) -> list[StageShare]:
-    """Mean shares by network; none unless every run has the same networks."""
+    """Mean shares by network.
+
+    None unless every run has the same networks.
+    """
     by_run = [{(stage.name, stage.site): stage for stage in run.stages} for run in runs]
     if not by_run or any(each.keys() != by_run[0].keys() for each in by_run):
         return []
@@ -233,7 +247,10 @@ GROWS_WITH = {
 
 
 def footprint_lines(run: Run) -> list[str]:
-    """Parts of a step at its peak, one a line; none where that was not measured."""
+    """Lines of a step's peak memory, by part.
+
+    None where that was not measured.
+    """
     if run.footprint is None or not run.footprint.whole:
         return []
     parts = asdict(run.footprint)

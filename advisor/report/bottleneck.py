@@ -1,4 +1,4 @@
-"""The bottleneck of equal runs: one word, one sentence, and measured evidence.
+"""Bottleneck of equal runs, with measured evidence.
 
 Every figure is a mean over equal processes, with its range; one process names nothing.
 """
@@ -96,7 +96,10 @@ IDLE = {
 def ranged(
     runs: Sequence[Run], figure: Callable[[Run], float | None], shown: Callable[[float], str]
 ) -> str:
-    """`41 % (40 % to 43 %, 2 runs)`; `not measured` where a run lacks the figure."""
+    """Format a mean with its range.
+
+    `41 % (40 % to 43 %, 2 runs)`; `not measured` where a run lacks the figure.
+    """
     values = [value for run in runs if (value := figure(run)) is not None]
     if len(values) < len(runs) or not values:
         return numbers.NOT_MEASURED
@@ -110,13 +113,13 @@ def share_of(runs: Sequence[Run], part: str) -> str:
 
 
 def mean_of(values: Sequence[float | None]) -> float | None:
-    """Mean of the values; None where one of them was not measured."""
+    """Mean of the values; None if any is missing."""
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known and len(known) == len(values) else None
 
 
 def typical(runs: Sequence[Run]) -> Run:
-    """One run with the mean figures of equal ones, and the highest memory."""
+    """Mean run of equal ones, with the highest memory."""
     shares = {
         part: mean
         for part in Shares.__dataclass_fields__
@@ -138,7 +141,7 @@ def typical(runs: Sequence[Run]) -> Run:
 
 
 def on_device(run: Run) -> bool:
-    """Tell whether the parts are those of a device, and not only of its host."""
+    """Tell whether the parts are a device's."""
     return run.shares.launch is not None
 
 
@@ -156,9 +159,10 @@ def diagnose(
     larger_batch: LargerBatch | None = None,
     profile: GpuProfile | None = None,
 ) -> Diagnosis | None:
-    """Name the bottleneck of equal runs; None with fewer than two of them.
+    """Name the bottleneck of equal runs.
 
-    Only a larger batch that was proven to be faster shows that small kernels were the limit.
+    None with fewer than two of them. Only a larger batch that was proven to be faster shows that
+    small kernels were the limit.
     """
     if len(runs) < FEWEST:
         return None
@@ -268,7 +272,7 @@ def _waited(runs: Sequence[Run]) -> str:
 
 
 def outside_the_model(run: Run) -> float | None:
-    """Share of the host's code where that exceeds the model's; else None.
+    """Share of the host's code beyond the model's.
 
     With work in flight on a GPU the host may only be waiting for it, so the card must have been
     seen idle.
@@ -283,9 +287,9 @@ def outside_the_model(run: Run) -> float | None:
 
 
 def idle_cause(run: Run) -> str | None:
-    """Field of Shares that a GPU lost most of its time to; None where it had enough to do.
+    """Field of Shares that idled a GPU most.
 
-    Compute is no bottleneck of a GPU that idles half of the time.
+    None where it had enough to do. Compute is no bottleneck of a GPU that idles half of the time.
     """
     if not on_device(run):
         return None
@@ -316,7 +320,10 @@ def _parts(run: Run) -> list[str]:
 
 
 def _of_batches(run: Run) -> str:
-    """` for 4 batches of 8 on each of 2 ranks`; empty where the batch is not known."""
+    """Batches as text; empty if unknown.
+
+    ` for 4 batches of 8 on each of 2 ranks`
+    """
     if not run.effects.batch:
         return ""
     batch, many = numbers.count(run.effects.batch), 1.0
@@ -329,7 +336,7 @@ def _of_batches(run: Run) -> str:
 
 
 def _filled(run: Run, profile: GpuProfile | None) -> list[str]:
-    """Operations that were counted, against the rate of the card."""
+    """Lines on counted operations, against the card's rate."""
     if run.flops is None:
         return []
     achieved = run.achieved_tflops
@@ -386,7 +393,10 @@ def _device(run: Run, profile: GpuProfile | None) -> list[str]:
 
 
 def ceilings_of(runs: Sequence[Run]) -> Ceilings | None:
-    """Mean ceilings of the runs that have some; None with fewer than two of them."""
+    """Mean ceilings of the runs that have some.
+
+    None with fewer than two of them.
+    """
     known = [run.ceilings for run in runs if run.ceilings is not None]
     if len(known) < FEWEST:
         return None
@@ -404,7 +414,7 @@ def ceilings_of(runs: Sequence[Run]) -> Ceilings | None:
 
 
 def is_ceiling(rate: float, runs: Sequence[Run], workers: int | None = None) -> bool:
-    """Tell whether a part that did `rate` alone may bound the whole.
+    """Tell whether a part alone may bound the whole.
 
     `workers`: the part is the loader; with other workers than these runs had it may be slower.
     """
@@ -427,7 +437,7 @@ def above(found: Ceilings | None, runs: Sequence[Run]) -> Ceilings | None:
 
 
 def below_the_whole(runs: Sequence[Run]) -> dict[str, float]:
-    """Mean rates of the parts that were slower alone than the whole, by name."""
+    """Mean rates of parts slower than the whole."""
     found = ceilings_of(runs) or Ceilings()
     rates = (
         {} if found.compute_units_per_s is None else {"compute alone": found.compute_units_per_s}
@@ -441,7 +451,10 @@ def below_the_whole(runs: Sequence[Run]) -> dict[str, float]:
 
 
 def isolated_lines(runs: Sequence[Run], run: Run) -> list[str]:
-    """Rates of the parts alone; `run` is the typical one, with its ceilings."""
+    """Lines on the rates of isolated parts.
+
+    `run` is the typical one, with its ceilings.
+    """
     found = run.ceilings
     if found is None:
         return []
@@ -512,7 +525,10 @@ def _sync(run: Run, point: SyncPoint) -> str:
 
 
 def _sync_share(run: Run, point: SyncPoint) -> float | None:
-    """Part of the time that the host waits there; None where that is not known."""
+    """Share of the time that the host waits there.
+
+    None where that is not known.
+    """
     if point.ms is None or not run.step_ms:
         return None
     return min(1.0, point.per_step * point.ms / run.step_ms)

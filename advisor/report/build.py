@@ -80,7 +80,7 @@ ISOLATION = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """The call itself, for the parts of the report that repeat it."""
+    """Call itself, as the report repeats it."""
 
     config: Path | None
     report: Path
@@ -186,7 +186,7 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
 
 
 def sides(found: TuningResult) -> tuple[Side, Side]:
-    """The two columns of the table; equal where nothing was changed."""
+    """Two columns of the table; equal without a change."""
     state, winner = found.state, found.winner
     quality = state.quality
     original = Candidate()
@@ -201,7 +201,10 @@ def sides(found: TuningResult) -> tuple[Side, Side]:
 
 
 def paired_rates(found: TuningResult, before: Side, after: Side) -> tuple[Side, Side]:
-    """Both rates from the rounds of the comparison, at its ratio where throughput decides."""
+    """Rates of both sides, from the comparison's rounds.
+
+    They are at its ratio where throughput decides.
+    """
     gain, objective = whole_gain(found), found.state.context.objective
     arms = [
         rate_interval([run.units_per_s for run in step.runs(arm)])
@@ -227,7 +230,7 @@ def paired_rates(found: TuningResult, before: Side, after: Side) -> tuple[Side, 
 
 
 def runs_of(found: TuningResult, candidate: Candidate) -> list[Run]:
-    """Every sound run of one configuration, from baseline and comparisons.
+    """Sound runs of one configuration, from baseline and comparisons.
 
     A run of the search is none of them: it chose the candidate. Quiet runs alone where there are
     two or more.
@@ -277,7 +280,10 @@ def side(runs: list[Run], quality: dict[str, float]) -> Side:
 
 
 def rate_interval(rates: list[float]) -> Interval:
-    """Median rate of equal processes; exact bounds where there are enough, else the range."""
+    """Median rate of equal processes, with bounds.
+
+    Exact bounds where there are enough, else the range.
+    """
     exact = walsh_interval(rates, 0.025)
     low = exact.low if exact.low > 0 else min(rates)
     high = exact.high if exact.high < math.inf else max(rates)
@@ -290,7 +296,10 @@ def _median(values: Any) -> float | None:
 
 
 def bottleneck(found: TuningResult, candidate: Candidate, info: RunInfo) -> Bottleneck | None:
-    """The largest cost of one configuration; None with fewer than two runs of it."""
+    """Largest cost of one configuration.
+
+    None with fewer than two runs of it.
+    """
     runs = list(runs_of(found, candidate))
     if not candidate.changes:
         runs = [*found.state.originals, *(run for run in runs if run not in found.state.originals)]
@@ -307,7 +316,7 @@ def bottleneck(found: TuningResult, candidate: Candidate, info: RunInfo) -> Bott
 
 
 def larger_batch(found: TuningResult) -> LargerBatch | None:
-    """The proven gain of a larger batch alone over the original."""
+    """Proven gain of a larger batch alone."""
     for step in proven_confirmations(found.state)[:1]:
         kinds = {change.kind for change in step.ab_test.after.variant.candidate.changes}
         runs, gain = step.runs(AFTER), step.interval(found.state.context.objective)
@@ -320,7 +329,7 @@ def larger_batch(found: TuningResult) -> LargerBatch | None:
 
 
 def tuned_command(found: TuningResult) -> str | None:
-    """The command with its own knobs changed, if any of them was."""
+    """Command with its own knobs changed, if any."""
     if not any(change.document == COMMAND_LINE for change in found.winner.changes):
         return None
     return shlex.join(found.program.argv(found.winner))
@@ -335,13 +344,13 @@ def how_to_run(found: TuningResult, info: RunInfo) -> str:
 
 
 def resume_command(info: RunInfo, budget_s: float) -> str:
-    """The same call with a budget that is large enough."""
+    """Same call, with a large enough budget."""
     words = (*info.resume, "--budget", numbers.whole_minutes(budget_s))
     return shlex.join((*words, *(("--", *info.typed) if info.typed else ())))
 
 
 def best_candidate(found: TuningResult) -> CandidateEntry | None:
-    """The most promising candidate without a proof, with its gain so far."""
+    """Most promising unproven candidate, with its gain."""
     state, objective = found.state, found.state.context.objective
     for step in reversed(state.confirmations):
         gain = step.interval(objective)
@@ -365,7 +374,10 @@ def best_candidate(found: TuningResult) -> CandidateEntry | None:
 
 
 def next_actions(found: TuningResult, info: RunInfo) -> list[ActionEntry]:
-    """Steps that were faster or untried, with the call that does them; the best first."""
+    """Next steps with their calls, the best first.
+
+    They were faster or untried.
+    """
     state = found.state
     if not state.originals:
         return []
@@ -401,7 +413,10 @@ def next_actions(found: TuningResult, info: RunInfo) -> list[ActionEntry]:
 
 
 def load_of(found: TuningResult) -> str:
-    """Background load during the comparison, or during the search where there is none."""
+    """Background load during the comparison.
+
+    During the search where there is none.
+    """
     everything = [a.run for a in found.attempts if a.run is not None and not a.reused]
     proofs = found.state.confirmations
     runs = [run for step in proofs for run in (*step.runs(BEFORE), *step.runs(AFTER))] or everything
@@ -436,14 +451,17 @@ def _named(who: Sequence[Neighbour]) -> str:
 
 
 def isolation_note(runs: Sequence[Run]) -> str:
-    """Missing protection of the user's files; empty where there was some."""
+    """Missing protection of the user's files, if any."""
     texts = [note for run in runs if run.isolation == "guard" for note in run.notes]
     text = next((note for note in texts if note.startswith("not isolated")), "")
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def between_equal_runs(attempts: Sequence[TrialResult]) -> float | None:
-    """Relative spread of equal processes without collapsed runs; None where none ran twice."""
+    """Relative spread of equal processes.
+
+    Collapsed runs are left out; None where none ran twice.
+    """
     rates: dict[tuple[str, str], list[float]] = {}
     for attempt in attempts:
         run, request = attempt.run, attempt.request
@@ -458,7 +476,7 @@ def between_equal_runs(attempts: Sequence[TrialResult]) -> float | None:
 
 
 def notes(found: TuningResult, info: RunInfo) -> list[str]:
-    """Facts to know before trusting the figures, the most important first."""
+    """Notes on the figures, the most important first."""
     state = found.state
     lines = list(filter(None, map(sentences.collapsed, state.confirmations)))
     suggestions = [each for each in state.suggestions if each.outcome is not None]
@@ -500,7 +518,10 @@ def notes(found: TuningResult, info: RunInfo) -> list[str]:
 
 
 def gain_entry(interval: Interval | None) -> Gain | None:
-    """An interval for the report, without a high bound that gives no size."""
+    """Interval for the report.
+
+    Without a high bound that gives no size.
+    """
     if interval is None:
         return None
     high = None if sentences.too_wide(interval) else interval.high
@@ -508,7 +529,10 @@ def gain_entry(interval: Interval | None) -> Gain | None:
 
 
 def change_entry(change: Change, state: TunerState) -> ChangeEntry:
-    """One value that is written. A training knob is free in a program that does not train."""
+    """Value that is written.
+
+    A training knob is free in a program that does not train.
+    """
     trains = not state.originals or state.trains
     free = change.knob_class == "training" and not trains
     return ChangeEntry.model_validate(
@@ -559,7 +583,7 @@ def suggestion_entry(advice: Advice) -> SuggestionEntry:
 
 
 def settings_of(candidate: Candidate) -> dict[str, Any]:
-    """Values of a candidate other than the original's, by path."""
+    """Changed values of a candidate, by path."""
     return {change.path: _plain(change.new) for change in candidate.changes}
 
 

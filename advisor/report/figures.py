@@ -1,4 +1,6 @@
-"""The two figures of a report, as SVG. matplotlib is imported only to draw.
+"""Figures of a report, as SVG.
+
+matplotlib is imported only to draw.
 
 Backgrounds are transparent and colours are mid-tones: one file reads well on white and on dark
 pages.
@@ -109,7 +111,7 @@ class BatchCurve:
 
 
 def plan(report: Report) -> tuple[Figure, ...]:
-    """The figures that `report` has data for, in the order of reading."""
+    """Figures with data in `report`, in reading order."""
     found: list[Figure] = []
     if curve := batch_curve(report):
         height = 3.9 if curve.memory_gib else 2.4
@@ -123,9 +125,10 @@ def plan(report: Report) -> tuple[Figure, ...]:
 
 
 def draw(report: Report) -> dict[str, bytes] | None:
-    """SVG by file name; None where matplotlib is not installed.
+    """Draw each figure as SVG, by file name.
 
-    The same report and the same matplotlib give the same bytes.
+    None where matplotlib is not installed. The same report and the same matplotlib give the same
+    bytes.
     """
     try:
         import matplotlib as mpl
@@ -151,7 +154,7 @@ def draw(report: Report) -> dict[str, bytes] | None:
 
 
 def batch_curve(report: Report) -> BatchCurve | None:
-    """None with fewer than two batch sizes that differ in nothing else."""
+    """Batch curve; None without two comparable sizes."""
     names = _names(report, "batch_size")
     groups: dict[frozenset[str], list[TrialEntry]] = {}
     for trial in report.trials:
@@ -192,7 +195,7 @@ def _curve(report: Report, trials: list[TrialEntry], rest: frozenset[str]) -> Ba
 
 
 def batch_of(report: Report, trial: TrialEntry) -> float | None:
-    """Batch size of a trial: as it was seen, or as its label sets it."""
+    """Batch size of a trial, observed or from its label."""
     if trial.batch:
         return trial.batch
     names = _names(report, "batch_size")
@@ -332,7 +335,7 @@ def _ring(
     show: Callable[[float], str],
     colour: str = ACCENT,
 ) -> None:
-    """Ring the chosen point and name it below the curve."""
+    """Ring the chosen point, with its name below."""
     y, xs = points[x], list(points)
     how = {0: "left", len(xs) - 1: "right"}.get(xs.index(x), "center")
     low, high = axes.get_ylim()
@@ -343,7 +346,7 @@ def _ring(
 
 
 def _beside(axes: Axes, y: float, text: str, colour: str = INK) -> None:
-    """Name a horizontal line at its right end, outside the plot."""
+    """Name a horizontal line beside the plot."""
     axes.annotate(
         text,
         (1.0, y),

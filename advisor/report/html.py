@@ -1,4 +1,4 @@
-"""report.md as one HTML page that needs nothing beside it.
+"""HTML page of report.md, in one file.
 
 The Markdown is rendered once more, not written once more: page and report.md cannot differ. What
 the Markdown shows as text stays text here; of HTML in it only the template's own few tags pass.
@@ -73,7 +73,7 @@ def _environment() -> Environment:
 
 
 def templates_folder() -> Path:
-    """`templates/` inside the installed package, or at the top of the source tree."""
+    """Folder `templates/` of the package or source tree."""
     package = Path(advisor.__file__).resolve().parent
     places = (package / "templates", package.parent / "templates")
     return next((place for place in places if place.is_dir()), places[0])
@@ -113,7 +113,10 @@ def _flat(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _plain_token(token: Token) -> str:
-    """Text, code spans, breaks, and tags without any attribute but those set here."""
+    """Copy a token of the allowed kinds.
+
+    Text, code spans, breaks, and tags without any attribute but those set here.
+    """
     if token.type == "text":
         return escape(token.content)
     if token.type == "code_inline":
@@ -142,7 +145,10 @@ KNOWN_TAGS = {
 
 
 def _own_tag(line: str) -> str:
-    """A line of HTML that the Markdown template wrote; any other is shown as text."""
+    """Pass the template's own HTML lines.
+
+    Any other is shown as text.
+    """
     tag = line.strip()
     if tag in {"<details>", "</details>", "<br>"}:
         return f"{tag}\n"
@@ -153,7 +159,10 @@ def _own_tag(line: str) -> str:
 
 
 def _image(token: Token, drawn: Mapping[str, bytes]) -> str:
-    """The figure itself in place of its address; nothing else is loaded from anywhere."""
+    """Embed the figure in place of its address.
+
+    Nothing else is loaded from anywhere.
+    """
     name = unquote(str(token.attrs.get("src", ""))).removeprefix(f"{FIGURES}/")
     alt = escape(_text(token.children or ()))
     if name not in drawn:
@@ -172,7 +181,7 @@ def _tables(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def _for_readers(table: list[Token]) -> None:
-    """Mark heads of columns and rows; name the cells of a wide table for narrow screens."""
+    """Mark table heads, and name cells for narrow screens."""
     body = next(at for at, token in enumerate(table) if token.type == "thead_close")
     heads = [token.content for token in table[:body] if token.type == "inline"]
     table[0].meta["class"] = "stack" if len(heads) > MOST_COLUMNS else ""

@@ -1,4 +1,4 @@
-"""Text of unknown origin into Markdown that shows it and does nothing else.
+"""Untrusted text as harmless Markdown.
 
 Config values, paths and the last lines of a program's log all end up in a report that is read
 on GitHub. Each function returns `Markup`, which means here: Markdown that is safe as it stands.
@@ -31,12 +31,15 @@ _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 def as_markdown(raw: str) -> Markup:
-    """Mark `raw` as Markdown that is safe as it stands."""
+    """Mark `raw` as safe Markdown."""
     return Markup(raw)  # noqa: S704  the mark means escaped for Markdown here, not for HTML
 
 
 def text(value: object) -> Markup:
-    """One line of prose: `code spans` stay, all other Markdown and HTML is shown as written."""
+    """Line of prose, with code spans and nothing else.
+
+    All other Markdown and HTML is shown as written.
+    """
     if isinstance(value, Markup):
         return value
     line = one_line(str(value))
@@ -57,7 +60,7 @@ def code(value: object) -> Markup:
 
 
 def value(found: Any, limit: int = 60) -> Markup:
-    """A config value, spelled as JSON; `not set` for a key that was not there."""
+    """Config value as JSON, or `not set`."""
     if found is None:
         return as_markdown("not set")
     spelled = json.dumps(found, ensure_ascii=False)
@@ -65,19 +68,19 @@ def value(found: Any, limit: int = 60) -> Markup:
 
 
 def cell(content: object) -> Markup:
-    """Content of a table cell: a pipe does not end it."""
+    """Cell of a table; a pipe does not end it."""
     shown = text(content).replace("\n", " ")
     # A pipe needs an odd number of backslashes before it, or the row is split there.
     return as_markdown(_PIPE.sub(_escape_pipe, shown))
 
 
 def fill(template: str, **values: object) -> Markup:
-    """`template`, which is Markdown, with each value as one line of prose."""
+    """Fill a Markdown `template` with escaped values."""
     return as_markdown(template.format(**{name: text(each) for name, each in values.items()}))
 
 
 def table(head: Sequence[object], align: str, rows: Iterable[Sequence[object]]) -> Markup:
-    """A table; `align` has one letter a column, `l` or `r`."""
+    """Table; `align` has `l` or `r` a column."""
     marks = [":--" if letter == "l" else "--:" for letter in align]
     lines = [_row(head), f"|{'|'.join(marks)}|", *map(_row, rows)]
     return as_markdown("\n".join(lines))
@@ -94,7 +97,7 @@ def details(summary: object, body: str) -> Markup:
 
 
 def fenced(content: str, language: str = "") -> Markup:
-    """A code block whose fence is longer than any run of backticks inside."""
+    """Code block with a fence longer than any inside."""
     body = _visible(content.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
     fence = "`" * max(3, _longest_run(body) + 1)
     return as_markdown(f"{fence}{language}\n{body}\n{fence}")

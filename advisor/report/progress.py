@@ -1,4 +1,4 @@
-"""Progress on stderr: a live table on a terminal, one line a trial elsewhere.
+"""Progress on stderr, as a live table or lines.
 
 A stream that has gone away is ignored: progress never stops the work.
 """
@@ -41,7 +41,10 @@ ORIGINAL = "original"
 
 
 class Progress:
-    """Stages and trials as they happen; `finish` it, or use it as a context."""
+    """Progress of stages and trials.
+
+    `finish` it, or use it as a context.
+    """
 
     def __init__(
         self,
@@ -100,7 +103,7 @@ class _State:
         self._began = clock()
 
     def add(self, entry: TrialEntry) -> None:
-        """Take `entry` from the running trials to the done ones."""
+        """Move `entry` from the running to the done trials."""
         started = [r for r in self.running if r[1:] == (entry.label, entry.purpose)]
         if started:
             self.running.remove(started[0])
@@ -115,7 +118,10 @@ class _State:
 
     @property
     def best(self) -> str:
-        """`best so far 1.61 tiles/s (batch_size=8), 1.4x the original`"""
+        """Line on the best trial so far.
+
+        `best so far 1.61 tiles/s (batch_size=8), 1.4x the original`
+        """
         rated = [
             (entry.units_per_s, entry.label)
             for _, entry in self.done
@@ -152,7 +158,7 @@ class _Screen(Protocol):
 
 
 class _Lines:
-    """One plain line an event: log files, CI, pipes, dumb terminals."""
+    """Plain lines for log files, CI and pipes."""
 
     def __init__(self, state: _State, stream: TextIO) -> None:
         self._state = state
@@ -180,7 +186,7 @@ class _Lines:
 
 
 class _Live:
-    """A table that is redrawn in place; notes scroll by above it."""
+    """Live table, with notes above it."""
 
     def __init__(self, state: _State, stream: TextIO) -> None:
         from rich.console import Console
@@ -257,7 +263,7 @@ def _took(entry: TrialEntry) -> str:
 
 
 def _is_terminal(stream: TextIO) -> bool:
-    """Tell whether `stream` is a terminal that can move its cursor."""
+    """Tell whether `stream` can redraw its lines."""
     try:
         return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
     except ValueError:  # closed

@@ -29,7 +29,7 @@ class _Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _finite_text(cls, fields: Any) -> Any:
-        """Drop numbers that are not finite and bytes that are no text."""
+        """Drop non-finite numbers and undecodable bytes."""
         return _plain(fields)
 
 
@@ -48,7 +48,7 @@ def _not_finite(content: Any) -> bool:
 
 
 class Gain(_Part):
-    """Ratio of scores, after over before, from interleaved fresh processes."""
+    """Ratio of scores, from interleaved fresh processes."""
 
     ratio: float
     low: float
@@ -164,7 +164,7 @@ class TrialEntry(_Part):
 
 
 class RoundEntry(_Part):
-    """One round of a comparison: both variants in fresh processes."""
+    """Round of a comparison, with both variants."""
 
     round: int
     before: float
@@ -253,7 +253,7 @@ class CandidateEntry(_Part):
 
 
 class Bottleneck(_Part):
-    """The largest cost: one word, one sentence, and measured evidence."""
+    """Largest cost, with measured evidence."""
 
     name: str
     sentence: str

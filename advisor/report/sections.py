@@ -1,4 +1,7 @@
-"""Sections of a report, in the order of reading: each renders Markdown, or None."""
+"""Sections of a report, in reading order.
+
+Each renders Markdown, or None.
+"""
 
 from __future__ import annotations
 
@@ -57,12 +60,12 @@ class Page:
     """Names of the figures that were drawn."""
 
     def patch_file(self, number: int) -> str:
-        """Name of the file with the patch of suggestion `number`, from 1."""
+        """Name of the patch file of suggestion `number`."""
         return patch_file(self.stem, number)
 
 
 def patch_file(stem: str, number: int) -> str:
-    """Name of the file beside `STEM.md` with the patch of suggestion `number`, from 1."""
+    """Name of the patch file of suggestion `number`."""
     return f"{stem}-advice-{number}.patch"
 
 
@@ -97,7 +100,10 @@ def subject(report: Report) -> str:
 
 
 def title(report: Report) -> str:
-    """`2.91x as many tiles a second`, or the outcome without a gain."""
+    """Title with the gain, or the outcome.
+
+    `2.91x as many tiles a second`
+    """
     if report.verdict != "improved" or report.gain is None:
         likely = "likely, not proven" if report.candidate else "not finished"
         return likely if report.verdict == "partial" else "unchanged"
@@ -136,7 +142,7 @@ def _best_so_far(report: Report) -> str:
 
 
 def gpu_lead(report: Report) -> str:
-    """Utilisation, memory in use, and the batch limit with its cause."""
+    """Lead on the GPU: utilisation, memory and batch limit."""
     sides = [report.before, report.after] if report.changes else [report.before]
     parts = []
     utils = [side.gpu_util_pct for side in sides]
@@ -154,7 +160,10 @@ def gpu_lead(report: Report) -> str:
 
 
 def _batch_limit(report: Report, side: Side) -> str:
-    """`batch 64; 128 is the largest that ran, 256 failed (gpu-oom)`"""
+    """Largest batch that ran, with its limit.
+
+    `batch 64; 128 is the largest that ran, 256 failed (gpu-oom)`
+    """
     if not side.batch:
         return ""
     ran = max((t.batch for t in report.trials if t.outcome == "ok" and t.batch), default=side.batch)
@@ -183,7 +192,10 @@ def measured_on(report: Report) -> str:
 
 
 def before_and_after(page: Page) -> str | None:
-    """Throughput, time, memory and changed settings; None where nothing was measured."""
+    """Table of figures and settings, before and after.
+
+    None where nothing was measured.
+    """
     report = page.report
     if report.before.units_per_s is None:
         return None
@@ -209,7 +221,7 @@ Measure = tuple[str, list[str], str]
 
 
 def _measures(report: Report) -> list[Measure]:
-    """Rows of the table, without those that were not measured."""
+    """Measured rows of the table."""
     unit, units = report.unit, numbers.plural(report.unit)
     sides = [report.before, report.after] if report.changes else [report.before]
     speed = _throughput_gain(report)
@@ -259,7 +271,7 @@ def _throughput_gain(report: Report) -> str:
 
 
 def _gains_apart(report: Report) -> list[str]:
-    """The gain of the settings that keep results, beside those that do not."""
+    """Gains of settings that keep results, and others."""
     classes = {change.class_ for change in report.changes}
     kept, traded = classes & {"free", "training"}, classes & {"numeric", "quality"}
     if not kept or not traded or not report.gain_free or not report.gain_quality:
@@ -319,7 +331,10 @@ def config_diff(page: Page) -> str | None:
 
 
 def run_and_undo(page: Page) -> str | None:
-    """Commands for the result, for the way back, and the figures to watch."""
+    """Commands to run and revert the result.
+
+    With the figures to watch.
+    """
     report = page.report
     if not report.changes:
         return None
@@ -337,7 +352,7 @@ def run_and_undo(page: Page) -> str | None:
 
 
 def watch_line(report: Report) -> str | None:
-    """Figures that show a change for the worse, with the measured ones."""
+    """Figures to watch, with their measured values."""
     side, units = report.after, numbers.plural(report.unit)
     signs = []
     if side.units_per_s and side.units_per_s_low:
@@ -360,7 +375,7 @@ def watch_line(report: Report) -> str | None:
 
 
 def next_actions(page: Page) -> str | None:
-    """Faster but unproven candidates, and suggestions; each with its command."""
+    """Unproven candidates and suggestions, with their commands."""
     report = page.report
     ranked: list[tuple[float, str]] = []
     actions = report.next_actions[:MOST_SKIPPED]
@@ -411,7 +426,7 @@ def time(page: Page) -> str | None:
 
 
 def _time_rows(sides: list[Side]) -> list[tuple[str, ...]]:
-    """Seconds and share of the largest parts; the small ones together."""
+    """Time and share of the largest parts."""
     names = [name for name in SHARES if any(name in side.shares for side in sides)]
     names += sorted({name for side in sides for name in side.shares} - set(names))
     largest = sorted(names, key=lambda n: -max(side.shares.get(n, 0.0) for side in sides))
@@ -455,7 +470,7 @@ def pictures(page: Page) -> str | None:
 
 
 def settings(page: Page) -> str | None:
-    """Settings of the phase that ran, one line each with its reason."""
+    """Settings of the running phase, with reasons."""
     considered = _considered(page.report)
     if not considered:
         return None
@@ -505,9 +520,9 @@ def details_heading(_: Page) -> str:
 
 
 def variants(report: Report) -> dict[str, str]:
-    """Label of every variant that ran to its letter: A is the original.
+    """Letters of the variants, by label.
 
-    Labels that set the same values in another order share a letter.
+    A is the original. Labels that set the same values in another order share a letter.
     """
     labels = ["original"]
     for each in report.comparisons:
@@ -596,7 +611,7 @@ def trials(page: Page) -> str | None:
 
 
 def _figures_of(trial: TrialEntry) -> Iterable[str]:
-    """Rate, batch, workers, wait, memory and time; empty where not measured."""
+    """Figures of a trial; empty where not measured."""
     shown = [
         (trial.units_per_s, numbers.number(trial.units_per_s)),
         (trial.batch, numbers.count(trial.batch)),
@@ -661,7 +676,7 @@ def evidence(page: Page) -> str | None:
 
 
 def whole_diff(page: Page) -> str | None:
-    """The diff with its context, where it did not fit above."""
+    """Whole diff, where it did not fit above."""
     diff = page.report.diff
     if len(diff.splitlines()) <= MOST_DIFF_LINES:
         return None

@@ -1,4 +1,4 @@
-"""The words for what was decided: reasons and data in, sentences out. Nothing is decided here."""
+"""Sentences on decisions, from reasons and data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SHOWN = {
     "precision": "it computed in {after}, not {before}",
     "image_size": "its model saw sides of {after}, not {before}",
 }
-"""What was seen of a value that is followed."""
+"""Observations of a followed value."""
 
 SURE = {
     "followed": "the program followed it when it was moved",
@@ -60,7 +60,10 @@ SCOPES = {
 
 
 def followed(found: Followed, unit: str = "unit") -> str:
-    """`zorp is the batch size: with 40 in place of 20 its batches held 40, not 20.`"""
+    """Sentence on a followed value.
+
+    `zorp is the batch size: with 40 in place of 20 its batches held 40, not 20.`
+    """
     shown = SHOWN[found.shown_in].format(
         one=numbers.one(unit),
         before=_count_or_word(found.before),
@@ -82,7 +85,7 @@ def sure(sureness: Sureness) -> str:
 
 
 def unread(paths: Sequence[str]) -> str:
-    """Results that are not bit for bit as they were, and that nothing here can look into."""
+    """Sentence on changed results that cannot be compared."""
     some = ", ".join(paths[:NAMED]) + ("" if len(paths) <= NAMED else " and others")
     return (
         f"{some}: another content than the original's, which was the same in each of its runs. The "
@@ -92,7 +95,7 @@ def unread(paths: Sequence[str]) -> str:
 
 
 def batch_place(place: BatchPlace) -> str:
-    """Where the batch is, which nothing but an experiment could tell."""
+    """Sentence on the batch's place, found by experiment."""
     return (
         f"A batch is dimension {place.axis + 1} of input {place.input + 1} of the model that is "
         f"called at {place.site}: it followed the setting of the batch when that was moved."
@@ -100,7 +103,10 @@ def batch_place(place: BatchPlace) -> str:
 
 
 def slow_starts(starts: StartupBudget) -> str | None:
-    """What start-up leaves room for, and the budget that would do; None where there is enough."""
+    """Sentence on start-up and a sufficient budget.
+
+    None where there is enough.
+    """
     if starts.whole_s <= starts.budget_s:
         return None
     many = int(starts.bought)
@@ -113,7 +119,10 @@ def slow_starts(starts: StartupBudget) -> str | None:
 
 
 def gained(interval: Interval, unit: str, objective: str = "throughput") -> str:
-    """`did 2.04x the tiles a second in 6 rounds ...; 95 % interval 1.98 to 2.11`"""
+    """Sentence on a proven gain.
+
+    `did 2.04x the tiles a second in 6 rounds ...; 95 % interval 1.98 to 2.11`
+    """
     rounds = f"{numbers.many(interval.n, 'interleaved round')} of fresh processes"
     wide = too_wide(interval)
     ratio = f"more than {interval.low:.2f}" if wide else f"{interval.estimate:.2f}"
@@ -132,12 +141,15 @@ WIDE = 4.0
 
 
 def too_wide(interval: Interval) -> bool:
-    """Whether only the lower bound is worth telling."""
+    """True if only the lower bound is worth showing."""
     return interval.high > WIDE * interval.low
 
 
 def collapsed(proof: Comparison) -> str:
-    """Runs of a proof that fell far behind the others of their arm; empty where none did."""
+    """Sentence on collapsed runs of a proof.
+
+    Empty where none fell far behind the others of its arm.
+    """
     before, after = proof.ab_test.before.variant.label, proof.ab_test.after.variant.label
     slow, slow_before, rounds = proof.collapsed(AFTER), proof.collapsed(BEFORE), len(proof.counted)
     if not slow and not slow_before:
@@ -152,4 +164,4 @@ def collapsed(proof: Comparison) -> str:
 
 
 UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
-"""Of every gain that rests on such rounds."""
+"""Note on every gain that rests on such rounds."""

@@ -1,4 +1,4 @@
-"""The end of a search: verdict, gain of the result, and the reason."""
+"""Verdict of a search, with gain and reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningResult:
-    """A search that ended, and the candidate that is written."""
+    """Finished search, with the candidate to write."""
 
     stop: Stop | None
     """None: interrupted before the search stopped."""
@@ -88,26 +88,29 @@ def is_traded(comparison: Comparison) -> bool:
 
 
 def quality_proven(found: TuningResult) -> bool | None:
-    """Whether traded results were confirmed; None where nothing was traded."""
+    """True if traded results were confirmed.
+
+    None where nothing was traded.
+    """
     if not found.winner.only("numeric", "quality").changes:
         return None
     return found.state.context.workload.quality_proof == "bounds"
 
 
 def whole_gain(found: TuningResult) -> Interval | None:
-    """Gain of everything that is written, by all evidence of the call."""
+    """Gain of all written values, by all evidence."""
     return chained(found.chain, found.state.context.objective)
 
 
 def baseline_note(found: TuningResult) -> str:
-    """The sentence for a baseline that disagrees with the comparison; empty where they agree."""
+    """Sentence on a baseline that disagrees with the comparison."""
     objective, unit = found.state.context.objective, found.unit
     name = objective.unit(unit, numbers.plural(unit))
     return (found.chain and found.chain[0].drift_note(objective, name)) or ""
 
 
 def verdict_of(found: TuningResult) -> OptimizeVerdict:
-    """`unchanged` only where a larger budget would not have shown more."""
+    """Verdict; `unchanged` only if no budget shows more."""
     if found.interrupted:
         return "partial"
     if found.winner.changes:
@@ -122,7 +125,7 @@ def verdict_of(found: TuningResult) -> OptimizeVerdict:
 
 
 def reason(found: TuningResult) -> str:
-    """The reason of the verdict, in one or two sentences."""
+    """Reason of the verdict, in short."""
     state, stop = found.state, found.stop
     if stop is None:
         many = numbers.many(sum(not attempt.reused for attempt in found.attempts), "process")
@@ -184,7 +187,7 @@ def _last_failed(found: TuningResult) -> str:
 
 
 def spelled(gain: Interval) -> str:
-    """`1.04x (95 % interval 0.98 to 1.10)`"""
+    """Gain as text: `1.04x (95 % interval 0.98 to 1.10)`."""
     if sentences.too_wide(gain):
         return f"{gain.estimate:.2f}x, with an interval too wide to tell"
     return f"{gain.estimate:.2f}x (95 % interval {gain.low:.2f} to {gain.high:.2f})"
@@ -223,7 +226,7 @@ def _no_comparison(found: TuningResult) -> str:
 
 
 def _unknown(found: TuningResult) -> str:
-    """The settings that the budget left out, with a space before them."""
+    """Settings that the budget left out, as text."""
     names = found.never_run
     if not names:
         return ""
@@ -249,7 +252,7 @@ def _unproven_pairs(found: TuningResult) -> str:
 
 
 def needed_budget_s(state: TunerState) -> float:
-    """The budget that holds the steps which this one did not."""
+    """Budget for the steps that this one lacked."""
     missing_s = max((entry.needed_s - entry.remaining_s for entry in state.skipped), default=0.0)
     starts_s = state.starts.budget_for(math.ceil(missing_s / max(state.price_s, 1e-9)))
     return SPARE * max(state.context.budget_s + missing_s, starts_s)

@@ -1,4 +1,4 @@
-"""report.json and what is drawn from it, on disk: written whole or not at all, read with care."""
+"""Files of a report: written whole, read with care."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ def claim(
     like: Path | None = None,
     overwrite: bool = False,
 ) -> files.Claim:
-    """The places of a report: `report_md`, and beside it, with the same stem, the JSON, the
-    figures and the patches. To be called before anything is measured.
+    """Claim the places of a report.
 
-    `never` are files that must stay; nothing is open to more people than the file `like`. Raises
-    OutputRefusedError when one of the places is another's, or cannot be written.
+    They are `report_md`, and beside it, with the same stem, the JSON, the figures and the patches.
+    To be called before anything is measured. `never` are files that must stay; nothing is open to
+    more people than the file `like`. Raises OutputRefusedError when one of the places is another's,
+    or cannot be written.
     """
     if report_md.suffix == ".json":
         msg = f"{report_md} would be overwritten by the JSON beside it; name the report *.md."
@@ -51,9 +52,10 @@ def claim(
 
 
 def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -> None:
-    """Write the report into the places that `claim` found, or finds now.
+    """Write the report into its places.
 
-    What looks like a secret is masked. Raises OutputRefusedError when a place cannot be written.
+    `claim` found them, or finds them here. What looks like a secret is masked. Raises
+    OutputRefusedError when a place cannot be written.
     """
     claimed = claimed or claim(report_md)
     report_md = Path(os.path.realpath(report_md))
@@ -74,7 +76,7 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
 
 
 def holds_finished(report_md: Path) -> bool:
-    """Tell whether the report at this place is of a finished search."""
+    """True if this place holds a finished search's report."""
     try:
         return not load(Path(os.path.realpath(report_md)).with_suffix(".json")).unfinished
     except ReportError:
@@ -84,8 +86,11 @@ def holds_finished(report_md: Path) -> bool:
 def claim_page(
     place: Path, *, never: Iterable[Path] = (), like: Path | None = None, overwrite: bool = False
 ) -> files.Claim:
-    """The place of the HTML page. Raises OutputRefusedError when it is another's, or cannot be
-    written, or its name does not tell what it is."""
+    """Claim the place of the HTML page.
+
+    Raises OutputRefusedError when it is another's, or cannot be written, or its name does not end
+    in `.html`.
+    """
     if place.suffix != ".html":
         msg = f"{place} would hold HTML, and its name does not say so; name it *.html."
         raise OutputRefusedError(msg)
@@ -93,7 +98,7 @@ def claim_page(
 
 
 def write_page(report: Report, place: Path, claimed: files.Claim, source: Path) -> None:
-    """Write the HTML page of `report` into the place that `claim_page` found.
+    """Write the HTML page of `report`.
 
     `source` is the report.json; its figures and patches lie beside it. Secrets are masked. Raises
     OutputRefusedError when the page cannot be written.
@@ -133,8 +138,10 @@ def masked(report: Report) -> Report:
 
 
 def load(path: Path) -> Report:
-    """The report in `path`. Raises ReportError with what is wrong: it is not there, not JSON,
-    of another schema version, or a field does not hold what it should."""
+    """Load the report in `path`.
+
+    Raises ReportError: it is missing, not JSON, of another schema version, or a field is wrong.
+    """
     try:
         fields = json.loads(files.read_whole(path))
     except OSError as problem:
@@ -175,7 +182,10 @@ def headline(report: Report) -> dict[str, Any]:
 
 
 def _write_patches(report: Report, report_md: Path, claimed: files.Claim) -> None:
-    """One file for each advice that has a patch; those of an earlier report go."""
+    """Write one file for each patch.
+
+    Those of an earlier report go.
+    """
     patches = {
         number: entry.patch
         for number, entry in enumerate(report.suggestions[:MAX_PATCHES], 1)
@@ -202,14 +212,14 @@ def _numbered_patches(report_md: Path) -> set[int]:
 
 
 def _mask_patch(patch: str) -> str:
-    """A patch without its secrets: in code, only what stands in quotes is a value."""
+    """Mask a patch; in code, only inside quotes."""
     targets = [line for line in patch.splitlines() if line.startswith("+++ ")]
     code = all(line.split("\t")[0].endswith(".py") for line in targets)
     return masking.mask_code(patch) if code else masking.mask_text(patch)
 
 
 def _kept_figures(report: Report, folder: Path) -> dict[str, bytes]:
-    """Figures that an earlier call drew of this very report."""
+    """Figures that an earlier call drew of this report."""
     kept = {}
     for figure in figures.plan(report):
         try:
@@ -222,7 +232,7 @@ def _kept_figures(report: Report, folder: Path) -> dict[str, bytes]:
 
 
 def _figure_mark(report: Report) -> bytes:
-    """The last lines of a figure: its report, and that it is ours."""
+    """Last lines of a figure: its report and our mark."""
     created = re.sub(r"[^0-9A-Za-z:.+]", "", report.created)
     return f"<!-- of the report of {created} -->\n{files.MARKS['.svg']}\n".encode()
 

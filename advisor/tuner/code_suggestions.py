@@ -357,7 +357,7 @@ def without_gain(state: TunerState, suggestion: Suggestion) -> TunerState:
 
 
 def is_confirmed(state: TunerState, suggestion: Suggestion) -> bool:
-    """Whether its comparison confirmed a suggestion."""
+    """True if its comparison confirmed a suggestion."""
     outcome = suggestion.outcome
     return outcome is not None and outcome.proven(
         state.context.objective, state.context.smallest_gain

@@ -1,4 +1,4 @@
-"""What is known before the first process runs."""
+"""Context of a search, before the first process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TuningContext:
     smallest_gain: float
     budget_s: float
     safe: bool = False
-    """Nothing that could change rounding or the product may be tried."""
+    """Refuse all that could change rounding or the product."""
     measure_s: float = 3.0
     earlier: PriorData = field(default_factory=PriorData)
 
@@ -63,7 +63,7 @@ class TuningContext:
         return next(each for each in self.sources if each.document.name == document)
 
     def allows(self, knob_class: KnobClass) -> bool:
-        """Whether knobs of this class may change."""
+        """True if knobs of this class may change."""
         return not self.safe or knob_class in {"free", "training"}
 
     @property

@@ -113,7 +113,7 @@ class QualityCandidate:
 
     @property
     def seeds_matter(self) -> bool:
-        """Whether other seeds gave other figures."""
+        """True if other seeds gave other figures."""
         return seeds_matter([(run, run) for run in self.runs]) is True
 
     @property
@@ -125,7 +125,7 @@ class QualityCandidate:
 def passes_gate(
     state: TunerState, variant: Variant, run: Run
 ) -> Generator[SearchStep, Result, tuple[TunerState, Verdict]]:
-    """Whether `run` of `variant` stayed inside the declared tolerance.
+    """True if `run` of `variant` stayed inside the declared tolerance.
 
     Losses of a short training or outputs of an inference with equal seeds are compared. Without
     either, the declared quality measures decide. Nothing to compare is not inside.

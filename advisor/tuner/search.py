@@ -511,7 +511,7 @@ def leap(state: TunerState, found: GridState) -> int:
 
 
 def not_below(point: GridPoint, start: GridPoint) -> bool:
-    """Whether neither knob is below the config's own value."""
+    """True if neither knob is below the config's own value."""
     return point[0] >= start[0] and point[1] >= start[1]
 
 

@@ -256,7 +256,7 @@ class TunerState:
         return self.noise / 2 * 2**0.5
 
     def gain(self, run: Run, than: Run) -> float:
-        """How many times better `run` is."""
+        """Factor by which `run` is better."""
         score = self.context.objective.score
         return self.context.objective.gain(score(than), score(run))
 
@@ -508,7 +508,7 @@ class Stop:
 
     @property
     def whole(self) -> bool:
-        """Whether every stage ran."""
+        """True if every stage ran."""
         return self.reason == "done"
 
 

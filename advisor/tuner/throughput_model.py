@@ -72,7 +72,7 @@ class _Split:
     launch_share: float
     growth: float
     log_step_s: float
-    """Of the first batch."""
+    """Log of a step at the first batch, in seconds."""
     loader: float
 
     def log_share(self, batches: float) -> float:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BUSY_PCT = 5.0
 """From here on a card works, and its link is awake."""
 HELD_SHARE = 0.05
-"""Of the card's memory: others that hold less, such as a desktop, are not in the way."""
+"""Share of the card's memory that others may hold, such as a desktop."""
 LOWERED = 0.99
 """A power limit below this part of the card's own was lowered by somebody."""
 

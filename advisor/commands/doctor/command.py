@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from advisor.sandbox.capabilities import Capability
 
 LOOK_S = 0.5
-"""How long others are watched."""
+"""Time in which others are watched."""
 WIDTH = 100
 
 

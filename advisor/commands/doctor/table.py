@@ -55,7 +55,7 @@ class Seen:
     fix: str | None = None
     """Command for a shell, where `ok` is False."""
     good: str | None = None
-    """Where what is good depends on the reading."""
+    """Good state that depends on the reading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Check(Generic[Of]):
     why: str
     look: Callable[[Of], Seen]
     costs: Costs = "speed"
-    """What is lost where it is not good: speed, or trust in what is measured."""
+    """Loss where it is not good: speed, or trust in the figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
