@@ -159,4 +159,4 @@ def test_a_users_file_is_not_overwritten_without_allow_writes(
         gpu_advisor, tmp_path, FIXED, "overwrites", "--allow-writes", program=LINES
     )
     assert (code, mine.read_text()) == (0, "worse weights"), stderr
-    assert "The command wrote outside the trials' scratch folders: `best.ckpt`." in report
+    assert "The command altered or removed files of yours: `best.ckpt`." in report

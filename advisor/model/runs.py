@@ -86,6 +86,8 @@ class Run:
     files_created: tuple[str, ...] = ()
     """Outside the scratch directory, relative to the working directory. Gone again where the
     isolation throws away what a program writes."""
+    files_changed: tuple[str, ...] = ()
+    """Files of the user that the program altered or removed; named like `files_created`."""
     files_in_window: int | None = None
     """Files that are no logs, last written inside the window; None: not known."""
     results: tuple[ResultFile, ...] = ()
@@ -153,6 +155,7 @@ class Failure:
     exit_code: int | None = None
     wall_s: float = 0.0
     files_created: tuple[str, ...] = ()
+    files_changed: tuple[str, ...] = ()
     isolation: str | None = None
     gpu_mem_others_gib: float | None = None
     """Highest that others held on the card meanwhile."""

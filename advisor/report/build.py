@@ -479,6 +479,8 @@ def notes(found: TuningResult, info: RunInfo) -> list[str]:
     """Notes on the figures, the most important first."""
     state = found.state
     lines = list(filter(None, map(sentences.collapsed, state.confirmations)))
+    if changed := changed_files(found.attempts):
+        lines.insert(0, sentences.changed_files(changed))
     suggestions = [each for each in state.suggestions if each.outcome is not None]
     compared = (*state.confirmations, *(each.outcome for each in suggestions if each.outcome))
     after = [run for comparison in compared for run in comparison.runs(AFTER)]
@@ -512,6 +514,13 @@ def notes(found: TuningResult, info: RunInfo) -> list[str]:
         if attempt.run is not None and attempt.request.purpose == "confirm"
     }
     return lines + [f"Throughput was counted by {source}." for source in sorted(sources)]
+
+
+def changed_files(attempts: Sequence[TrialResult]) -> list[str]:
+    """Files of the user that a command changed for good; an overlay keeps them."""
+    results = [each.result for each in attempts if each.result.isolation != "overlay"]
+    created = {path for result in results for path in result.files_created}
+    return sorted({path for result in results for path in result.files_changed} - created)
 
 
 # --- entries ------------------------------------------------------------------------------

@@ -145,6 +145,13 @@ def too_wide(interval: Interval) -> bool:
     return interval.high > WIDE * interval.low
 
 
+def changed_files(paths: Sequence[str]) -> str:
+    """Files of the user that the command altered or removed."""
+    shown = ", ".join(f"`{path}`" for path in paths[:3])
+    more = f" and {len(paths) - 3} more" * (len(paths) > 3)
+    return f"The command altered or removed files of yours: {shown}{more}."
+
+
 def collapsed(proof: Comparison) -> str:
     """Sentence on collapsed runs of a proof.
 

@@ -116,6 +116,7 @@ def run_trial(
         "exit_code": ending.exit_code,
         "wall_s": ending.wall_s,
         "files_created": tuple(map(_text, left.created)),
+        "files_changed": tuple(map(_text, (*left.altered, *left.removed))),
         "isolation": sandbox.kind,
     }
     if finding is not None:

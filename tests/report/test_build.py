@@ -238,6 +238,19 @@ def test_only_files_that_are_still_there_are_listed(tmp_path: Path) -> None:
         assert reported(search, tmp_path).files_created == left
 
 
+def test_a_changed_file_of_the_users_is_the_first_caveat(tmp_path: Path) -> None:
+    """An overlay keeps such files; a file that an earlier trial created is none of theirs."""
+    for kind, expected in (("overlay", False), ("landlock", True)):
+        search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
+        attempts = search.lab.attempts
+        run = attempts[0].run
+        assert run is not None
+        files = {"files_created": ("a.png",), "files_changed": ("a.png", "best.ckpt")}
+        attempts[0] = replace(attempts[0], result=replace(run, isolation=kind, **files))
+        sentence = "The command altered or removed files of yours: `best.ckpt`."
+        assert (reported(search, tmp_path).notes[:1] == [sentence]) is expected
+
+
 def test_a_machine_without_a_gpu_is_said_once(tmp_path: Path) -> None:
     machine = replace(QUIET_MACHINE, gpu_note="No driver is installed.")
     search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST, gpu=False)
