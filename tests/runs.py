@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.model import Decision, Run
+from advisor.model import Run
 
 
 def a_run(**given: Any) -> Run:
@@ -22,18 +22,3 @@ def a_run(**given: Any) -> Run:
         "window_end": 1.0,
     }
     return Run(**{**usual, **given})
-
-
-def a_decision(reason: str, **data: Any) -> Decision:
-    """A batch of a command that was left as it is, for `reason` with its `data`."""
-    return Decision(
-        document="command line",
-        path="--batch-size",
-        kind="batch_size",
-        knob_class="free",
-        outcome="kept",
-        old=4,
-        new=4,
-        reason=reason,
-        data=tuple(data.items()),
-    )

@@ -26,44 +26,28 @@ def kept(rate: float = 2.0) -> Run:
     return a_run(units_per_s=rate, windows=(2.0, 2.1), effects=effects, flops=flops)
 
 
-def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
-    history = History(tmp_path / "h.sqlite")
-    history.append("key", "machine", kept())
-    assert history.find("key", "machine", max_age_s=60) == [kept()]
-
-
-def test_a_failure_comes_back_as_it_was(tmp_path: Path) -> None:
-    failure = Failure(
+def broken(evidence: str = "CUDA out of memory", log_tail: str = "") -> Failure:
+    return Failure(
         trial_id="002",
         purpose="search",
         label="batch_size=64",
         candidate_key="k",
         kind="gpu-oom",
-        evidence="CUDA out of memory",
+        evidence=evidence,
         next_step="try less",
+        log_tail=log_tail,
     )
-    history = History(tmp_path / "h.sqlite")
-    history.append("key", "machine", failure)
-    assert history.find("key", "machine", max_age_s=60) == [failure]
 
 
-def test_runs_of_another_machine_or_too_old_are_not_found(tmp_path: Path) -> None:
+def test_results_come_back_as_they_were_the_newest_first(tmp_path: Path) -> None:
+    """Those of another machine, and those that are too old, are not found."""
     history = History(tmp_path / "h.sqlite")
-    history.append("key", "machine", kept())
+    results = [kept(1.0), broken(), kept(3.0)]
+    for result in results:
+        history.append("key", "machine", result)
+    assert history.find("key", "machine", max_age_s=60) == results[::-1]
     assert history.find("key", "other machine", max_age_s=60) == []
     assert history.find("key", "machine", max_age_s=0) == []
-
-
-def test_the_newest_result_comes_first(tmp_path: Path) -> None:
-    history = History(tmp_path / "h.sqlite")
-    for rate in (1.0, 2.0, 3.0):
-        history.append("key", "machine", kept(rate))
-    rates = [
-        run.units_per_s
-        for run in history.find("key", "machine", max_age_s=60)
-        if isinstance(run, Run)
-    ]
-    assert rates == [3.0, 2.0, 1.0]
 
 
 def test_spreads_group_equal_trials_of_one_machine(tmp_path: Path) -> None:
@@ -166,15 +150,8 @@ def test_without_a_place_to_write_measurements_live_as_long_as_the_call(tmp_path
 
 
 def test_what_is_kept_shows_no_secret(tmp_path: Path) -> None:
-    failure = Failure(
-        trial_id="002",
-        purpose="search",
-        label="original",
-        candidate_key="k",
-        kind="crash-start",
-        evidence="login failed: password=hunter2",
-        next_step="-",
-        log_tail="Authorization: Bearer q7Zp2mXw9Lr4q7Zp2mXw9Lr4",
+    failure = broken(
+        "login failed: password=hunter2", "Authorization: Bearer q7Zp2mXw9Lr4q7Zp2mXw9Lr4"
     )
     History(tmp_path / "h.sqlite").append("key", "machine", failure)
     stored = (tmp_path / "h.sqlite").read_bytes()

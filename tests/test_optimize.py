@@ -251,18 +251,9 @@ def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(
     project: Path, optimize: Optimize
 ) -> None:
     before = (project / "infer.yaml").read_bytes()
+    words = ("optimize", "infer.yaml", "--window", "0.5s", "--", *RESTORE)
     running = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "advisor",
-            "optimize",
-            "infer.yaml",
-            "--window",
-            "0.5s",
-            "--",
-            *RESTORE,
-        ],
+        [sys.executable, "-m", "advisor", *words],
         cwd=project,
         env=environment(project),
         stdout=subprocess.PIPE,

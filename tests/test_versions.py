@@ -39,7 +39,13 @@ ORIGINAL = b'{\r\n  "batch_size": 1, // keep this comment\r\n  "lr": 1e-3,\r\n  
 def rewrite(config: Path, **values: JsonScalar) -> None:
     """What `optimize` does once a winner is proven."""
     document = documents.read(config)
-    new = document.with_values(values)
+    keep_only(config, **values)
+    documents.write_atomic(config, document.with_values(values), document.raw)
+
+
+def keep_only(config: Path, **values: JsonScalar) -> Versions:
+    """A call that was killed after it kept the original and before it replaced the config."""
+    document = documents.read(config)
     changes = [
         Change(
             document=str(config),
@@ -51,8 +57,9 @@ def rewrite(config: Path, **values: JsonScalar) -> None:
         )
         for path, value in values.items()
     ]
-    Versions(state_folder(config.parent), config).keep(document, new, changes)
-    documents.write_atomic(config, new, document.raw)
+    versions = Versions(state_folder(config.parent), config)
+    versions.keep(document, document.with_values(values), changes)
+    return versions
 
 
 @pytest.fixture
@@ -126,29 +133,8 @@ def test_all_of_them_go_back_or_none(config: Path) -> None:
     assert b'"workers": 12' in config.read_bytes()
 
 
-def keep_only(config: Path, batch_size: int = 8) -> Versions:
-    """A call that was killed after it kept the original and before it replaced the config."""
-    document = documents.read(config)
-    versions = Versions(state_folder(config.parent), config)
-    versions.keep(
-        document,
-        document.with_values({"batch_size": batch_size}),
-        [
-            Change(
-                document=str(config),
-                path="batch_size",
-                kind="batch_size",
-                knob_class="free",
-                old=document.scalars["batch_size"].value,
-                new=batch_size,
-            )
-        ],
-    )
-    return versions
-
-
 def test_a_rewrite_that_was_never_put_in_place_is_not_called_an_edit(config: Path) -> None:
-    keep_only(config)
+    keep_only(config, batch_size=8)
     assert revert(config) == 0
     assert config.read_bytes() == ORIGINAL
 

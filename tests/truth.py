@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-import bisect
-import itertools
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def rate_between(path: Path, start: float, end: float) -> float:
-    """Units/s in [start, end], between two steps by a straight line: where few steps lie in it."""
-    rows = steps(path)
-    times = [time for time, _ in rows]
-    done = [0.0, *itertools.accumulate(units for _, units in rows[1:])]
-
-    def by(when: float) -> float:
-        at = min(max(1, bisect.bisect_left(times, when)), len(times) - 1)
-        share = (when - times[at - 1]) / (times[at] - times[at - 1])
-        return done[at - 1] + share * (done[at] - done[at - 1])
-
-    return (by(end) - by(start)) / (end - start)
 
 
 def true_rate(path: Path, start: float, end: float) -> float:

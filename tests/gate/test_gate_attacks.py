@@ -220,9 +220,6 @@ def test_without_isolation_the_report_says_what_is_not_protected(unprotected: Ga
     assert "files" in note
     assert "environment" in note
     assert "not isolated" in (unprotected.folder / "gate.md").read_text()
-
-
-def test_a_token_that_the_checkout_keeps_is_told_of(unprotected: Gated) -> None:
     assert any("persist-credentials: false" in note for note in unprotected.record.notes)
 
 

@@ -173,16 +173,13 @@ def refuse(event: object, tmp_path: Path, *, allow: bool = False, **env: str) ->
 
 
 def test_forks_are_refused_on_self_hosted_runners(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="fork"):
-        refuse(fork_event(), tmp_path, RUNNER_ENVIRONMENT="self-hosted")
+    deleted = {"pull_request": {"head": {"repo": None}}}
+    minimal = {"pull_request": {"head": {"repo": {"fork": True}}}}
+    for event in (fork_event(), deleted, minimal):
+        with pytest.raises(UsageError, match="fork"):
+            refuse(event, tmp_path, RUNNER_ENVIRONMENT="self-hosted")
     with pytest.raises(UsageError, match="fork"):
         refuse(fork_event(), tmp_path)
-    deleted = {"pull_request": {"head": {"repo": None}}}
-    with pytest.raises(UsageError, match="fork"):
-        refuse(deleted, tmp_path, RUNNER_ENVIRONMENT="self-hosted")
-    minimal = {"pull_request": {"head": {"repo": {"fork": True}}}}
-    with pytest.raises(UsageError, match="fork"):
-        refuse(minimal, tmp_path, RUNNER_ENVIRONMENT="self-hosted")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from gate_examples import around, failed, pair, program, program_of, rate, run, suite_of
@@ -14,7 +14,8 @@ from advisor.gate.schema import Inputs, Limits
 from advisor.gate.verdict import PRECEDENCE, decide
 
 if TYPE_CHECKING:
-    from advisor.gate.schema import RunEntry
+    from advisor.gate.schema import RunEntry, Variant
+    from advisor.gate.verdict import Decided
 
 
 def verdict(*programs, **inputs):
@@ -98,31 +99,28 @@ def test_a_base_that_fails_alone_is_no_baseline() -> None:
     assert verdict(warm_up).verdict == "error"
 
 
-def test_less_work_done_is_an_error_although_it_is_faster() -> None:
-    def worked(arm, value: float, work: float) -> RunEntry:
-        return run(arm).model_copy(update={"rates": {"train": rate(value, work=work)}})
+def verdict_of(base: float, head: float, **facts: Any) -> Decided:
+    """The verdict on twelve pairs of these rates, nearly; `facts` of both, or by arm."""
 
-    def gate(head_work: float):
-        pairs = [
-            pair(n, worked("base", 10 + n / 100, 1000), worked("head", 20 + n / 100, head_work))
-            for n in range(1, 13)
-        ]
-        return verdict(program(pairs))
+    def one(arm: Variant, value: float) -> RunEntry:
+        own = {name: fact[arm] if isinstance(fact, dict) else fact for name, fact in facts.items()}
+        return run(arm).model_copy(update={"rates": {"train": rate(value, **own)}})
 
-    assert gate(500).verdict == "error"
-    assert "work not done" in gate(500).reason
-    assert gate(1000).verdict == "pass"
-    assert gate(1000).leading.faster
+    pairs = [
+        pair(n, one("base", base + n / 1000), one("head", head + n / 1000)) for n in range(1, 13)
+    ]
+    return verdict(program(pairs))
+
+
+@pytest.mark.parametrize(("work", "expected"), [(500, "error"), (989, "error"), (991, "pass")])
+def test_one_percent_less_work_is_an_error_although_it_is_faster(work: int, expected: str) -> None:
+    found = verdict_of(10, 20, work={"base": 1000, "head": work})
+    assert found.verdict == expected
+    assert "work not done" in found.reason if expected == "error" else found.leading.faster
 
 
 def test_less_work_in_a_fixed_time_is_a_regression_and_no_error() -> None:
-    def worked(arm, value: float) -> RunEntry:
-        return run(arm).model_copy(update={"rates": {"train": rate(value, work=10 * value)}})
-
-    pairs = [
-        pair(n, worked("base", 10 + n / 100), worked("head", 5 + n / 100)) for n in range(1, 13)
-    ]
-    assert verdict(program(pairs)).verdict == "regression"
+    assert verdict_of(10, 5, work={"base": 100, "head": 50}).verdict == "regression"
 
 
 def test_rates_of_different_sources_are_not_compared() -> None:
@@ -272,21 +270,6 @@ def test_thresholds_of_single_benchmarks() -> None:
 
 
 def test_a_lower_value_is_better_where_the_benchmark_says_so() -> None:
-    def timed(arm, value: float) -> RunEntry:
-        return run(arm).model_copy(update={"rates": {"train": rate(value, better="lower")}})
-
-    pairs = [
-        pair(n, timed("base", 10 + n / 1000), timed("head", 12 + n / 1000)) for n in range(1, 13)
-    ]
-    found = verdict(program(pairs))
+    found = verdict_of(10, 12, better="lower")
     assert found.verdict == "regression"
     assert found.leading.slowdown_pct == pytest.approx(20, abs=0.5)
-
-
-@pytest.mark.parametrize(("work", "expected"), [(991, "pass"), (989, "error")])
-def test_one_percent_less_work_is_too_little(work: float, expected: str) -> None:
-    def worked(arm, done: float) -> RunEntry:
-        return run(arm).model_copy(update={"rates": {"train": rate(10, work=done)}})
-
-    pairs = [pair(n, worked("base", 1000), worked("head", work)) for n in range(1, 6)]
-    assert verdict(program(pairs)).verdict == expected

@@ -87,11 +87,7 @@ def test_a_larger_card_stands_in_with_the_targets_memory() -> None:
     assert found.memory_cap_gib == profiles.usable_gib(profiles.by_name("rtx-3090"))
     assert "memory capped to 21.5 GiB" in found.note
     assert "speed was not measured" in found.note
-
-
-def test_precisions_are_the_targets_not_those_of_the_card_that_stands_in() -> None:
-    found = target.resolve("t4", machine(H100))
-    assert found.precisions == ("float32", "float16")
+    assert target.resolve("t4", machine(H100)).precisions == ("float32", "float16")
 
 
 @pytest.mark.parametrize(

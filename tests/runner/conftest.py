@@ -13,7 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from advisor.model import Candidate, Trial
+from advisor.model import Candidate, Failure, Run, Trial
+from advisor.runner import run_trial
 from advisor.sandbox.capabilities import FORCED
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
@@ -56,6 +57,20 @@ def make_trial(tmp_path: Path, work: Path) -> MakeTrial:
         return Trial(command=command, **given | fields)
 
     return make
+
+
+def measured(trial: Trial) -> Run:
+    """The run of a trial that must be measured."""
+    outcome = run_trial(trial)
+    assert isinstance(outcome, Run), outcome
+    return outcome
+
+
+def failed(trial: Trial) -> Failure:
+    """The failure of a trial that must fail."""
+    outcome = run_trial(trial)
+    assert isinstance(outcome, Failure), outcome
+    return outcome
 
 
 @pytest.fixture

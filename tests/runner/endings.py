@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from advisor.model import Candidate, Change, Trial
+from advisor.model import Candidate, Change, Failure, Trial
 from advisor.runner.classify import classify
 from advisor.runner.monitor import TrialExit
 from advisor.runner.records import ProcessRecord
@@ -25,6 +25,13 @@ STEPPED = ProcessRecord(pid=7, state="exited", steps=40)
 BOOTED = ProcessRecord(pid=7, state="torch")
 DIED = TrialExit(end="exited", started=0.0, ended=9.0, exit_code=1, processes=(BOOTED,))
 DONE = replace(DIED, exit_code=0, processes=(STEPPED,))
+
+
+def failure_of(ending: TrialExit, *, measured: bool = False) -> Failure:
+    """The failure that such an ending must be."""
+    found = classify(TRIAL, ending, measured=measured)
+    assert found is not None
+    return found
 
 
 def kind_of(ending: TrialExit, *, measured: bool = False) -> str | None:

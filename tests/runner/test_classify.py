@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.analysis.measurement import Measured, Measurement
-from advisor.runner.classify import classify, log_tail
+from advisor.runner.classify import log_tail
 from advisor.runner.records import Memory, ProgramException
 from advisor.runner.resources import OomCounter, new_kills, oom_counters
-from tests.runner.endings import BOOTED, DIED, DONE, STEPPED, TRIAL, kind_of
+from tests.runner.endings import BOOTED, DIED, DONE, STEPPED, failure_of, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +37,7 @@ def test_a_crash_of_a_rank_counts_though_the_launcher_stands_at_its_start() -> N
         'Traceback (most recent call last):\n  File "a.py", line 3, in f\nValueError: odd\n'
     )
     launcher = replace(BOOTED, exception=raised("ProcessRaisedException", message))
-    found = classify(TRIAL, replace(DIED, processes=(launcher, STEPPED)), measured=False)
-    assert found is not None
+    found = failure_of(replace(DIED, processes=(launcher, STEPPED)))
     assert (found.kind, found.evidence) == ("crash-step", "ValueError: odd")
 
 
@@ -50,8 +49,7 @@ def test_what_a_rank_raised_is_told_before_what_its_launcher_says_of_it() -> Non
     )
     rank = replace(BOOTED, pid=2, exception=own)
     ending = replace(DIED, processes=(launcher, rank), stderr="==== FAILED\n")
-    found = classify(TRIAL, ending, measured=False)
-    assert found is not None
+    found = failure_of(ending)
     assert (found.kind, found.evidence) == ("crash-start", "RuntimeError: 12 layers")
     assert log_tail(ending) == "Traceback ...\nRuntimeError: 12 layers\n==== FAILED"
 
@@ -76,8 +74,7 @@ def test_the_exception_of_a_rank_is_reported_with_its_rank() -> None:
         replace(STEPPED, pid=9, rank=1, world_size=2, exception=cause),
     )
     ending = replace(DIED, processes=(launcher, *ranks), stderr=TORCHRUN)
-    found = classify(TRIAL, ending, measured=False)
-    assert found is not None
+    found = failure_of(ending)
     assert (found.kind, found.evidence) == (
         "crash-step",
         "rank 1: RuntimeError: shapes do not match",
@@ -90,8 +87,7 @@ def test_a_rank_is_known_by_the_prefix_of_its_output() -> None:
         f"[rank1]: {line}\n"
         for line in ("Traceback (most recent call last):", '  File "a.py"', "ValueError: odd")
     )
-    found = classify(TRIAL, replace(DIED, stderr=trace + TORCHRUN), measured=False)
-    assert found is not None
+    found = failure_of(replace(DIED, stderr=trace + TORCHRUN))
     assert (found.kind, found.evidence) == ("crash-start", "rank 1: ValueError: odd")
 
 
@@ -104,8 +100,7 @@ def test_an_end_by_our_limit_names_the_limit(end: End, flag: str) -> None:
     ending = replace(
         DIED, end=end, exit_code=None, silence_s=60.0, stderr="RuntimeError: CUDA out of memory\n"
     )
-    found = classify(TRIAL, ending, measured=False)
-    assert found is not None
+    found = failure_of(ending)
     assert found.kind in {"hang", "no-steps", "timeout"}
     assert f"ended by our limit ({flag}" in found.evidence
 
@@ -135,8 +130,7 @@ def test_memory_that_ran_out_in_silence_is_lost_work() -> None:
     """Outside forward and backward no hook sees it, and the program said nothing: the allocator
     counted it."""
     quiet = replace(STEPPED, memory=Memory(allocated_gib=2.0, ooms=3))
-    found = classify(TRIAL, replace(DONE, processes=(quiet,)), measured=True)
-    assert found is not None
+    found = failure_of(replace(DONE, processes=(quiet,)), measured=True)
     assert (found.kind, "3 times" in found.evidence) == ("work-not-done", True)
     assert kind_of(replace(DONE, processes=(replace(quiet, memory=Memory(ooms=0)),))) == "no-steps"
 
@@ -144,10 +138,9 @@ def test_memory_that_ran_out_in_silence_is_lost_work() -> None:
 def test_what_was_caught_inside_a_step_is_lost_work() -> None:
     """Seen by the probe, printed by nobody."""
     caught = ProgramException(type="RuntimeError", message="odd", where="forward")
-    found = classify(
-        TRIAL, replace(DONE, processes=(replace(STEPPED, swallowed=(caught,)),)), measured=True
+    found = failure_of(
+        replace(DONE, processes=(replace(STEPPED, swallowed=(caught,)),)), measured=True
     )
-    assert found is not None
     assert (found.kind, found.evidence) == (
         "work-not-done",
         "caught in the forward: RuntimeError: odd",
@@ -170,8 +163,7 @@ def test_a_kill_with_the_kernels_word_for_it_is_an_out_of_memory_kill(tmp_path: 
         (folder / name).write_text("low 0\nhigh 0\nmax 40\noom 2\noom_kill 3\n")
         kills = new_kills(before, oom_counters(root, root / "cgroup"))
         assert kills is not None
-        found = classify(TRIAL, replace(DIED, exit_code=-9, oom=kills), measured=False)
-        assert found is not None
+        found = failure_of(replace(DIED, exit_code=-9, oom=kills))
         assert found.kind == "host-oom"
         assert found.evidence.startswith(f"ended by SIGKILL; 2 out-of-memory kills in {folder}")
 
@@ -192,8 +184,7 @@ def test_the_rank_that_was_killed_is_the_evidence_not_those_that_were_asked_to_e
         f"traceback : Signal {number} ({name}) received by PID {number}"
         for number, name in ((15, "SIGTERM"), (9, "SIGKILL"))
     )
-    found = classify(TRIAL, replace(DIED, stderr=told), measured=False)
-    assert found is not None
+    found = failure_of(replace(DIED, stderr=told))
     assert (found.kind, "SIGKILL" in found.evidence) == ("killed", True)
 
 
@@ -258,8 +249,5 @@ def test_what_ended_a_rank_is_told_before_the_hang_of_the_others() -> None:
 
 @pytest.mark.parametrize(("steps", "told"), [(1, "1 step:"), (2, "2 steps:")])
 def test_one_step_is_no_steps(steps: int, told: str) -> None:
-    found = classify(
-        TRIAL, replace(DONE, processes=(replace(STEPPED, steps=steps),)), measured=False
-    )
-    assert found is not None
+    found = failure_of(replace(DONE, processes=(replace(STEPPED, steps=steps),)))
     assert f"and {told}" in found.evidence

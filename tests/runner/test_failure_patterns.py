@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import FAILURE_EXIT_CODES
-from advisor.runner.classify import classify
 from advisor.runner.failure_patterns import NEXT_STEPS
-from tests.runner.endings import DIED, DONE, TRIAL, kind_of
+from tests.runner.endings import DIED, DONE, failure_of, kind_of
 
 HAPPENED = """\
 Epoch 1: 100%|####| 10/10 RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB
@@ -160,8 +159,7 @@ def test_every_kind_has_a_next_step() -> None:
 def test_the_last_line_of_a_traceback_tells_the_kind(line: str, kind: str) -> None:
     """Where the probe saw nothing, standard error is all there is."""
     trace = f'Traceback (most recent call last):\n  File "run.py", line 1, in <module>\n{line}\n'
-    found = classify(TRIAL, replace(DIED, stderr=trace), measured=False)
-    assert found is not None
+    found = failure_of(replace(DIED, stderr=trace))
     assert (found.kind, line.strip()[:60] in found.evidence) == (kind, True)
 
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.errors import FAILURE_EXIT_CODES
-from advisor.model import Candidate, Change, Failure, TrialFile
-from advisor.runner import run_trial
-from tests.runner.conftest import MakeTrial, program
+from advisor.model import Candidate, Change, TrialFile
+from tests.runner.conftest import MakeTrial, failed, program
 from tests.runner.failures import CASES, abandon, attempt
 
 if TYPE_CHECKING:
@@ -42,8 +41,7 @@ def test_no_failure_leaves_anything_when_the_parent_is_killed(name: str) -> None
 def test_a_config_that_is_no_json_is_a_rejected_config(make_trial: MakeTrial, work: Path) -> None:
     """The original itself is read; the parser's message is the evidence."""
     (work / "config.json").write_text('{"num_workers": }')
-    outcome = run_trial(make_trial(*program("fail_config_rejected", "-c", "config.json")))
-    assert isinstance(outcome, Failure)
+    outcome = failed(make_trial(*program("fail_config_rejected", "-c", "config.json")))
     assert outcome.kind == "config-rejected"
     assert "JSONDecodeError" in outcome.evidence
 
@@ -64,8 +62,7 @@ def test_an_error_that_names_a_changed_key_is_a_rejected_config(
         candidate=Candidate(changes=(change,)),
         files=(TrialFile(original=str(config), content=json.dumps(content).encode()),),
     )
-    outcome = run_trial(trial)
-    assert isinstance(outcome, Failure)
+    outcome = failed(trial)
     assert outcome.kind == "config-rejected"
     assert "num_workers" in outcome.evidence
     assert [path.name for path in work.iterdir()] == ["config.json"]

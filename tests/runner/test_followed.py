@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.model import Failure, MeasurePlan, Run
-from advisor.runner import monitor, run_trial
+from advisor.model import MeasurePlan
+from advisor.runner import monitor
 from advisor.sandbox.capabilities import FORCED
-from tests.runner.conftest import program
+from tests.runner.conftest import failed, measured, program
 
 if TYPE_CHECKING:
     from tests.runner.conftest import MakeTrial
@@ -33,8 +33,7 @@ def test_where_it_cannot_follow_it_says_why(
 ) -> None:
     """Long before the limit of its start."""
     monkeypatch.setattr(monitor, "LOST_S", 1.0)
-    outcome = run_trial(make_trial(*command, start_limit_s=50.0, plan=MeasurePlan()))
-    assert isinstance(outcome, Failure)
+    outcome = failed(make_trial(*command, start_limit_s=50.0, plan=MeasurePlan()))
     assert outcome.kind == "probe-not-loaded"
     assert why in outcome.evidence
     assert outcome.wall_s < 20
@@ -44,11 +43,10 @@ def test_env_i_is_measured(make_trial: MakeTrial) -> None:
     """The command line is ours to complete: with where temporary files may be written, too, which
     loader workers need."""
     plan = MeasurePlan(measure_s=0.5, min_steps=5)
-    outcome = run_trial(
+    outcome = measured(
         make_trial(
             "env", "-i", *program("ok_train", "--workers", "1"), plan=plan,
             env=((FORCED, "landlock"),), total_limit_s=20.0,
         )
     )  # fmt: skip
-    assert isinstance(outcome, Run), outcome
     assert (outcome.effects.batch, outcome.effects.workers) == (16, 1)

@@ -21,7 +21,7 @@ from advisor.runner import monitor, run_trial
 from advisor.runner.job import prepare
 from advisor.runner.launch import START
 from advisor.sandbox.capabilities import FORCED
-from tests.runner.conftest import MakeTrial, processes_of, program
+from tests.runner.conftest import MakeTrial, failed, processes_of, program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,8 +75,7 @@ def test_what_the_command_leaves_running_is_ended_with_it(
     if not isolated:
         monkeypatch.setenv(FORCED, "guard")
     trial = make_trial(*program("leaves_everything"), start_limit_s=1.5)
-    outcome = run_trial(trial)
-    assert isinstance(outcome, Failure)
+    outcome = failed(trial)
     assert outcome.files_created == ("created.txt",)
     assert processes_of(trial.scratch) == []
     assert isolated or not segment_of(work).exists()
@@ -248,8 +247,7 @@ def test_a_stopped_program_is_ended_too(make_trial: MakeTrial) -> None:
     """SIGSTOP keeps a process from hearing SIGTERM; it is woken to hear it."""
     script = 'trap ": > heard; exit" TERM; kill -STOP $$; sleep 600'
     trial = make_trial("sh", "-c", script, total_limit_s=1.0)
-    outcome = run_trial(trial)
-    assert isinstance(outcome, Failure)
+    outcome = failed(trial)
     assert (outcome.kind, outcome.files_created) == ("timeout", ("heard",))
     assert processes_of(trial.scratch) == []
 
@@ -274,7 +272,6 @@ def test_the_time_after_the_first_step_is_bounded_apart_from_the_start(
     """A start of 1.5 s does not count into a limit of 1 s."""
     script = "sleep 1.5; for i in $(seq 10000); do echo step $i; sleep 0.05; done"
     plan = MeasurePlan(mode="whole", unit_regex="^step")
-    failure = run_trial(make_trial("bash", "-c", script, plan=plan, steps_limit_s=1.0))
-    assert isinstance(failure, Failure)
+    failure = failed(make_trial("bash", "-c", script, plan=plan, steps_limit_s=1.0))
     assert failure.kind == "timeout"
     assert failure.wall_s > 2.4

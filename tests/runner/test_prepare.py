@@ -14,6 +14,7 @@ from advisor.errors import ConfigReadOnlyError
 from advisor.model import MeasurePlan, Run, TrialFile
 from advisor.runner import run_trial
 from advisor.runner.job import Job, prepare, replace_paths
+from tests.runner.conftest import measured
 
 if TYPE_CHECKING:
     from tests.runner.conftest import MakeTrial
@@ -85,8 +86,7 @@ def test_the_program_reads_the_candidate_beside_the_original(
         files=(TrialFile(original=str(config), content=b'{"batch": 8}'),),
         plan=MeasurePlan(mode="whole"),
     )  # fmt: skip
-    outcome = run_trial(trial)
-    assert isinstance(outcome, Run), outcome
+    outcome = measured(trial)
     assert outcome.stdout_tail == '{"batch": 8} 640\n'
     assert outcome.files_created == ("seen",)
     assert config.read_text() == "{}"
@@ -148,8 +148,7 @@ def test_a_deep_scratch_still_has_room_for_sockets(make_trial: MakeTrial, tmp_pa
         "socket.socket(socket.AF_UNIX).bind(os.path.join(d, 'listener-12345678')); print('bound')"
     )
     trial = make_trial("python3", "-c", code, scratch=str(deep), plan=MeasurePlan(mode="whole"))
-    outcome = run_trial(trial)
-    assert isinstance(outcome, Run), outcome
+    outcome = measured(trial)
     assert outcome.stdout_tail == "bound\n"
     assert not Path(_env(prepare(trial))["TMPDIR"]).exists()
 

@@ -17,12 +17,12 @@ import pytest
 from advisor.analysis.measurement import Measurement
 from advisor.analysis.window_parts import window_rates
 from advisor.history import History
-from advisor.model import Failure, MeasurePlan, Run
+from advisor.model import MeasurePlan
 from advisor.probe.record import VERSION
-from advisor.runner import run_trial
 from advisor.runner.reading import read
 from advisor.runner.records import LARGEST_BYTES, Records, parse
 from tests.runner.by_hand import content, process, window
+from tests.runner.conftest import failed, measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,8 +156,7 @@ records = pathlib.Path(os.environ["GPU_ADVISOR_SPEC"]).parent / "probe"
 
 def test_a_hostile_record_never_raises_out_of_a_trial(make_trial: MakeTrial) -> None:
     """It is a failure of its own kind, which says what could not be read."""
-    outcome = run_trial(make_trial(sys.executable, "-c", OVERWRITES % "{"))
-    assert isinstance(outcome, Failure)
+    outcome = failed(make_trial(sys.executable, "-c", OVERWRITES % "{"))
     assert outcome.kind == "probe-not-loaded"
     assert "could not be read" in outcome.evidence
 
@@ -167,14 +166,12 @@ def test_a_file_whose_name_is_no_text_costs_no_record(
 ) -> None:
     """Names are bytes on Linux, and JSON is text."""
     code = r"""open(b"od\xffd.txt", "w").close(); raise ValueError("\udcff")"""
-    outcome = run_trial(make_trial(sys.executable, "-c", code))
-    assert isinstance(outcome, Failure)
+    outcome = failed(make_trial(sys.executable, "-c", code))
     assert outcome.kind == "crash-start"
     assert "ValueError: ?" in outcome.evidence
-    run = run_trial(
+    run = measured(
         make_trial(sys.executable, "-c", code.partition(";")[0].replace("od", "new"), plan=WHOLE)
     )
-    assert isinstance(run, Run)
     assert run.files_created == ("new\ufffdd.txt",)
     history = History(tmp_path / "history.sqlite")
     history.append("key", "machine", run)

@@ -15,7 +15,7 @@ from advisor.model import Effects, Failure, MeasurePlan, Run
 from advisor.runner import run_trial
 from advisor.runner.output import LOG_BYTES, TAIL_BYTES, plain
 from advisor.tuner import output_check
-from tests.runner.conftest import MakeTrial, processes_of, program
+from tests.runner.conftest import MakeTrial, failed, measured, processes_of, program
 
 LINES = 'for i in $(seq {n}); do echo "tile $i: 4 pixels"; sleep 0.02; done; echo end'
 WHOLE = MeasurePlan(mode="whole")
@@ -48,16 +48,14 @@ def test_a_busy_first_step_is_no_hang(how: str, make_trial: MakeTrial) -> None:
     trial = make_trial(
         *program("fail_training", how), plan=MeasurePlan(measure_s=0.5), hang_limit_s=2.0
     )
-    run = run_trial(trial)
-    assert isinstance(run, Run), run
+    measured(trial)
 
 
 def test_a_program_without_torch_is_counted_by_the_users_pattern(make_trial: MakeTrial) -> None:
     """Matching lines after the first are the units; the program is stopped when it is enough."""
     plan = MeasurePlan(measure_s=0.5, min_steps=5, unit_regex=r"^tile \d+: (\d+) pixels")
     trial = make_trial("bash", "-c", LINES.format(n=100_000), plan=plan, unit="pixel")
-    run = run_trial(trial)
-    assert isinstance(run, Run), run
+    run = measured(trial)
     assert run.unit == "pixel"
     assert run.units % 4 == 0
     assert run.units >= 20
@@ -68,8 +66,7 @@ def test_a_program_without_torch_is_counted_by_the_users_pattern(make_trial: Mak
 def test_one_matching_line_tells_of_the_whole_run(make_trial: MakeTrial) -> None:
     """`processed 1,200 images` at the end: units over the time of the run."""
     plan = MeasurePlan(mode="whole", unit_regex=r"processed ([\d,]+) images")
-    run = run_trial(make_trial("sh", "-c", "sleep 0.2; echo processed 1,200 images", plan=plan))
-    assert isinstance(run, Run), run
+    run = measured(make_trial("sh", "-c", "sleep 0.2; echo processed 1,200 images", plan=plan))
     assert run.units == 1200
     assert run.units_per_s == pytest.approx(1200 / run.wall_s)
     assert "whole run" in run.rate_source
@@ -78,16 +75,14 @@ def test_one_matching_line_tells_of_the_whole_run(make_trial: MakeTrial) -> None
 def test_a_pattern_that_matches_nothing_is_said_so(make_trial: MakeTrial) -> None:
     """Never a rate counted in another way than the one asked for."""
     plan = MeasurePlan(mode="whole", unit_regex=r"^row (\d+)")
-    outcome = run_trial(make_trial("bash", "-c", LINES.format(n=2), plan=plan))
-    assert isinstance(outcome, Failure)
+    outcome = failed(make_trial("bash", "-c", LINES.format(n=2), plan=plan))
     assert outcome.kind == "no-steps"
     assert "0 output lines match" in outcome.evidence
 
 
 def test_a_whole_run_counts_as_one_where_nothing_else_can(make_trial: MakeTrial) -> None:
     """The rate's source says that it is only the time of the run."""
-    run = run_trial(make_trial("sleep", "0.2", plan=WHOLE))
-    assert isinstance(run, Run), run
+    run = measured(make_trial("sleep", "0.2", plan=WHOLE))
     assert (run.unit, run.units) == ("run", 1.0)
     assert run.units_per_s == pytest.approx(1 / run.wall_s)
     assert "whole run" in run.rate_source
@@ -99,8 +94,7 @@ def test_equal_outputs_have_equal_digests(make_trial: MakeTrial) -> None:
     def digest(data: str, *, folder: str = "a", log: str = "took 1 s") -> str | None:
         outputs = 'cd "${GPU_ADVISOR_SPEC%/*}/outputs"'
         script = f"{outputs}; mkdir {folder}; printf '{data}' > {folder}/b; echo {log} > log.txt"
-        run = run_trial(make_trial("sh", "-c", script, plan=WHOLE))
-        assert isinstance(run, Run), run
+        run = measured(make_trial("sh", "-c", script, plan=WHOLE))
         return run.output_digest
 
     first = digest(r"\000same")
@@ -117,8 +111,7 @@ def test_files_written_outside_scratch_are_guessed_where_nothing_isolates(
     for folder in (".git", "__pycache__"):
         (work / folder).mkdir()
     script = "mkdir out; touch out/a .git/b __pycache__/c; echo more >> log.txt"
-    run = run_trial(make_trial("sh", "-c", script, plan=WHOLE))
-    assert isinstance(run, Run), run
+    run = measured(make_trial("sh", "-c", script, plan=WHOLE))
     assert run.files_created == ("out/a",)
     assert run.notes[0].startswith("not isolated: what the program writes is real")
     assert run.notes[1:] == ("the program wrote to log.txt",)
@@ -143,8 +136,7 @@ def test_an_endless_printer_fills_no_disk(make_trial: MakeTrial) -> None:
     """The log is bounded; its end is the output's end; the tail is 64 KiB."""
     script = f"yes 0123456789abcde | head -c {3 * LOG_BYTES}; echo; echo the end"
     trial = make_trial("sh", "-c", script, plan=WHOLE)
-    run = run_trial(trial)
-    assert isinstance(run, Run), run
+    run = measured(trial)
     log = Path(trial.scratch, "logs", "stdout.log").read_bytes()
     assert len(log) < LOG_BYTES + TAIL_BYTES + 100
     assert log.endswith(b"the end\n")
@@ -158,8 +150,7 @@ def test_many_trials_lose_no_last_words_no_descriptor_and_no_child(make_trial: M
     run_trial(make_trial("true", plan=WHOLE))
     before = held()
     for number in range(8):
-        run = run_trial(make_trial("echo", str(number), plan=WHOLE))
-        assert isinstance(run, Run)
+        run = measured(make_trial("echo", str(number), plan=WHOLE))
         assert run.stdout_tail == f"{number}\n"
     assert held() == before
 
@@ -192,8 +183,7 @@ def test_processes_that_were_stopped_do_not_make_their_parent_a_failure(
     """Two side by side are measured to the end of the window; the parent then misses what they
     would have written, which is our doing."""
     plan = MeasurePlan(measure_s=0.5, min_steps=10)
-    run = run_trial(make_trial(*program("ok_shards"), plan=plan))
-    assert isinstance(run, Run), run
+    run = measured(make_trial(*program("ok_shards"), plan=plan))
     assert run.ranks == 2
     assert run.units_per_s == pytest.approx(sum(run.rank_units_per_s))
 
@@ -207,18 +197,15 @@ BUILDS_A_LOADER = (
 
 def test_a_program_that_fails_tells_what_it_came_to(make_trial: MakeTrial) -> None:
     """The loader that it built is known, though it never took a step; of a network nothing is."""
-    failure = run_trial(make_trial(sys.executable, "-c", BUILDS_A_LOADER))
-    assert isinstance(failure, Failure)
+    failure = failed(make_trial(sys.executable, "-c", BUILDS_A_LOADER))
     assert failure.effects == Effects(batch_asked=7)
-    failure = run_trial(make_trial(*program("fail_crash_start")))
-    assert isinstance(failure, Failure)
+    failure = failed(make_trial(*program("fail_crash_start")))
     assert failure.effects is None
 
 
 def test_a_run_of_which_only_effects_are_asked_stops_in_time(make_trial: MakeTrial) -> None:
     """A window that would take minutes is read as it stands."""
     plan = MeasurePlan(measure_s=300.0, longest_s=1.0)
-    run = run_trial(make_trial(*program("fail_training", "never-ends"), plan=plan))
-    assert isinstance(run, Run), run
+    run = measured(make_trial(*program("fail_training", "never-ends"), plan=plan))
     assert (run.effects.batch, run.effects.batch_asked, run.effects.workers) == (8, 8, 0)
     assert run.window_end - run.window_start < 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003
 from typing import Any
 
@@ -15,7 +15,6 @@ from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
 from advisor.runner import run_trial
 from advisor.sandbox.capabilities import FORCED
 
-Do = Callable[..., Run | Failure]
 NAMESPACE = ("unshare", "-m") if os.geteuid() == 0 else ("unshare", "-Urm")
 """Runs a command where it may mount what it likes."""
 
@@ -34,12 +33,16 @@ def project(_place: Path) -> Path:
     return _place
 
 
-@pytest.fixture
-def do(tmp_path: Path, project: Path) -> Do:
-    """Run a trial of Python code, or of a command, to its own end under a kind."""
+@dataclass(frozen=True)
+class Do:
+    """Trials in the project, with scratch directories of their own."""
 
-    def run(kind: str, *command: str, **fields: Any) -> Run | Failure:
-        number = len(list(tmp_path.iterdir()))
+    folder: Path
+    project: Path
+
+    def __call__(self, kind: str, *command: str, **fields: Any) -> Run | Failure:
+        """Run Python code, or a command, to its own end under a kind."""
+        number = len(list(self.folder.iterdir()))
         if len(command) == 1:
             command = (sys.executable, "-c", command[0])
         env = (*fields.pop("env", ()), (FORCED, kind))
@@ -48,10 +51,23 @@ def do(tmp_path: Path, project: Path) -> Do:
             "purpose": "baseline",
             "label": "original",
             "candidate": Candidate(),
-            "cwd": str(project),
-            "scratch": str(tmp_path / f"scratch-{number}"),
+            "cwd": str(self.project),
+            "scratch": str(self.folder / f"scratch-{number}"),
             "plan": MeasurePlan(mode="whole"),
         }
         return run_trial(Trial(command=command, env=env, **given | fields))
 
-    return run
+    def measured(self, kind: str, *command: str, **fields: Any) -> Run:
+        outcome = self(kind, *command, **fields)
+        assert isinstance(outcome, Run), outcome
+        return outcome
+
+    def failed(self, kind: str, *command: str, **fields: Any) -> Failure:
+        outcome = self(kind, *command, **fields)
+        assert isinstance(outcome, Failure), outcome
+        return outcome
+
+
+@pytest.fixture
+def do(tmp_path: Path, project: Path) -> Do:
+    return Do(tmp_path, project)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from advisor.model import Failure, Run, TrialFile
+from advisor.model import Run, TrialFile
 from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.landlock import Landlock
 from advisor.sandbox.policy import SandboxPolicy
@@ -49,8 +49,7 @@ def test_each_trial_starts_from_the_users_own_checkpoint(do: Do, project: Path) 
         subprocess.run(["git", *words], cwd=project, check=True)
     before = seen(project)
     for _ in range(2):
-        run = do("overlay", RESUMES)
-        assert isinstance(run, Run), run
+        run = do.measured("overlay", RESUMES)
         assert run.stdout_tail == "starts at 7\n"
     assert seen(project) == before
 
@@ -60,12 +59,11 @@ def test_what_would_have_changed_is_listed_exactly(do: Do, project: Path) -> Non
     for name in ("changed", "mode", "opened", "gone", "same"):
         (project / name).write_text(name)
     (project / "emptied" / "a").mkdir(parents=True)
-    run = do(
+    run = do.measured(
         "overlay", "bash", "-c",
         "echo x >> changed; chmod 700 mode; : >> opened; rm gone; cat same; mkdir -p new/a empty;"
         "touch new/a/b __pycache__; rm -r emptied; mkdir emptied; echo a > .git",
     )  # fmt: skip
-    assert isinstance(run, Run), run
     assert run.files_created == (".git", "empty/", "new/a/b")
     assert run.notes == (
         "the program wrote to changed, mode, thrown away with the trial",
@@ -81,12 +79,11 @@ def test_the_candidate_stands_in_the_place_of_the_config(do: Do, project: Path) 
     real.chmod(0o640)
     (project / "link.json").symlink_to("real.json")
     before = seen(project)
-    run = do(
+    run = do.measured(
         "overlay",
         "sh", "-c", "ls; cat link.json real.json; stat -c %a real.json; echo $0", "link.json",
         files=(TrialFile(original=str(project / "link.json"), content=b'{"batch": 2}'),),
     )  # fmt: skip
-    assert isinstance(run, Run), run
     assert run.stdout_tail.split() == [
         "link.json", "mine.txt", "real.json", '{"batch":', '2}{"batch":', "2}640", "link.json",
     ]  # fmt: skip
@@ -105,7 +102,7 @@ def test_a_python_candidate_is_never_taken_for_what_was_compiled_of_another(
     subprocess.run([sys.executable, "-c", "import config"], cwd=project, check=True)
     told = []
     for content in (b"batch = 32\n", b"batch = 64\n", b"batch = 32\n"):
-        run = do(
+        run = do.measured(
             kind,
             sys.executable, "-c",
             "import os, sys; name = sys.argv[1]; m = __import__(name[:-3]);"
@@ -113,7 +110,6 @@ def test_a_python_candidate_is_never_taken_for_what_was_compiled_of_another(
             files=(TrialFile(original=str(config), content=content),),
             env=(("PYTHONPATH", str(project)),),
         )  # fmt: skip
-        assert isinstance(run, Run), run
         told.append(run.stdout_tail.split())
     assert [batch for batch, _ in told] == ["32", "64", "32"]
     first, other, again = (float(time) for _, time in told)
@@ -125,12 +121,11 @@ def test_new_files_of_items_are_looked_into(do: Do, project: Path) -> None:
     """A file that grew also holds items of earlier runs, so only new and rewritten ones count."""
     (project / "grown.csv").write_text("1\n2\n")
     (project / "rewritten.csv").write_text("1\n2\n3\n4\n")
-    run = do(
+    run = do.measured(
         "overlay", "bash", "-c",
         "echo 3 >> grown.csv; echo 9 > rewritten.csv; mkdir out; echo '{\"a\": 1}' > out/p.jsonl;"
         "echo x > notes.txt; ln -s p.jsonl out/q.jsonl; mkfifo out/pipe.csv",
     )  # fmt: skip
-    assert isinstance(run, Run), run
     assert {(each.path, each.items, each.first) for each in run.results} == {
         ("out/p.jsonl", 1, ((1.0,),)),
         ("rewritten.csv", 1, ((9.0,),)),
@@ -140,8 +135,7 @@ def test_new_files_of_items_are_looked_into(do: Do, project: Path) -> None:
 def test_what_is_written_is_bounded(do: Do, project: Path) -> None:
     """More than fits is a failure of its own, with the size and the variable that moves it."""
     code = "open('big', 'wb').write(bytes(64 << 20))"
-    failure = do("overlay", code, env=(("GPU_ADVISOR_LAYER_SIZE", "16M"),))
-    assert isinstance(failure, Failure)
+    failure = do.failed("overlay", code, env=(("GPU_ADVISOR_LAYER_SIZE", "16M"),))
     assert failure.kind == "disk-full"
     assert "16 MiB" in failure.evidence
     assert "GPU_ADVISOR_LAYER_FOLDER" in failure.next_step
@@ -152,8 +146,7 @@ def test_layers_may_lie_on_a_disk(do: Do, project: Path, tmp_path: Path) -> None
     layers = tmp_path / "layers"
     layers.mkdir()
     code = "import os; os.rename('mine.txt', 'b'); os.makedirs('c/d'); print(os.listdir('.'))"
-    run = do("overlay", code, env=(("GPU_ADVISOR_LAYER_FOLDER", str(layers)),))
-    assert isinstance(run, Run), run
+    run = do.measured("overlay", code, env=(("GPU_ADVISOR_LAYER_FOLDER", str(layers)),))
     assert run.files_created == ("b", "c/d/")
     assert list(layers.iterdir()) == []
     assert [path.name for path in project.iterdir()] == ["mine.txt"]
@@ -181,8 +174,7 @@ def test_users_and_groups_keep_their_numbers_and_devices_work(do: Do) -> None:
         "open('/dev/shm/x', 'w')\n"
         "print(os.getuid(), os.getgid(), os.stat('.').st_uid, os.listdir('/dev/shm'))"
     )
-    run = do("overlay", code)
-    assert isinstance(run, Run), run
+    run = do.measured("overlay", code)
     assert run.stdout_tail == f"{os.getuid()} {os.getgid()} {os.getuid()} ['x']\n"
 
 
@@ -197,8 +189,7 @@ def test_a_socket_of_another_process_can_be_reached(do: Do) -> None:
         server.bind(str(place))
         server.listen()
         code = f"import socket; socket.socket(socket.AF_UNIX).connect('{place}'); print('there')"
-        run = do("overlay", code)
-    assert isinstance(run, Run), run
+        run = do.measured("overlay", code)
     assert run.stdout_tail == "there\n"
 
 
@@ -222,8 +213,7 @@ def test_a_denied_write_is_a_failure_that_names_the_file(
     do: Do, project: Path, command: tuple[str, ...]
 ) -> None:
     """From Python, a shell, a child, C."""
-    failure = do("landlock", *command)
-    assert isinstance(failure, Failure)
+    failure = do.failed("landlock", *command)
     assert failure.kind == "write-denied", failure.evidence
     if "sqlite3" not in command[0]:
         assert str(project / "mine.txt") in failure.evidence
@@ -246,16 +236,14 @@ def test_what_is_missing_because_its_folder_was_denied_is_a_denied_write(
     do: Do, project: Path, command: tuple[str, ...]
 ) -> None:
     """The program passed over the refusal, and met it again in other words."""
-    failure = do("landlock", *command)
-    assert isinstance(failure, Failure)
+    failure = do.failed("landlock", *command)
     assert failure.kind == "write-denied", failure.evidence
     assert str(project / "out") in failure.evidence
 
 
 def test_what_was_missing_before_is_no_denied_write(do: Do) -> None:
     """A folder of data that the user forgot, beside one that was denied."""
-    failure = do("landlock", f"{PASSES_OVER.format('out')}open('outer/data.csv')")
-    assert isinstance(failure, Failure)
+    failure = do.failed("landlock", f"{PASSES_OVER.format('out')}open('outer/data.csv')")
     assert failure.kind == "crash-start", failure.evidence
 
 
@@ -280,8 +268,7 @@ def test_a_denied_write_says_why_it_was_not_thrown_away_instead() -> None:
 
 def test_a_file_that_the_user_may_not_write_either_is_no_denial_of_ours(do: Do) -> None:
     """/proc tells of it in the same words."""
-    failure = do("landlock", "open('/proc/1/oom_score_adj_', 'w')")
-    assert isinstance(failure, Failure)
+    failure = do.failed("landlock", "open('/proc/1/oom_score_adj_', 'w')")
     assert failure.kind != "write-denied"
 
 
@@ -294,8 +281,7 @@ def test_the_trials_own_folders_and_caches_can_be_written_under_landlock(
         "open('/dev/shm/gpu-advisor-own', 'w'); os.unlink('/dev/shm/gpu-advisor-own')\n"
         "os.makedirs(os.environ['TRITON_CACHE_DIR']); print(os.environ['TRITON_CACHE_DIR'])"
     )
-    run = do("landlock", code, caches=str(tmp_path / "kept"))
-    assert isinstance(run, Run), run
+    run = do.measured("landlock", code, caches=str(tmp_path / "kept"))
     assert run.stdout_tail == f"{tmp_path / 'kept' / 'triton_cache_dir'}\n"
     assert run.isolation == "landlock"
 
@@ -315,8 +301,7 @@ def test_a_call_that_cannot_be_judged_is_denied(project: Path) -> None:
 
 def test_the_user_may_allow_writes_under_landlock(do: Do, project: Path) -> None:
     """In the working directory, then, for real."""
-    run = do("landlock", "open('mine.txt', 'w').write('new')", allow_writes=True)
-    assert isinstance(run, Run), run
+    do.measured("landlock", "open('mine.txt', 'w').write('new')", allow_writes=True)
     assert (project / "mine.txt").read_text() == "new"
 
 
@@ -326,8 +311,7 @@ def test_the_user_may_allow_writes_under_landlock(do: Do, project: Path) -> None
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_tells_what_held_its_writes(do: Do, kind: str) -> None:
     """So that the report can."""
-    run = do(kind, "pass")
-    assert isinstance(run, Run), run
+    run = do.measured(kind, "pass")
     assert run.isolation == kind
     assert any(note.startswith("not isolated") for note in run.notes) == (kind == "guard")
 

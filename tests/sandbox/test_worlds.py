@@ -233,19 +233,6 @@ def test_an_overlay_in_which_nothing_can_be_made_is_not_offered(tmp_path: Path) 
     assert f"nothing can be made in {tmp_path}/project: " in told.why_not_better
 
 
-def test_root_of_a_namespace_of_one_user_may_not(tmp_path: Path) -> None:
-    """There the files of others stay foreign: they can only be stood over."""
-    look = Look(
-        folders=lambda path: ["/mine", "/theirs"] if path == "/" else [],
-        is_folder=lambda _: True,
-        may_write=lambda _: True,
-        is_foreign=lambda path: path == "/theirs",
-        is_owner_of_all=False,
-    )
-    found = plan([Mount("/", "ext4", read_only=False)], ["/mine"], look, private_memory=False)
-    assert [(step.how, step.path) for step in found] == [("overlay", "/"), ("overlay", "/theirs")]
-
-
 def test_a_folder_of_ones_own_below_anothers_is_covered_apart() -> None:
     """An overlay above would have to copy up the folder between, and may not."""
     tree = {
