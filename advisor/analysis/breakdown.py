@@ -1,4 +1,4 @@
-"""Breakdown of the window's time: loading, compute, copies, waits, validation.
+"""Breakdown of the window: loading, compute, copies, waits, validation.
 
 Fetches, saves and validations are recorded throughout the window, so their shares are of all of it.
 Calls, passes and copies are recorded while every hook is in: what is left of the window is divided
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def shares(
     log: EventLog, window: Window, stretch: Span, clock: DeviceClock | None = None
 ) -> dict[str, float]:
-    """Parts of the window's wall clock; they add up to 1.
+    """Shares of the window's wall time; sum is 1.
 
     `stretch`: time after warm-up in which every kind of event was recorded.
     """
@@ -55,7 +55,7 @@ def shares(
 def _aside(
     log: EventLog, series: StepSeries, left: list[Span]
 ) -> tuple[dict[str, float], list[Span]]:
-    """Seconds of saving and validation, and the rest of `left`.
+    """Seconds of saving and validation, and the rest.
 
     A validation lasts until the next batch, so what is saved before that lies in it.
     """
@@ -80,7 +80,7 @@ def _on_host(log: EventLog, series: StepSeries, watched: list[Span]) -> dict[str
 def _on_device(
     log: EventLog, series: StepSeries, watched: list[Span], clock: DeviceClock
 ) -> dict[str, float]:
-    """Seconds of the device at work, and of what it waited for."""
+    """Seconds of device work and its waits."""
     fetches = [] if series.loader is None else loader_waits(log, series, None) or []
     host = device_time.Host(
         fetches=fetches, calls=_calls(log, fetches), copies=log.copies, waits=log.waits

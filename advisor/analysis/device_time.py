@@ -47,7 +47,7 @@ def seconds(
     device_copies: Sequence[Span],
     within: list[Span],
 ) -> dict[str, float]:
-    """Seconds of `within` by what the device did or waited for.
+    """Device seconds of `within`, by work and waits.
 
     compute: the device worked. data_wait, host_to_device, launch, other: it had nothing to do while
     the host waited for the loader, copied, queued its small kernels, ran other code. sync: of the
@@ -119,7 +119,7 @@ def _behind(calls: Sequence[Span], marks: Sequence[DeviceMark]) -> list[Span]:
 def _untold(
     waits: Sequence[Span], calls: Sequence[Span], marks: Sequence[DeviceMark]
 ) -> list[Span]:
-    """Waits for work that no mark tells the end of.
+    """Waits for work without an end mark.
 
     Where one does, it says so better than the host, which may hear of it late. A mark that came
     before the last call ended knows nothing of what that call queued.

@@ -42,7 +42,7 @@ class BatchFetch(NamedTuple):
 
     @property
     def ended_pass(self) -> bool:
-        """Whether no batch came: the pass over the data is over."""
+        """Return True if the pass over the data ended."""
         return self.items == PASS_ENDED
 
 
@@ -108,7 +108,7 @@ TIMED = (
 
 @dataclass(slots=True)
 class EventLog:
-    """Events of one process, each list in order of their ends."""
+    """Event log of one process, ordered by end times."""
 
     clock: float = 0.0
     """Added to a time it gives seconds since the epoch."""
@@ -142,26 +142,26 @@ class EventLog:
 
     @property
     def passes(self) -> list[BackwardPass]:
-        """Gradients taken for updates: backward passes, else those asked for by name."""
+        """Gradient computations for updates, backward passes first."""
         return self.backwards or self.gradients
 
     @property
     def running(self) -> tuple[float, int] | None:
-        """Start and module of a call whose end was not recorded yet."""
+        """Start and module of an unfinished call."""
         if self.entered is None or (self.calls and self.calls[-1].end > self.entered[0]):
             return None
         return self.entered
 
     def loader(self, number: int) -> LoaderFacts:
-        """Facts of a DataLoader; none where they were not recorded."""
+        """Facts of a DataLoader, empty if not recorded."""
         return self.loaders.get(number, NO_LOADER)
 
     def module(self, number: int) -> ModuleFacts:
-        """Facts of a module; none where they were not recorded."""
+        """Facts of a module, empty if not recorded."""
         return self.modules.get(number, NO_MODULE)
 
     def read_aside(self, loader: int) -> bool:
-        """Whether another thread than the one that works takes the loader's batches."""
+        """Return True if a separate thread reads the loader."""
         return bool(self.loader(loader).other_thread)
 
     def last_time(self) -> float | None:
@@ -280,7 +280,7 @@ READERS = {
 
 
 class EventReader:
-    """Reads a growing log; what was read once is not read again."""
+    """Incremental reader of a growing log."""
 
     def __init__(self) -> None:
         self.log = EventLog()

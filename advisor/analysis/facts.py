@@ -14,7 +14,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaddingCount:
-    """Positions of a loader's batches, and how many of them hold nothing."""
+    """Positions of a loader's batches, and padded ones."""
 
     rows: int
     positions: int
@@ -25,7 +25,7 @@ class PaddingCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderFacts:
-    """One DataLoader, as it was built and as it runs."""
+    """Facts of one DataLoader's construction and use."""
 
     site: str | None = None
     """`train.py:88` where it was built."""
@@ -57,17 +57,17 @@ class LoaderFacts:
 
     @property
     def persistent(self) -> bool | None:
-        """Whether workers outlive a pass."""
+        """Return True if workers outlive a pass."""
         return self._switch("persistent_workers")
 
     @property
     def pinned(self) -> bool | None:
-        """Whether batches lie in pinned memory."""
+        """Return True if batches lie in pinned memory."""
         return self._switch("pin_memory")
 
     @property
     def padding_share(self) -> float | None:
-        """Part of the positions of its batches that is padding."""
+        """Padded share of batch positions."""
         found = self.padding
         return found.padded / found.positions if found is not None and found.positions else None
 
@@ -118,6 +118,6 @@ class ModuleFacts:
 
     @property
     def tokens_per_item(self) -> float | None:
-        """Positions of one sample, padding included; None where inputs are no tokens."""
+        """Positions per sample with padding, or None."""
         known = self.token_items > 0 and self.tokens > 0 and self.unit == "sample"
         return self.tokens / self.token_items if known else None

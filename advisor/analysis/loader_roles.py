@@ -1,4 +1,4 @@
-"""Roles of DataLoaders in a training: trained on, drawn beside another, validation."""
+"""Roles of DataLoaders: training, paired and validation."""
 
 from __future__ import annotations
 

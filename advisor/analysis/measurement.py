@@ -64,7 +64,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """All that one process' event log says."""
+    """Measurement of one process, from its event log."""
 
     measured: Measured | None = None
     unmeasured: str | None = None
@@ -175,7 +175,7 @@ def recorded_stretch(log: EventLog, series: StepSeries, plan: MeasurePlan, windo
 
 
 def _backward_share(log: EventLog, window: Window) -> float:
-    """Share of the window in backward passes, by the host's clock."""
+    """Host time share of backward passes."""
     inside = spans.seconds_inside(
         ((each.start, each.end) for each in log.passes), [Span(window.start, window.end)]
     )

@@ -110,7 +110,7 @@ def _is_known(log: EventLog, series: StepSeries, plan: MeasurePlan) -> bool:
 
 
 def _needs_calls(series: StepSeries) -> bool:
-    """Whether the units of a step are told by forwards."""
+    """Return True if forwards are needed to count units."""
     return series.loader is None or series.skips or series.kind == FORWARD
 
 

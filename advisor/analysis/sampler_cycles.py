@@ -62,7 +62,7 @@ def jumps(values: Sequence[float | None]) -> list[int] | None:
 
 
 def _arguments(log: EventLog, module: int) -> list[list[float | None]]:
-    """Numbers among the arguments, call by call, one list for each argument."""
+    """Numeric arguments by position, one list each."""
     calls = log.numbers.get(module, [])
     names = dict.fromkeys(name for call in calls[:16] for name in call)
     return [[call.get(name) for call in calls] for name in names]

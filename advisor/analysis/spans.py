@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def merged(spans: Iterable[Sequence[float]]) -> list[Span]:
-    """The same time in order, without overlaps; what only touches stays apart."""
+    """Merge overlapping spans, in order."""
     found: list[Span] = []
     for start, end in sorted((each[0], each[1]) for each in spans):
         if found and start < found[-1].end:
@@ -23,7 +23,7 @@ def merged(spans: Iterable[Sequence[float]]) -> list[Span]:
 
 
 def without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
-    """Time of `spans` outside `taken`; both in order and without overlaps."""
+    """Time of sorted `spans` outside `taken`."""
     found = []
     position = 0
     for begin, end in spans:
@@ -41,7 +41,7 @@ def without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
 
 
 def within(spans: Sequence[Span], limits: Sequence[Span]) -> list[Span]:
-    """Time of `spans` inside `limits`; both in order and without overlaps."""
+    """Time of sorted `spans` inside `limits`."""
     return without(spans, without(spans, limits))
 
 

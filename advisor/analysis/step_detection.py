@@ -46,7 +46,7 @@ class _Group(NamedTuple):
 
 
 def detect_steps(log: EventLog, plan: MeasurePlan, *, ended: bool = False) -> StepSeries | None:
-    """Steps of `log`; None while nothing can be recognised as a step.
+    """Detect steps of `log`, or return None.
 
     `ended`: the program came to its own end, so that the last batch is a finished one.
     """
@@ -86,7 +86,7 @@ def _loop_of(log: EventLog, root: int | None) -> tuple[int | None, list[ForwardC
 
 
 def _by_outer(log: EventLog, outer: int, calls: list[ForwardCall]) -> list[_Group]:
-    """Calls within each forward of the root, the running one included."""
+    """Calls within each forward of the root."""
     starts = [call.start for call in calls]
     groups: list[_Group] = []
     high = 0
@@ -104,7 +104,7 @@ def _by_outer(log: EventLog, outer: int, calls: list[ForwardCall]) -> list[_Grou
 
 
 def _busiest_loader(log: EventLog) -> int | None:
-    """Loader that was in turn for most of the time."""
+    """Loader that was read most of the time."""
     held: dict[int, float] = {}
     last = log.last_time()
     for index, fetch in enumerate(log.fetches):
@@ -166,7 +166,7 @@ def _finish(series: StepSeries, end: float, units: float) -> None:
 
 
 def _skipped(log: EventLog, loader: int) -> set[float]:
-    """Ends of the fetches whose batches went through no forward.
+    """Ends of fetches whose batches were not used.
 
     Batches loaded ahead, or gathered for one forward, are no skipped ones.
     """
@@ -196,7 +196,7 @@ def _sampler(
     *,
     ended: bool,
 ) -> StepSeries:
-    """Series whose steps are the forwards of an iterative sampler."""
+    """Step series of an iterative sampler's forwards."""
     groups = [group for group in groups if group.calls]
     series = StepSeries(FORWARD, loader=loader, root=root, iterative=True)
     series.batch = most_common([group.items for group in groups])
@@ -278,7 +278,7 @@ def _without_loader(
 
 
 def _items(log: EventLog, calls: list[ForwardCall]) -> list[ForwardCall]:
-    """Calls that tell items apart.
+    """Calls that distinguish items.
 
     Where another network is called once for an item and the dominant one a few times (a detector,
     then a classifier of what it found), they are the other's.

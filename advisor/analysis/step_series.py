@@ -1,4 +1,4 @@
-"""Series of steps: when each ended, and how many units it finished."""
+"""Step series: end times and units of steps."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def sync_points(log: EventLog, window: Window, *, on_device: bool) -> tuple[Sync
 
 
 def _recorded(log: EventLog, bounds: Sequence[float]) -> Sequence[float]:
-    """Those of the steps' bounds between which every call was recorded."""
+    """Step bounds between which every call was recorded."""
     since, until = log.syncs[0].start, log.syncs[-1].end
     for start, end in log.hooked_spans():
         held = [bound for bound in bounds if start <= bound <= end]

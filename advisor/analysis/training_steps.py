@@ -1,4 +1,4 @@
-"""Steps of a training: optimizer steps, or updates of the program's own.
+"""Steps of a training by updates.
 
 Units are the items of the train loaders' batches, or of the forwards where there is no loader.
 Batches that the program loaded and skipped are no units. While steps are only counted, passes are
@@ -39,7 +39,7 @@ class Fed(NamedTuple):
 
 
 def detect(log: EventLog, *, ended: bool = False) -> StepSeries | None:
-    """Steps of a program that trains; None before its first update.
+    """Detect training steps; None before the first update.
 
     `ended`: the program came to its own end, so that its last gradients were taken up.
     """
@@ -82,7 +82,7 @@ def detect(log: EventLog, *, ended: bool = False) -> StepSeries | None:
 
 
 def _updates(log: EventLog, *, ended: bool) -> list[Update]:
-    """Steps of torch's optimizers, or the ends of a program's own updates.
+    """Steps of torch optimizers, or of custom updates.
 
     A program that steps by itself did so before each backward that found its gradients taken up.
     """
@@ -98,7 +98,7 @@ def _updates(log: EventLog, *, ended: bool) -> list[Update]:
 
 
 def _joined_optimizers(updates: list[Update]) -> list[Update]:
-    """The same with one number for optimizers that followed each other.
+    """Optimizers renumbered where one replaced another.
 
     A program may make its optimizer anew for each epoch or phase.
     """
@@ -162,7 +162,7 @@ def _holding(series: StepSeries, times: list[float]) -> list[int]:
 
 
 class Evaluation(NamedTuple):
-    """Stretch of calls without gradients between two calls with them."""
+    """Stretch of gradient-free calls during training."""
 
     start: float
     end: float
@@ -232,7 +232,7 @@ def _mark_evaluations(log: EventLog, series: StepSeries) -> None:
 
 
 def _from_loaders(log: EventLog, lead: int | None, also: set[int]) -> tuple[list[Fed], bool]:
-    """Batches that were trained on, and whether others were skipped."""
+    """Trained batches, and whether others were skipped."""
     own = {lead, *also}
     mine = [f for f in log.fetches if f.loader in own and not f.ended_pass]
     if lead is not None and log.read_aside(lead):
@@ -273,7 +273,7 @@ class _Run:
         return [c.items for c in inside if c.graded and log.module(c.module).parameters]
 
     def joined(self, items: list[float]) -> bool:
-        """Whether a forward took several of them at once."""
+        """Return True if one forward took several batches."""
         return max(items, default=0.0) > max(fetch.items for fetch in self.batches)
 
 
@@ -318,7 +318,7 @@ def _used(log: EventLog, mine: list[BatchFetch], passes_ended: int) -> list[Batc
 
 
 def _kept(run: _Run, forwards: list[float], each: float) -> float:
-    """How many of the run's batches went through the forwards."""
+    """Count the run's batches that reached a forward."""
     many = len(run.batches)
     if run.joined(forwards) or len(forwards) >= many * each:
         return many
@@ -329,7 +329,7 @@ def _kept(run: _Run, forwards: list[float], each: float) -> float:
 
 
 def _passes_of_steps(log: EventLog, updates: list[Update], main: int) -> list[list[int]]:
-    """Backwards that each step of the main optimizer applied, as indices.
+    """Indices of backwards applied by each step.
 
     Those of another optimizer's step in between (two networks trained on the same batch) are not
     its own, and a closure that is called again and again goes through one batch.
@@ -353,7 +353,7 @@ def _passes_of_steps(log: EventLog, updates: list[Update], main: int) -> list[li
 def _from_forwards(
     log: EventLog, root: int | None, clusters: list[list[int]]
 ) -> tuple[str, list[Fed]]:
-    """Unit, and batches that were trained on: one forward for each backward.
+    """Unit and trained batches, by forwards with backwards.
 
     Without any forward each pass is a step of an unknown number of samples.
     """

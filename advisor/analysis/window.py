@@ -98,11 +98,11 @@ class Window:
         return (series.batch or 1.0) / ((many - 1) * forward_s + series.gap_s)
 
     def _holds_whole_cycles(self, cycles: list[int]) -> bool:
-        """Whether the window is a whole number of batches."""
+        """Return True for a whole number of batches."""
         return bool(cycles) and cycles[0] == self.first and self.last in self.series.marks
 
     def batch_seconds(self) -> list[float]:
-        """Seconds from each whole batch's first step to the next one's.
+        """Seconds between first steps of consecutive batches.
 
         Empty where the window lies within one batch.
         """
@@ -113,7 +113,7 @@ class Window:
         return [series.bounds[b] - series.bounds[a] for a, b in pairwise(edges)]
 
     def parts(self, multiple: int) -> list[tuple[float, float, float]]:
-        """Consecutive parts (start, end, units), each of whole bursts of `multiple` steps."""
+        """Consecutive parts of `multiple` steps, with their units."""
         bounds = self.series.bounds
         least_s = max(PART_S, self.seconds / PARTS)
         edges = [self.first]
@@ -162,7 +162,7 @@ def counted_from(log: EventLog, series: StepSeries, steady: int) -> int:
 
 
 def _workers(log: EventLog, series: StepSeries) -> tuple[int, int]:
-    """Workers and prefetch factor of the measured loader; zeros without one."""
+    """Workers and prefetch factor of the loader, or zeros."""
     if series.loader is None:
         return 0, 0
     facts = log.loader(series.loader)
@@ -170,7 +170,7 @@ def _workers(log: EventLog, series: StepSeries) -> tuple[int, int]:
 
 
 def _settled(series: StepSeries, first: int, size: int) -> int:
-    """`first`, moved past leading blocks that are slower than what follows."""
+    """Skip slow leading blocks after `first`."""
     bounds = series.bounds
     blocks = [bounds[k + size] - bounds[k] for k in range(first, series.steps - size + 1, size)]
     skipped = 0
@@ -296,7 +296,7 @@ def _longest_between(
 
 
 def _leading(marks: list[int]) -> list[int]:
-    """Marks of neighbouring steps (a validation pass between two epochs) count once."""
+    """Count neighbouring marked steps once."""
     return [m for k, m in enumerate(marks) if not k or m - marks[k - 1] > 1]
 
 

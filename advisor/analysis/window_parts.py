@@ -1,4 +1,4 @@
-"""Parts of a measured window, and the rates of its sub-windows."""
+"""Parts of a measured window, and their rates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WINDOWS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Stretch of one process' window, of whole bursts of steps."""
+    """Part of one process's window, in whole bursts."""
 
     start: float
     """Epoch seconds."""
@@ -28,7 +28,7 @@ class Part:
 
 
 def window_rates(parts: Sequence[Sequence[Part]]) -> tuple[float, ...]:
-    """Units/s of consecutive sub-windows of equally many parts, the processes added up."""
+    """Units/s of sub-windows, summed over processes."""
     size = max(1, min(map(len, parts), default=0) // WINDOWS)
     rates = [
         [_over(each[low : low + size]) for low in range(0, len(each) - size + 1, size)]
@@ -38,6 +38,6 @@ def window_rates(parts: Sequence[Sequence[Part]]) -> tuple[float, ...]:
 
 
 def _over(parts: Sequence[Part]) -> float:
-    """Units/s; 0 for the rest of a window that took no time."""
+    """Units/s, or 0 for an empty span."""
     seconds = sum(part.seconds for part in parts)
     return sum(part.units for part in parts) / seconds if seconds > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Configs and commands, read and edited byte-exactly: JSON, YAML, TOML, Python, argv.
+"""Configs and commands, edited byte by byte.
 
 document.py    one config; other values in it, verified by reading the result again
 formats.py     the protocol that each format's module follows

@@ -125,7 +125,7 @@ def with_options(text: str, options: Sequence[Option]) -> Parsed:
 
 
 class _Known:
-    """The options of the program, to be found by what was typed."""
+    """Known options, found by their typed spelling."""
 
     def __init__(self, options: Sequence[Option]) -> None:
         self.options = {option.flag: option for option in options}
@@ -217,7 +217,7 @@ def first_own_word(words: Sequence[str]) -> int:
 
 
 def _behind_interpreter(words: Sequence[str], at: int) -> tuple[int, bool]:
-    """Index behind the script or module, and whether it is a launcher."""
+    """Index after the script, and whether it launches another."""
     while at < len(words) and words[at].startswith("-"):
         if words[at] == "-m":
             module = words[at + 1] if at + 1 < len(words) else ""
@@ -229,7 +229,7 @@ def _behind_interpreter(words: Sequence[str], at: int) -> tuple[int, bool]:
 
 
 def _next_program(words: Sequence[str], at: int) -> int:
-    """Index of the next interpreter, script or `-m`, else the end."""
+    """Index of the next program, else the end."""
     for number in range(at, len(words)):
         word = words[number]
         name = PurePath(word).name
@@ -242,7 +242,7 @@ def _next_program(words: Sequence[str], at: int) -> int:
 def _flags(
     words: Sequence[str], first: int, bare: Iterable[str]
 ) -> list[tuple[int, str, int, str | None]]:
-    """Word index, path, offset of the value, and reason against an edit.
+    """Find flags with paths, value offsets and edit problems.
 
     `bare` flags take no value, whatever follows them.
     """
@@ -289,7 +289,7 @@ def _flags(
 
 
 def _yacs_keys(words: Sequence[str], first: int) -> set[int]:
-    """Indices of the words that are keys of a pair `KEY VALUE`."""
+    """Indices of keys in `KEY VALUE` pairs."""
     found: set[int] = set()
     number, behind = first, False
     while number + 1 < len(words) and words[number] != "--":
@@ -305,7 +305,7 @@ def _yacs_keys(words: Sequence[str], first: int) -> set[int]:
 
 
 def _is_value(word: str) -> bool:
-    """True if it is neither a flag nor a setting."""
+    """Return True for a word that is a value."""
     is_flag = word.startswith("-") and not _FLOAT.fullmatch(word)
     return not is_flag and not _YACS.fullmatch(word) and not _HYDRA.fullmatch(word)
 
@@ -326,7 +326,7 @@ def _several(value: str) -> str | None:
 
 
 def _value(word: str) -> JsonScalar:
-    """Value of a word, as argparse or Hydra would convert it."""
+    """Convert a word as argparse or Hydra would."""
     if _INT.fullmatch(word):
         return int(word)
     if _FLOAT.fullmatch(word):

@@ -1,4 +1,4 @@
-"""Leaves of statements in order; a later assignment replaces an earlier one."""
+"""Leaves of ordered statements, with later ones replacing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Assigned:
-    """Leaves so far, None in the place of replaced ones."""
+    """Current leaves, with None for replaced ones."""
 
     def __init__(self, found: list[Leaf | None]) -> None:
         self._found = found
@@ -25,15 +25,15 @@ class Assigned:
         self._found.append(leaf)
 
     def is_at_or_below(self, place: str) -> bool:
-        """True if a leaf is at `place` or below it."""
+        """Return True for a leaf at or below `place`."""
         return bool(self._below(place))
 
     def is_mapping(self, place: str) -> bool:
-        """True if a mapping is at `place`."""
+        """Return True if `place` holds a mapping."""
         return any(leaf.path.startswith(f"{place}.") for _, leaf in self._below(place))
 
     def forget(self, place: str) -> None:
-        """Drop the earlier value of a target, and of its parts."""
+        """Forget earlier values of a target and its parts."""
         for number, _ in self._below(place):
             self._found[number] = None
 

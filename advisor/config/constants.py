@@ -27,18 +27,18 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 
 class Named(NamedTuple):
-    """Value of a name, and the path of its literal."""
+    """Named value with its literal's path."""
 
     value: JsonScalar
     path: str
 
 
 class NotConstantError(Exception):
-    """Only running the program would tell."""
+    """Value that only running the program could show."""
 
 
 def is_literal(node: ast.AST) -> bool:
-    """True for a literal: text, a signed number, True, None."""
+    """Return True for a literal or signed number."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         inner = node.operand
         return isinstance(inner, ast.Constant) and is_number(inner.value)
@@ -48,7 +48,7 @@ def is_literal(node: ast.AST) -> bool:
 
 
 def worth(node: ast.AST, find: Callable[[str], Named | None]) -> JsonScalar:
-    """Value of a literal, a known name, or arithmetic of them.
+    """Evaluate a literal, known name or arithmetic.
 
     Raises NotConstantError for everything else.
     """

@@ -22,7 +22,7 @@ def masked_diff(before: Document, after: Document, name: str) -> str:
 
 
 def _masked(document: Document) -> bytes:
-    """The document's bytes, secrets masked by the names in their paths."""
+    """Bytes of the document with masked secrets."""
     content = document.raw
     scalars = sorted(document.scalars.values(), key=lambda scalar: -scalar.span.start)
     for scalar in scalars:

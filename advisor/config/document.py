@@ -1,4 +1,4 @@
-"""A config with the place of every value, edited by verified splices."""
+"""Config document with value places and verified edits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Absent:
 
     @property
     def scalar(self) -> Scalar:
-        """As a leaf without any text."""
+        """Return the option as a leaf without text."""
         nowhere = Span(start=0, end=0)
         return Scalar(
             path=self.path, value=self.default, text="", span=nowhere, default_of=self.source
@@ -56,7 +56,7 @@ class Splice(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """One config: its bytes, their meaning, and the place of each value."""
+    """Config document: bytes, meaning and places of values."""
 
     path: Path | None
     name: str
@@ -76,13 +76,13 @@ class Document:
 
     @cached_property
     def written(self) -> Mapping[str, Scalar]:
-        """Every scalar of the text, by path, in document order."""
+        """Scalars of the text by path, in order."""
         bom = len(_BOM) * self.raw.startswith(_BOM)
         return MappingProxyType(scalars(self.parsed, bom, self._syntax.COMMENT))
 
     @cached_property
     def scalars(self) -> Mapping[str, Scalar]:
-        """The same, and behind them those that may be added."""
+        """Written scalars, then those that may be added."""
         if not self.absent:
             return self.written
         return {**self.written, **{each.path: each.scalar for each in self.absent}}
@@ -94,7 +94,7 @@ class Document:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Oddities for the reader: duplicate keys, several documents in one file."""
+        """Notes on duplicate keys and multiple documents."""
         return self.parsed.notes
 
     @property
@@ -113,7 +113,7 @@ class Document:
         return True
 
     def with_values(self, values: Mapping[str, JsonScalar]) -> bytes:
-        """Bytes of the file with other values at these paths.
+        """Return the bytes with other values at these paths.
 
         A value keeps the spelling family of the one it replaces. Raises EditRefusedError.
         """
@@ -139,7 +139,7 @@ class Document:
         return self._verified(splices, wanted, gone)
 
     def with_inserted(self, beside: str, key: str, value: JsonScalar) -> bytes:
-        """Bytes of the file with `key: value` added behind `beside`.
+        """Return the bytes with `key: value` after `beside`.
 
         `beside` is the path of a scalar in the mapping that gets the key. Raises
         EditRefusedError, also when the key is already there.
@@ -211,7 +211,7 @@ class Document:
         return f" {text}" if old == "" else text
 
     def _boolean_like(self, old: str | None) -> str:
-        """Spelling of the replaced boolean, else of the document's first."""
+        """Spell a boolean like the replaced or first one."""
         if old and spelling.is_boolean(old):
             return old
         leaves = self.parsed.leaves.values()
@@ -221,7 +221,7 @@ class Document:
     def _verified(
         self, splices: Sequence[Splice], wanted: Mapping[str, JsonScalar], gone: set[str]
     ) -> bytes:
-        """Splice, read again, and check that only the wanted values differ."""
+        """Splice, parse again and verify the differences."""
         if not splices:
             return self.raw
         pieces, done = [], 0
@@ -291,7 +291,7 @@ def _guessed(raw: bytes, path: Path) -> Document:
 
 
 def parse(raw: bytes, format: Format, name: str) -> Document:  # noqa: A002  the field's name
-    """A document from bytes; `name` stands in messages. Raises as `read` does."""
+    """Parse a document from bytes; `name` appears in errors."""
     return _parsed(raw, format, name, None)
 
 
@@ -304,7 +304,7 @@ def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Docume
 
 
 def split_command(content: bytes) -> tuple[str, ...]:
-    """The argv in the bytes of a document of `of_command`."""
+    """Split the argv of a command document."""
     return argv.split(content)
 
 

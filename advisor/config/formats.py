@@ -1,4 +1,4 @@
-"""The formats: one module each, all with the same names."""
+"""Config formats, one module each, with common names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Syntax(Protocol):
         """Path of `key` in the mapping at `parent`."""
 
     def spell_text(self, value: str, old: str) -> str:
-        """Spell a string like `old`, the text that it replaces."""
+        """Spell a string like `old`."""
 
     def spell_key(self, key: str, sibling: str) -> str:
         """Spell a key like `sibling`."""

@@ -1,4 +1,4 @@
-"""Place and layout of a new key, after its sibling's."""
+"""Place and layout of a new key."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def after(text: str, leaf: Leaf, key: str, value: str, marker: str) -> list[Inse
 
 
 def _in_block(text: str, leaf: Leaf, member: str) -> list[Insertion]:
-    """A line of its own below the sibling's, in the same column."""
+    """Insert a line below the sibling, equally indented."""
     lead = _lead(text, leaf)
     end = _NEWLINE.search(text, leaf.end)
     if end:
@@ -43,7 +43,7 @@ def _in_block(text: str, leaf: Leaf, member: str) -> list[Insertion]:
 
 
 def _in_flow(text: str, leaf: Leaf, member: str, marker: str) -> list[Insertion]:
-    """Insertion in `{...}`, on a line of its own like the sibling's."""
+    """Insert into `{...}` in the sibling's style."""
     before = _before_key(text, leaf)
     blank = _BLANKS[marker].match(text, leaf.end)
     comma = blank.end() if blank else leaf.end
@@ -70,7 +70,7 @@ def _lead(text: str, leaf: Leaf) -> str:
 
 
 def _spaced_like(text: str, leaf: Leaf, key: str, value: str) -> str:
-    """`key: value`, aligned with the sibling where the sibling is aligned."""
+    """Format `key: value` with the sibling's alignment."""
     assert leaf.key
     start, end = leaf.key
     found = _SEPARATOR.match(text, end)

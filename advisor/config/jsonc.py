@@ -74,7 +74,7 @@ def parse(text: str, name: str) -> Parsed:
 
 
 def spell_text(value: str, old: str) -> str:
-    """A JSON string without `//` or `/*`, which comment strippers would cut."""
+    """Spell a JSON string safe for comment strippers."""
     del old
     quoted = json.dumps(value)
     if "//" in value or "/*" in value:
@@ -89,7 +89,7 @@ def spell_key(key: str, sibling: str) -> str:
 
 
 def _scan(text: str, name: str) -> tuple[list[Lexeme], str]:
-    """Significant lexemes, and the text with comments and trailing commas blanked out."""
+    """Scan lexemes, and blank out comments and trailing commas."""
     lexemes: list[Lexeme] = []
     blanks: list[tuple[int, int]] = []
     position = depth = 0

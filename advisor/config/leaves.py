@@ -65,7 +65,7 @@ class Leaves:
     """False for JSON that only a tolerant loader reads."""
 
     def drop(self, start: int, end: int) -> None:
-        """Forget `found[start:end]`, which a later duplicate of their key replaced."""
+        """Drop `found[start:end]`, replaced by a later duplicate."""
         self.found[start:end] = [None] * (end - start)
 
 
@@ -97,7 +97,7 @@ class Parsed:
         ]
 
     def is_derived(self, path: str) -> bool:
-        """True if the value repeats others, or is computed of them."""
+        """Return True if the value comes from others."""
         return path in self.aliases or (self.leaves[path].why or "").startswith(COMPUTED)
 
 
@@ -128,7 +128,7 @@ def scalars(parsed: Parsed, bom: int, marker: str) -> dict[str, Scalar]:
 
 
 def _why_not(text: str) -> str | None:
-    """Reason why a value spelled like this cannot be edited."""
+    """Reason against editing this spelling."""
     found = _NOT_A_LITERAL.search(text)
     if not found:
         return None
@@ -138,7 +138,7 @@ def _why_not(text: str) -> str | None:
 
 
 class _Comments:
-    """Comments above a value and at the end of its line."""
+    """Comments above and after a value."""
 
     def __init__(self, text: str, marker: str) -> None:
         opening = "#" if marker == "#" else r"//|/\*"
@@ -187,7 +187,7 @@ def _first(notes: list[str]) -> tuple[str, ...]:
 
 
 def _byte_offsets(text: str, bom: int) -> Callable[[int], int]:
-    """Conversion of character offsets to byte offsets in the file."""
+    """Convert character offsets to byte offsets."""
     if text.isascii():
         return lambda index: index + bom
     wide: list[int] = []
@@ -199,7 +199,7 @@ def _byte_offsets(text: str, bom: int) -> Callable[[int], int]:
 
 
 def syntax_error(name: str, text: str, position: int, problem: str) -> ConfigSyntaxError:
-    """The error every reader raises; line and column count from 1."""
+    """Make a syntax error with one-based line and column."""
     line = text.count("\n", 0, position) + 1
     column = position - text.rfind("\n", 0, position)
     msg = f"{name}, line {line}, column {column}: {problem}. Correct it there and call again."
@@ -207,6 +207,6 @@ def syntax_error(name: str, text: str, position: int, problem: str) -> ConfigSyn
 
 
 def too_many(name: str) -> ConfigUnreadableError:
-    """The error of a file that is no config but data."""
+    """Make the error for a data file."""
     msg = f"{name} holds more than {MAX_VALUES:,} values. Name the config, not a data file."
     return ConfigUnreadableError(msg)

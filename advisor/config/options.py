@@ -15,7 +15,7 @@ there; pair: `--amp` and `--no-amp`."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option of the program that may be added to its command."""
+    """Option that may be added to the command."""
 
     flag: str
     """As one would type it: `--batch-size`, `data.batch_size`."""
@@ -36,7 +36,7 @@ class Option:
     """Reason why it cannot be set."""
 
     def words(self, value: str, truth: bool | None) -> list[str]:
-        """Words to add for a spelled `value`; `truth` is a boolean's value."""
+        """Words that add the option with a spelled `value`."""
         if self.form == "apart":
             return [self.flag, value]
         if self.form == "joint":

@@ -98,7 +98,7 @@ class Versions:
         return found
 
     def keep(self, original: documents.Document, tuned: bytes, changes: list[Change]) -> Version:
-        """Remember a rewrite; called before the config is replaced. Raises StateUnusableError."""
+        """Remember a rewrite in advance. Raises StateUnusableError."""
         taken = [int(entry.name) for entry in self._folder.glob("[0-9]" * 4)]
         changed = tuple(
             {"path": c.path, "old": c.old, "new": c.new, "text": original.scalars[c.path].text}
@@ -159,7 +159,7 @@ class Versions:
             os.close(handle)
 
     def recover(self) -> list[str]:
-        """Clear away what killed calls left; what is worth telling, in sentences.
+        """Clean up after killed calls; return messages.
 
         To be called while `held`.
         """
@@ -187,7 +187,7 @@ class Versions:
             atomic.place(self._outputs / _key(self._state, output), digest, 0o600)
 
     def is_output(self, path: Path) -> bool:
-        """True if `path` still holds our bytes."""
+        """Return True if `path` holds our bytes."""
         try:
             known = (self._outputs / _key(self._state, path)).read_text()
             return known == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -198,7 +198,7 @@ class Versions:
     # taken from the original and never adds up over repeated calls.
 
     def quality_reference(self, measure_key: str) -> dict[str, float] | None:
-        """The original's quality kept under `measure_key`, if the config descends from it."""
+        """Original quality for `measure_key`, if the config descends from it."""
         path = self._quality / f"{measure_key}.json"
         if not self.all():
             return None
@@ -236,7 +236,7 @@ def recover(config: Path) -> list[str]:
 
 
 def in_place(version: Version, current: bytes, config: Path) -> bool:
-    """True if `current` holds a value of `version`.
+    """Return True if `current` holds a value of `version`.
 
     A file that cannot be read as a config any more counts: somebody has to look at it.
     """

@@ -1,4 +1,4 @@
-"""The path of a leaf: `a.b[0].c`, with odd keys bracket-quoted, `a["odd.key"]`."""
+"""Leaf paths such as `a.b[0].c` and `a["odd.key"]`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_/+\-]+")
 
 
 def member(parent: str, key: str) -> str:
-    """Path of `key` inside the mapping at `parent` ("" is the root)."""
+    """Path of `key` in the mapping at `parent`."""
     if _PLAIN_KEY.fullmatch(key):
         return f"{parent}.{key}" if parent else key
     return f"{parent}[{json.dumps(key, ensure_ascii=False)}]"
 
 
 def item(parent: str, index: int) -> str:
-    """Path of the list item `index` inside the list at `parent`."""
+    """Path of item `index` in a list."""
     return f"{parent}[{index}]"

@@ -87,7 +87,7 @@ def spell_text(value: str, old: str) -> str:
 
 
 def spell_key(key: str, sibling: str) -> str:
-    """A keyword, or a dict's key quoted like its sibling."""
+    """Spell a keyword, or quote like the sibling."""
     return spell_text(key, sibling) if sibling[:1] in {"'", '"'} else key
 
 
@@ -115,7 +115,7 @@ class _Reader:
     # --- statements ---------------------------------------------------------------------------
 
     def body(self, body: Sequence[ast.stmt], path: str, why: str | None) -> None:
-        """Read statements; `why` marks all of them as not editable."""
+        """Read statements; `why` prevents their edit."""
         outer, self._scope = self._scope, path
         for node in body:
             if isinstance(node, ast.Assign):
@@ -188,7 +188,7 @@ class _Reader:
             return None
 
     def _mark(self, place: str, why: str) -> None:
-        """Mark leaves at `place` as not editable and of unknown value."""
+        """Mark leaves at `place` as uneditable and unknown."""
         self._assigned.mark(place, why)
         self._names[place] = None
 
@@ -203,7 +203,7 @@ class _Reader:
             self._assigned.drop_older(began)
 
     def _place(self, target: ast.expr, path: str) -> str | None:
-        """The path of `x`, `cfg.a.b` and `cfg["a"].b`; None for anything else."""
+        """Path of `x`, `cfg.a.b` or `cfg["a"].b`."""
         if isinstance(target, ast.Name):
             return paths.member(path, target.id)
         if isinstance(target, ast.Attribute):
@@ -249,7 +249,7 @@ class _Reader:
             self._leaf(node, path, parent, key, why, flow=flow)
 
     def _members(self, call: ast.Call, path: str, why: str | None) -> None:
-        """Read a call's arguments, and those of the call that it calls."""
+        """Read the arguments of nested calls."""
         if isinstance(call.func, ast.Call):
             self._members(call.func, path, why)
         for number, argument in enumerate(call.args):
@@ -338,7 +338,7 @@ def _default_of(value: ast.expr) -> ast.expr:
 
 
 def _is_same(value: ast.expr, name: str) -> bool:
-    """`name` itself, or a constructor given nothing else: `cfg = EasyDict(cfg)`."""
+    """Return True for `name` or `cfg = EasyDict(cfg)`."""
     if isinstance(value, ast.Call):
         called = ast.unparse(value.func).rpartition(".")[2]
         given = [*value.args, *(word.value for word in value.keywords)]

@@ -1,4 +1,4 @@
-"""Spelling of a new value in the family of the old one."""
+"""Spelling of a new value like the old."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def in_family(value: JsonScalar, scalar: Scalar) -> JsonScalar:
 
 
 def is_same(one: JsonScalar, other: JsonScalar) -> bool:
-    """True for values alike to any program: 1 and 1.0, not True."""
+    """Return True for equal values of one type family."""
     if is_number(one) and is_number(other):
         return one == other or (math.isnan(one) and math.isnan(other))
     return type(one) is type(other) and one == other
@@ -66,12 +66,12 @@ def spell_number(value: float) -> str:
 
 
 def is_boolean(text: str) -> bool:
-    """True for YAML 1.1's words for booleans."""
+    """Return True for YAML 1.1's boolean words."""
     return any(text.lower() in pair for pair in _BOOLEANS)
 
 
 def spell_boolean(value: bool, like: str) -> str:
-    """`value` in the words and letter case of `like`: `True`, `yes`, `OFF`."""
+    """Spell a boolean in the style of `like`."""
     pair = next((pair for pair in _BOOLEANS if like.lower() in pair), _BOOLEANS[0])
     word = pair[0] if value else pair[1]
     if like.isupper():
@@ -80,12 +80,12 @@ def spell_boolean(value: bool, like: str) -> str:
 
 
 def double_quoted(value: str) -> str:
-    """A string with the escapes that YAML and TOML share."""
+    """Quote a string for YAML and TOML."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     shown = (char if char.isprintable() else f"\\U{ord(char):08x}" for char in escaped)
     return f'"{"".join(shown)}"'
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """True for numbers; booleans are none."""
+    """Return True for numbers except booleans."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

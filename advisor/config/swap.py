@@ -98,7 +98,7 @@ def recover(path: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Swap:
-    """One replacement, as the names of its files tell it."""
+    """One replacement with its file names."""
 
     target: Path
     came_out: str
@@ -123,7 +123,7 @@ class _Swap:
 
     @property
     def ready(self) -> Path:
-        """The new bytes, whole; after the exchange, what came out."""
+        """Path of the new bytes, later of the old."""
         return self._file("swap")
 
     def _file(self, suffix: str) -> Path:
@@ -132,7 +132,7 @@ class _Swap:
 
 
 def _put_in_place(swap: _Swap) -> bool:
-    """True if the new bytes replaced the expected ones."""
+    """Return True if new bytes replaced the expected ones."""
     if not exchange(swap.ready, swap.target):
         # Not offered by this file system: a look and a rename, as close together as can be.
         if _digest(swap.target.read_bytes()) != swap.came_out:
@@ -149,7 +149,7 @@ def _put_in_place(swap: _Swap) -> bool:
 
 
 def _came_out(path: Path, digest: str) -> bool:
-    """True if the file has this digest and no writer."""
+    """Return True for this digest without a writer."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
@@ -165,7 +165,7 @@ def _came_out(path: Path, digest: str) -> bool:
 
 
 def _tidy(swap: _Swap) -> list[str]:
-    """Remove the files of `swap`; put back another program's save."""
+    """Remove swap files and restore a concurrent save."""
     swap.draft.unlink(missing_ok=True)
     held = _digest_of(swap.ready)
     if held in {None, swap.came_out, swap.went_in}:
@@ -230,7 +230,7 @@ def _digest(content: bytes) -> str:
 
 
 def _create(path: Path, content: bytes, like: os.stat_result) -> None:
-    """Make a new file with the mode and owner of `like`.
+    """Create a file with `like`'s mode and owner.
 
     Raises OSError, FileExistsError too; then nothing is left.
     """
@@ -247,7 +247,7 @@ def _create(path: Path, content: bytes, like: os.stat_result) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange two files in one step; False where the system cannot.
+    """Exchange two files atomically; False if unsupported.
 
     Raises OSError.
     """

@@ -1,4 +1,4 @@
-"""TOML: meaning by `tomllib`, places by a scanner of the same text.
+"""TOML: values by `tomllib`, places by a scanner.
 
 The scanner runs only over text that `tomllib` accepted, and every value it finds is looked up
 in what `tomllib` read: where the two disagree, the value is not editable.
@@ -98,7 +98,7 @@ def _position(text: str, problem: str) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """Dates and times as text, the rest as it is."""
+    """Convert dates and times to text."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -107,7 +107,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Scanner:
-    """Walks valid TOML; `_here` is what `tomllib` read at the current place."""
+    """Scanner of valid TOML beside the `tomllib` tree."""
 
     def __init__(self, text: str, name: str, data: dict[str, Any]) -> None:
         self.leaves = Leaves()
@@ -136,7 +136,7 @@ class _Scanner:
         return self._text[start : self._skip(pattern)]
 
     def _keys(self) -> tuple[list[str], tuple[int, int]]:
-        """A dotted key's parts, and the span of the last one."""
+        """Parts of a dotted key, and its last span."""
         parts: list[str] = []
         while True:
             start = self._at
@@ -152,7 +152,7 @@ class _Scanner:
             self._skip(_DOT)
 
     def _header(self) -> tuple[str, Any]:
-        """`[a.b]` or `[[a.b]]`: the table's path, and what it holds."""
+        """Read a `[a.b]` or `[[a.b]]` header."""
         is_array = self._text.startswith("[[", self._at)
         self._at += 1 + is_array
         self._skip(_INLINE_BLANK)

@@ -87,7 +87,7 @@ def parse(text: str, name: str) -> Parsed:
 
 
 def spell_text(value: str, old: str) -> str:
-    """A string quoted like `old`, or where a loader would retype it."""
+    """Quote a string like `old`, or to preserve it."""
     if old[:1] == '"' or not value.isprintable():
         return double_quoted(value)
     if old[:1] == "'" or not _PLAIN_TEXT.fullmatch(value) or _is_retyped(value):
@@ -109,7 +109,7 @@ def _is_retyped(value: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _plain_meaning(text: str) -> tuple[JsonScalar, str | None]:
-    """Value of an untagged plain scalar, and why it cannot be edited."""
+    """Value of a plain scalar, and edit problem."""
     tag = _implicit_tag(text)
     if tag in ("int", "float") and _SEXAGESIMAL.fullmatch(text):
         return _read(text, tag), "it is a base-60 number to YAML 1.1 and text to other loaders"
@@ -124,7 +124,7 @@ def _tagged_meaning(text: str, tag: str) -> tuple[JsonScalar, str | None]:
 
 
 def _read(text: str, tag: str) -> JsonScalar:
-    """PyYAML's own reading; ValueError and its kin where it would fail too."""
+    """Read with PyYAML and raise its errors."""
     if tag not in _READERS:
         return text
     if len(text) > MAX_NUMBER_CHARS:
@@ -207,7 +207,7 @@ class _Reader:
             loader.dispose()
 
     def _begin_document(self) -> None:
-        """A second document turns the whole into a list of documents."""
+        """Turn the whole into a list of documents."""
         self._anchors = {}
         if len(self.documents) == 1:
             self.leaves.notes.append("several YAML documents in one file, numbered [0], [1], ...")
@@ -225,7 +225,7 @@ class _Reader:
         return syntax_error(self._name, self._text, event.start_mark.index, problem)
 
     def _meaning(self, event: Any) -> tuple[JsonScalar, str | None]:
-        """The loader's value of a scalar, and why it cannot be edited."""
+        """Value of a scalar, and any edit problem."""
         text, tag = event.value, event.tag
         try:
             if tag is None or tag == "!":

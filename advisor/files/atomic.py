@@ -17,7 +17,7 @@ DRAFT = ".gpu-advisor-draft"
 
 
 def place(path: Path, content: bytes, mode: int) -> None:
-    """Replace the file at `path` whole, or leave it. Raises OSError.
+    """Replace the file at `path` atomically. Raises OSError.
 
     `path` is taken as it is: give a real path to write through a symbolic link. One draft beside
     it serves every call; its lock makes them take turns, and a killed call's draft is used again.
@@ -44,7 +44,7 @@ def place(path: Path, content: bytes, mode: int) -> None:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Append to a regular file, made if missing: all or nothing.
+    """Append to a regular file, all or nothing.
 
     No link is followed, and nothing waits for a reader. Raises OSError.
     """
@@ -64,7 +64,7 @@ def append(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in `folder` outlive a power cut, where possible."""
+    """Flush renames in `folder` to disk where possible."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -74,7 +74,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def fill(handle: int, content: bytes, mode: int) -> None:
-    """Write a whole file and make it outlive a power cut."""
+    """Write a file and flush it to disk."""
     _write(handle, content)
     os.fchmod(handle, mode)
     os.fsync(handle)
@@ -87,7 +87,7 @@ def _write(handle: int, content: bytes) -> None:
 
 
 def _is_at(path: Path, handle: int) -> bool:
-    """True if `path` still names the open file."""
+    """Return True if `path` names the open file."""
     try:
         facts = path.lstat()
     except FileNotFoundError:

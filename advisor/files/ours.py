@@ -1,4 +1,4 @@
-"""Output files: claimed before the first trial, then written whole.
+"""Output files: claimed first, written whole.
 
 A place is ours if nothing is there, if the file is empty, or if it carries our mark. Everything
 that can be refused is refused by `claim`, before anything was spent.
@@ -37,7 +37,7 @@ _LOOKED_AT = 512
 
 
 def is_marked(path: Path) -> bool:
-    """True if the file at `path` carries our mark. Raises OSError."""
+    """Return True for our marked file. Raises OSError."""
     mark = MARKS.get(path.suffix)
     if mark is None:
         return False
@@ -51,7 +51,7 @@ def is_marked(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Places that were looked at and may be written: real paths."""
+    """Output places checked for writing, by real path."""
 
     places: frozenset[Path]
     never: tuple[Path, ...]
@@ -76,7 +76,7 @@ class Claim:
             raise _refusal(path, f"could not be written: {_reason(problem)}") from problem
 
     def remove(self, path: Path) -> None:
-        """Remove one of the places if it is there. Raises OutputRefusedError."""
+        """Remove one claimed file, if present. Raises OutputRefusedError."""
         place = self._claimed(path)
         _refuse_foreign(place, self)
         place.unlink(missing_ok=True)
@@ -88,7 +88,7 @@ class Claim:
         return place
 
     def _mode(self, place: Path) -> int:
-        """The claim's, or less where the file's owner gave it less."""
+        """Mode of the claim, limited by the existing file."""
         try:
             return self.mode & place.stat().st_mode | 0o600
         except FileNotFoundError:
@@ -139,7 +139,7 @@ def _refusal(place: Path | str, why: str) -> OutputRefusedError:
 
 
 def _refuse_foreign(place: Path, claimed: Claim) -> None:
-    """Raise OutputRefusedError if a file of the user's is at `place`."""
+    """Raise OutputRefusedError for a user's file at `place`."""
     try:
         facts = place.lstat()
     except FileNotFoundError:
@@ -166,7 +166,7 @@ def _refuse_foreign(place: Path, claimed: Claim) -> None:
 
 
 def _refuse_unwritable(place: Path) -> None:
-    """Raise OutputRefusedError if no file can be made at `place`."""
+    """Raise OutputRefusedError if `place` is not writable."""
     folder = place.parent
     try:
         while not os.path.lexists(folder):

@@ -1,4 +1,4 @@
-"""Files that somebody names: read whole, never blocking, never without end."""
+"""Bounded, non-blocking reads of files from users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files in a folder that the user's program may change meanwhile.
+"""Safe access to files in a changing folder.
 
 The folder itself is ours; below it anything may have become a link, a pipe or a device. No link is
 followed on the way, nothing waits, and nothing is read without end.
@@ -34,7 +34,7 @@ def read(folder: Path, name: str, limit_bytes: int) -> bytes:
 
 
 def read_on(folder: Path, name: str, offset: int, limit_bytes: int) -> bytes:
-    """Read a regular file from `offset` up to a limit. Raises OSError."""
+    """Read a regular file from `offset`. Raises OSError."""
     with _parent(folder, name) as (parent, last):
         handle = os.open(last, os.O_RDONLY | ALONE, dir_fd=parent)
     with os.fdopen(handle, "rb") as file:
@@ -45,7 +45,7 @@ def read_on(folder: Path, name: str, offset: int, limit_bytes: int) -> bytes:
 
 
 def create(folder: Path, name: str) -> int:
-    """Descriptor of a new file below `folder`, open for writing. Raises OSError."""
+    """Create a file below `folder`; return its descriptor."""
     with _parent(folder, name) as (parent, last):
         return os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | ALONE, 0o644, dir_fd=parent)
 

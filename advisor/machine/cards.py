@@ -1,4 +1,4 @@
-"""Cards that a program used, and their readings as one."""
+"""Cards of a program, with readings combined."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Watched(NamedTuple):
 
 
 def positions(watched: Sequence[Watched], used: Sequence[Card]) -> list[int]:
-    """Return the positions of the watched cards that the program used.
+    """Return positions of the cards a program used.
 
     CUDA and NVML may number cards differently, so UUIDs decide; where torch is too old to tell
     them, a name that only one card has, and only then the number.
@@ -31,7 +31,7 @@ def positions(watched: Sequence[Watched], used: Sequence[Card]) -> list[int]:
 
 
 def same_uuid(one: str | None, other: str | None) -> bool:
-    """Return True if two spellings mean one card: `GPU-1234` and `1234`."""
+    """Return True if two UUID spellings match."""
     return one is not None and other is not None and _bare(one) == _bare(other)
 
 
@@ -85,7 +85,7 @@ def _of(
     get: Callable[[Telemetry], float | None],
     how: Callable[[Iterable[float]], float],
 ) -> float | None:
-    """Reduce a figure of all cards; None if one card lacks it."""
+    """Reduce a figure of all cards, or None."""
     values = [value for telemetry in each if (value := get(telemetry)) is not None]
     return how(values) if len(values) == len(each) else None
 

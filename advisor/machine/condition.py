@@ -1,4 +1,4 @@
-"""State of a card: settings, link, clocks and errors at one moment."""
+"""Card condition: settings, link, clocks and errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read_conditions(
 
 
 def nvidia_devices(root: Path = ROOT) -> int | None:
-    """Count NVIDIA cards on the PCI bus; None: not known."""
+    """Count NVIDIA cards on the PCI bus, or None."""
     try:
         found = list((root / "sys/bus/pci/devices").iterdir())
     except OSError:

@@ -63,7 +63,7 @@ Key = tuple[int, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReading:
-    """Counters of the host at one moment; None where it has none."""
+    """Host counters at one moment; missing ones are None."""
 
     time: float
     """Epoch seconds."""
@@ -136,7 +136,7 @@ class LoadMonitor:
 
 
 def look(seconds: float) -> Disturbance:
-    """Judge the load right now, before a process of ours begins."""
+    """Judge the load before our process starts."""
     if unseen():
         return Disturbance()
     monitor = LoadMonitor()
@@ -197,7 +197,7 @@ def pressure_file(root: Path = host.ROOT) -> Path | None:
 
 
 def waited_s(pressure: Path | None) -> float | None:
-    """Read the seconds in which some task waited for a CPU."""
+    """Read seconds in which tasks waited for CPUs."""
     text = host.text_of(pressure) if pressure else ""
     found = re.search(r"^some .*total=(\d+)", text, re.MULTILINE)
     return int(found[1]) / 1e6 if found else None
@@ -237,5 +237,5 @@ def _descendants(processes: Iterable[psutil.Process], root: int | None) -> set[i
 
 
 def _children_s(times: object) -> float:
-    """Return CPU seconds of children that ended and were waited for (Linux)."""
+    """Return CPU seconds of reaped children (Linux)."""
     return getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)

@@ -1,4 +1,4 @@
-"""CPUs, memory and shared memory that this host lets a program use."""
+"""Usable CPUs, memory and shared memory of the host."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def affinity() -> set[int]:
 
 
 def cpu_busy_s(cpus: set[int]) -> float:
-    """Counter: seconds that these CPUs have worked since boot, for anyone.
+    """Busy CPU seconds since boot, of every process.
 
     The working states are added up, to the kernel's hundredths: idle and iowait may step back.
     """
@@ -157,7 +157,7 @@ def cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
 
 
 def text_of(path: Path) -> str:
-    """Read a file of the kernel; empty where it cannot be read."""
+    """Read a kernel file; empty if unreadable."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

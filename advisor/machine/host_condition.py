@@ -1,4 +1,4 @@
-"""State of the host: clocks, memory, swap, shared memory, limits."""
+"""Host condition: clocks, memory, swap and limits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governor:
-    """Governor of the clocks of the CPUs that we may use."""
+    """Clock governor of the usable CPUs."""
 
     names: tuple[str, ...]
     driver: str = ""
@@ -45,7 +45,7 @@ class Governor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCondition:
-    """The host at one moment. None: it does not tell."""
+    """Host condition; unavailable values are None."""
 
     cpus: int
     """CPUs that a program may really use."""
@@ -67,7 +67,7 @@ class HostCondition:
 
 
 def read_host_condition(environ: Mapping[str, str], root: Path = ROOT) -> HostCondition:
-    """The host as a program started under `environ` meets it. Raises nothing."""
+    """Read the host condition of a program under `environ`."""
     memory = {key: value / 2**20 for key, value in _table(root / "proc/meminfo").items()}  # KiB
     limit, room = host.memory_limit_bytes(root), host.memory_room_bytes(root)
     swap, swap_left = memory.get("SwapTotal"), memory.get("SwapFree")
@@ -91,7 +91,7 @@ def read_host_condition(environ: Mapping[str, str], root: Path = ROOT) -> HostCo
 
 
 def read_governor(root: Path = ROOT) -> Governor | None:
-    """Read the governor; None where the kernel does not choose the clocks."""
+    """Read the clock governor, or None."""
     folders = [
         root / f"sys/devices/system/cpu/cpu{number}/cpufreq" for number in sorted(host.affinity())
     ]
@@ -106,7 +106,7 @@ def read_governor(root: Path = ROOT) -> Governor | None:
 
 
 def swapped_pages(root: Path = ROOT) -> int | None:
-    """Counter since boot: pages that were read back from swap."""
+    """Count of pages swapped in since boot."""
     return _table(root / "proc/vmstat").get("pswpin")
 
 

@@ -109,7 +109,7 @@ def _command() -> str:
 
 
 def _own_folder(folder: Path) -> None:
-    """Make the folder; refuse one that another user could have put there."""
+    """Make the lock folder; refuse another user's."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True)
     found = folder.lstat()

@@ -65,7 +65,7 @@ def from_file(path: Path) -> GpuProfile:
 
 
 def match(device_name: str, memory_gib: float | None = None) -> GpuProfile | None:
-    """The profile of a card by its NVML name, or None.
+    """Find a profile by NVML name, or None.
 
     Names are compared whole: `RTX 4060 Ti` is no `RTX 4060`. Where cards share a name their
     memory decides; a card whose memory is far from the profile's (a vGPU, a slice, a rebuilt
@@ -87,7 +87,7 @@ def match(device_name: str, memory_gib: float | None = None) -> GpuProfile | Non
 
 
 def usable_gib(profile: GpuProfile, total_gib: float | None = None) -> float:
-    """Return the memory for a program's tensors: all, less context and margin.
+    """Return usable memory without context and margin.
 
     `total_gib` is the card's own total, which is less than the datasheet's.
     """
@@ -119,6 +119,6 @@ def _profile(name: str, table: dict[str, Any]) -> GpuProfile:
 
 
 def _plain(text: str) -> str:
-    """Lower case, without the maker's words and without spaces and dashes."""
+    """Normalise a card name to comparable lower case."""
     words = re.findall(r"[a-z0-9]+", text.lower())
     return "".join(word for word in words if word not in {"nvidia", "geforce", "tesla", "gpu"})

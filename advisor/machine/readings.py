@@ -270,5 +270,5 @@ def _reason(nvml: Any, problem: Any, device: Device) -> str:
 
 
 def on_wsl(release: str | None = None) -> bool:
-    """Return True if a Linux of this kernel release runs inside Windows."""
+    """Return True for a kernel release of WSL."""
     return "microsoft" in (platform.release() if release is None else release).lower()

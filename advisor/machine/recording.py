@@ -1,4 +1,4 @@
-"""Samples over time, and the summary of a window. Pure.
+"""Samples over time, and their window summary.
 
 File format (JSON lines): a header object, then one object a sample, absent keys meaning None.
 Versions:
@@ -70,7 +70,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Samples of one card and the host, with the gaps."""
+    """Samples of one card and its host."""
 
     samples: tuple[Sample, ...]
     cpus: int
@@ -240,7 +240,7 @@ class _Window:
         return tuple(shares)
 
     def _foreign_pids(self) -> int | None:
-        """Count processes of others that ran kernels on the GPU.
+        """Count other processes with kernels on the GPU.
 
         A context that only holds memory, such as a notebook's, does not count. A driver may list
         ids of the host while we live in a container: unless one id is known as ours, others cannot
@@ -350,7 +350,7 @@ def _is_busy(gpu: GpuSample) -> bool | None:
 
 
 def _spread_pct(values: list[float]) -> float | None:
-    """Middle 90 % of the values, as percent of their median."""
+    """Central 90 % range as percent of the median."""
     if len(values) < 2:
         return None
     cuts = statistics.quantiles(values, n=20, method="inclusive")

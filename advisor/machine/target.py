@@ -82,7 +82,7 @@ def memory_limit_gib(found: Target, host_gib: float) -> float:
 
 
 def computed_on(found: Target, machine: Machine, card: Card) -> Target:
-    """`found` as it turned out: its programs really compute on `card`.
+    """Return `found` with the card actually used.
 
     CUDA may choose another card than NVML lists first, and in a container NVML may show none. Where
     a card was asked for by name, or stands in, it stays as it is.
@@ -193,7 +193,7 @@ def _absent(profile: GpuProfile, here: Gpu | None, machine: Machine) -> Target:
 
 
 def _holds(gpu: Gpu, profile: GpuProfile) -> bool:
-    """Return True if `gpu` has the target's memory and precisions."""
+    """Return True if `gpu` matches the target."""
     free_gib = gpu.memory_total_gib if gpu.memory_free_gib is None else gpu.memory_free_gib
     if free_gib is None or free_gib < profiles.usable_gib(profile) + CONTEXT_GIB:
         return False

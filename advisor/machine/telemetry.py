@@ -1,4 +1,4 @@
-"""Thread in the parent that samples host and GPU during a trial."""
+"""Sampling thread for host and GPU in the parent."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class Sampler:
         return self
 
     def stop(self) -> None:
-        """End sampling, with one last sample. Calling it again does nothing."""
+        """Stop after a last sample; safe to repeat."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def watch(self, pid: int) -> None:
-        """Count the tree of `pid` as the program's own too."""
+        """Count the tree of `pid` as ours."""
         self._owner.roots.add(pid)
 
     def recording(self, position: int = 0) -> Recording:
@@ -115,7 +115,7 @@ class Sampler:
         self._look(slow=True)
 
     def _look(self, *, slow: bool) -> None:
-        """One sample of each GPU, or of the host alone."""
+        """Sample each GPU, or the host alone."""
         busy_s = self._cpu_busy_s()
         if not self._readers:
             self._samples[0].append(Sample(time=time.time(), cpu_busy_s=busy_s))
@@ -152,7 +152,7 @@ class _Owner:
 
 
 def _cpu_counter(cpus: int) -> Callable[[], float | None]:
-    """A counter of busy seconds on the CPUs we may use.
+    """Read busy seconds of the usable CPUs.
 
     Where a cgroup quota binds, the host's other CPUs say nothing: the group's own counter does.
     """

@@ -1,4 +1,4 @@
-"""Words that several nouns share: classes, phases, purposes, as closed sets."""
+"""Closed sets of words that several models share."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuProfile:
-    """Datasheet figures of one card: dense rates, 16-bit inputs with fp32 accumulation."""
+    """Datasheet of one card: dense rates and memory."""
 
     name: str
     """`rtx-3090`"""
@@ -41,7 +41,7 @@ class GpuProfile:
 
     @property
     def precisions(self) -> tuple[str, ...]:
-        """Compute dtypes that exist on this card, by torch name."""
+        """Compute dtypes of this card, by torch name."""
         have = [("float32", 1.0), ("float16", self.fp16_tflops), ("bfloat16", self.bf16_tflops)]
         return tuple(name for name, rate in have if rate)
 
@@ -62,7 +62,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Host, and the part of it that may be used."""
+    """Machine: host and its usable resources."""
 
     cpu_model: str
     cpus: int

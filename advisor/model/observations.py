@@ -9,7 +9,7 @@ from advisor.model.kinds import JsonScalar, TrainingSign
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPlace:
-    """The dimension that counts the samples, as an experiment showed it."""
+    """Sample dimension that an experiment showed."""
 
     site: str
     """`train.py:95` where the module is called."""
@@ -117,7 +117,7 @@ class WhatIfOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """The card a process computed on, as CUDA told it there."""
+    """Card used by a process, as CUDA reports it."""
 
     index: int
     """As CUDA counts in that process; NVML may count otherwise."""
@@ -183,7 +183,7 @@ class LoaderCeiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
-    """Rates of the parts, each alone in the same process."""
+    """Rates of isolated parts in one process."""
 
     compute_units_per_s: float | None = None
     loader: tuple[LoaderCeiling, ...] = ()
@@ -227,7 +227,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """Outside-process readings over the window; None where the machine does not say."""
+    """External readings over the window; gaps are None."""
 
     gpu_util_pct: float | None = None
     gpu_mem_used_gib: float | None = None
@@ -274,7 +274,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
-    """Load of other programs on a run inside its measured window.
+    """Load of other programs during the window.
 
     A part of the window in which others took next to nothing is clean. Where the clean parts
     are long enough the rate is counted over them alone, and the run is not disturbed.

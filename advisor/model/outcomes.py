@@ -10,7 +10,7 @@ from advisor.model.kinds import JsonScalar, KnobClass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """An estimate and the bounds it was proven to lie between."""
+    """Estimate with its proven bounds."""
 
     estimate: float
     low: float
@@ -25,7 +25,7 @@ TuningResult = Literal["changed", "advised", "kept", "refused", "ignored", "list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Outcome of one knob, with its sentence and its evidence."""
+    """Decision about one knob, with its evidence."""
 
     document: str
     path: str

@@ -105,12 +105,12 @@ class Run:
 
     @property
     def trains(self) -> bool:
-        """True if the program trains, whoever steps; in doubt it does."""
+        """Return True if the program may train."""
         return self.step_kind in TRAINING_STEPS or self.effects.trains is not None
 
     @property
     def updates(self) -> bool:
-        """True if updates of a training were seen, beyond doubt."""
+        """Return True if training updates were certain."""
         return self.step_kind in TRAINING_STEPS or self.effects.trains == "optimizer"
 
     @property
@@ -126,7 +126,7 @@ class Run:
 
     @property
     def achieved_tflops(self) -> float | None:
-        """Counted operations over the time that a step took, waits included."""
+        """Counted operations per second of step time."""
         if self.flops is None or not self.flops.per_step or not self.step_ms:
             return None
         return self.flops.per_step / self.step_ms * 1e-9
@@ -139,7 +139,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A process that did not do the work, whatever its exit code."""
+    """Failure of a process to do its work."""
 
     trial_id: str
     purpose: str

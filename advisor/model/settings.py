@@ -1,4 +1,4 @@
-"""Settings of a config or command line, and changes to them."""
+"""Settings of a config or command, and changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def leaf_of(path: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Half-open byte range in the file as it lies on disk."""
+    """Half-open byte range of a file."""
 
     start: int
     end: int
@@ -45,7 +45,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
-    """One tunable setting of the user's program, where it is written down."""
+    """Tunable setting of the program, with its place."""
 
     document: str
     """Path of the document as the user named it, or `command line`."""
@@ -116,7 +116,7 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """`batch_size=8 n_timestep=50`, or `original`; a schedule that follows is not repeated."""
+        """Label such as `batch_size=8`, or `original`."""
         own = [c for c in self.changes if c.kind != "schedule"] or self.changes
         shown = [f"{c.name or leaf_of(c.path)}={json.dumps(c.new)}" for c in own]
         return " ".join(shown) or "original"

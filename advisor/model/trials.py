@@ -42,13 +42,13 @@ class MeasurePlan:
 
     @property
     def whole(self) -> bool:
-        """True if a run of this plan finishes at least one item."""
+        """Return True if a run finishes an item."""
         return self.mode == "whole" or self.whole_batches > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFile:
-    """A candidate file, written beside `original` and removed after the trial."""
+    """Temporary candidate file beside `original`."""
 
     original: str
     content: bytes

@@ -1,4 +1,4 @@
-"""Record what the program's own argument parser declares and returns.
+"""Arguments that the program declares and parses.
 
 `install` listens during a measured run: values, and which of them were defaults.
 `start_recording` serves a run that ends once its arguments are parsed. It records every option
@@ -40,7 +40,7 @@ Record = Dict[str, Any]
 
 
 def install(argparse: Any, session: Session) -> None:
-    """Listen to every ArgumentParser; a parser inside another (subcommands) counts with it."""
+    """Observe every ArgumentParser, with subcommands under their parent."""
 
     def keep(parser: Any, result: Any, typed: set[str], nested: list[Any]) -> None:
         for name, value in list(vars(result[0]).items())[:NAMES_KEPT]:
@@ -94,7 +94,7 @@ def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception]
 
 
 def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:
-    """Record the options of every parser into `path`, then end the process."""
+    """Record each parser's options, then end the process."""
     recorder = Recorder(path)
     hooks: dict[str, Callable[[Any], None]] = {
         "argparse": recorder.hook_argparse,
@@ -122,7 +122,7 @@ class Recorder:
         self._thread: threading.Thread | None = None
 
     def add(self, options: Iterable[Record], library: str, *, complete: bool) -> None:
-        """Keep `options`; after a `complete` parse the process soon ends. Never raises."""
+        """Add `options`; a `complete` parse ends the process soon."""
         try:
             if _is_program():
                 self._add(list(options), library, complete)
@@ -146,7 +146,7 @@ class Recorder:
         LEAVE(0)
 
     def _write(self) -> None:
-        """Replace the record whole; whatever ends the process, it is there."""
+        """Write the whole record atomically."""
         draft = f"{self.path}.{os.getpid()}"
         with open(draft, "w", encoding="utf-8") as file:
             json.dump({"options": list(self.options.values())}, file)
@@ -232,7 +232,7 @@ class Recorder:
         _after(flagvalues.FlagValues, "__call__", self, "absl", options)
 
     def hook_fire(self, core: Any) -> None:
-        """fire: the arguments of the function that the words reach."""
+        """Hook fire and record the called function's arguments."""
         before = core.Fire
 
         @functools.wraps(before)
@@ -263,7 +263,7 @@ class Recorder:
         _after(docopt, "docopt", self, "docopt", options)
 
     def hook_omegaconf(self, omegaconf: Any) -> None:
-        """OmegaConf: a config that is merged with words of the command line."""
+        """Hook OmegaConf merges of command-line words."""
         conf = omegaconf.OmegaConf
         from_words: list[Any] = []
         for name in ("from_cli", "from_dotlist"):
@@ -289,7 +289,7 @@ class Recorder:
             setattr(conf, name, staticmethod(merged))
 
     def hook_hydra(self, loader: Any) -> None:
-        """Hydra: the composed config, each of its values an override."""
+        """Hook Hydra and record the composed config."""
 
         kind = loader.ConfigLoaderImpl
         before = kind.load_configuration
@@ -303,7 +303,7 @@ class Recorder:
         kind.load_configuration = load_configuration
 
     def hook_exec(self) -> None:
-        """Globals that executed code overrides by the words of the command line."""
+        """Hook `exec` and record globals overridden by arguments."""
         before = builtins.exec
 
         def run(source: Any, globals: Any = None, locals: Any = None, **extra: Any) -> None:  # noqa: A002
@@ -492,7 +492,7 @@ def _after(
     library: str,
     options: Callable[..., Iterator[Record]],
 ) -> None:
-    """Record `options(*args)` after each call of a function of `holder`."""
+    """Record `options(*args)` after each call in `holder`."""
     before = getattr(holder, name)
 
     @functools.wraps(before)
@@ -505,7 +505,7 @@ def _after(
 
 
 def _is_program() -> bool:
-    """True in the program itself, False in a launcher of it."""
+    """Return True in the program, False in a launcher."""
     script = os.environ.get("GPU_ADVISOR_PARSE_SCRIPT", "")
     path = os.path.realpath(sys.argv[0] if sys.argv else "")
     return _module_path(path).endswith(_module_path(script))

@@ -20,7 +20,7 @@ clock = time.perf_counter
 
 
 def backwards(torch: Any, session: Session) -> None:
-    """Hook backward passes, and the losses that they begin at."""
+    """Hook backward passes and their losses."""
     original = torch.autograd.backward
     step_ended = step_end(session)
     gradient = training_signs.Gradient()
@@ -92,7 +92,7 @@ def asked_for(torch: Any, session: Session) -> None:
 
 
 def _keep_loss(session: Session, tensors: Any) -> None:
-    """Keep a copy of the loss; nobody waits for its value now.
+    """Copy the loss without waiting for its value.
 
     A copy, because a CUDA graph writes each loss to the same place; and none of what is captured,
     which is no value yet.
@@ -136,7 +136,7 @@ def scaler(torch: Any, session: Session) -> None:
 
 
 def optimizers(torch: Any, session: Session) -> None:
-    """Hook how optimizers are built, and how they forget gradients."""
+    """Hook optimizer construction and gradient resets."""
     optimizer_class: Any = sys.modules["torch.optim.optimizer"].Optimizer
     build, zero = optimizer_class.__init__, optimizer_class.zero_grad
 
@@ -188,7 +188,7 @@ def steps(torch: Any, session: Session) -> None:
 
 
 def _numbers() -> Callable[[Any], int]:
-    """Number of each optimizer, in the order of their first steps.
+    """Numbers of the optimizers by their first steps.
 
     An id comes back once its owner is gone.
     """
@@ -206,7 +206,7 @@ def _numbers() -> Callable[[Any], int]:
 
 
 def recomputing(torch: Any, session: Session) -> None:
-    """Notice the first call of torch's own checkpointing, which libraries call too."""
+    """Hook the first call of torch's checkpointing."""
     module: Any = sys.modules.get(f"{torch.__name__}.utils.checkpoint")
     names = [name for name in CHECKPOINTS if callable(vars(module).get(name))]
     if len(names) < 2:

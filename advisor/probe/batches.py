@@ -1,4 +1,4 @@
-"""How many items a batch holds, whatever it is wrapped in.
+"""Batches: items in a batch of any container.
 
 A batch may be a tensor, or a dict, list, tuple, dataclass or object that holds some, nested. The
 first batch is searched in full; the way to the value that gave the count is kept and used for
@@ -118,7 +118,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def _children(value: Any) -> Iterator[tuple[Any, Any]]:
-    """(step, child) pairs; a step is (whether by item, key)."""
+    """Yield steps and children of a container."""
     if isinstance(value, dict) or callable(getattr(value, "keys", None)):
         for key in list(value.keys())[:WIDTH]:
             yield (True, key), value[key]
@@ -135,7 +135,7 @@ def _children(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def walk(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """(way, value) of a nested value and of everything in it."""
+    """Yield a nested value's parts with their paths."""
     yield path, value
     if is_tensor(value) or len(path) >= DEPTH:
         return

@@ -58,7 +58,7 @@ def start(spec_path: str) -> None:
 
 
 def command_line() -> list[str]:
-    """The interpreter's own arguments; `sys.argv` hides what stands before the script."""
+    """Return the interpreter's full command line."""
     found = getattr(sys, "orig_argv", None)
     if found is None:
         try:
@@ -119,7 +119,7 @@ def _wrap_exit(session: Session) -> None:
 
 
 def _finish(session: Session) -> None:
-    """Most Python processes of a command do nothing worth a record."""
+    """Finish the record of a process worth one."""
     if session.torch is not None or session.exception is not None or session.writes:
         from . import control
 

@@ -32,7 +32,7 @@ clock = time.perf_counter
 
 
 class Lengths(NamedTuple):
-    """How long the items are, and how that was told."""
+    """Lengths of items, and how they were read."""
 
     of_items: list[float]
     told_by: str

@@ -1,4 +1,4 @@
-"""Lines of the user's code that something is called from."""
+"""Call sites: lines of user code that call something."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _foreign: Dict[str, bool] = {}
 
 
 def call_site() -> str | None:
-    """`file.py:line` of the innermost frame of the user's own code.
+    """Innermost user frame as `file.py:line`.
 
     Without one it is the innermost frame outside torch.
     """
@@ -41,7 +41,7 @@ def caller() -> Any:
 
 
 def is_foreign(code: Any) -> bool:
-    """Whether it is no code of the user's."""
+    """Return True for code that is not the user's."""
     name = code.co_filename
     known = _foreign.get(name)
     if known is None:
@@ -50,13 +50,13 @@ def is_foreign(code: Any) -> bool:
 
 
 def installed(name: str) -> bool:
-    """Whether a file of code belongs to Python or to a library."""
+    """Return True for Python's own or library code."""
     library = os.path.dirname(os.__file__)
     return "site-packages" in name or "dist-packages" in name or name.startswith(library)
 
 
 def shown(name: str) -> str:
-    """A path relative to the working directory where it lies below it."""
+    """Path relative to the working directory where possible."""
     here = os.getcwd() + os.sep
     full = os.path.abspath(name)
     return full[len(here) :] if full.startswith(here) else full

@@ -65,7 +65,7 @@ def _reached(session: Session) -> bool:
 
 
 def _begin_clock(session: Session) -> None:
-    """Once the program is seen to compute on a card."""
+    """Start the device clock once a card is in use."""
     session.device = cuda_events.start_if_in_use(session)
     if session.device is not None:
         cuda_events.watch_copies(session)

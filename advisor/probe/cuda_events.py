@@ -53,7 +53,7 @@ class DeviceClock:
         self._base, self._passed = self._compared()
 
     def mark(self, now: float, inner: bool = False) -> None:
-        """Work is queued up to here; `now` is the host's perf_counter.
+        """Mark the work queued so far; `now` is perf_counter.
 
         An `inner` mark, within a step, never takes the place of the one at its end.
         """
@@ -70,7 +70,7 @@ class DeviceClock:
         self._apart = RARELY_S
 
     def event(self) -> Any:
-        """New event on that card's stream, whichever card is the current one."""
+        """Create an event on the watched card's stream."""
         event = self._cuda.Event(enable_timing=True)
         event.record(self._cuda.current_stream(self._card))
         return event
@@ -100,7 +100,7 @@ class DeviceClock:
             add(module_facts.read_numbers(self._waiting.popleft()[1]))
 
     def finish(self) -> None:
-        """Wait for the whole card, and record all that is left."""
+        """Wait for the card and record the remaining events."""
         self._pending.append((clock(), self.event(), None))
         self._synchronize(self._card)
         self.poll()
@@ -216,7 +216,7 @@ class _Exchange:
 
 
 def watch_copies(session: Session) -> None:
-    """Record copies to the device and waits for it, of this thread."""
+    """Record this thread's device copies and waits."""
     tensor, cuda, hooks = session.torch.Tensor, session.torch.cuda, _Exchange(session)
     ours = {name: hooks.waiting(name, getattr(tensor, name), on_device=True) for name in WAITS}
     ours.update({name: hooks.moving(name, getattr(tensor, name)) for name in MOVES})

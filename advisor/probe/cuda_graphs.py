@@ -17,7 +17,7 @@ clock = time.perf_counter
 
 
 class Capture:
-    """Events of one capture, which are of no work that was done."""
+    """Captured events, which did no work yet."""
 
     def __init__(self, session: Session) -> None:
         self._start = clock()

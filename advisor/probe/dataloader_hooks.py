@@ -1,4 +1,4 @@
-"""Hooks of DataLoaders: where they are built and iterated, and every batch."""
+"""DataLoader hooks: construction, iteration and batches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def built(torch: Any, session: Session) -> None:
 
 
 def handed_out(torch: Any, session: Session) -> None:
-    """Hook each batch, and the time that it took to come."""
+    """Hook each batch and its loading time."""
     step_ended = step_end(session)
     iterator = torch.utils.data.dataloader._BaseDataLoaderIter
     fetch = iterator.__next__
@@ -92,7 +92,7 @@ def _came(session: Session, index: int, batch: Any, enter: float, end: float) ->
 def _ended(
     session: Session, iterator: Any, index: int, enter: float, problem: BaseException
 ) -> None:
-    """No batch came: the pass is over, or something was raised."""
+    """Handle the end of a pass or an error."""
     session.fetching = False
     if isinstance(problem, StopIteration):
         session.add(("batch", enter, clock(), index, PASS_ENDED))

@@ -64,7 +64,7 @@ class Diagnosis:
         self._phase = "profile"
 
     def begin(self) -> None:
-        """Start with the first phase that can be gone through."""
+        """Start the first possible phase."""
         why = _not_countable(self._session, self._step_s)
         if why is not None:
             self._flops = {"why": why}
@@ -116,7 +116,7 @@ class Diagnosis:
     # --- compute alone ---------------------------------------------------------------------
 
     def fetch(self, iterator: Any, fetch: Callable[[Any], Any], index: int) -> Any:
-        """Batch of the program's loader, or the cached one in its place."""
+        """Return the loader's batch, or the cached one."""
         if self._phase == "profile" and index == self._loader:
             self.at("batch")
         if self._phase == "profile" or index != self._loader:
@@ -153,7 +153,7 @@ class Diagnosis:
         self._stop(session)
 
     def _drain(self) -> None:
-        """Iterate the program's DataLoader alone at each worker count of the plan."""
+        """Iterate the loader alone at each worker count."""
         facts, notes = self._session.loaders[self._loader or 0], self._alone["notes"]
         loader = facts["loader"]() if facts.get("loader") else None
         if loader is None:
@@ -175,7 +175,7 @@ class Diagnosis:
 
 
 def too_few(workers: int, count: int) -> str:
-    """Note that so many batches tell no rate."""
+    """Note that the batches were too few for a rate."""
     batches = "1 batch" if count == 1 else f"{count} batches"
     return f"{_alone(workers)}: {f'only {batches}' if count else 'no batch'} came"
 
@@ -254,7 +254,7 @@ class _Storage(NamedTuple):
 
 
 class StepProfile:
-    """Operations and live storages from one step's end to the next one's."""
+    """Operations and live storages of one whole step."""
 
     def __init__(self, session: Session, optimizer: Any) -> None:
         self._session, self._optimizer = session, optimizer
@@ -400,7 +400,7 @@ def _tensors(values: Iterable[Any]) -> Iterable[Any]:
 
 
 def _not_countable(session: Session, step_s: float) -> str | None:
-    """Reason why no step can be watched; None where one can."""
+    """Reason why no step can be profiled, or None."""
     modules: Any = sys.modules["torch.nn.modules.module"]
     if not hasattr(modules, "_global_forward_hooks_always_called") or not _formulas():
         return "this version of torch cannot count them"
@@ -417,7 +417,7 @@ def _not_countable(session: Session, step_s: float) -> str | None:
 
 
 def _formulas() -> dict[Any, Callable[..., Any]]:
-    """Torch's own, by operation; none where its version has no such module."""
+    """Torch's FLOP formulas by operation, if available."""
     try:
         counter = importlib.import_module("torch.utils.flop_counter")
     except ImportError:

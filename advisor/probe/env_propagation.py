@@ -41,7 +41,7 @@ def isolating(command: Sequence[str]) -> str | None:
 
 
 def carried(environment: Any, spec_path: str) -> Any:
-    """`environment`, with what starts the probe added where it is missing."""
+    """Return `environment` with the probe's variables added."""
     text = {os.fsdecode(name): os.fsdecode(value) for name, value in dict(environment).items()}
     paths = [path for path in text.get("PYTHONPATH", "").split(os.pathsep) if path]
     if text.get(SPEC) == spec_path and SITE in paths:
@@ -59,7 +59,7 @@ def _plain(name: Any) -> bool:
 
 
 def watch(session: Session, spec_path: str) -> None:
-    """Wrap what replaces this process, or starts another without Python's own modules."""
+    """Wrap process replacement and low-level process starts."""
     for name in ("execve", "posix_spawn", "posix_spawnp"):
         original = getattr(os, name, None)
         if original is not None:
@@ -98,7 +98,7 @@ def popen(subprocess: Any, session: Session, spec_path: str) -> None:
 
 
 def note(session: Session, command: Sequence[Any]) -> None:
-    """Keep the command line of a Python that the probe cannot follow."""
+    """Record the command line of an uninstrumented Python."""
     if isolating(command) is None or len(session.unreached) >= KEPT:
         return
     from . import record

@@ -140,7 +140,7 @@ class Guard:
         control.leave(self._session, EXIT_CODE)
 
     def savers(self) -> dict[str, Callable[[Any], None]]:
-        """By module, what to do once it was imported."""
+        """Actions to run after each module's import."""
         names = [module for module, *_ in SAVERS]
         return dict.fromkeys(names, self._wrap_savers)
 

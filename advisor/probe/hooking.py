@@ -1,4 +1,4 @@
-"""Parts that all hooks share: keys, muted processes, ends of steps."""
+"""Shared parts of hooks: keys, muting and step ends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def step_end(session: Session) -> Callable[[float], None]:
 
 
 def listen(module: Any, key: int, hook: Any) -> None:
-    """Have `hook(module, args, kwargs, output)` called after each call of `module`.
+    """Call `hook(module, args, kwargs, output)` after each call of `module`.
 
     Where torch can do that (2.1 and later) it is called for one that raised, too.
     """
@@ -56,13 +56,13 @@ def unlisten(module: Any, key: int) -> None:
 
 
 def dress(ours: Any, original: Any) -> None:
-    """Give `ours` the documentation of `original`, for inspect.signature and help()."""
+    """Copy the signature and documentation of `original`."""
     ours.__doc__ = original.__doc__
     ours.__wrapped__ = original
 
 
 def compiling_of(torch: Any) -> Callable[[], bool]:
-    """Function that tells whether torch is compiling right now."""
+    """Make the check for running compilation."""
     compiler = getattr(torch, "compiler", None)
     return getattr(compiler, "is_compiling", None) or (lambda: False)
 

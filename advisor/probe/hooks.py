@@ -37,7 +37,7 @@ PARTS = (
 
 
 def install(torch: Any, session: Session) -> None:
-    """Hook torch, once, whoever asks. `session.patches.undo()` takes every hook back."""
+    """Install all torch hooks once."""
     if getattr(torch, FLAG, False):
         return
     session.patches.on_undo(functools.partial(record.aside, session))

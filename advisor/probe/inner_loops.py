@@ -39,7 +39,7 @@ clock = time.perf_counter
 
 
 class Calls:
-    """Calls of one module within one forward of the root."""
+    """Calls of one module within a root's forward."""
 
     __slots__ = ("count", "first", "gaps", "last", "module", "path", "spans")
 
@@ -64,7 +64,7 @@ class Calls:
 
 
 class Watch:
-    """What one running root calls."""
+    """Calls within one running root module."""
 
     def __init__(self, session: Session, root: Module, ended: Callable[[float], None]) -> None:
         self.root = root
@@ -134,7 +134,7 @@ class Watch:
         self._stack.append((key, clock()))
 
     def leave(self, module: Any, args: Any, kwargs: Any, output: Any, end: float) -> None:
-        """`module` is done, or raised: then there is no output."""
+        """Record the end of `module`, with output if any."""
         key = id(module)
         if self._within is not None:
             if key != self._within:
@@ -195,7 +195,7 @@ class Watch:
     # --- judgement ------------------------------------------------------------------------
 
     def close(self, start: float, end: float) -> None:
-        """The root is done: was its forward filled by one loop?"""
+        """Close the root and judge its inner loop."""
         self.suspend()
         if self.root.calls > JUDGED:
             return

@@ -18,10 +18,10 @@ CALLS = 512
 
 
 class LayerObserver:
-    """What the layers of one module say during one call."""
+    """Observer of one module's layers during one call."""
 
     def __init__(self, torch: Any, quiet: bool) -> None:
-        """`quiet`: it is compiled, and must not be listened to."""
+        """Prepare; `quiet` skips a compiled module."""
         self.samples: list[tuple[int, int, int]] = []
         """(dimensions, axis, size) of what layers with a place for the batch were given."""
         self.flat: list[int] = []
@@ -116,7 +116,7 @@ class LayerObserver:
 
 
 def _hearing(nn: Any, layer: Any) -> Callable[..., None] | None:
-    """How to listen to `layer`; None where it tells nothing."""
+    """Return the observer for `layer`, or None."""
     if isinstance(layer, nn.modules.conv._ConvNd):
         return _convolution
     if isinstance(layer, nn.modules.batchnorm._BatchNorm):

@@ -24,7 +24,7 @@ INPUTS = 16
 
 
 class Layout:
-    """Where the samples and the tokens stand among a root's inputs."""
+    """Layout of samples and tokens in a root's inputs."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Layout:
 
     @property
     def unit(self) -> str:
-        """What is counted."""
+        """Unit of the count."""
         return "token" if self.path is None and not self.alone else "sample"
 
     def count(self, inputs: Any) -> float | None:
@@ -94,7 +94,7 @@ def _at(value: Any, path: Path) -> Any:
 
 
 class _Input:
-    """A tensor among the inputs, or a list of tensors."""
+    """Input tensor, or list of tensors."""
 
     def __init__(self, path: Path, value: Any) -> None:
         self.path = path

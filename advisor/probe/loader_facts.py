@@ -1,4 +1,4 @@
-"""Facts of DataLoaders: how each was built, and what it runs with."""
+"""DataLoader facts: construction and runtime settings."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _apart(session: Session, index: int, loader: Any) -> int:
 
 
 def _in_turn(facts: Dict[str, Any], loader: Any) -> bool:
-    """Whether another loader object is being iterated under this index."""
+    """Return True while another loader uses this index."""
     iterator = facts["iterator"]() if facts.get("iterator") else None
     if iterator is None or iterator.__dict__.get(DONE):
         return False

@@ -68,13 +68,13 @@ class Module:
         """A few numbers of its parameters: early on, and later."""
 
     def tree_of(self, module: Any) -> module_tree.Tree:
-        """What is below it now; `module`: the one that it stands for."""
+        """Return the module tree below `module`."""
         if not self.tree.are_current():
             self.tree = module_tree.Tree(module)
         return self.tree
 
     def items(self, inputs: Any) -> float:
-        """Items that go through one call with `inputs`, (args, kwargs)."""
+        """Items of one call with `inputs`, (args, kwargs)."""
         if self.layout is None:
             return self.counter.count(inputs)
         found = self.layout.count(inputs)
@@ -256,7 +256,7 @@ def _one(shape: tuple[int, ...], samples: float | None) -> tuple[int, ...]:
 
 
 def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, items: float) -> None:
-    """Record numeric arguments that tell sampler steps apart.
+    """Record numeric arguments that distinguish sampler steps.
 
     Tensors count that hold one number, or one for each item. Those on a card are copied without
     waiting for it, and recorded once it has passed that copy.
@@ -311,7 +311,7 @@ def _keep_values(entry: Module, module: Any) -> None:
 
 
 def _values(entry: Module, module: Any) -> list[Any]:
-    """Some numbers of some parameters, copied without waiting for the device."""
+    """Copy sample parameter values without synchronizing."""
     return [_few(parameter) for parameter in entry.tree_of(module).some]
 
 

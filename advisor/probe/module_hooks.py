@@ -42,7 +42,7 @@ class Entrance:
         return self._hook is None
 
     def shut(self) -> bool:
-        """Notice nothing for a while; returns whether it was open."""
+        """Close for a while; return the previous state."""
         if not self.open:
             return False
         self.open = False
@@ -137,7 +137,7 @@ def _enter(session: Session, module: Any) -> Module | None:
 
 
 def _is_light(session: Session, module: Any) -> bool:
-    """Whether nothing is to be learnt from it, which was seen before."""
+    """Return True for a known call that needs no record."""
     entry = session.modules_by_id.get(id(module))
     return entry is not None and entry.light and entry.module() is module
 
@@ -145,7 +145,7 @@ def _is_light(session: Session, module: Any) -> bool:
 def _leave(
     session: Session, entry: Module, args: Any, kwargs: Any, output: Any, start: float, end: float
 ) -> None:
-    """Record a call, also one that raised: then there is no output."""
+    """Record the end of a call, even a failed one."""
     problem = sys.exc_info()[1]
     if output is None and problem is not None:
         module_facts.failed(session, entry, (args, kwargs or {}), problem)
@@ -199,7 +199,7 @@ def shield_compiled(eval_frame: Any, session: Session) -> None:
 
 
 def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any, inside: Any) -> Any:
-    """Call with the hooks out, as `module` if no other is running.
+    """Call without hooks, as the outermost module.
 
     `inside`: the module that the watch of a running one hears of.
     """
@@ -230,7 +230,7 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any, in
 
 
 def _inside(session: Session, watch: Any, module: Any, call: Any, args: Any, kwargs: Any) -> Any:
-    """Something compiled is called inside a module whose calls are followed."""
+    """Handle a compiled call inside a followed module."""
     watch.suspend()
     if module is not None:
         session.attempt(watch.enter, module)

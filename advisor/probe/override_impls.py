@@ -1,4 +1,4 @@
-"""Implementations of the overrides: flags, copies, optimizers, and calls of modules."""
+"""Override implementations: flags, copies, optimizers and modules."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _set_benchmark(torch: Any, overrides: Overrides) -> None:
 
 
 def _flag(put: Callable[[Any, Overrides], None]) -> Callable[..., str | None]:
-    """Set after the program's own start, which may have set it otherwise."""
+    """Set a flag after the program's own start."""
 
     def change(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
         kind = _device_type(module)
@@ -107,7 +107,7 @@ def _fused(torch: Any, session: Session, overrides: Overrides) -> None:
 
 
 def _can_fuse(params: list[Any]) -> bool:
-    """Whether all parameters are floating-point numbers on a GPU."""
+    """Return True if all parameters are GPU floats."""
     tensors = [each for part in params for each in _tensors_of(part)]
     return bool(tensors) and all(
         each.device.type == "cuda" and each.is_floating_point() for each in tensors
@@ -244,7 +244,7 @@ def _compile(torch: Any, overrides: Overrides, module: Any, value: str) -> str |
 
 
 def compilations() -> int:
-    """How often anything was compiled so far."""
+    """Count of compilations so far."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     kinds = [counters.get(name, {}) for name in ("frames", "stats")]
     return sum(int(count) for kind in kinds for count in kind.values())

@@ -1,4 +1,4 @@
-"""Installation of the plan's overrides, and of its cap on device memory."""
+"""Installation of overrides and the device memory cap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FLAGS = ("persistent_workers", "pin_memory")
 
 
 def install(torch: Any, session: Session) -> None:
-    """Prepare the plan's what-if, and its cap on device memory."""
+    """Prepare the what-if and the device memory cap."""
     cap = session.plan.get("memory_cap_gib")
     if cap:
         _cap_memory(torch, float(cap))
@@ -52,7 +52,7 @@ def _put_on(session: Session, overrides: Overrides) -> None:
 def _change_module(
     session: Session, overrides: Overrides, name: str, value: str, module: Any
 ) -> None:
-    """A module with parameters is called from outside for the first time."""
+    """Change a module at its first outermost call."""
     try:
         why = override_impls.MODULES[name](session.torch, overrides, module, value)
     except Exception as problem:

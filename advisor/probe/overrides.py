@@ -54,7 +54,7 @@ class Overrides:
             self._session.notes.append(note)
 
     def warm_until(self, time_s: float) -> None:
-        """A one-time cost was paid until then; the window begins later."""
+        """Delay the window until a one-time cost has passed."""
         self._session.add(("warm", time_s))
 
     def summary(self) -> dict[str, Any]:

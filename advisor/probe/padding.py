@@ -21,7 +21,7 @@ Path = Tuple[Any, ...]
 
 
 class Padding:
-    """What the batches of one loader were padded with."""
+    """Padding in the batches of one loader."""
 
     def __init__(self) -> None:
         self._tellers: list[_Teller] | None = None
@@ -37,7 +37,7 @@ class Padding:
         return bool(self._tellers)
 
     def summary(self) -> tuple[int, int, int, bool] | None:
-        """(rows, positions, padded ones, whether positions are tokens); None: nothing tells."""
+        """Summary of rows, positions and padding, or None."""
         for teller in self._tellers or ():
             if teller.positions and (teller.named or teller.varies):
                 padded = teller.positions - teller.used
@@ -86,7 +86,7 @@ class _Teller:
 
 
 def _tellers(batch: Any) -> Iterator[_Teller]:
-    """Every place that may tell, masks first."""
+    """Yield places that may mark padding, masks first."""
     parts = list(walk(batch))
     padded = [(path, value) for path, value in parts if is_tensor(value) and len(value.shape) > 1]
     for path, value in padded:
@@ -112,7 +112,7 @@ def _places(shape: Sequence[int], count: int) -> list[int]:
 
 
 def _as_lengths(value: Any) -> int:
-    """How many lengths this may be; 0 where it is none."""
+    """Return the count of lengths, or 0."""
     if is_tensor(value):
         whole = not getattr(value, "is_floating_point", lambda: True)()
         few = len(value.shape) == 1 and value.shape[0] <= MOST_LENGTHS

@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 
 class Patches:
-    """What was changed in the process, in order."""
+    """Changes to other modules, in order."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], object]] = []

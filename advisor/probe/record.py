@@ -1,4 +1,4 @@
-"""Record of this process: state and facts in `<pid>.json`, always replaced whole.
+"""Record of this process in `<pid>.json`.
 
 `advisor/runner/records.py` reads it. Facts of loaders and modules go into the event log.
 """
@@ -36,12 +36,12 @@ def put(session: Session, content: dict[str, Any]) -> None:
 
 
 def beat(session: Session) -> None:
-    """Write the short record: is it alive, how far is it."""
+    """Write the short progress record."""
     put(session, state_of(session))
 
 
 def aside(session: Session) -> None:
-    """Every hook was taken back: nothing more will be recorded."""
+    """Record that the probe removed all hooks."""
     if session.diagnosis is None:
         beat(session)
     else:
@@ -71,7 +71,7 @@ def write(session: Session, state: str) -> None:
 
 
 def state_of(session: Session) -> dict[str, Any]:
-    """How far the program is, and what went wrong."""
+    """Return the program's progress and errors."""
     recorder = session.recorder
     first, last = recorder.first_time, recorder.last_time
     return {
@@ -100,7 +100,7 @@ def state_of(session: Session) -> dict[str, Any]:
 
 
 def facts(session: Session) -> dict[str, Any]:
-    """Facts of the whole process; one that fails takes no other along."""
+    """Facts of the process, each independent of the others."""
     whatif = session.overrides
     read: dict[str, Callable[[], Any]] = {
         "trains": lambda: training_signs.sign(session),

@@ -23,7 +23,7 @@ SETTING_UP = 2
 
 
 class Recorder:
-    """Appends events to a buffer, and the buffer to the log."""
+    """Buffered writer of the event log."""
 
     def __init__(self, folder: str, pid: int) -> None:
         self._path = os.path.join(folder, f"events-{pid}.jsonl")
@@ -69,7 +69,7 @@ class Recorder:
             self.last_items = event[4]
 
     def divert(self, to: List[Event]) -> None:
-        """Append to `to` from now on, which is not written."""
+        """Redirect events to `to`, which is not written."""
         self.add = to.append
 
     def resume(self) -> None:
@@ -95,7 +95,7 @@ class Recorder:
         return max(self.counts[kind] for kind in ("batch", "call", "backward", "gradient"))
 
     def at_work(self) -> bool:
-        """Whether steps come and go; before, a long silence is start-up."""
+        """Return True once steps have begun."""
         most = max(self.counts[kind] for kind in ("call", "inner", "batch", "backward", "gradient"))
         return self.counts["step"] > 0 or most > SETTING_UP
 

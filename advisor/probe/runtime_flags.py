@@ -51,7 +51,7 @@ def _cudnn(torch: Any, flag: str) -> bool:
 
 
 def has_tf32(torch: Any) -> bool:
-    """Whether matrix products of float32 may round their inputs to TF32.
+    """Return True if float32 products may use TF32.
 
     Since 2.9 torch has a second way to say so, and raises where it is asked by the first one after
     a program has used the second.
@@ -62,7 +62,7 @@ def has_tf32(torch: Any) -> bool:
 
 
 def _is_channels_last(torch: Any, convolutions: list[Any]) -> bool | None:
-    """None where the module has no convolution that a layout could change."""
+    """Return True for channels-last, None without convolutions."""
     last = torch.channels_last
     return all(p.is_contiguous(memory_format=last) for p in convolutions) if convolutions else None
 

@@ -1,4 +1,4 @@
-"""State of the probe in one process. It holds; `control` acts."""
+"""State of the probe in one process."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Session:
         self.recorder.add(event)
 
     def count_only(self, *, calls: bool) -> None:
-        """Take out every hook that counting does without; `calls`: it needs forwards."""
+        """Remove hooks not needed for counting; `calls` keeps forwards."""
         if self.counting:
             return
         self.counting = True
@@ -147,7 +147,7 @@ class Session:
         self.add(("hooks", time.perf_counter(), False, True))
 
     def replace(self, owner: Any, ours: dict[str, Any]) -> None:
-        """Put hooks in place of attributes of `owner` that counting does without."""
+        """Install removable hooks on attributes of `owner`."""
         held = {name: vars(owner).get(name) for name in ours}
 
         def put_in() -> None:
@@ -178,7 +178,7 @@ class Session:
         self.patches.undo()
 
     def attempt(self, call: Callable[..., object], *args: Any) -> None:
-        """Run one of ours where the program must go on whatever happens."""
+        """Run a probe function and contain its errors."""
         try:
             call(*args)
         except Exception as problem:
@@ -195,7 +195,7 @@ class Session:
             self.errors.append("".join(trace)[-2000:])
 
     def note(self, line: str) -> None:
-        """Keep something that a reader of the record should know, once."""
+        """Add a note to the record once."""
         if line not in self.notes and len(self.notes) < NOTES_KEPT:
             self.notes.append(line[:300])
 

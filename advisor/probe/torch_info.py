@@ -31,7 +31,7 @@ QUESTIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def facts() -> dict[str, Any]:
-    """All that the interpreter can say; what it cannot answer is None."""
+    """Facts of the interpreter; unavailable ones are None."""
     told: dict[str, Any] = {
         "python": sys.version.split()[0],
         "executable": sys.executable,

@@ -1,4 +1,4 @@
-"""Signs of a training, and of the optimizers in it."""
+"""Signs of training, and of its optimizers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Gradient:
 
 
 def _state(gradient: Any) -> tuple[int, int] | None:
-    """Another tensor, or the same one written to, is another state."""
+    """Identity of a tensor's current value."""
     return None if gradient is None else (id(gradient), gradient._version)
 
 
@@ -58,7 +58,7 @@ def _with_gradient(session: Session) -> Any:
 
 
 def of_parameters(torch: Any, inputs: Any, modules: bool) -> bool:
-    """Whether gradients by `inputs` can update something.
+    """Return True if gradients of `inputs` can update parameters.
 
     Those by one tensor that is no parameter, of a program with `modules`, guide a sampler or are
     forces.
@@ -72,7 +72,7 @@ def of_parameters(torch: Any, inputs: Any, modules: bool) -> bool:
 
 
 def sign(session: Session) -> str | None:
-    """The clearest sign of a training; None where there is none.
+    """Clearest sign of training, or None.
 
     optimizer: one of torch's stepped. backward, gradients: nobody is seen to step, the program
     does it by itself. moved: parameters changed, whoever changed them. asked: gradients were only
@@ -92,7 +92,7 @@ def sign(session: Session) -> str | None:
 
 
 def stepped(session: Session, optimizer: Any) -> None:
-    """Keep kind and rates of an optimizer at its first step.
+    """Record an optimizer's kind and rates at its first step.
 
     One whose rates are still nought is looked at again. A rate that lies on a card is copied, and
     read once the window is over; inside a capture nothing may be queued.
@@ -118,7 +118,7 @@ def number_in(value: Any) -> float:
 
 
 def learning(session: Session) -> dict[str, Any]:
-    """Names of the optimizers, and all learning rates that they began with."""
+    """Optimizer names and initial learning rates."""
     seen = list(session.optimizers.values())
     return {
         "optimizers": sorted({name for name, _ in seen}),
@@ -127,7 +127,7 @@ def learning(session: Session) -> dict[str, Any]:
 
 
 def _kind(optimizer: Any) -> str:
-    """Class of torch's that it is or derives from; else its own."""
+    """Torch class of the optimizer, else its own."""
     for each in type(optimizer).__mro__:
         if each.__module__.startswith("torch.optim") and each.__name__ != "Optimizer":
             return str(each.__name__)

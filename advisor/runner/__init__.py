@@ -154,7 +154,7 @@ def run_trial(
 
 
 def _probed(reading: Reading) -> dict[str, Any]:
-    """Return the fields that a Run takes over from the probe."""
+    """Return the run fields measured by the probe."""
     names = {field.name for field in dataclasses.fields(reading)} - {"notes", "parts", "unit"}
     return {name: getattr(reading, name) for name in names}
 
@@ -193,7 +193,7 @@ def _hosted(reading: Reading | None, ending: TrialExit) -> dict[str, float | Non
 
 
 def _text(name: str) -> str:
-    """Return a file's name, which may be any bytes, as text."""
+    """Decode a file name, whatever its bytes."""
     return os.fsencode(name).decode(errors="replace")
 
 
@@ -209,7 +209,7 @@ def _left(
     ending: TrialExit,
     changes: Mapping[str, Any] | None,
 ) -> fs_changes.FilesystemChanges:
-    """Return changes outside scratch: exact by the isolation, else by snapshots."""
+    """Return file changes outside scratch, by isolation or snapshots."""
     if changes is not None:
         return fs_changes.FilesystemChanges.exact(
             changes, trial.cwd, thrown_away=job.sandbox.throws_away
@@ -267,7 +267,7 @@ def _refused(
 
 
 def _refusal(ending: TrialExit, launched: Launched) -> AdvisorError | None:
-    """Return the error that keeps every trial from starting, if any."""
+    """Return the error that prevents every trial."""
     if launched.refused_stage == "layout":
         return _candidate_refused(ending)
     if launched.refused_stage == "scratch" and not launched.full:

@@ -129,7 +129,7 @@ def _guarded(_: Trial, ending: TrialExit) -> Finding | None:
 
 
 def _died(trial: Trial, ending: TrialExit) -> Finding | None:
-    """Judge a bad end: an exception, a signal, an exit code."""
+    """Judge a failed end by exception, signal or code."""
     problems = exceptions(ending)
     if ending.end in {"measured", "aside"} or ending.exit_code == 0:
         # a helper that failed and was got over is the program's own affair; a lost rank is not
@@ -263,7 +263,7 @@ def _steps(ending: TrialExit) -> str:
 def _matched(
     patterns: Iterable[FailurePattern], lines: Iterable[str], *, raised: bool = False
 ) -> Finding | None:
-    """Match the lines of the output, or with `raised` those of exceptions."""
+    """Match failure patterns in output or exception lines."""
     lines = list(lines)
     for each in patterns:
         for line in lines if raised or each.in_output else ():
@@ -313,7 +313,7 @@ def _reported_signal(line: str) -> int | None:
 def _rejected(
     trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
 ) -> Finding | None:
-    """Judge settings that the program refused before its first step."""
+    """Detect settings refused before the first step."""
     if ending.steps or any(problem.where == "step" for problem in problems):
         return None
     last = [line for line in ending.stderr.splitlines() if line.strip()][-TAIL_LINES:]
@@ -391,7 +391,7 @@ def _probe_missing(trial: Trial, ending: TrialExit) -> Finding:
 
 
 def _unreached(ending: TrialExit) -> Iterator[str]:
-    """Yield Pythons that the probe could not follow into, with the reason."""
+    """Yield uninstrumented Pythons with their reasons."""
     for process in ending.processes:
         for command in process.unreached:
             yield f"`{command}` ignores PYTHONPATH, and was started by the program itself"

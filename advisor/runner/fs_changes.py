@@ -1,4 +1,4 @@
-"""Files that a program created, changed and removed; digest of its outputs."""
+"""File changes of a program, and output digests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Snapshot:
 
 
 def snapshot(root: str, leave_out: str) -> Snapshot:
-    """Take a snapshot of `root` without caches, environments and `leave_out`."""
+    """Snapshot `root` without caches, environments and `leave_out`."""
     files: dict[str, tuple[int, int]] = {}
     for entry in _walk(root, os.path.realpath(leave_out)):
         if len(files) >= ENTRIES_LIMIT:
@@ -49,7 +49,7 @@ def snapshot(root: str, leave_out: str) -> Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesystemChanges:
-    """Changes outside the trial's scratch; names relative to the working directory."""
+    """File changes outside scratch, relative to the directory."""
 
     created: tuple[str, ...] = ()
     altered: tuple[str, ...] = ()

@@ -48,7 +48,7 @@ class JobFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Everything that one process needs, as its supervisor receives it."""
+    """Job of one process, as sent to its supervisor."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -81,7 +81,7 @@ class Job:
 
 
 def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
-    """Prepare the job of `trial` for a caller whose environment is `environ`.
+    """Prepare the job of `trial` for the environment `environ`.
 
     Raises UsageError where the environment asks for an isolation that does not hold.
     """
@@ -220,7 +220,7 @@ def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -
 
 
 def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:
-    """Return variables that keep experiment trackers offline and in scratch."""
+    """Return variables that keep trackers offline and in scratch."""
     folder = str(trackers)
     forced = {
         "WANDB_DIR": folder,

@@ -103,11 +103,11 @@ class Launched:
 
     @property
     def ended(self) -> bool:
-        """The command has exited, was never started, or its supervisor is gone."""
+        """Return True if the command or its supervisor ended."""
         return self.exited or self.refused is not None or self._gone
 
     def wait(self, seconds: float) -> None:
-        """Until the supervisor tells something, at most `seconds`."""
+        """Wait at most `seconds` for the supervisor."""
         events = self._process.stdout
         assert events is not None
         if self._gone:

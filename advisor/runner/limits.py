@@ -1,4 +1,4 @@
-"""Limits of a trial: its start, its silence and its whole length."""
+"""Limits of a trial: start, silence and total."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FLAGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Seconds; None is "not asked for", and then follows from the rest."""
+    """Limits in seconds; None follows from other limits."""
 
     start_s: float | None = None
     """Longest wait for the first step."""
@@ -61,7 +61,7 @@ class Limits:
         )
 
     def of(self, plan: MeasurePlan) -> tuple[float, float, float]:
-        """(start, hang, total) of a trial of `plan`: a Trial's three limits."""
+        """Return start, hang and total limits for `plan`."""
         start_s = self.start_s or max(START_S, LATE_START * (self.startup_s or 0.0))
         # a recompilation takes no longer than the start, which had one
         hang_s = self.hang_s or max(HANG_S, self.startup_s or 0.0)
@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def asked(args: argparse.Namespace, workload: Workload, defaults: Defaults) -> Limits:
-    """Read the limits: flags, else the workload's entry, else the defaults.
+    """Read limits from flags, workload entry or defaults.
 
     Raises UsageError naming the flag and the forms allowed.
     """
@@ -90,7 +90,7 @@ def asked(args: argparse.Namespace, workload: Workload, defaults: Defaults) -> L
 
 
 def of_flags(args: argparse.Namespace) -> Limits:
-    """Read the flags. Raises UsageError naming the flag and the forms allowed."""
+    """Read limits from flags. Raises UsageError."""
     found: dict[str, float] = {}
     for name in FLAGS:
         text = getattr(args, name.replace("-", "_"))

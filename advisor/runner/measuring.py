@@ -55,7 +55,7 @@ class _Process:
 
 
 class Measuring:
-    """Event logs of one trial's processes, and the commands to them."""
+    """Event logs of a trial's processes, and their commands."""
 
     def __init__(self, folder: str | Path, plan: MeasurePlan) -> None:
         self._folder = Path(folder)
@@ -63,7 +63,7 @@ class Measuring:
         self._processes: dict[int, _Process] = {}
 
     def update(self, records: Sequence[ProcessRecord]) -> None:
-        """Look at each process that is due, and command what comes next."""
+        """Read each due process and command its next phase."""
         for record in records:
             if record.state != "stepping" or record.alone:
                 continue
@@ -112,7 +112,7 @@ class Measuring:
         )
 
     def _stop_ranks(self, ranks: Sequence[ProcessRecord], advice: Advice) -> None:
-        """Those left behind would hang if one stopped before the others."""
+        """Stop all ranks together, so that none hangs."""
         found = [(each.pid, self._processes.setdefault(each.pid, _Process())) for each in ranks]
         for pid, process in found:
             self._read(pid, process)
@@ -143,7 +143,7 @@ class Measuring:
                 process.reader.feed(data)
 
     def finish(self, records: Sequence[ProcessRecord]) -> tuple[ProcessRecord, ...]:
-        """The same records, each with what its whole log says."""
+        """Return the final records with their complete logs."""
         return tuple(map(self._finished, records))
 
     def _finished(self, record: ProcessRecord) -> ProcessRecord:

@@ -103,7 +103,7 @@ class TrialExit:
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """Files that any process opened for writing outside the trial's scratch."""
+        """Files opened for writing outside scratch."""
         return tuple(sorted({path for process in self.processes for path in process.writes}))
 
     @property
@@ -112,7 +112,7 @@ class TrialExit:
 
 
 class Monitor:
-    """One look after another at a launched trial, until something ends it."""
+    """Monitor of one launched trial until its end."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class Monitor:
         self._reach = UninstrumentedScan(launched.supervisor_pid)
 
     def until_end(self) -> TrialExit:
-        """Monitor, end every process of the trial, and tell how it went."""
+        """Monitor to the end, then stop every process."""
         end = self._wait()
         ended = time.time()
         self._load.sample(force=True)
@@ -227,7 +227,7 @@ class Monitor:
         return None
 
     def _only_probe_counts(self) -> bool:
-        """Return True if only the probe can count the program's work."""
+        """Return True if only the probe can count units."""
         plan = self._trial.plan
         return plan.mode == "window" and plan.unit_regex is None
 
@@ -240,7 +240,7 @@ class Monitor:
         return bool(aside) and not waited_for and self._only_probe_counts()
 
     def _lost(self, now: float) -> bool:
-        """Return True if the probe is in no Python of the command."""
+        """Return True if the probe reached no live Python."""
         since = self._reach.since
         if since is None or not self._only_probe_counts():
             return False
@@ -260,7 +260,7 @@ class Monitor:
         return limit + (plan.ceilings_s * CEILINGS_SLACK * parts if alone else 0.0)
 
     def _warming_up(self, now: float) -> bool:
-        """Return True while the program is busy in its first steps.
+        """Return True during the program's first steps.
 
         A compilation may take minutes, and so may each pass of an update that makes many.
         """
@@ -293,7 +293,7 @@ class Monitor:
         return self._launched.exit_code == 0 and now - self._ended_since <= RANKS_GRACE_S
 
     def _stacks(self) -> str:
-        """Stacks of all threads of every Python process that the probe reached."""
+        """Thread stacks of every instrumented process."""
         known = sorted(self._records.stacks().keys() - self._reach.lost.keys())  # another by now
         asked = [pid for pid in known if _alive(pid)]
         for pid in asked:
@@ -320,7 +320,7 @@ class Monitor:
 
 
 def _alive(pid: int) -> bool:
-    """Return True if `pid` still runs and is no zombie."""
+    """Return True if `pid` runs and is no zombie."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:

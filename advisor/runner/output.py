@@ -37,7 +37,7 @@ def plain(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """Units that matching output lines stood for. Times are epoch seconds."""
+    """Units counted in output lines, with epoch seconds."""
 
     lines: int = 0
     units: float = 0.0
@@ -108,7 +108,7 @@ class Tally:
 
 
 class Stream:
-    """Reads one pipe to its end in a thread of its own."""
+    """Reader of one pipe in its own thread."""
 
     def __init__(self, fd: int, log: Path, tally: Tally, folder: Path | None = None) -> None:
         """Open the log in our `folder`."""
@@ -131,7 +131,7 @@ class Stream:
         self._thread.join(seconds)
 
     def _open(self) -> BinaryIO | None:
-        """The log, unless the program has put something else in its place."""
+        """Create the log, or None if its place is taken."""
         with contextlib.suppress(OSError):
             name = str(self._log.relative_to(self._folder))
             return os.fdopen(within.create(self._folder, name), "wb", buffering=0)

@@ -162,7 +162,7 @@ def glimpse(processes: Sequence[ProcessRecord]) -> Effects | None:
 
 
 def _tokens_per_s(ranks: Sequence[_Rank]) -> float | None:
-    """Of all ranks: without padding where the loader's batches tell, else positions."""
+    """Tokens per second of all ranks, padding excluded where known."""
     rates = []
     for rank in ranks:
         found, window = rank.record.measurement, rank.window
@@ -292,7 +292,7 @@ def _count(flags: Flags, name: str) -> int | None:
 
 
 def fingerprint(outputs: Sequence[Sequence[float]], losses: Sequence[float]) -> str | None:
-    """Digest of the first outputs and losses, to three significant digits."""
+    """Digest of first outputs and losses, rounded."""
     if not outputs and not losses:
         return None
     digest = hashlib.sha256()
@@ -352,7 +352,7 @@ def _notes(ranks: Sequence[_Rank], others: int, plan: MeasurePlan) -> Iterable[s
 
 
 def _of_ranks(ranks: Sequence[_Rank]) -> Iterable[str]:
-    """Loader workers against CPUs, and the rank that the others wait for.
+    """Loader workers against CPUs, and the slowest rank.
 
     Ranks that reduce gradients step together whatever holds them up; the one that never waits in
     its backward is the one that the others wait for. On a GPU they wait in its stream, so there it

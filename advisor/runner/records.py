@@ -61,7 +61,7 @@ class ProgramException:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learning:
-    """Which optimizers stepped, and the learning rates that they began with."""
+    """Optimizers that stepped, with initial learning rates."""
 
     optimizers: tuple[str, ...] = ()
     learning_rates: tuple[Finite, ...] = ()
@@ -81,7 +81,7 @@ class Memory:
 
     @property
     def host_gib(self) -> float:
-        """Of the process and its loader workers; pages they share count once."""
+        """Memory of process and workers, shared pages once."""
         return (self.rss_gib or 0.0) + (self.workers_rss_gib or 0.0)
 
 
@@ -96,7 +96,7 @@ class IsolatedRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
-    """One Python process of the trial, as far as it got."""
+    """Record of one Python process in the trial."""
 
     pid: int
     ppid: int | None = None
@@ -159,12 +159,12 @@ class ProcessRecord:
 
     @property
     def measured(self) -> Measured | None:
-        """Its window; None where no steps were recognised, or too few."""
+        """Window of the process, or None."""
         return self.measurement.measured
 
     @property
     def caught(self) -> tuple[ProgramException, ...]:
-        """What was raised inside a step and did not end the process."""
+        """Exceptions inside a step that the program survived."""
         end = self.exception and (self.exception.type, self.exception.message[:200])
         return tuple(each for each in self.swallowed if (each.type, each.message[:200]) != end)
 
@@ -211,7 +211,7 @@ class Records:
         self._seen: dict[Path, tuple[tuple[int, int], ProcessRecord]] = {}
 
     def read(self) -> tuple[ProcessRecord, ...]:
-        """Every process known so far, in order of its pid."""
+        """Read every known process, ordered by pid."""
         found: dict[int, ProcessRecord] = {}
         for pattern, parser in (("boot-*.json", _boot), ("[0-9]*.json", parse)):
             for path in self._folder.glob(pattern):

@@ -26,7 +26,7 @@ class CpuReading:
 
 
 class TreeSampler:
-    """Samples a process and its descendants, never more often than is light."""
+    """Sampler of a process tree, at a limited rate."""
 
     def __init__(self, root: int, interval_s: float = 0.5) -> None:
         self._root = root
@@ -38,7 +38,7 @@ class TreeSampler:
         self._cpu: deque[CpuReading] = deque(maxlen=256)
 
     def sample(self) -> bool:
-        """Take a sample if one is due; whether it was taken."""
+        """Sample if due; return True if a sample was taken."""
         begun = time.monotonic()
         if begun < self._due:
             return False
@@ -86,7 +86,7 @@ def _memory(process: psutil.Process) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OomCounter:
-    """One file in which the kernel counts its out-of-memory kills."""
+    """Kernel counter of out-of-memory kills in one file."""
 
     path: str
     scope: str

@@ -51,7 +51,7 @@ class Items(NamedTuple):
 
 
 def read_copies(changes: Mapping[str, Any] | None, root: str) -> tuple[ResultFile, ...]:
-    """Read the copies that the sandbox took of a trial's new files."""
+    """Read the sandbox's copies of new files."""
     found = []
     for entry in (changes or {}).get("results", ()):
         copy = Path(entry["copy"])
@@ -122,7 +122,7 @@ def _json_lines(file: BinaryIO) -> Items:
 
 
 def _json(file: BinaryIO) -> Items:
-    """Read a list of items, or the longest list of a mapping."""
+    """Read a JSON list, or a mapping's longest list."""
     text = file.read(JSON_BYTES + 1)
     if len(text) > JSON_BYTES:
         msg = "too large to be parsed"
@@ -202,7 +202,7 @@ def _array(file: BinaryIO) -> Items:
 
 
 def _picture(file: BinaryIO) -> Items:
-    """Read a picture as the mean brightness of its fields."""
+    """Read mean brightness of a picture's fields."""
     try:
         image: Any = importlib.import_module("PIL.Image")
     except ImportError:
@@ -220,7 +220,7 @@ def _picture(file: BinaryIO) -> Items:
 
 
 def _sound(file: BinaryIO) -> Items:
-    """Read the loudness of each part of a sound's beginning."""
+    """Read loudness in the beginning of a sound."""
     with wave.open(file) as sound:
         rate, width, channels = sound.getframerate(), sound.getsampwidth(), sound.getnchannels()
         frames = sound.readframes(SOUND_BYTES // (width * channels))

@@ -1,4 +1,4 @@
-"""Keeps one command from outliving gpu-advisor: a small process between the two.
+"""Supervisor of one command, between it and gpu-advisor.
 
 Begun by `launch.START`, standard library only. It lays out what the trial needs, moves
 into the trial's isolation, starts the command in a session of its own, adopts whatever the command
@@ -179,7 +179,7 @@ def lay_out(job: dict[str, Any]) -> None:
 
 
 def lay_beside(job: dict[str, Any]) -> None:
-    """Make the candidates; a file that is already there is refused."""
+    """Create candidate files; refuse existing ones."""
     for entry in job["files"]:
         if entry["keep"] or entry["over"]:
             continue
@@ -201,7 +201,7 @@ def lay_over(job: dict[str, Any], sandbox: Sandbox) -> None:
 
 
 def is_full(folder: str) -> bool:
-    """Return True if `folder` has no room for a record."""
+    """Return True if a record does not fit into `folder`."""
     path = os.path.join(folder, f"room-{os.getpid()}")
     try:
         # nothing that the program left under this name, no link either, is written to
@@ -352,7 +352,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 class SharedMemory:
-    """Segments and semaphores that the command made and nobody would unlink.
+    """Shared memory and semaphores left by the command.
 
     Removed is only what appeared since, was held by the command, and is held by nobody now:
     another program's segments stay, even those that it made meanwhile.

@@ -19,7 +19,7 @@ class UninstrumentedScan:
     """Scan of a process tree for uninstrumented programs."""
 
     def __init__(self, root: int) -> None:
-        """`root`: the supervisor, whose own Python and its forks need no probe."""
+        """Watch the tree of the supervisor `root`."""
         self._supervisors: tuple[str, ...] = ()
         with contextlib.suppress(psutil.Error):
             self._supervisors = tuple(psutil.Process(root).cmdline())
@@ -30,7 +30,7 @@ class UninstrumentedScan:
         """Epoch seconds of the first of them."""
 
     def look(self, tree: list[psutil.Process]) -> None:
-        """Note those of `tree` that the probe cannot be in."""
+        """Note uninstrumented processes of `tree`."""
         for process in tree:
             try:
                 command = tuple(process.cmdline())

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 class Sandbox(Protocol):
-    """Isolation of one trial. The order of calls is the order below."""
+    """Isolation of one trial, called in this order."""
 
     def enter(self) -> None:
-        """Move this process in, before anything of the program runs. Raises OSError."""
+        """Enter the isolation before the program. Raises OSError."""
 
     def put(self, path: str, content: bytes) -> None:
         """Show `content` at `path` to the program alone.
@@ -21,7 +21,7 @@ class Sandbox(Protocol):
         """
 
     def confine(self) -> None:
-        """Confine the command's own process, just before it becomes the command."""
+        """Confine the process just before it executes the command."""
 
     def serve(self) -> None:
         """Read from `listens`."""
@@ -43,7 +43,7 @@ class Sandbox(Protocol):
 
 
 class NoSandbox:
-    """No isolation: the probe's write guard is all there is."""
+    """Sandbox without isolation, except the write guard."""
 
     listens: int | None = None
 

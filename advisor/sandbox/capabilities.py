@@ -49,7 +49,7 @@ class Capability:
 
     @property
     def why_not_better(self) -> str:
-        """`overlay: unshare: Operation not permitted; landlock: ...`; empty for the best."""
+        """Reasons why stronger kinds fail, or empty text."""
         return "; ".join(f"{kind}: {why}" for kind, why in self.refused)
 
 
@@ -208,7 +208,7 @@ def cache_variables(
 
 
 def _but(folder: str, spared: Iterable[str]) -> list[str]:
-    """Return `folder`, or all that is in it but what is spared."""
+    """Return `folder` or its parts without spared ones."""
     inside = [path for path in spared if is_within(path, folder)]
     return [path for path in around(inside) if is_within(path, folder)] if inside else [folder]
 
@@ -216,7 +216,7 @@ def _but(folder: str, spared: Iterable[str]) -> list[str]:
 def _caches(
     environ: Mapping[str, str], passes: list[str], kept: Path
 ) -> tuple[tuple[str, str], ...]:
-    """Return the user's existing caches, outermost only, each with its overlay folder."""
+    """Return the user's outermost caches with overlay folders."""
     found: dict[str, str] = {}
     for folder in sorted(folder for _, folder in caches(environ)):
         covered = any(is_within(folder, each) for each in [*passes, *found])

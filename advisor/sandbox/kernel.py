@@ -47,7 +47,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def unshare(flags: int) -> None:
-    """Leave namespaces for new ones; the process must have one thread."""
+    """Enter new namespaces from a single-threaded process."""
     _checked("unshare", _libc.unshare(flags))
 
 
@@ -59,19 +59,19 @@ def mount(source: str, target: str, fstype: str = "", flags: int = 0, data: str 
 
 
 def bind(source: str, target: str, *, deep: bool = False) -> None:
-    """Show `source` at `target` too; `deep`: with what is mounted below it."""
+    """Bind `source` at `target`; `deep` includes submounts."""
     mount(source, target, flags=MS_BIND | (MS_REC if deep else 0))
 
 
 def seal(target: str) -> None:
-    """Make the mount at `target` read-only, without what is mounted below it."""
+    """Make the mount at `target` alone read-only."""
     kept = os.statvfs(target).f_flag
     flags = sum(flag for bit, flag in _KEPT_FLAGS.items() if kept & bit)
     mount("", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
 
 
 def unmount(target: str) -> None:
-    """Take a mount away; it ends when nobody uses it."""
+    """Detach a mount; it ends with its last user."""
     _checked(f"umount {target}", _libc.umount2(os.fsencode(target), MNT_DETACH))
 
 
@@ -138,7 +138,7 @@ def keeps_all_users() -> bool:
 
 
 def _ranges(kind: str) -> list[tuple[int, int]]:
-    """Return first and count of each range of numbers that exist here."""
+    """Return start and count of mapped id ranges."""
     with open(f"/proc/self/{kind}_map", encoding="ascii") as file:
         lines = [line.split() for line in file]
     return [(int(first), int(count)) for first, _, count in lines]

@@ -1,4 +1,4 @@
-"""Landlock: writes outside the allowed places are denied. Needs no privilege."""
+"""Landlock: unprivileged denial of writes elsewhere."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Landlock:
         """Do nothing."""
 
     def confine(self) -> None:
-        """Deny writes of this process and all that it starts."""
+        """Deny writes of this process and its children."""
         version = kernel.syscall(
             "landlock_create_ruleset", kernel.LANDLOCK_CREATE_RULESET, None, 0, VERSION
         )

@@ -1,4 +1,4 @@
-"""Changes of a trial, read from the upper layers of its overlays."""
+"""Changes of a trial, from its overlay layers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COPIED_BYTES = 64 << 20
 def changes(
     kept: int, layers: Sequence[tuple[str, str]], host: int, copies: str
 ) -> dict[str, list[Any]]:
-    """Return absolute paths that were created, changed and removed, sorted.
+    """Return sorted absolute paths by kind of change.
 
     Beside them `written_at`, the times at which files that are no logs were last written, and
     `results`, new files of items, each with its copy in the folder `copies`.
@@ -62,7 +62,7 @@ def changes(
 
 
 def is_product(path: str, status: os.stat_result) -> bool:
-    """Return True for a regular file that is no log."""
+    """Return True for a regular non-log file."""
     name = path.rpartition("/")[2]
     log = name.endswith(LOGS) or any(part in name for part in LOG_PARTS)
     return stat.S_ISREG(status.st_mode) and not log

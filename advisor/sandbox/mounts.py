@@ -57,7 +57,7 @@ class Look(NamedTuple):
 
 
 def read_mounts(text: str) -> list[Mount]:
-    """Read /proc/self/mountinfo; of several mounts at one place the topmost."""
+    """Read the topmost mounts from /proc/self/mountinfo."""
     seen: dict[str, Mount] = {}
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
@@ -117,7 +117,7 @@ def _planned(mounts: list[Mount], places: Sequence[str], look: Look) -> Iterator
 
 
 def _apart(folder: str, places: Iterable[str], look: Look) -> Iterator[str]:
-    """Yield writable folders in `folder` that need an overlay of their own.
+    """Yield writable folders that need their own overlay.
 
     One overlay would have to copy up a folder of another user's, such as /var/tmp, or
     /data/projects above one's own.
@@ -141,7 +141,7 @@ def _apart(folder: str, places: Iterable[str], look: Look) -> Iterator[str]:
 
 
 def foreign_below(folder: str, look: Look) -> list[str]:
-    """Return writable folders of others in a project, the outermost first."""
+    """Return outermost writable folders of other owners."""
     found: list[str] = []
     if look.is_owner_of_all:
         return found
@@ -166,7 +166,7 @@ def _unescaped(word: str) -> str:
 
 
 def look_around() -> Look:
-    """Look at the real file tree, before the namespaces are entered."""
+    """Read the real file tree before entering namespaces."""
     owner = os.geteuid(), os.getegid()
 
     def folders(path: str) -> list[str]:

@@ -102,7 +102,7 @@ class Overlay:
         kernel.change_root(root)
 
     def _take(self, step: Step, target: str) -> None:
-        """Do one step; a folder that cannot be covered is shown read-only."""
+        """Perform one step, or show the folder read-only."""
         match step.how:
             case "overlay":
                 try:
@@ -131,13 +131,13 @@ class Overlay:
                 kernel.mount("tmpfs", target, "tmpfs", flags, data)
 
     def _cover(self, path: str, lower: str, target: str) -> None:
-        """Mount an overlay of `lower` and a new layer at `target`."""
+        """Mount an overlay of `lower` with a new layer."""
         name = f"upper{len(self._layers)}"
         _lay_over(lower, target, os.path.join(self._stage, name))
         self._layers.append(Layer(path, f"{name}/upper"))
 
     def _lay_caches(self, root: str) -> None:
-        """Cover the user's caches; additions live as long as the call."""
+        """Cover the user's caches for the whole call."""
         for cache, kept in self._policy["caches"]:
             with contextlib.suppress(OSError):  # else it is thrown away with the trial
                 _lay_over(cache, root + cache, kept)
@@ -160,7 +160,7 @@ class Overlay:
         self._put[real] = _stamp(real)
 
     def confine(self) -> None:
-        """Drop the capabilities that could undo the mounts; listen to renames."""
+        """Drop mount capabilities and listen to renames."""
         self._listener.confine()
         for capability in DROPPED_CAPABILITIES:
             kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
@@ -189,7 +189,7 @@ class Overlay:
         return found
 
     def leave(self) -> None:
-        """Return to the host's tree; the mounts end with their last process."""
+        """Return to the host's file tree."""
         if self._kept < 0:
             return
         for path in reversed(self._policy["passes"]):
@@ -202,7 +202,7 @@ class Overlay:
 
 
 def _lay_over(lower: str, target: str, folder: str) -> None:
-    """Mount an overlay whose upper layer is in `folder`. Raises OSError."""
+    """Mount an overlay with its layer in `folder`."""
     upper, work = os.path.join(folder, "upper"), os.path.join(folder, "work")
     opened = []
     try:
@@ -235,7 +235,7 @@ def _copy_status(source: str, target: str) -> None:
 
 
 def _stamp(path: str) -> tuple[int, ...]:
-    """Return the marks that change when a file is written."""
+    """Return the write marks of a file."""
     try:
         status = os.stat(path)
     except OSError:
@@ -291,7 +291,7 @@ def _copied(folder: str, base: str) -> list[str]:
 
 
 def _let_through(path: str, target: str) -> None:
-    """Bind-mount `path` and the host mounts below it."""
+    """Bind-mount `path`, with submounts where required."""
     try:
         kernel.bind(path, target)
     except OSError as problem:

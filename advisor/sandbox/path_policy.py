@@ -1,4 +1,4 @@
-"""Paths that pass through an isolation, caches and system trees, as data."""
+"""Path tables: passed sockets, caches and system trees."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CACHES = (
 
 
 def caches(environ: Mapping[str, str]) -> Iterator[tuple[Cache, str]]:
-    """Yield every known cache with its folder, which need not exist."""
+    """Yield known caches with their possible folders."""
     home = environ.get("HOME") or os.path.expanduser("~")
     for cache in CACHES:
         folder = environ.get(cache.variable) or cache.default
@@ -77,7 +77,7 @@ BESIDE_LIMIT = 5000
 
 
 def around(protected: Iterable[str]) -> tuple[str, ...]:
-    """Return all paths but `protected`: their siblings on every level, without links."""
+    """Return siblings of `protected` on every level."""
     protected = sorted(set(protected))
     levels = {
         parent

@@ -1,4 +1,4 @@
-"""Policy of one trial's isolation, as its supervisor receives it."""
+"""Policy of one trial's isolation for its supervisor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KINDS: tuple[Kind, ...] = ("overlay", "landlock", "guard")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxPolicy:
-    """Writes that are thrown away, pass, or are kept for later trials.
+    """Policy for temporary, real and shared writes.
 
     Paths are absolute. The defaults confine nothing.
     """

@@ -88,7 +88,7 @@ RENAMES = (
 
 
 class SyscallNotification(NamedTuple):
-    """One call of a thread that waits for the answer."""
+    """System call of a thread waiting for an answer."""
 
     id: int
     pid: int
@@ -117,7 +117,7 @@ class SyscallNotification(NamedTuple):
         return os.path.join(os.path.realpath(parent), last)
 
     def _text(self, address: int) -> str:
-        """Read the string at an address of the program; empty for NULL."""
+        """Read a string of the program; NULL is empty."""
         if not address:
             return ""
         with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
@@ -155,16 +155,16 @@ class SyscallListener:
 
     @property
     def listens(self) -> int:
-        """Descriptor to be watched: of the listener, once it is there."""
+        """Descriptor of the listener, once received."""
         return self._here.fileno() if self._listener is None else self._listener
 
     def close(self) -> None:
-        """Close the pair of sockets that the listener comes through."""
+        """Close the sockets that transfer the listener."""
         self._here.close()
         self._there.close()
 
     def confine(self) -> None:
-        """Have the calls of this process reported, and hand over the listener."""
+        """Report this process's calls to the listener."""
         if self._seccomp is None:
             return
         number, architecture = self._seccomp

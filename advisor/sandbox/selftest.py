@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def run_test(policy: dict[str, Any], cwd: str) -> dict[str, object]:
-    """Enter the sandbox and write; this process can do little else afterwards."""
+    """Enter the sandbox and try to write."""
     why, attributes = None, True
     try:
         may_write = os.access(cwd, os.W_OK)
@@ -55,7 +55,7 @@ def run_test(policy: dict[str, Any], cwd: str) -> dict[str, object]:
 
 
 def _denied_write(folder: str) -> str | None:
-    """Return None if a write outside the allowed places is denied."""
+    """Return None if outside writes are denied."""
     with contextlib.suppress(PermissionError):
         os.open(os.path.join(folder, "probe"), os.O_WRONLY | os.O_CREAT)
         return "a write that it should deny went through"
@@ -63,7 +63,7 @@ def _denied_write(folder: str) -> str | None:
 
 
 def _creation_problem(cwd: str) -> str | None:
-    """Return why nothing can be created in `cwd`; None if it can.
+    """Return a problem with creation in `cwd`, or None.
 
     An overlay that cannot copy up a folder denies what the host allows.
     """
@@ -75,7 +75,7 @@ def _creation_problem(cwd: str) -> str | None:
 
 
 def _tmpfs_has_attributes() -> bool:
-    """Test for user attributes, which tmpfs has since Linux 6.6."""
+    """Return True if tmpfs supports user attributes."""
     path = Path("/dev/shm/gpu-advisor-attributes")  # noqa: S108  our own, if memory is private
     try:
         path.touch()

@@ -30,7 +30,7 @@ SET_FLAGS, UP_AND_RUNNING = 0x8914, 0x41
 
 
 def start_loopback() -> None:
-    """Start the loopback of a new network, which programs use among themselves."""
+    """Start the loopback device of a new network."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_:
         fcntl.ioctl(any_, SET_FLAGS, struct.pack("16sH14x", b"lo", UP_AND_RUNNING))
 
@@ -64,7 +64,7 @@ def hide(root: str, policy: Mapping[str, Any]) -> None:
 
 
 def readable(policy: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return all places that may be read; empty where nothing is hidden."""
+    """Return readable places; empty without hidden ones."""
     if not policy.get("hidden"):
         return ()
     return (*around(map(os.path.realpath, policy["hidden"])), *policy["shown"])
@@ -97,7 +97,7 @@ def connect(notice: SyscallNotification, allowed: Sequence[str]) -> int | None:
 
 
 def _copied_descriptor(thread: int, number: int) -> int:
-    """Return a copy of a descriptor of another process. Raises OSError."""
+    """Duplicate a descriptor of another process. Raises OSError."""
     with open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as file:
         process = next(int(line.split()[1]) for line in file if line.startswith("Tgid:"))
     handle = kernel.syscall("pidfd_open", PIDFD_OPEN, process, 0)

@@ -27,7 +27,7 @@ FILE_NAME = "gpu-advisor.toml"
 
 
 def find(start: Path) -> Path | None:
-    """gpu-advisor.toml, or a pyproject.toml with [tool.gpu-advisor], in `start` or above."""
+    """Find gpu-advisor.toml or pyproject.toml in or above `start`."""
     real = Path(os.path.realpath(start))
     for folder in (real, *real.parents):
         own = folder / FILE_NAME

@@ -38,7 +38,7 @@ def parse_duration_s(text: str | float) -> float:
 
 
 def parse_share(text: str | float) -> float:
-    """`5%` or `0.05` to 0.05. Raises ValueError with the forms allowed."""
+    """Parse `5%` or `0.05`. Raises ValueError."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%)?\s*", str(text))
     if not match:
         msg = f"{text!r} is no share; write 5% or 0.05"
@@ -47,7 +47,7 @@ def parse_share(text: str | float) -> float:
 
 
 def needs_shell(command: str) -> bool:
-    """True for a command with shell operators, which bash has to run."""
+    """Return True for a command with shell operators."""
     return any(mark in command for mark in ("&&", "||", ";", "|", "`", "$(", "<", ">"))
 
 

@@ -63,13 +63,13 @@ class QualityMeasure(_Table):
         return abs(reference) * parse_share(text) if text.endswith("%") else float(text)
 
     def within(self, value: float, reference: float) -> bool:
-        """True if `value` is inside the tolerance."""
+        """Return True if `value` is within tolerance."""
         limit = self.limit(reference)
         return value <= limit if self.better == "lower" else value >= limit
 
 
 class GateMetric(_Table):
-    """A figure in the program's own output, for the gate to bound."""
+    """Metric of the program's output, bounded by the gate."""
 
     pattern: NumberRegex
     """Pattern of an output line; group 1 is a number above zero. The last
@@ -81,7 +81,7 @@ class GateMetric(_Table):
 
 
 class GateLimits(_Table):
-    """Largest change for the worse of each figure; of the base side."""
+    """Largest allowed loss of each figure."""
 
     throughput: Share | None = Field(default=None, gt=0, lt=1)
     """Largest drop of the rate, in place of the gate's --threshold."""
@@ -104,7 +104,7 @@ class GateLimits(_Table):
 
 
 class Workload(_Table):
-    """One command of the user's and how to judge it."""
+    """Command of the user, and its judgement settings."""
 
     config: Text | None = None
     """Path of the config, relative to this file."""

@@ -30,7 +30,7 @@ def _load_probe(spec_path: str) -> None:
 
 
 def _chain() -> None:
-    """Import the next sitecustomize on the path in place of this one."""
+    """Import the next sitecustomize on the path."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
     own = sys.modules.pop("sitecustomize", None)
