@@ -114,12 +114,12 @@ def _needs_calls(series: StepSeries) -> bool:
     return series.loader is None or series.skips or series.kind == FORWARD
 
 
-def boundary(series: StepSeries) -> str:
+def boundary(log: EventLog, series: StepSeries) -> str:
     """Kind of event that ends a step."""
     if series.kind == OPTIMIZER:
         return "step"
     if series.kind in TRAINING:
-        return "backward"
+        return "backward" if log.backwards else "gradient"
     return "batch" if series.kind == LOADER else "call"
 
 

@@ -83,7 +83,7 @@ def _came(session: Session, index: int, batch: Any, enter: float, end: float) ->
         padding = facts["padding"]
         if padding is not None and not padding.note(batch):
             facts["padding"] = None
-    elif session.entrance.wanted and not session.in_call:
+    elif not session.in_call:
         session.entrance.reopen()
     items = session.latest_batch = facts["counter"].count(batch)
     session.add(("batch", enter, end, index, items))

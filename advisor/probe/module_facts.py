@@ -17,7 +17,7 @@ LOOKS = (2, 8, 64, 256)
 """Calls at which flags and a few parameters are looked at: settings may change after the first."""
 NUMBERS = 16
 """So many of each parameter that is looked at."""
-NUMBERS_KEPT = 4096
+NUMBERS_KEPT = 1 << 16
 """Calls of which the numbers among the arguments are recorded."""
 
 

@@ -15,7 +15,7 @@ import types
 from typing import Any, Callable, Dict
 
 from . import inner_loops, module_facts
-from .hooking import POST, compiling_of, is_muted, listen, step_end, tracing_of, unlisten
+from .hooking import ALWAYS, POST, compiling_of, is_muted, listen, step_end, tracing_of, unlisten
 from .module_facts import Module
 from .session import Session
 
@@ -33,7 +33,7 @@ class Entrance:
         self._hook: Callable[[Any, Any], None] | None = hook
         self.open = False
         self.wanted = True
-        """Calls are recorded at all."""
+        """Calls are recorded; else only what they raise."""
         self.reopen()
 
     @property
@@ -51,17 +51,9 @@ class Entrance:
 
     def reopen(self) -> None:
         """Notice calls again."""
-        if self._hook is not None and self.wanted:
+        if self._hook is not None:
             self.open = True
             self._hooks[KEY] = self._hook
-
-    def want(self, wanted: bool) -> None:
-        """Record calls from now on, or none."""
-        self.wanted = wanted
-        if wanted:
-            self.reopen()
-        else:
-            self.shut()
 
     def remove(self) -> None:
         """Notice nothing for good."""
@@ -82,6 +74,9 @@ def watch(torch: Any, session: Session) -> None:
         if _is_light(session, module):
             return
         if is_muted(session) or compiling() or tracing():
+            return
+        if not entrance.wanted:
+            _guard(session, module, raised)
             return
         entrance.shut()
         try:
@@ -109,6 +104,16 @@ def watch(torch: Any, session: Session) -> None:
         session.attempt(_leave, session, current, args, kwargs, output, entered, end)
         step_ended(end)
 
+    def raised(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
+        session.in_call = False
+        unlisten(module, POST)
+        if entrance.is_gone:
+            return
+        entrance.reopen()
+        problem = sys.exc_info()[1]
+        if output is None and problem is not None:
+            session.attempt(session.record_exception, problem, "forward")
+
     hooks = torch.nn.modules.module._global_forward_pre_hooks
     entrance = session.entrance = Entrance(hooks, before)
     session.patches.on_undo(functools.partial(_remove, session))
@@ -119,6 +124,15 @@ def _remove(session: Session) -> None:
     if session.watch is not None:
         session.watch.suspend()
         session.watch = None
+
+
+def _guard(session: Session, module: Any, raised: Any) -> None:
+    """While steps are only counted: notice an exception of this call, and nothing else."""
+    if ALWAYS not in module.__dict__:  # torch before 2.1 calls no hook then
+        return
+    session.entrance.shut()
+    session.in_call = True
+    listen(module, POST, raised)
 
 
 def _enter(session: Session, module: Any) -> Module | None:
@@ -155,7 +169,7 @@ def _leave(
     session.add(("call", start, end, entry.index, items, graded))
     if session.thread is None:
         session.thread = threading.get_ident()
-    alone = not (session.loaders or session.optimizers_built or session.counting)
+    alone = not (session.loaders or session.optimizers_built)
     if alone and session.capture is None:
         module_facts.record_numbers(session, entry, args, kwargs or {}, items)
     if session.diagnosis is not None:
@@ -217,8 +231,13 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any, in
         except Exception as problem:
             session.step_aside(problem)
         start = clock()
-        output = call(*args, **kwargs)
-        if entry is not None:
+        try:
+            output = call(*args, **kwargs)
+        except Exception as problem:
+            if outermost:
+                session.attempt(session.record_exception, problem, "forward")
+            raise
+        if entry is not None and entrance.wanted:
             end = clock()
             session.attempt(_leave, session, entry, args, kwargs, output, start, end)
             step_end(session)(end)

@@ -131,7 +131,7 @@ class Session:
         self.counting = True
         for take_out, _ in self.optional:
             take_out()
-        self.entrance.want(calls)
+        self.entrance.wanted = calls
         if self.device is not None:
             self.device.mark_rarely()
         self.add(("hooks", time.perf_counter(), True, calls))
@@ -143,7 +143,7 @@ class Session:
         self.counting = False
         for _, put_in in self.optional:
             put_in()
-        self.entrance.want(True)
+        self.entrance.wanted = True
         self.add(("hooks", time.perf_counter(), False, True))
 
     def replace(self, owner: Any, ours: dict[str, Any]) -> None:

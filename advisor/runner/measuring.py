@@ -105,7 +105,7 @@ class Measuring:
         self._command(
             record.pid,
             phase="diagnose",
-            boundary=boundary(series),
+            boundary=boundary(process.log, series),
             loader=series.loader,
             step_s=typical_step_s(series),
             replay=series.kind != FORWARD,

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from advisor.analysis.events import EventReader
+from advisor.model import MeasurePlan
 from tests.probe.program import PLAN, PROBE, PROGRAMS, WHOLE, in_a_file, python, run, with_torch
 
 
@@ -121,6 +123,24 @@ def test_a_swallowed_out_of_memory_is_seen(tmp_path: Path) -> None:
     assert record.unread is None
     assert [e.where for e in record.caught] == ["forward"]
     assert not list((tmp_path / "probe").glob("*.tmp"))
+
+
+@pytest.mark.parametrize(("how", "message"), [("memory", "CUDA out of memory"), ("shape", "mat1")])
+def test_an_exception_that_is_caught_while_steps_are_only_counted_is_seen(
+    tmp_path: Path, how: str, message: str
+) -> None:
+    """Forwards are not recorded then; what they raise is."""
+    outcome = python(tmp_path, "raises_late.py", how, plan=MeasurePlan(measure_s=1.5, min_steps=10))
+    assert outcome.measured.units_per_s > 0
+    (record,) = outcome.records
+    assert record.steps > 300
+    assert [(e.where, e.message[: len(message)]) for e in record.caught] == [("forward", message)]
+    reader = EventReader()
+    reader.feed((tmp_path / "probe" / f"events-{record.pid}.jsonl").read_bytes())
+    log = reader.log
+    assert log.hooks[-1].counting
+    assert not log.hooks[-1].calls
+    assert sum(call.end > log.hooks[-1].time for call in log.calls) == 0
 
 
 def test_a_look_whether_torch_is_there_does_not_hide_its_import(tmp_path: Path) -> None:
