@@ -46,7 +46,8 @@ def test_another_sitecustomize_still_runs_once(tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text("print('theirs')\nMARK = 1\n")
-    code = "import sys, sitecustomize; print(sitecustomize.MARK, any(p.endswith('probe/site') for p in sys.path))"
+    ours = "any(p.endswith('probe/site') for p in sys.path)"
+    code = f"import sys, sitecustomize; print(sitecustomize.MARK, {ours})"
     outcome = run(tmp_path, sys.executable, "-c", code, env={"PYTHONPATH": str(folder)}, plan=WHOLE)
     assert outcome.stdout.split() == ["theirs", "1", "False"]
     assert len(outcome.records) == 1

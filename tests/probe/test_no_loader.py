@@ -97,3 +97,13 @@ def test_a_loader_that_another_thread_reads_is_not_waited_for(tmp_path: Path) ->
     assert reading.effects.batch == 5
     assert reading.wait_share is None
     assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=WITHIN)
+
+
+def test_items_of_a_quick_sampler_are_told_apart_while_steps_are_only_counted(
+    tmp_path: Path,
+) -> None:
+    """Its pauses between items would count twice where no item's begin is seen."""
+    outcome = python(tmp_path, "quick_sampler.py", plan=MeasurePlan(measure_s=1.0, min_steps=10))
+    reading = outcome.measured
+    assert reading.effects.forwards_per_unit == 12
+    assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=0.02)

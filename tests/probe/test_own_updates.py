@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from advisor.model import MeasurePlan
 from tests.probe.program import python
 
 if TYPE_CHECKING:
@@ -69,3 +70,14 @@ def test_updates_of_the_programs_own_over_a_loader(tmp_path: Path, how: str) -> 
     assert reading.effects.batch_asked == 6
     assert reading.wait_share is not None
     assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=WITHIN)
+
+
+def test_a_step_of_gradients_asked_for_by_name_is_looked_at_after_the_window(
+    tmp_path: Path,
+) -> None:
+    """No backward pass ends it: the program would run on for ever."""
+    plan = MeasurePlan(measure_s=0.25, min_steps=10, ceilings_workers=(0,), ceilings_s=0.2)
+    outcome = python(tmp_path, "own_updates.py", "grad", "--loader", "0", plan=plan)
+    (record,) = outcome.records
+    assert record.state == "stopped"
+    assert record.flops is not None
