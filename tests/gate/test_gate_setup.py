@@ -34,11 +34,6 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return call
 
 
-def test_it_runs_in_the_checkout_with_its_arm(ran, tmp_path: Path) -> None:
-    assert ran('echo "$GPU_ADVISOR_ARM" > arm') is None
-    assert (tmp_path / "arm").read_text() == "head\n"
-
-
 def test_a_failure_shows_code_and_last_lines(ran) -> None:
     failed = ran("seq 100; echo no compiler >&2; exit 2")
     assert failed is not None
