@@ -17,7 +17,7 @@
     ├── OutputRefusedError      22   a file of ours would replace the user's, or cannot be written
     ├── StateUnusableError      23   there is no place for originals and measurements
     ├── BudgetTooSmallError     24   no setting could be tried and proven within the budget
-    ├── NotMeasuredError        25   the objective or a constraint asks for what is not told here
+    ├── NotMeasuredError        25   the objective or a constraint asks for an unmeasured figure
     ├── TrialFailedError     30-47   the command failed; one code a kind (FAILURE_EXIT_CODES)
     └── InterruptedByUserError 130   Ctrl-C or SIGTERM; a partial report was written
 

@@ -23,7 +23,7 @@ WORST = 1e100
 MANY_FORWARDS = 4.0
 """Forwards of an item from which on it is an iterative sampler's."""
 COST_UNITS = 1000
-"""A cost is told for so many units of work."""
+"""Units of work that a cost is stated for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

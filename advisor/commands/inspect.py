@@ -432,6 +432,6 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
         else as_text(inspection, details=args.all)
     )
     sys.stdout.write(text)
-    for said in (*errors, *_not_taken(args.config, inspection, command)):
-        sys.stderr.write(f"gpu-advisor: {said}\n")
+    for message in (*errors, *_not_taken(args.config, inspection, command)):
+        sys.stderr.write(f"gpu-advisor: {message}\n")
     return errors[0].exit_code if errors and not inspection.findings else 0

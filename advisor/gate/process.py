@@ -217,7 +217,7 @@ def _rates(
     if line is not None:
         rate = checked(line, "the output says `throughput: %s`")
         work = result.whole_units or None if isinstance(result, Run) and whole else None
-        unit = "unit" if program.in_shell else program.unit  # nobody said what it counts
+        unit = "unit" if program.in_shell else program.unit  # its unit is not declared
         return "throughput line", {program.name: Rate(mean=rate, unit=unit, work=work)}
     suite = _left(benchmark_json.parent, benchmark_json.name, BENCHMARK_BYTES)
     if suite is not None:

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from advisor.executor.comparison import busiest, loads_alike
-from advisor.executor.engines.idle import TOLD, WORTH_A_NAME
+from advisor.executor.engines.idle import MOST_NAMED, WORTH_A_NAME
 from advisor.machine.readings import HARMFUL_EVENT_REASONS
 from advisor.model import Neighbour
 
@@ -122,7 +122,7 @@ def _taken(runs: Sequence[RunEntry]) -> str:
     )
     who = busiest(Neighbour(name=o.name, cpus=o.cpus) for one in seen for o in one.who)
     shown = f"others held {sum(held) / len(held):.1f} CPUs" if held else "others were at work"
-    names = [f"{o.name} {o.cpus:.1f}" for o in who[:TOLD] if o.cpus >= WORTH_A_NAME]
+    names = [f"{o.name} {o.cpus:.1f}" for o in who[:MOST_NAMED] if o.cpus >= WORTH_A_NAME]
     if names:
         shown += f" ({', '.join(names)})"
     if stolen and (share := sum(stolen) / len(stolen)) >= STEAL_SHARE:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 def is_ban(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...]) -> bool:
     """True if `comment` forbids a change of `value`."""
-    said = comment or ""
+    text = comment or ""
     if multiple_of(comment, value) is not None:
-        said = catalogue().comments["multiple"].sub(" ", said)
-    return bool(catalogue().comments["constraint"].search(said))
+        text = catalogue().comments["multiple"].sub(" ", text)
+    return bool(catalogue().comments["constraint"].search(text))
 
 
 def multiple_of(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...]) -> float | None:
@@ -34,12 +34,12 @@ def multiple_of(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...])
     It is the one number that is named, else `value`: what that is a multiple of (of devices, of
     another setting), its own multiples are too.
     """
-    said = catalogue().comments["multiple"].search(comment or "")
+    match = catalogue().comments["multiple"].search(comment or "")
     number = None if isinstance(value, tuple) else number_of(value)
-    if said is None or comment is None or not number or number < 0:
+    if match is None or comment is None or not number or number < 0:
         return None
     only = len(re.findall(r"\d+", comment)) == 1
-    return float(said["divisor"]) if said["divisor"] and only else number
+    return float(match["divisor"]) if match["divisor"] and only else number
 
 
 def no_multiple(knob: Knob, value: JsonScalar) -> str | None:
@@ -163,7 +163,7 @@ def _rounded(value: float, digits: int) -> float:
 
 NOTHING: Mapping[str, JsonScalar] = MappingProxyType({})
 MOST_SHOWN = 8
-"""Values of a choice that are told."""
+"""Values of a choice that are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -438,7 +438,7 @@ def trial_values(
 
     Of several with one value the later ones get the larger values, `backwards` the smaller: where
     one of them must divide another, it does in one of the two. `room`: how many times as much
-    memory there is. `lower`: smaller values first. What cannot be told apart is left out.
+    memory there is. `lower`: smaller values first. Indistinguishable values are left out.
     """
     alike: dict[tuple[JsonScalar, str], list[Suspect]] = {}
     for suspect in suspected[:MOST]:

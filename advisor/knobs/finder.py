@@ -30,9 +30,9 @@ def _phase_of_document(
     catalogue: Catalogue, leaves: Iterable[Leaf], names: frozenset[str], title: str
 ) -> Phase:
     """Phase of a document by switches, keys or name."""
-    said = _switched_to(catalogue, leaves)
-    if said:
-        return said
+    switched = _switched_to(catalogue, leaves)
+    if switched:
+        return switched
     for phase, pattern in catalogue.document_phases.items():
         if any(pattern.fullmatch(name) for name in names):
             return phase
@@ -45,10 +45,10 @@ def _phase_of_words(
     """Phase of a command, by flags and subcommands.
 
     `--phase test`, `--eval_only`, or a subcommand such as `fit`. `words` are its own words before
-    any flag. The name of the program alone says nothing here: many a `train.py` is told to test.
+    any flag. The program's name alone proves nothing: many a `train.py` runs a test.
     """
-    said = _switched_to(catalogue, leaves)
-    return said or next((p for word in words if (p := catalogue.phase_words.get(word))), None)
+    switched = _switched_to(catalogue, leaves)
+    return switched or next((p for word in words if (p := catalogue.phase_words.get(word))), None)
 
 
 def _phase_of_title(catalogue: Catalogue, title: str) -> Phase | None:
@@ -61,9 +61,9 @@ def _switched_to(catalogue: Catalogue, leaves: Iterable[Leaf]) -> Phase | None:
     flagged = None
     for leaf in leaves:
         if not leaf.ancestors and catalogue.phase_switches.fullmatch(leaf.name):
-            said = catalogue.phase_words.get(str(leaf.value).lower())
-            if said:
-                return said
+            switched = catalogue.phase_words.get(str(leaf.value).lower())
+            if switched:
+                return switched
         for phase, flags in catalogue.phase_flags.items():
             if flags.fullmatch(leaf.name) and leaf.value is True:
                 flagged = phase

@@ -96,7 +96,7 @@ def table() -> Vocabulary:
     weighed = [(phrase, weight) for kind in kinds for phrase, weight in kind.phrases.items()]
     known = {word for phrase, _ in weighed for word in phrase}
     speaking = {word for phrase, weight in weighed if weight > 0 for word in phrase}
-    said = {
+    respelled = {
         part: {
             meaning: tuple(_respelled(phrase, spelling) for phrase in phrases)
             for meaning, phrases in data[part].items()
@@ -113,8 +113,8 @@ def table() -> Vocabulary:
         known=frozenset(known) | neutral | spelling.keys(),
         parts=frozenset(speaking) | neutral | spelling.keys(),
         kinds=kinds,
-        scope=said["scope"],
-        unit=said["unit"],
+        scope=respelled["scope"],
+        unit=respelled["unit"],
         value_names=data["value-of-the-key-above"]["names"],
         names_of_parts=neutral | frozenset(data["value-of-the-key-above"]["parts"]),
         several=tuple(data["value-of-the-key-above"]["several"]),
@@ -266,23 +266,25 @@ def _where(phrase: Words, left: Mapping[int, str]) -> tuple[int, ...] | None:
 
 def speaks(name: str) -> bool:
     """True if the canonical name alone suggests a knob."""
-    return any(said.weight >= table().enough for said in spoken(name).values())
+    return any(found.weight >= table().enough for found in spoken(name).values())
 
 
 def scope_of(name: str) -> str | None:
     """Scope of a batch: micro, device or global."""
-    return _said(name, table().scope)
+    return _meaning_of(name, table().scope)
 
 
 def unit_of(name: str) -> str | None:
     """Unit of a batch, if not samples."""
-    return _said(name, table().unit)
+    return _meaning_of(name, table().unit)
 
 
-def _said(name: str, phrases: Mapping[str, tuple[Words, ...]]) -> str | None:
+def _meaning_of(name: str, phrases: Mapping[str, tuple[Words, ...]]) -> str | None:
     words = dict(enumerate(words_in(name)))
-    said = (m for m, several in phrases.items() for p in several if _where(p, words) is not None)
-    return next(said, None)
+    meanings = (
+        m for m, several in phrases.items() for p in several if _where(p, words) is not None
+    )
+    return next(meanings, None)
 
 
 _OUTSIDE_USUAL = -5
@@ -311,19 +313,19 @@ class Reading:
 def read(leaf: Leaf) -> Reading | None:
     """Most likely kind of `leaf`, by its words."""
     vocabulary = table()
-    said = spoken(leaf.name)
-    if not said:
+    by_kind = spoken(leaf.name)
+    if not by_kind:
         return None
     readings = [
-        _reading(leaf, kind, said[kind.kind])
+        _reading(leaf, kind, by_kind[kind.kind])
         for kind in vocabulary.kinds
-        if kind.kind in said and kind.family.holds(leaf.value)
+        if kind.kind in by_kind and kind.family.holds(leaf.value)
     ]
     knobs = [reading for reading in readings if reading.is_knob]
     best = max(knobs, key=lambda reading: reading.score, default=None)
     if best:
         return best
-    return next((r for r in readings if said[r.kind].speaking >= vocabulary.enough), None)
+    return next((r for r in readings if by_kind[r.kind].speaking >= vocabulary.enough), None)
 
 
 def of_key_above(leaf: Leaf) -> Leaf | None:
@@ -341,21 +343,21 @@ def of_key_above(leaf: Leaf) -> Leaf | None:
     if kind is None or not leaf.ancestors or leaf.keys & vocabulary.bounds:
         return None
     name, *above = leaf.ancestors
-    said = spoken(name)
-    heard = said.values() if kind == "any" else filter(None, (said.get(kind),))
+    by_kind = spoken(name)
+    counted = by_kind.values() if kind == "any" else filter(None, (by_kind.get(kind),))
     is_known = kind == "any" and leaf.name in _WHOLE and bool(catalogue().rules_for(name))
-    if not is_known and all(phrases.weight < vocabulary.enough for phrases in heard):
+    if not is_known and all(phrases.weight < vocabulary.enough for phrases in counted):
         return None
     return replace(leaf, name=name, ancestors=tuple(above))
 
 
-def _reading(leaf: Leaf, kind: KindOfName, said: Phrases) -> Reading:
+def _reading(leaf: Leaf, kind: KindOfName, phrases: Phrases) -> Reading:
     vocabulary = table()
     evidence = list(_around(leaf, kind))
-    score = said.weight + sum(weight for _, weight in evidence)
-    words = " and ".join(f"`{phrase}`" for phrase in (*said.speaks, *said.objects))
+    score = phrases.weight + sum(weight for _, weight in evidence)
+    words = " and ".join(f"`{phrase}`" for phrase in (*phrases.speaks, *phrases.objects))
     parts = [
-        f"{words} in its name {said.weight:+d}",
+        f"{words} in its name {phrases.weight:+d}",
         *(f"{what} {weight:+d}" for what, weight in evidence),
     ]
     return Reading(
@@ -364,7 +366,7 @@ def _reading(leaf: Leaf, kind: KindOfName, said: Phrases) -> Reading:
         why=", ".join(parts),
         is_knob=score >= vocabulary.enough,
         is_sure=score >= vocabulary.high,
-        is_only=kind.only and said.weight >= vocabulary.enough,
+        is_only=kind.only and phrases.weight >= vocabulary.enough,
     )
 
 

@@ -59,7 +59,7 @@ def lengths_of(dataset):
             if numpy:
                 numpy.random.seed(0)
             item = dataset[index]
-            sums[index] += {told_by}
+            sums[index] += {length}
     random.setstate(kept[0])
     torch.set_rng_state(kept[1])
     if numpy:
@@ -81,27 +81,27 @@ def {helper}(
     batches = LikeLengths(sampler, lengths, batch_size, drop_last, mixed)
     return data.DataLoader(dataset, batch_sampler=batches, generator=generator, **others)
 '''
-"""Put behind the imports; `told_by` and `readings` are what the probe found."""
+"""Put behind the imports; the probe finds `length` and `readings`."""
 
 
-def bucket_edit(line: int, told_by: str, readings: int) -> Edit:
+def bucket_edit(line: int, length: str, readings: int) -> Edit:
     """Edit a `DataLoader(...)` call to use the helper.
 
     The call covers `line`; the helper stands behind the imports. It cannot be made if there is no
     one such call, if it takes more by position than the helper does, if the file has the helper's
-    names already, or if `told_by` is no way to a length.
+    names already, or if `length` is no length expression.
     """
 
     def edit(source: Source) -> list[Splice] | None:
         call = loader_call(source, line)
         block = leading_imports(source.tree)
-        if call is None or call.from_arguments or not block or not is_length(told_by):
+        if call is None or call.from_arguments or not block or not is_length(length):
             return None
         node = call.node
         starred = any(isinstance(arg, ast.Starred) for arg in node.args)
         if starred or len(node.args) > BY_POSITION:
             return None
-        text = CODE.format(helper=OF_LIKE_LENGTH, told_by=told_by, readings=max(1, readings))
+        text = CODE.format(helper=OF_LIKE_LENGTH, length=length, readings=max(1, readings))
         helpers = [added(each) for each in ast.parse(text).body]
         names = {each.name for each in helpers if isinstance(each, (ast.ClassDef, ast.FunctionDef))}
         if names & _names(source.tree):
@@ -122,13 +122,13 @@ def bucket_edit(line: int, told_by: str, readings: int) -> Edit:
     return edit
 
 
-def is_length(told_by: str) -> bool:
+def is_length(length: str) -> bool:
     """True for a plain length expression.
 
     It is `item[0].shape[1]` or `len(item["ids"])` and nothing more: the user's process
     wrote it."""
     try:
-        tree = ast.parse(told_by, mode="eval").body
+        tree = ast.parse(length, mode="eval").body
     except (SyntaxError, ValueError):
         return False
     if isinstance(tree, ast.Call):

@@ -33,7 +33,7 @@ def autocast_edit(line: int, device: str, dtype: str, *, widen: bool) -> Edit:
 
     `line` is the call's. `widen`: the one tensor that the model returns goes on in float32. It
     cannot be made if it shares its lines with another, stands under autocast already, if `torch` is
-    not imported by that name, or if it cannot be told which call is the one to be widened.
+    not imported by that name, or if the call to be widened is not certain.
     """
 
     def edit(source: Source) -> list[Splice] | None:
@@ -124,10 +124,10 @@ def zero_grad_edit(source: Source) -> list[Splice] | None:
     """
     splices: list[Splice] = []
     for call in _keeping_zeros(source):
-        said = [k.value for k in call.keywords if k.arg == "set_to_none"] or call.args[:1]
-        splices.append((*source.span(said[0]), b"True"))
-        assert isinstance(said[0], ast.Constant)
-        said[0].value = True
+        values = [k.value for k in call.keywords if k.arg == "set_to_none"] or call.args[:1]
+        splices.append((*source.span(values[0]), b"True"))
+        assert isinstance(values[0], ast.Constant)
+        values[0].value = True
     return splices or None
 
 
@@ -141,8 +141,8 @@ def _keeping_zeros(source: Source) -> list[ast.Call]:
     for call in ast.walk(source.tree):
         if not isinstance(call, ast.Call) or last_name(call.func) != "zero_grad":
             continue
-        said = [k.value for k in call.keywords if k.arg == "set_to_none"] or call.args[:1]
-        if said and isinstance(said[0], ast.Constant) and said[0].value is False:
+        values = [k.value for k in call.keywords if k.arg == "set_to_none"] or call.args[:1]
+        if values and isinstance(values[0], ast.Constant) and values[0].value is False:
             found.append(call)
     return found
 

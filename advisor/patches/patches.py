@@ -63,7 +63,7 @@ Value = int | bool | None
 def loader_edit(line: int, values: Mapping[str, Value]) -> Edit:
     """Set `values` in the `DataLoader(...)` call at `line`.
 
-    It cannot be made if there is no such call, or if what it is given cannot be told: a value that
+    It cannot be made if there is no such call, or if its arguments are uncertain: a value that
     is computed or passed in is set elsewhere.
     """
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from advisor.model import BatchPlace, Interval
 
 NAMED = 4
-"""Files that are told by name."""
+"""Files that are named."""
 
 KINDS = {
     "batch_size": "the batch size",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from advisor.tuner.context import TuningContext
 
 NO_ITEM = 5.0
-"""Budgets that a program is told to need which finished no item within one."""
+"""Recommended budgets for a program that finished no item within one."""
 
 
 def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:

@@ -154,8 +154,8 @@ def mig(card: CardCondition) -> Seen:
         return Seen(value="off", ok=True)
     if (card.gpu.uuid or "").startswith("MIG-"):
         size = card.gpu.memory_total_gib
-        told = "" if size is None else f", {size:.1f} GiB"
-        return Seen(value=f"on; a program sees one slice of the card{told}", ok=True)
+        size_text = "" if size is None else f", {size:.1f} GiB"
+        return Seen(value=f"on; a program sees one slice of the card{size_text}", ok=True)
     fix = f"sudo nvidia-smi -i {card.gpu.index} -mig 0  # or make slices: nvidia-smi mig -h"
     return Seen(value="on, but the card has no slices: no program can use it", ok=False, fix=fix)
 

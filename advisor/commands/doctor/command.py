@@ -95,12 +95,12 @@ def checked(readings: Readings) -> tuple[Row, ...]:
 
 def as_json(rows: Sequence[Row]) -> str:
     """Format the rows as one JSON object."""
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "verdict": verdict(rows),
         "to_fix": sum(row.status == "fix" for row in rows),
         "checks": [dataclasses.asdict(row) for row in rows],
     }
-    return json.dumps(told, indent=2) + "\n"
+    return json.dumps(fields, indent=2) + "\n"
 
 
 def as_text(rows: Sequence[Row]) -> str:
@@ -109,7 +109,7 @@ def as_text(rows: Sequence[Row]) -> str:
     for row in rows:
         if row.status == "fix":
             lines += ["", f"{row.area}, {row.name}: {row.value}"]
-            lines += _told("good", row.good) + _told("why", row.why)
+            lines += _detail("good", row.good) + _detail("why", row.why)
             lines += [f"  fix   {row.fix}"] if row.fix else []
     rest = [row for row in rows if row.status != "fix"]
     width = max((len(row.name) for row in rest), default=0)
@@ -125,7 +125,7 @@ def as_text(rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _told(what: str, text: str) -> list[str]:
+def _detail(what: str, text: str) -> list[str]:
     return _wrapped(f"  {what:<4}  {text}", " " * 8)
 
 

@@ -95,14 +95,14 @@ def shared_memory(readings: Readings) -> Seen:
 
 def limits(readings: Readings) -> Seen:
     found = {limit.name: limit for limit in readings.host.limits}
-    told = [f"{limit.soft or 'any'} {limit.name}" for limit in found.values()]
+    parts = [f"{limit.soft or 'any'} {limit.name}" for limit in found.values()]
     files = found.get("open files")
     few = files is not None and files.soft is not None and files.soft < LEAST_FILES
     bound = [name for name in ("address space", "CPU time") if name in found and found[name].soft]
     flags = {"address space": "-v", "CPU time": "-t"}
     fix = [f"ulimit {flags[name]} unlimited" for name in bound]
     fix += [f"ulimit -n {files.hard or 'unlimited'}"] if few and files else []
-    return Seen(value=", ".join(told), ok=not few and not bound, fix="; ".join(fix))
+    return Seen(value=", ".join(parts), ok=not few and not bound, fix="; ".join(fix))
 
 
 def costly_settings(readings: Readings) -> Seen:
@@ -111,8 +111,8 @@ def costly_settings(readings: Readings) -> Seen:
     ]
     if not found:
         return Seen(value="none", ok=True)
-    told = [f"{name} ({COSTLY_SETTINGS[name]})" for name in found]
-    return Seen(value=", ".join(told), ok=False, fix=f"unset {' '.join(found)}")
+    parts = [f"{name} ({COSTLY_SETTINGS[name]})" for name in found]
+    return Seen(value=", ".join(parts), ok=False, fix=f"unset {' '.join(found)}")
 
 
 def other_programs(readings: Readings) -> Seen:

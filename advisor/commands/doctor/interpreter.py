@@ -87,8 +87,8 @@ def ask_torch(
             return TorchFacts.model_validate(json.loads(line)["torch_facts"])
         except (ValueError, KeyError, TypeError, ValidationError, RecursionError):
             continue
-    said = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
-    return f"{words[-1]} gave no answer: {said[-1][:200]}"
+    errors = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+    return f"{words[-1]} gave no answer: {errors[-1][:200]}"
 
 
 def asking(

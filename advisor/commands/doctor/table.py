@@ -20,7 +20,7 @@ Of = TypeVar("Of")
 Status = Literal["good", "fix", "unknown"]
 Costs = Literal["speed", "measuring"]
 
-NOT_TOLD = "not told here"
+UNKNOWN_VALUE = "not told here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +49,9 @@ class Readings:
 class Seen:
     """Finding of one check."""
 
-    value: str = NOT_TOLD
+    value: str = UNKNOWN_VALUE
     ok: bool | None = None
-    """None: it cannot be told."""
+    """None where it is unknown."""
     fix: str | None = None
     """Command for a shell, where `ok` is False."""
     good: str | None = None
@@ -98,16 +98,16 @@ def verdict(rows: Sequence[Row]) -> str:
     slow = [row for row in rows if row.status == "fix" and row.costs == "speed"]
     unsure = [row for row in rows if row.status == "fix" and row.costs == "measuring"]
     unknown = sum(row.status == "unknown" for row in rows)
-    told = [
+    parts = [
         f"{numbers.many(len(slow), 'thing')} cost{'s' * (len(slow) == 1)} you speed here"
         if slow
         else "Nothing that was looked at costs you speed here"
     ]
     if unsure:
-        told.append(f"{len(unsure)} make{'s' * (len(unsure) == 1)} measuring less safe or sure")
+        parts.append(f"{len(unsure)} make{'s' * (len(unsure) == 1)} measuring less safe or sure")
     if unknown:
-        told.append(f"{unknown} of {len(rows)} checks could not be told")
-    return "; ".join(told) + "."
+        parts.append(f"{unknown} of {len(rows)} checks could not be told")
+    return "; ".join(parts) + "."
 
 
 def _row(area: str, check: Check[Of], seen: Seen) -> Row:

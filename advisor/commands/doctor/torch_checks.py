@@ -52,7 +52,7 @@ def cuda(readings: Readings, facts: TorchFacts) -> Seen:
         return Seen(
             value=f"built for {built}, sees {numbers.many(facts.devices or 0, 'GPU')}", ok=True
         )
-    said = f" ({facts.warned[0]})" if facts.warned else ""
+    warning = f" ({facts.warned[0]})" if facts.warned else ""
     newest = readings.cards[0].cuda_driver
     fix = "nvidia-smi"
     if facts.cuda and newest and _version(facts.cuda)[0] > _version(newest)[0]:
@@ -60,7 +60,7 @@ def cuda(readings: Readings, facts: TorchFacts) -> Seen:
             f"python -m pip install --force-reinstall torch --index-url {INDEX}/{_tag(readings)}"
             "  # or a newer driver"
         )
-    return Seen(value=f"built for {built}, but sees no GPU{said}", ok=False, fix=fix)
+    return Seen(value=f"built for {built}, but sees no GPU{warning}", ok=False, fix=fix)
 
 
 def cudnn(readings: Readings, facts: TorchFacts) -> Seen:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from advisor.model import Disturbance
 
 LOOK_S = 0.2
-"""Every process is preceded by one look: others are told to a tenth of a CPU in it."""
+"""Length of the look before each process; it resolves a tenth of a CPU."""
 PATIENCE_S = 5.0
 """Longest wait before one process. In vain, the next one is half as long; when it helped, whole."""
 LEAST_S = 1.0
@@ -23,9 +23,9 @@ LEAST_S = 1.0
 TOTAL_S = 30.0
 """Longest wait of one engine, all its processes together."""
 BACKOFF = 1.5
-TOLD = 3
+MOST_NAMED = 3
 WORTH_A_NAME = 0.05
-"""CPUs; the first so many that hold more are told by name."""
+"""CPUs; the first `MOST_NAMED` that hold more are named."""
 
 
 class Patience:
@@ -90,14 +90,16 @@ def wait_until_quiet(
 
 def in_words(seen: Disturbance) -> str:
     """`others keep 1.3 CPUs busy (firefox 0.8, make 0.4)`."""
-    told = []
+    parts = []
     if seen.others_cpus is not None:
-        named = [each for each in seen.who[:TOLD] if each.cpus >= WORTH_A_NAME]
+        named = [each for each in seen.who[:MOST_NAMED] if each.cpus >= WORTH_A_NAME]
         names = ", ".join(f"{each.name} {each.cpus:.1f}" for each in named)
-        told.append(f"others keep {seen.others_cpus:.1f} CPUs busy{f' ({names})' if names else ''}")
+        parts.append(
+            f"others keep {seen.others_cpus:.1f} CPUs busy{f' ({names})' if names else ''}"
+        )
     if seen.steal_share:
-        told.append(f"the hypervisor gives {seen.steal_share:.0%} of the CPUs' time to others")
+        parts.append(f"the hypervisor gives {seen.steal_share:.0%} of the CPUs' time to others")
     if seen.foreign_gpu_pids:
-        told.append(f"others' processes on the GPU: {seen.foreign_gpu_pids}")
-    told += [f"{reason} holds the GPU's clocks" for reason, _ in seen.clocks_held]
-    return ", ".join(told)
+        parts.append(f"others' processes on the GPU: {seen.foreign_gpu_pids}")
+    parts += [f"{reason} holds the GPU's clocks" for reason, _ in seen.clocks_held]
+    return ", ".join(parts)
