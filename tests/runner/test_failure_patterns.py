@@ -13,7 +13,6 @@ from tests.runner.endings import DIED, DONE, failure_of, kind_of
 HAPPENED = """\
 Epoch 1: 100%|####| 10/10 RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB
 [2026-01-01 10:00:00,000][trainer][WARNING] - CUDA out of memory at batch 32; skipping
-WARNING:root:CUDA out of memory, skipping batch 3
 2026-01-01T10:00:00Z ERROR worker: OutOfMemoryError('CUDA out of memory.')
 ! CUDA OOM, batch dropped
 OOM: skipping batch 12
@@ -23,11 +22,8 @@ exception in batch 3: CUDA out of memory
 batch 17 failed: CUDA error: out of memory
 got MemoryError, giving up on tile 3
 ❌ tile 14 failed: RuntimeError: odd
-Warning: CUDA out of memory - falling back to CPU
-[W 10:00:00] out of memory: CUDA out of memory; skipping
 skipping tile (3, 4): exception ValueError
 Skipping corrupted file a.png: error reading
-Failed to load sample 12
 Failed to decode image img_0001.png
 12 samples failed
 Processed 90/100 tiles, 10 failed
@@ -36,9 +32,7 @@ failed=3
 number of failed tiles: 12
 DefaultCPUAllocator: can't allocate memory: you tried to allocate 80000000000 bytes
 numpy.core._exceptions._ArrayMemoryError: Unable to allocate 8.00 TiB for an array with shape (1,)
-Error processing tile 3
 error while processing sample 'x': bad
-error processing batch 3
 Exception during batch 3: odd
 1 of 10 images failed
 """
