@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BEHIND_S, BEHIND_SHARE = 1e-4, 0.05
 """The device is behind at a call's end by more than this, and this share of the call."""
 NEAR_S = 0.001
-"""A mark so close to a call's end tells of it."""
+"""Largest distance between a mark and its call's end."""
 WAITED_S = 5e-5
 """A shorter wait for the device is the price of asking."""
 ASKED = 0.02
@@ -121,7 +121,7 @@ def _untold(
 ) -> list[Span]:
     """Waits for work without an end mark.
 
-    Where one does, it says so better than the host, which may hear of it late. A mark that came
+    A mark of the end is more exact than the host, which may notice late. A mark that came
     before the last call ended knows nothing of what that call queued.
     """
     hosts, ends = [mark.host for mark in marks], [call.end for call in calls]

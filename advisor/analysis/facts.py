@@ -96,7 +96,7 @@ class ModuleFacts:
     """`train.py:95` of its first call."""
     parameters: int = 0
     unit: str = "sample"
-    """token, where no layer tells which dimension counts the samples."""
+    """`token` where the sample dimension is unknown."""
     same_shape: bool = False
     """Its output has the shape of its input."""
     inners: tuple[int, ...] = ()

@@ -36,7 +36,7 @@ class Measured:
     source: str
     """How the units were counted, in words."""
     unit: str | None = None
-    """token or step, where it could not be told how many samples they hold."""
+    """`token` or `step` where samples could not be counted."""
     units_per_s: float
     window_start: float
     window_end: float

@@ -34,7 +34,7 @@ RECORDED_S = 0.15
 AHEAD_S = 0.6
 """The ranks' common stop comes so long after it was decided."""
 RECENT = 40
-"""Steps from which it is told how many come in that time."""
+"""Steps needed to estimate the step rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def boundary(log: EventLog, series: StepSeries) -> str:
 def stop_point(logs: Sequence[EventLog], now: float) -> tuple[str, int] | None:
     """Event kind and count where all ranks stop.
 
-    Ranks step together, so the one that is furthest tells. `now`: epoch seconds.
+    Ranks step together, so the furthest rank decides. `now`: epoch seconds.
     """
     furthest: tuple[str, int] | None = None
     for log in logs:

@@ -22,7 +22,7 @@ SOURCES = {
     "token": "tokens of the root forwards, of which the samples cannot be told",
     "step": "steps, of which no layer tells how many samples they hold",
 }
-"""How units are counted where no DataLoader tells them."""
+"""Way of counting units without a DataLoader."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class StepSeries:
     source: str = ""
     """How the units were counted, in words."""
     unit: str = "sample"
-    """sample, or token or step where the samples cannot be told."""
+    """`sample`, else `token` or `step` where samples are unknown."""
     bounds: list[float] = field(default_factory=list)
     units: list[float] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)

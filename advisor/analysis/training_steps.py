@@ -26,7 +26,7 @@ SKIPPED_SHARE = 0.02
 EVALUATIONS_SHARE = 0.2
 """Calls without gradients in more of the steps belong to the steps."""
 NEVER_FRESH = 200
-"""After so many backwards nobody is waited for who drops or zeroes gradients."""
+"""Backwards without a gradient reset before every one counts as an update."""
 WHOLE_PASSES = 0.02
 """A rollout's samples are trained on a whole number of times, within this."""
 
@@ -250,7 +250,7 @@ def _from_loaders(log: EventLog, lead: int | None, also: set[int]) -> tuple[list
 def _in_turn(batches: list[BatchFetch], passes: list[BackwardPass]) -> list[Fed]:
     """Batches matched to the passes that trained them.
 
-    Which of them were skipped cannot be told.
+    The skipped ones are unknown.
     """
     many = max(1, round(len(batches) / max(1, len(passes))))
     turns = (each.end for each in passes for _ in range(many))
@@ -280,8 +280,8 @@ class _Run:
 def _used(log: EventLog, mine: list[BatchFetch], passes_ended: int) -> list[BatchFetch]:
     """Batches that a backward used.
 
-    Batches loaded ahead, and several gathered for one backward, are told from skipped ones by
-    the balance of all, and by the forwards.
+    The balance of all batches, and the forwards, distinguish skipped batches from those loaded
+    ahead or gathered for one backward.
     """
     starts = [each.start for each in log.passes]
     runs: list[_Run] = []

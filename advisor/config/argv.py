@@ -244,7 +244,7 @@ def _flags(
 ) -> list[tuple[int, str, int, str | None]]:
     """Find flags with paths, value offsets and edit problems.
 
-    `bare` flags take no value, whatever follows them.
+    `bare` flags never take a value.
     """
     found: list[tuple[int, str, int, str | None]] = []
     keys = _yacs_keys(words, first)

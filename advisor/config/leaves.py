@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from advisor.config.options import Option
 
 COMPUTED = "it is computed"
-"""Begins the reason of a value that only a run can tell."""
+"""Start of the reason for a value known only at run time."""
 MAX_DEPTH = 200
 """Deepest nesting. Real configs stay below 20."""
 

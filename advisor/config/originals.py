@@ -238,7 +238,7 @@ def recover(config: Path) -> list[str]:
 def in_place(version: Version, current: bytes, config: Path) -> bool:
     """Return True if `current` holds a value of `version`.
 
-    A file that cannot be read as a config any more counts: somebody has to look at it.
+    An unreadable config also counts, because the user must check it.
     """
     if current == version.tuned:
         return True

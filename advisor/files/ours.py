@@ -107,8 +107,8 @@ def claim(
 
     Raises OutputRefusedError for the first place that cannot be written.
 
-    `never` are files that must stay, whatever `overwrite` says. What is written is open to no
-    more people than the file `like` is. `ours` tells whether an existing file may be replaced.
+    `never` are files that must stay, even with `overwrite`. What is written is open to no
+    more people than the file `like` is. `ours` decides if an existing file may be replaced.
     """
     umask = os.umask(0o077)
     os.umask(umask)

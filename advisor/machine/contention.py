@@ -119,7 +119,7 @@ class LoadMonitor:
         busy_s = steal_s = 0.0
         for number, times in enumerate(psutil.cpu_times(percpu=True)):
             if number in self._cpus:
-                # interrupts are nobody's: those of the run's own reads are among them
+                # interrupts have no owner, and include those of the run's own reads
                 busy_s += times.user + getattr(times, "nice", 0.0) + times.system
                 steal_s += getattr(times, "steal", 0.0)
         if not busy_s:

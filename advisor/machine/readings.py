@@ -190,7 +190,7 @@ def _working_pids(nvml: Any, handle: Any) -> tuple[tuple[int, ...]]:
         told = nvml.nvmlDeviceGetProcessUtilization(handle, since_us)
     except nvml.NVMLError as problem:
         if problem.value in {nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND}:
-            return ((),)  # nobody, or nothing was sampled
+            return ((),)  # no process, or no sample
         raise
     return (tuple(sorted({entry.pid for entry in told if entry.smUtil >= WORKING_PCT})),)
 

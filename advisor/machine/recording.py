@@ -244,7 +244,7 @@ class _Window:
 
         A context that only holds memory, such as a notebook's, does not count. A driver may list
         ids of the host while we live in a container: unless one id is known as ours, others cannot
-        be told from ourselves. Under WSL2 it lists nobody at all.
+        be distinguished from ours. Under WSL2 it lists no process.
         """
         listed = [s for s in self.gpu_samples if s.gpu and s.gpu.processes is not None]
         if not listed:

@@ -33,7 +33,7 @@ class Effects:
     left_out: int | None = None
     """Samples of one pass over the loader that drop_last leaves out."""
     padding_share: float | None = None
-    """Part of the positions of the batches that is padding; None where nothing tells."""
+    """Padded share of the batches' positions, or None."""
     prefetch_factor: int | None = None
     persistent_workers: bool | None = None
     pin_memory: bool | None = None
@@ -60,7 +60,7 @@ class Effects:
     input_shapes: tuple[str, ...] = ()
     """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
     batch_at: BatchPlace | None = None
-    """Where the batch was counted, told by an experiment; None: the loader or the layers told."""
+    """Batch place found by an experiment; None if the loader or layers showed it."""
     input_dims: tuple[tuple[int, ...], ...] = ()
     """The same of its first call, the batch dimension included."""
     device: str | None = None
@@ -108,7 +108,7 @@ class WhatIfOutcome:
     caution: str | None = None
     """Difference that it may make beyond speed."""
     told_by: str | None = None
-    """Batches of like length: how the length of an `item` is told, as in `item[0].shape[0]`."""
+    """Expression for the length of an `item`, such as `item[0].shape[0]`."""
     one_tensor: bool | None = None
     """Autocast: what the model gives is one tensor, which went on in float32."""
     readings: int | None = None
@@ -249,7 +249,7 @@ class Telemetry:
     """Name of the clock event reason and the share of busy samples that carried it (`idle`: of
     all samples)."""
     busy_samples: int | None = None
-    """Samples with work on the GPU; None where that cannot be told."""
+    """Samples with work on the GPU, or None."""
     foreign_pids: int | None = None
     """Processes at work on the GPU that are not the program's own; where the driver does not say
     who works, all that hold a context there."""
@@ -281,9 +281,9 @@ class Disturbance:
     """
 
     disturbed: bool | None = None
-    """The rate had to be counted over time that others disturbed; None: the host does not tell."""
+    """True if the rate includes disturbed time; None if unknown."""
     clean_share: float | None = None
-    """Share of the window in which nobody disturbed it."""
+    """Undisturbed share of the window."""
     others_cpus: float | None = None
     """Mean number of CPUs, of those the run may use, that other processes kept busy."""
     waited_cpus: float | None = None
@@ -291,7 +291,7 @@ class Disturbance:
     waited_share: float | None = None
     """Share of the window in which some task waited for a CPU, by the kernel's pressure."""
     steal_share: float | None = None
-    """Share of CPU time that the hypervisor gave to somebody else."""
+    """Share of CPU time that the hypervisor gave to others."""
     foreign_gpu_pids: int | None = None
     """Processes on the card that are not the run's own."""
     clocks_held: tuple[tuple[str, float], ...] = ()
@@ -310,6 +310,6 @@ class ResultFile:
     first: tuple[tuple[float | str, ...], ...] = ()
     """Values of the first items, in order; of texts a digest."""
     sampled: bool = False
-    """They are samples, or means, of what somebody looks at or listens to: a few may stray."""
+    """True for samples or means of pictures or sounds, of which a few may differ."""
     digest: str | None = None
     """Of all of it, where its content cannot be read."""

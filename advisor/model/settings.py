@@ -98,7 +98,7 @@ class Change:
     old: JsonScalar
     new: JsonScalar
     name: str | None = None
-    """What it is called where it must be told from another knob: `train.batch_size`. None: by the
+    """Longer name where knobs share one: `train.batch_size`. None: by the
     last part of its path."""
 
 

@@ -36,7 +36,7 @@ class MeasurePlan:
     memory_cap_gib: float | None = None
     """Cap on the CUDA allocator, to stand in for a smaller card."""
     batch_at: BatchPlace | None = None
-    """Where the batch is, which layers would not tell."""
+    """Place of the batch, if layers do not show it."""
     unit_regex: str | None = None
     """Count output lines that match; group 1, if any, is a number of units."""
 
@@ -59,9 +59,9 @@ class Origins:
     """Files whose loading the probe records."""
 
     roots: tuple[str, ...]
-    """Folders, links resolved, of which every file that runs is told."""
+    """Folders, links resolved, whose executed files are recorded."""
     names: tuple[str, ...]
-    """Names without a folder: such a file is told with its hash, wherever it lies."""
+    """File names recorded with their hash in any folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

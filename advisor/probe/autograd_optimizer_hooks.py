@@ -33,7 +33,7 @@ def backwards(torch: Any, session: Session) -> None:
         many += 1
         if many <= LOSSES_KEPT or not many % LOSSES_LATER:
             session.attempt(_keep_loss, session, tensors)
-        alone = not session.optimizers  # else the optimizer tells when gradients are taken up
+        alone = not session.optimizers  # else optimizer steps mark the use of gradients
         fresh = alone and gradient.is_fresh()
         entrance = session.entrance
         was_open = entrance.open and entrance.shut()  # checkpointing calls modules again

@@ -41,7 +41,7 @@ class Counter:
         return self._path if self._shaped else None
 
     def count(self, batch: Any) -> float:
-        """Items in `batch`; 1 where nothing says how many."""
+        """Items in `batch`, or 1 if unknown."""
         key = self._key
         if key is not None:
             try:

@@ -89,7 +89,7 @@ def _chain_excepthook(session: Session) -> None:
 
     def hook(kind: Any, problem: Any, trace: Any) -> None:
         try:
-            if session.diagnosis is not None:  # the window is kept, whatever comes after it
+            if session.diagnosis is not None:  # the window is kept in any case
                 session.note(f"after its window it raised {kind.__name__}: {problem}")
                 _finish(session)
             if os.getpid() == session.pid and session.exception is None:

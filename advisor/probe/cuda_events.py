@@ -112,7 +112,7 @@ class DeviceClock:
     def _compared(self) -> tuple[Any, float]:
         """Compare one event of the idle card with host time.
 
-        A busy host hears of it late, so of several the one that it heard of soonest counts.
+        A busy host notices late, so the event noticed soonest counts.
         """
         self._synchronize(self._card)
         found = []

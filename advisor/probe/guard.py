@@ -57,7 +57,7 @@ class Guard:
         spec = session.spec
         self._session = session
         self._listens = bool(spec.get("guarded", True))
-        """Else the kernel holds back or throws away what is written, and need not be told."""
+        """Otherwise the kernel refuses or discards the writes itself."""
         self._refuses = not spec.get("allow_writes")
         self._protect = _folder(str(spec.get("protect") or os.getcwd()))
         free = [str(spec["scratch"]), str(spec["records"])] if spec.get("scratch") else []

@@ -96,7 +96,7 @@ class Watch:
         for inner in self._followed.values():
             module = inner.module()
             if module is None or getattr(module, "_compiled_call_impl", None) is not None:
-                continue  # one compiled in place tells by itself, see module_hooks.shield_compiled
+                continue  # see module_hooks.shield_compiled for modules compiled in place
             module._forward_pre_hooks[KEY] = self._before
             listen(module, KEY, self._after)
 
@@ -220,7 +220,7 @@ def begin(session: Session, root: Module, ended: Callable[[float], None]) -> Non
     if not root.parameters or (root.calls > SCOUTED and not root.inners):
         return
     if session.trained and session.torch.is_grad_enabled():
-        return  # a training step is not told by its forwards
+        return  # forwards do not mark a training step
     session.watch = Watch(session, root, ended)
 
 

@@ -14,7 +14,7 @@ MODULES = 1024
 LAYERS = 96
 """Most modules looked through, and layers listened to, in the one call."""
 CALLS = 512
-"""Most calls of layers that are heard."""
+"""Limit of observed layer calls."""
 
 
 class LayerObserver:
@@ -25,7 +25,7 @@ class LayerObserver:
         self.samples: list[tuple[int, int, int]] = []
         """(dimensions, axis, size) of what layers with a place for the batch were given."""
         self.flat: list[int] = []
-        """Rows of what linear layers were given: a batch, or whatever was folded into it."""
+        """Rows of linear layers' inputs: a batch, or dimensions folded into it."""
         self.alone: list[Shape] = []
         """Shapes given to layers without any batch."""
         self.ids: list[Shape] = []
@@ -69,11 +69,11 @@ class LayerObserver:
     def _hook(self, hear: Callable[..., None]) -> Callable[..., None]:
         def hook(layer: Any, args: Any, output: Any) -> None:
             self._heard += 1
-            if self._heard > CALLS:  # a loop within one call says the same again and again
+            if self._heard > CALLS:  # a loop within one call repeats the same shapes
                 return
             try:
                 hear(self, layer, args[0] if args else output, output)
-            except Exception:  # a layer that is called in a way of its own tells nothing
+            except Exception:  # a layer with unusual arguments shows nothing
                 pass
 
         return hook

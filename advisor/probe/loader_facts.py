@@ -183,7 +183,7 @@ def _length(dataset: Any) -> int | None:
 def items_of_a_pass(torch: Any, loader: Any) -> int | None:
     """Items of one pass, over all ranks.
 
-    All of the data set where no sampler tells, and None where it never ends.
+    The whole data set without a sampler length, and None for an endless one.
     """
     held = _length(loader.dataset)
     own = getattr(loader, "batch_sampler", None)

@@ -36,7 +36,7 @@ class Module:
         """It was called from outside any module."""
         self.counter = batches.Counter(least_depth=2)  # (args, kwargs) are no batch themselves
         self.by_output: bool | None = None
-        """Only the output tells the number of items; None before the first call."""
+        """True if only the output counts items; None before the first call."""
         self.inners: list[Module] = []
         """Networks that it calls many times within one forward."""
         self.looped: float | None = None

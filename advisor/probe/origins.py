@@ -18,9 +18,9 @@ from .session import Session
 
 FILE = "loaded.jsonl"
 LINES = 4000
-"""Most that one process tells."""
+"""Limit of files recorded by one process."""
 HASHED_BYTES = 16 << 20
-"""A larger file is no code, and is told without its hash."""
+"""Size limit in bytes of a hashed file."""
 
 
 class Origins:
@@ -47,7 +47,7 @@ class Origins:
         if event == "exec":
             self._note("ran", getattr(args[0], "co_filename", None))
         elif event == "import":
-            self._note("ran", args[1])  # an extension; of all else the code tells
+            self._note("ran", args[1])  # an extension; other modules are recorded as code
         elif event == "open" and not _writes(args):
             self._note("opened", args[0])
 

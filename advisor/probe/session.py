@@ -59,7 +59,7 @@ class Session:
         self.in_call = False
         """Inside a module's forward."""
         self.capture: Any = None
-        """While a CUDA graph is captured: nothing of ours may be queued, nobody may wait."""
+        """True during a CUDA graph capture, which forbids queuing and waiting."""
         self.heavy_modules = 0
         """Called modules that hold parameters."""
         self.compilations = 0

@@ -160,7 +160,7 @@ def _probed(reading: Reading) -> dict[str, Any]:
 
 
 def _rates(rate: Rate, reading: Reading | None) -> dict[str, Any]:
-    """Return what the window says of the run's speed."""
+    """Return the speed fields of the window."""
     return {
         "unit": rate.unit,
         "units": rate.units,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 ENTRIES_LIMIT = 50_000
-"""Files looked at in a working directory; a larger tree is compared in part, and that is said."""
+"""Limit of compared files; a larger tree is compared in part with a note."""
 NAMED_LIMIT = 8
 """Files named in one note."""
 SKIPPED = {

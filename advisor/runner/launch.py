@@ -59,12 +59,12 @@ class Launched:
         self._gone = False
         """The supervisor's pipe has ended."""
         self._clean = False
-        """The supervisor said that it has taken everything away."""
+        """True after the supervisor reported a complete cleanup."""
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         try:
             self._process = subprocess.Popen(
-                # the scratch path says to whoever lists processes whose supervisor this is
+                # the scratch path identifies the supervisor in process lists
                 [*SUPERVISOR, job.scratch],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -45,7 +45,7 @@ class _Process:
     next_look: float = 0.0
     commands: int = 0
     full: bool = False
-    """Its window is full: it was told to stop, or to go on to its parts."""
+    """True if the full window was followed by a command."""
     cut_short: bool = False
 
     @property

@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from advisor.runner.launch import Launched
 
 TICK_S = 0.1
-"""Between two looks; the command's end is heard at once."""
+"""Interval between two checks; the command's end needs none."""
 LOST_S = 5.0
 """A command whose Pythons are all without the probe is not waited for any longer."""
 RANKS_GRACE_S = 2.0
 """For the other ranks to fill their window, once one has."""
 EXIT_S = 0.5
-"""For the command's own end to be heard, after the probe has stopped its last process."""
+"""Wait for the command's end after its last process stopped."""
 STACKS_S = 1.0
 """For a hung process to write its stacks."""
 HANG_MARGIN = 0.9
 """Part of the hang limit after which a silence is acted on: stacks and ending take time too."""
 BUSY_S = 10.0
-"""What is looked back over to tell whether a silent program is busy."""
+"""Period used to judge if a silent program is busy."""
 BUSY_CPUS = 0.05
 """CPUs in use by a program that compiles rather than waits, even on a crowded host."""
 WARM_STEPS = 3
@@ -149,7 +149,7 @@ class Monitor:
         end = self._wait()
         ended = time.time()
         self._load.sample(force=True)
-        if end == "measured":  # mostly the command has just ended by itself, and says how
+        if end == "measured":  # the command has usually just ended with its own status
             self._launched.wait(EXIT_S)
         stacks = self._stacks() if end in {"hang", "start-limit"} else ""
         launched, lost = self._launched, self._reach.lost

@@ -147,7 +147,7 @@ class Stream:
                     self._tail += chunk
                     if len(self._tail) > 4 * TAIL_BYTES:
                         del self._tail[:-TAIL_BYTES]
-                if not total:  # the directory is there: whoever wrote this started after it
+                if not total:  # the directory exists before the first writer starts
                     file = self._open()
                 if file is not None and total < LOG_BYTES:
                     file = _kept(file, chunk[: LOG_BYTES - total])

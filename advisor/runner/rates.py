@@ -29,7 +29,7 @@ class Rate:
 def best_rate(trial: Trial, ending: TrialExit, reading: Reading | None) -> Rate | None:
     """Rate by pattern, probe or whole run, or None.
 
-    One way for one trial, whatever happened in it: rates counted in two ways do not compare.
+    One trial always uses one way, because rates of two ways do not compare.
     """
     if trial.plan.unit_regex is not None:
         return counted_rate(trial, ending)
@@ -55,7 +55,7 @@ def counted_rate(trial: Trial, ending: TrialExit) -> Rate | None:
     """Rate by matching output lines; None with too few.
 
     The first line ends work that began before anybody watched, so it only starts the clock. A
-    single line tells of the whole run, if that came to its end.
+    single line counts for the whole run, if it finished.
     """
     count = ending.count
     if count.first_time is None or count.last_time is None:

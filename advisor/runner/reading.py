@@ -51,7 +51,7 @@ class Reading:
     units: float
     units_per_s: float
     unit: str | None = None
-    """token or step, where samples could not be told; None: the trial's own unit."""
+    """`token` or `step` where samples are unknown; None: the trial's unit."""
     tokens_per_s: float | None = None
     rate_source: str
     window_start: float
@@ -354,7 +354,7 @@ def _notes(ranks: Sequence[_Rank], others: int, plan: MeasurePlan) -> Iterable[s
 def _of_ranks(ranks: Sequence[_Rank]) -> Iterable[str]:
     """Loader workers against CPUs, and the slowest rank.
 
-    Ranks that reduce gradients step together whatever holds them up; the one that never waits in
+    Ranks that reduce gradients step together; the one that never waits in
     its backward is the one that the others wait for. On a GPU they wait in its stream, so there it
     is the one whose card works least.
     """
@@ -366,7 +366,7 @@ def _of_ranks(ranks: Sequence[_Rank]) -> Iterable[str]:
         each = f"{workers[0]} in each" if len(set(workers)) == 1 else ", ".join(map(str, workers))
         of = f"{len(ranks)} {'ranks' if ranks[0].record.world_size > 1 else 'processes'}"
         yield f"{sum(workers)} loader workers, {each} of {of}, on {cpus} CPUs"
-    if ranks[0].record.world_size < 2:  # nobody waits for anybody
+    if ranks[0].record.world_size < 2:  # a single rank never waits
         return
     works = _known(rank.window.shares.compute for rank in ranks if rank.window.shares is not None)
     apart = all(r.window.shares is not None and r.window.shares.launch is not None for r in ranks)

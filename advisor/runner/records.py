@@ -75,7 +75,7 @@ class Memory:
     reserved_gib: Finite | None = None
     alloc_retries: int | None = None
     ooms: int | None = None
-    """Allocations that failed for good, whoever caught the error."""
+    """Failed allocations, including caught ones."""
     rss_gib: Finite | None = None
     workers_rss_gib: Finite | None = None
 
@@ -119,7 +119,7 @@ class ProcessRecord:
     exception: ProgramException | None = None
     """What ended it."""
     swallowed: tuple[ProgramException, ...] = ()
-    """Raised inside a forward or backward, whatever came of it."""
+    """Exceptions inside a forward or backward, including caught ones."""
     ran_out: tuple[Finite, Finite] | None = None
     """Process time of the last out-of-memory error, and the items of its batch."""
     guard: str | None = None
@@ -132,7 +132,7 @@ class ProcessRecord:
     """The probe's own, of which it survives some: see `state`."""
     notes: tuple[str, ...] = ()
 
-    # what follows is told once the process stopped or exited
+    # the fields below are known once the process stopped or exited
     trains: TrainingSign | None = None
     set_to_none: bool | None = None
     cpus: int | None = None
@@ -153,7 +153,7 @@ class ProcessRecord:
     footprint: Footprint | None = None
 
     measurement: InstanceOf[Measurement] = NOTHING_MEASURED
-    """What the event log of the process says; the record itself says nothing of it."""
+    """Measurement from the event log, which is not part of the record."""
     unread: str | None = None
     """Set by the parser: what of this record could not be read, and why."""
 

@@ -57,7 +57,7 @@ def main() -> int:
     """Guard one job; return 1 after incomplete cleanup."""
     control = Control()
     line = control.job_line()
-    if line is None:  # the parent died before it said what to do
+    if line is None:  # the parent died before it sent a job
         return 0
     job: dict[str, Any] = json.loads(line)
     adopt_orphans()
@@ -164,7 +164,7 @@ class Control:
 def lay_out(job: dict[str, Any]) -> None:
     """Make the trial's own directories and files.
 
-    A parent that is missing is not made: it was removed because whoever made it was killed.
+    A missing parent is not made: it was removed after its creator was killed.
     """
     for folder in (job["scratch"], *job["directories"]):
         try:
@@ -292,10 +292,10 @@ def end_all(command: int | None, control: Control, sandbox: Sandbox) -> list[int
                     os.kill(pid, signal.SIGKILL)
                 elif pid not in asked:
                     os.kill(pid, signal.SIGTERM)
-                    os.kill(pid, signal.SIGCONT)  # a stopped process cannot hear it otherwise
+                    os.kill(pid, signal.SIGCONT)  # a stopped process cannot handle it otherwise
         asked |= alive
         control.ended = True
-        control.wait(pause_s, sandbox)  # a child's end is heard at once
+        control.wait(pause_s, sandbox)  # a child's end wakes this at once
         pause_s = min(2 * pause_s, 0.1)
 
 
@@ -354,7 +354,7 @@ def _prctl(option: int, value: int) -> None:
 class SharedMemory:
     """Shared memory and semaphores left by the command.
 
-    Removed is only what appeared since, was held by the command, and is held by nobody now:
+    Removed is only what appeared since, was held by the command, and is held by no process now:
     another program's segments stay, even those that it made meanwhile.
     """
 

@@ -78,7 +78,7 @@ class Landlock:
     def judge(self, notice: SyscallNotification) -> int | None:
         """Deny metadata changes outside the allowed places.
 
-        The kernel denies folders by itself, but reports that to nobody else than the program.
+        The kernel denies folders by itself, but reports that to the program only.
         """
         call = notice.call
         if call is untrusted.CONNECT:
@@ -87,7 +87,7 @@ class Landlock:
         follows = call.follows and not flags & NO_FOLLOW
         try:
             path = notice.place(call.folder, call.path, follows=follows)
-        except (OSError, ValueError):  # the file cannot be told, so it could be any
+        except (OSError, ValueError):  # the file is unknown, so it could be any
             return None if call in MAKES_FOLDER else errno.EACCES
         free = not path or any(is_within(path, each) for each in self._free)
         if call not in MAKES_FOLDER:

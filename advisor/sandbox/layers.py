@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 LISTED_LIMIT = 200
-"""Files of each kind that are told by name."""
+"""Limit of named files of each kind."""
 OPAQUE = "user.overlay.opaque"
 COMPILED = "__pycache__"
 """Python's own; no one misses it."""

@@ -187,7 +187,7 @@ class SyscallListener:
         ready = waits.poll(0)
         if not ready:
             return
-        if not ready[0][1] & select.POLLIN:  # nobody is left who could call
+        if not ready[0][1] & select.POLLIN:  # no caller is left
             os.close(self._listener)
             self._listener = None
             return

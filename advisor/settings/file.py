@@ -34,7 +34,7 @@ def find(start: Path) -> Path | None:
         if own.is_file():
             return own
         project = folder / "pyproject.toml"
-        with contextlib.suppress(OSError):  # a project of somebody else's further up
+        with contextlib.suppress(OSError):  # an unrelated project further up
             if project.is_file() and b"[tool.gpu-advisor" in project.read_bytes():
                 return project
         if (folder / ".git").exists():

@@ -131,7 +131,7 @@ class Workload(_Table):
     """The same measures on other items: what `quality-command` chose is confirmed by it."""
     quality_proof: Literal["bounds", "one-run"] = "bounds"
     """bounds: results may change only where the bounds of repeated pairs lie inside the tolerance.
-    one-run: one run a value decides, and the report says that nothing is proven by it."""
+    one-run: one run a value decides, and the report adds that it proves nothing."""
     numeric_tolerance: Share | None = None
     """Largest relative drift of the training loss, or of an inference's outputs, that a change of
     rounding may cause."""
