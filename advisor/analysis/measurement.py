@@ -34,7 +34,7 @@ class Measured:
     kind: str
     """optimizer step, training step, loader batch, root forward."""
     source: str
-    """How the units were counted, in words."""
+    """Description of how the units were counted."""
     unit: str | None = None
     """`token` or `step` where samples could not be counted."""
     units_per_s: float

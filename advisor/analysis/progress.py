@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Phase = Literal["count", "full"]
 
 TRAINING_PATIENCE_S = 30.0
-"""How long inference is watched on when the program seems about to train."""
+"""Time to watch inference of a program about to train."""
 RECORDED_STEPS = 12
 """Steps after warm-up that are recorded in full before steps are only counted."""
 RECORDED_S = 0.15

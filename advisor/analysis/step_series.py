@@ -31,7 +31,7 @@ class StepSeries:
 
     kind: str
     source: str = ""
-    """How the units were counted, in words."""
+    """Description of how the units were counted."""
     unit: str = "sample"
     """`sample`, else `token` or `step` where samples are unknown."""
     bounds: list[float] = field(default_factory=list)

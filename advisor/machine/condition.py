@@ -38,7 +38,7 @@ class CardCondition:
     pcie_generation: int | None = None
     """As the link is now: it sleeps at 1 while the card is idle."""
     pcie_generation_max: int | None = None
-    """Of card and slot together."""
+    """Limit of card and slot together."""
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     ecc: bool | None = None

@@ -17,7 +17,7 @@ MARGIN = 0.09
 """Share of the card left free: fragmentation, what ECC and the driver take, a longer input."""
 
 MEMORY_TOLERANCE = 0.15
-"""How far a card's own memory figure may lie from the datasheet's: ECC alone takes 6 %."""
+"""Allowed difference from the datasheet's memory: ECC alone takes 6 %."""
 
 
 @functools.cache

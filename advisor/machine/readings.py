@@ -80,7 +80,7 @@ class Device:
     handle: Any
     uuid: str | None
     mig: bool | None
-    """Whether MIG is on; for a card without MIG support False, None where NVML does not say."""
+    """True with MIG enabled, False without MIG support, None if unknown."""
 
 
 class GpuReader:

@@ -82,7 +82,7 @@ class Recording:
     gaps: tuple[tuple[str, str], ...] = ()
     """Field of a sample, and the reason it is missing."""
     origin: str = "live"
-    """Where the readings come from: a real driver, or a stub library in a test."""
+    """Source of the readings: a real driver, or a stub library."""
 
     def summary(self, window_start: float, window_end: float) -> Telemetry:
         """Means over the window; gaps carry a reason."""

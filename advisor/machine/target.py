@@ -17,7 +17,7 @@ CPU_PRECISIONS = ("float32", "bfloat16")
 FREE_SHARE = 0.92
 """Share of the free memory that a candidate may use."""
 CONTEXT_GIB = 0.5
-"""What CUDA itself takes on the card that stands in, on top of the cap."""
+"""CUDA's own memory on the stand-in card, beyond the cap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +40,10 @@ class Target:
     figures: str
     """One line: what the card could do. Empty where no profile is known."""
     note: str
-    """What a reader must know about the figures. Empty where the card is here."""
+    """Notes about the figures; empty if the card is present."""
 
     environment: tuple[tuple[str, str], ...] = ()
-    """What a program must find in its environment to run on `gpu`, where that is not the first."""
+    """Environment that selects `gpu`, if it is not the first."""
 
 
 def resolve(name: str, machine: Machine) -> Target:

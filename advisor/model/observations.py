@@ -14,7 +14,7 @@ class BatchPlace:
     site: str
     """`train.py:95` where the module is called."""
     input: int
-    """Which of the tensors that it is given, from 0 on."""
+    """Index of the input tensor."""
     axis: int
 
 
@@ -25,7 +25,7 @@ class Effects:
     batch: float | None = None
     """Units in one loader batch or one root forward; not times accumulation."""
     batch_asked: int | None = None
-    """What the DataLoader was built with; `batch` is less where the data cannot fill it."""
+    """Configured batch size; `batch` is less where the data cannot fill it."""
     workers: int | None = None
     """Loader worker processes alive during the window."""
     data_items: int | None = None
@@ -69,7 +69,7 @@ class Effects:
     learning_rates: tuple[float, ...] = ()
     """All that they began with, before any schedule."""
     update_share: float | None = None
-    """Of the time from update to update, in the optimizer's step; by the host's clock."""
+    """Share of update time in the optimizer's step, by host clock."""
     fused: bool | None = None
     """True if the optimizer updates all parameters in one kernel; None where it cannot."""
     recomputes: bool | None = None
@@ -89,7 +89,7 @@ class Effects:
     outputs: tuple[tuple[float, ...], ...] = ()
     """The same of what came out."""
     arguments: tuple[tuple[str, JsonScalar], ...] = ()
-    """What the program's argparse parsers returned, by destination."""
+    """Values from the program's argparse parsers, by destination."""
     defaulted_arguments: tuple[str, ...] = ()
     """Destinations of `arguments` that were not on the command line."""
 
@@ -312,4 +312,4 @@ class ResultFile:
     sampled: bool = False
     """True for samples or means of pictures or sounds, of which a few may differ."""
     digest: str | None = None
-    """Of all of it, where its content cannot be read."""
+    """Digest of the whole file, if its content is unreadable."""

@@ -36,7 +36,7 @@ class Lengths(NamedTuple):
 
     of_items: list[float]
     told_by: str
-    """Of an `item`: `item[0].shape[0]`."""
+    """Expression for an `item`: `item[0].shape[0]`."""
     readings: int
 
 

@@ -80,7 +80,7 @@ def _wrapped(session: Session, spec_path: str, original: Any) -> Any:
 
 
 def popen(subprocess: Any, session: Session, spec_path: str) -> None:
-    """The same of `subprocess.Popen`, once the module is there."""
+    """Wrap `subprocess.Popen` once its module is imported."""
     build = subprocess.Popen.__init__
 
     @functools.wraps(build)

@@ -33,7 +33,7 @@ class LayerObserver:
         self.embeds = False
         """It holds embeddings, and what they are given cannot be seen."""
         self.lengths: list[int] = []
-        """How long a sequence is: of positions, of attention, of masks."""
+        """Sequence lengths of positions, attention and masks."""
         self.sequential = False
         """Some layer works along a sequence."""
         self._layers: list[Any] = []

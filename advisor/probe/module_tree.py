@@ -10,9 +10,9 @@ import weakref
 from typing import Any, List
 
 LEAVES = 16
-"""So many layers without parts of their own are looked into, the largest."""
+"""Limit of inspected leaf layers, largest first."""
 HELD = 8
-"""So many parameters are held against themselves later."""
+"""Limit of parameters compared later."""
 
 
 def modules(module: Any) -> List[Any]:

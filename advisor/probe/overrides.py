@@ -30,7 +30,7 @@ class Overrides:
         self._session = session
         self.asked = asked
         self.patches = Patches()
-        """What was changed for it, so that it can be taken off again."""
+        """Changes made for it, to be undone later."""
         words, _, site = asked.partition("@")
         self.site: str | None = site or None
         self.settings = {

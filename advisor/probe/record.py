@@ -15,7 +15,7 @@ from . import cuda_events, loader_facts, module_facts, training_signs
 from .session import Session
 
 VERSION = 3
-"""Of the format of the record and of the event log."""
+"""Version of the record and event log format."""
 GIB = 1024.0**3
 
 

@@ -85,7 +85,7 @@ class Session:
         self.optimizers: dict[int, tuple[str, list[Any]]] = {}
         """Class and learning rates of each optimizer that stepped, by its id."""
         self.fused: bool | None = None
-        """Of the first optimizer that stepped."""
+        """True if the first optimizer that stepped is fused."""
         self.recomputes: bool | None = None
         """Activations were computed twice to save memory; None where that cannot be seen."""
         self.asked_gradients = False

@@ -14,7 +14,7 @@ import warnings
 from typing import Any, Callable
 
 POOLS = ("OMP_", "MKL_", "GOMP_", "KMP_", "OPENBLAS_", "NUMEXPR_")
-"""How variables of thread pools begin."""
+"""Prefixes of thread pool variables."""
 
 QUESTIONS: dict[str, Callable[[Any], Any]] = {
     "torch": lambda torch: str(torch.__version__),

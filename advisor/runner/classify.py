@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 EVIDENCE_CHARS = 300
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 TAIL_LINES = 20
-"""Of the output; so many give the cause of its end."""
+"""Limit of output lines searched for a cause."""
 STACK_LINES = 400
 TRACEBACK = "Traceback (most recent call last):"
 

@@ -58,7 +58,7 @@ class FilesystemChanges:
     sealed: tuple[str, ...] = ()
     """Places that were shown read-only."""
     thrown_away: bool = False
-    """Nothing of it is there any more."""
+    """True if nothing of it remains."""
     complete: bool = True
 
     @classmethod

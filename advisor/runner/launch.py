@@ -42,7 +42,7 @@ class Launched:
         self.pid: int | None = None
         """The command's process; None until it was started, or if it could not be."""
         self.exit_code: int | None = None
-        """Of the command; minus the signal's number if a signal ended it."""
+        """Exit code of the command, or minus its signal."""
         self.exited = False
         self.refused: str | None = None
         """Why the command could not be started."""
@@ -52,7 +52,7 @@ class Launched:
         self.left: tuple[int, ...] = ()
         """Processes that would not go."""
         self.changes: dict[str, Any] | None = None
-        """What the program would have changed, see `Isolation.changes`; None: not known."""
+        """Changes by the program, see `Sandbox.changes`; None if unknown."""
         self.full = False
         """The disk of the trial's own folder had no room any more at its end."""
         self._buffer = b""

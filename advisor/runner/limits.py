@@ -45,7 +45,7 @@ class Limits:
     run_s: float | None = None
     """Longest run of one process."""
     startup_s: float | None = None
-    """What the original took to its first step, once that is known."""
+    """Seconds of the original to its first step, once known."""
 
     def following(self, startup_s: float | None) -> Limits:
         """Return limits for candidates with known `startup_s`."""

@@ -67,7 +67,7 @@ class TrialExit:
     """Epoch seconds of the command's start."""
     ended: float
     exit_code: int | None = None
-    """Of the command, if it ended by itself; minus the signal's number if a signal ended it."""
+    """Exit code of the command, or minus its signal."""
     problem: str = ""
     """not-started: why."""
     stdout: str = ""
@@ -78,7 +78,7 @@ class TrialExit:
     busy_cpus: float | None = None
     """CPUs that the process tree kept busy in the last seconds before the end."""
     peak_host_gib: float | None = None
-    """Of all processes of the command together; pages they share count once."""
+    """Peak memory of all processes, shared pages once."""
     stacks: str = ""
     oom: OomCounter | None = None
     """The kernel's out-of-memory kills during the trial."""

@@ -69,7 +69,7 @@ class Reading:
     peak_mem_gib: float | None = None
     peak_host_gib: float | None = None
     peak_device_gib: float | None = None
-    """What the device allocator held, freed blocks included; None without a device."""
+    """Memory reserved by the device allocator; None without a device."""
     alloc_retries: int | None = None
     losses: tuple[float, ...] = ()
     effects: Effects = field(default_factory=Effects)

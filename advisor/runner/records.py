@@ -117,7 +117,7 @@ class ProcessRecord:
     rank: int = 0
     world_size: int = 1
     exception: ProgramException | None = None
-    """What ended it."""
+    """Exception that ended the process."""
     swallowed: tuple[ProgramException, ...] = ()
     """Exceptions inside a forward or backward, including caught ones."""
     ran_out: tuple[Finite, Finite] | None = None

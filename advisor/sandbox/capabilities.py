@@ -31,7 +31,7 @@ LAYER_SIZE = "GPU_ADVISOR_LAYER_SIZE"
 """Variable: most that a trial may write into memory: 8G, 512M."""
 
 MEMORY_SHARE = 4
-"""What a trial writes may take this part of the memory: it goes to memory and is thrown away."""
+"""Share of memory that a trial's temporary writes may take."""
 LEAST_BYTES = 256 << 20
 ATTEMPT_LIMIT_S = 20.0
 UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}

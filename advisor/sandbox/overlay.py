@@ -55,7 +55,7 @@ class Overlay:
         self._stage: str = policy["layers"]
         self._layers: list[Layer] = []
         self._sealed: list[str] = []
-        """What an overlay cannot be laid over, such as some network file systems."""
+        """Places that cannot take an overlay, such as network file systems."""
         self._put: dict[str, tuple[int, ...]] = {}
         """Files of ours that stand over the user's, as they were put there."""
         self._host = -1
