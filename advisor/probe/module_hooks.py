@@ -127,7 +127,7 @@ def _remove(session: Session) -> None:
 
 
 def _guard(session: Session, module: Any, raised: Any) -> None:
-    """While steps are only counted: notice an exception of this call, and nothing else."""
+    """Record only exceptions of this call while counting steps."""
     if ALWAYS not in module.__dict__:  # torch before 2.1 calls no hook then
         return
     session.entrance.shut()
