@@ -517,7 +517,10 @@ def notes(found: TuningResult, info: RunInfo) -> list[str]:
 
 
 def changed_files(attempts: Sequence[TrialResult]) -> list[str]:
-    """Files of the user that a command changed for good; an overlay keeps them."""
+    """User's files that a command changed for good.
+
+    An overlay keeps them unchanged.
+    """
     results = [each.result for each in attempts if each.result.isolation != "overlay"]
     created = {path for result in results for path in result.files_created}
     return sorted({path for result in results for path in result.files_changed} - created)
