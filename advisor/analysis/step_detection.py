@@ -56,7 +56,7 @@ def detect_steps(log: EventLog, plan: MeasurePlan, *, ended: bool = False) -> St
     outer = dominant_module(log.hooked())
     root, calls = _loop_of(log, outer)
     if loader is None:
-        if root is None or outer is None:
+        if root is None or outer is None or not calls:
             return None
         if root != outer:
             return _sampler(None, root, _by_outer(log, outer, calls), plan, ended=ended)
