@@ -97,16 +97,16 @@ def test_an_overridden_value_is_reported_with_the_used_one(deaf: str) -> None:
     """One process finds it out; the line where the loader is built is named."""
     lines = PROGRAM.read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "DataLoader(" in text)
-    assert "ignored by the program" in row(deaf, "batch_size")
-    used = f"it used 6 (DataLoader built at odd_infer.py:{line}) whatever the config says."
+    assert "Ignored by the program" in row(deaf, "batch_size")
+    used = f"it uses 6 (DataLoader built at odd_infer.py:{line}) whatever the config says."
     assert used in row(deaf, "batch_size")
 
 
 @pytest.mark.slow
 def test_an_unfollowed_precision_is_reported_with_the_used_one(deaf: str) -> None:
     """Autocast stays off without a card; no gain is claimed for it."""
-    assert "ignored by the program" in row(deaf, "precision")
-    assert "it computed in float32 whatever the config says." in row(deaf, "precision")
+    assert "Ignored by the program" in row(deaf, "precision")
+    assert "it computes in float32 whatever the config says." in row(deaf, "precision")
 
 
 def test_a_batch_that_a_comment_fixes_is_left_alone_with_the_comment(

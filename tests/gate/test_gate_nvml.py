@@ -90,7 +90,8 @@ def test_a_throttled_card_is_invalid_and_says_why(card) -> None:
 def test_a_foreign_process_on_the_card_is_invalid(card) -> None:
     """Another process of this host: the one that runs the tests. Lists of processes are slow to
     read, so the runs are long enough for one."""
-    found = card(sick(head=f"processes {os.getpid()}:1000\n"), seconds=1.3).gate(*BENCH)
+    me = os.getpid()
+    found = card(sick(head=f"processes {me}:1000\nworking {me}:40\n"), seconds=1.3).gate(*BENCH)
     assert found.code == 4, found.stderr
     assert "foreign" in found.record.workloads[0].reason
 

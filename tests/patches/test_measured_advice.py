@@ -58,7 +58,7 @@ def test_loader_arguments_in_the_code_are_found_measured_and_patched(
     """The patch applies, the patched program really has the workers, and nothing is left to say."""
     code = (project / "train.py").read_text()
     found = optimized(gpu_advisor, project, "--budget", "150s")
-    (advice,) = found["advice"]
+    (advice,) = found["suggestions"]
     line = next(n for n, text in enumerate(code.splitlines(), 1) if "DataLoader(" in text)
     assert advice["site"] == f"train.py:{line} DataLoader(...)"
     assert advice["gain"]["low"] > 1.03
@@ -126,7 +126,7 @@ def test_a_key_that_the_config_lacks_is_inserted_when_it_is_proven(
     added = f'"batch_size": 4,\n    "num_workers": {change["to"]}'.encode()
     assert added in after
     assert json.loads(after)["loader"].items() > json.loads(before)["loader"].items()
-    assert [entry["title"] for entry in found["advice"] if "num_workers" in entry["title"]] == []
+    assert [entry["title"] for entry in found["suggestions"] if "num_workers" in entry["title"]] == []
     again = program.run(
         project / "probed",
         *(sys.executable, "train.py", "c.json"),
