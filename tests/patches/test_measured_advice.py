@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from advisor.errors import OPTIMIZE_EXIT_CODES
 from advisor.model import MeasurePlan
 from tests.light import PYTHONPATH
 from tests.probe import program
@@ -35,7 +36,7 @@ def optimized(gpu_advisor: Server, project: Path, *flags: str) -> dict[str, Any]
         },
         timeout_s=500.0,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in OPTIMIZE_EXIT_CODES.values(), done.stderr
     found: dict[str, Any] = json.loads((project / "report.json").read_text())
     return found
 
@@ -126,7 +127,9 @@ def test_a_key_that_the_config_lacks_is_inserted_when_it_is_proven(
     added = f'"batch_size": 4,\n    "num_workers": {change["to"]}'.encode()
     assert added in after
     assert json.loads(after)["loader"].items() > json.loads(before)["loader"].items()
-    assert [entry["title"] for entry in found["suggestions"] if "num_workers" in entry["title"]] == []
+    assert [
+        entry["title"] for entry in found["suggestions"] if "num_workers" in entry["title"]
+    ] == []
     again = program.run(
         project / "probed",
         *(sys.executable, "train.py", "c.json"),
