@@ -64,11 +64,11 @@ def parse(text: str, name: str) -> Parsed:
     try:
         data = tomllib.loads(text)
     except ValueError as problem:
-        said = f"not valid TOML: {_AT.sub('', str(problem)).strip()}"
-        raise syntax_error(name, text, _position(text, str(problem)), said) from problem
+        stated = f"not valid TOML: {_AT.sub('', str(problem)).strip()}"
+        raise syntax_error(name, text, _position(text, str(problem)), stated) from problem
     except RecursionError as problem:
-        said = f"nested more than {MAX_DEPTH} levels deep"
-        raise syntax_error(name, text, 0, said) from problem
+        stated = f"nested more than {MAX_DEPTH} levels deep"
+        raise syntax_error(name, text, 0, stated) from problem
     scanner = _Scanner(text, name, data)
     scanner.run()
     return Parsed(text, _plain(data), scanner.leaves)

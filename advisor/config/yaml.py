@@ -74,13 +74,13 @@ def parse(text: str, name: str) -> Parsed:
         reader.run()
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
-        said = ", ".join(part for part in (problem.context, problem.problem) if part)
+        stated = ", ".join(part for part in (problem.context, problem.problem) if part)
         raise syntax_error(
-            name, text, mark.index if mark else 0, f"not valid YAML: {said}"
+            name, text, mark.index if mark else 0, f"not valid YAML: {stated}"
         ) from problem
     except yaml.reader.ReaderError as problem:
-        said = f"not valid YAML: {problem.reason}"
-        raise syntax_error(name, text, problem.position, said) from problem
+        stated = f"not valid YAML: {problem.reason}"
+        raise syntax_error(name, text, problem.position, stated) from problem
     documents = reader.documents
     data = None if not documents else documents[0] if len(documents) == 1 else documents
     return Parsed(text, data, reader.leaves)

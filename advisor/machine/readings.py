@@ -187,12 +187,12 @@ def _processes(nvml: Any, handle: Any) -> tuple[tuple[GpuProcess, ...]]:
 def _working_pids(nvml: Any, handle: Any) -> tuple[tuple[int, ...]]:
     since_us = int((time.time() - WORKING_S) * 1e6)
     try:
-        told = nvml.nvmlDeviceGetProcessUtilization(handle, since_us)
+        reported = nvml.nvmlDeviceGetProcessUtilization(handle, since_us)
     except nvml.NVMLError as problem:
         if problem.value in {nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND}:
             return ((),)  # no process, or no sample
         raise
-    return (tuple(sorted({entry.pid for entry in told if entry.smUtil >= WORKING_PCT})),)
+    return (tuple(sorted({entry.pid for entry in reported if entry.smUtil >= WORKING_PCT})),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ class LayerObserver:
         self._functions: list[tuple[str, Any]] = []
         self._torch = torch
         self._quiet = quiet
-        self._heard = 0
+        self._observed = 0
 
     def listen(self, module: Any) -> None:
         """Put the hooks in."""
@@ -48,9 +48,9 @@ class LayerObserver:
             self._look_at(self._torch, module)
             return
         for layer in module_tree.modules(module)[:MODULES]:
-            hear = _hearing(self._torch.nn, layer)
-            if hear is not None and len(self._layers) < LAYERS:
-                layer._forward_hooks[KEY] = self._hook(hear)
+            observe = _observing(self._torch.nn, layer)
+            if observe is not None and len(self._layers) < LAYERS:
+                layer._forward_hooks[KEY] = self._hook(observe)
                 self._layers.append(layer)
         self._wrap("scaled_dot_product_attention", self._attention)
         self._wrap("softmax", self._softmax)
@@ -66,29 +66,29 @@ class LayerObserver:
         most = max((table.num_embeddings for table in tables), default=0)
         self.lengths += [t.num_embeddings for t in tables if t.num_embeddings < most]
 
-    def _hook(self, hear: Callable[..., None]) -> Callable[..., None]:
+    def _hook(self, observe: Callable[..., None]) -> Callable[..., None]:
         def hook(layer: Any, args: Any, output: Any) -> None:
-            self._heard += 1
-            if self._heard > CALLS:  # a loop within one call repeats the same shapes
+            self._observed += 1
+            if self._observed > CALLS:  # a loop within one call repeats the same shapes
                 return
             try:
-                hear(self, layer, args[0] if args else output, output)
+                observe(self, layer, args[0] if args else output, output)
             except Exception:  # a layer with unusual arguments shows nothing
                 pass
 
         return hook
 
-    def _wrap(self, name: str, hear: Callable[[Any], None]) -> None:
+    def _wrap(self, name: str, observe: Callable[[Any], None]) -> None:
         functional = self._torch.nn.functional
         original = getattr(functional, name, None)
         if original is None:
             return
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            self._heard += 1
+            self._observed += 1
             try:
-                if self._heard <= CALLS:
-                    hear(next(iter((*args, *kwargs.values()))))
+                if self._observed <= CALLS:
+                    observe(next(iter((*args, *kwargs.values()))))
             except Exception:  # called in a way of its own
                 pass
             return original(*args, **kwargs)
@@ -115,7 +115,7 @@ class LayerObserver:
         self._layers, self._functions = [], []
 
 
-def _hearing(nn: Any, layer: Any) -> Callable[..., None] | None:
+def _observing(nn: Any, layer: Any) -> Callable[..., None] | None:
     """Return the observer for `layer`, or None."""
     if isinstance(layer, nn.modules.conv._ConvNd):
         return _convolution
@@ -134,55 +134,55 @@ def _hearing(nn: Any, layer: Any) -> Callable[..., None] | None:
     return _embedded if isinstance(layer, nn.Embedding) else None
 
 
-def _convolution(told: LayerObserver, layer: Any, x: Any, output: Any) -> None:
+def _convolution(reported: LayerObserver, layer: Any, x: Any, output: Any) -> None:
     if x.dim() == len(layer.kernel_size) + 1:
-        told.alone.append(tuple(x.shape))
+        reported.alone.append(tuple(x.shape))
     else:
-        told.samples.append((x.dim(), 0, int(x.shape[0])))
+        reported.samples.append((x.dim(), 0, int(x.shape[0])))
 
 
-def _norm(told: LayerObserver, layer: Any, x: Any, output: Any) -> None:
-    told.samples.append((x.dim(), 0, int(x.shape[0])))
+def _norm(reported: LayerObserver, layer: Any, x: Any, output: Any) -> None:
+    reported.samples.append((x.dim(), 0, int(x.shape[0])))
 
 
-def _recurrent(told: LayerObserver, layer: Any, x: Any, output: Any) -> None:
-    told.sequential = True
+def _recurrent(reported: LayerObserver, layer: Any, x: Any, output: Any) -> None:
+    reported.sequential = True
     sizes = getattr(x, "batch_sizes", None)
     if sizes is not None:  # a packed sequence: so many are in its first time step
-        told.samples.append((3, 0 if layer.batch_first else 1, int(sizes[0])))
+        reported.samples.append((3, 0 if layer.batch_first else 1, int(sizes[0])))
     else:
-        _along(told, layer.batch_first, x)
+        _along(reported, layer.batch_first, x)
 
 
-def _attended(told: LayerObserver, layer: Any, x: Any, output: Any) -> None:
-    told.sequential = True
-    _along(told, layer.batch_first, output[0])
+def _attended(reported: LayerObserver, layer: Any, x: Any, output: Any) -> None:
+    reported.sequential = True
+    _along(reported, layer.batch_first, output[0])
 
 
-def _transformed(told: LayerObserver, layer: Any, x: Any, output: Any) -> None:
-    told.sequential = True
-    _along(told, layer.self_attn.batch_first, output)
+def _transformed(reported: LayerObserver, layer: Any, x: Any, output: Any) -> None:
+    reported.sequential = True
+    _along(reported, layer.self_attn.batch_first, output)
 
 
-def _along(told: LayerObserver, batch_first: bool, x: Any) -> None:
+def _along(reported: LayerObserver, batch_first: bool, x: Any) -> None:
     if x.dim() == 2:
-        told.alone.append(tuple(x.shape))
+        reported.alone.append(tuple(x.shape))
     else:
         axis = 0 if batch_first else 1
-        told.samples.append((x.dim(), axis, int(x.shape[axis])))
+        reported.samples.append((x.dim(), axis, int(x.shape[axis])))
 
 
-def _rows(told: LayerObserver, layer: Any, x: Any, output: Any) -> None:
+def _rows(reported: LayerObserver, layer: Any, x: Any, output: Any) -> None:
     if x.dim() == 1:
-        told.alone.append(tuple(x.shape))
+        reported.alone.append(tuple(x.shape))
     elif x.dim() == 2:
-        told.flat.append(int(x.shape[0]))
+        reported.flat.append(int(x.shape[0]))
 
 
-def _embedded(told: LayerObserver, layer: Any, ids: Any, output: Any) -> None:
-    told.ids.append(tuple(ids.shape))
+def _embedded(reported: LayerObserver, layer: Any, ids: Any, output: Any) -> None:
+    reported.ids.append(tuple(ids.shape))
 
 
-def _bagged(told: LayerObserver, layer: Any, ids: Any, output: Any) -> None:
+def _bagged(reported: LayerObserver, layer: Any, ids: Any, output: Any) -> None:
     """Layout of bags of ids with their offsets."""
-    told.samples.append((ids.dim() + 1, 0, int(output.shape[0])))
+    reported.samples.append((ids.dim() + 1, 0, int(output.shape[0])))

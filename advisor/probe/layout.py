@@ -104,7 +104,7 @@ class _Input:
         self.integer = not self.listed and ("int" in kind and "uint8" not in kind)
 
 
-def judge(told: LayerObserver, inputs: Any, output: Any, loaded: float | None) -> Layout | None:
+def judge(reported: LayerObserver, inputs: Any, output: Any, loaded: float | None) -> Layout | None:
     """Judge the layout of the observed call's `inputs`.
 
     Returns None without evidence from layers or token ids.
@@ -118,19 +118,19 @@ def judge(told: LayerObserver, inputs: Any, output: Any, loaded: float | None) -
     for each in plain:
         if _behind(_at(inputs, each.path)) is not None:
             return Layout(each.path, mapped=True)
-    ids = next((each for each in plain if _is_ids(each, told)), None)
+    ids = next((each for each in plain if _is_ids(each, reported)), None)
     outputs = [tuple(value.shape) for value in batches.tensors_in(output, 1)]
-    tokens = ids.path if ids is not None and _language(ids, told, outputs) else None
-    place = _by_layers(told.samples, found)
-    if place is None and ids is not None and not _is_alone(ids, told):
-        axis = _by_signs(ids, plain, told, outputs, loaded)
+    tokens = ids.path if ids is not None and _language(ids, reported, outputs) else None
+    place = _by_layers(reported.samples, found)
+    if place is None and ids is not None and not _is_alone(ids, reported):
+        axis = _by_signs(ids, plain, reported, outputs, loaded)
         if axis is None:
             return Layout(tokens=ids.path) if len(ids.shape) == 2 else None
         place = ids.path, axis
     if place is None:
-        rows = [(2, 0, size) for size in told.flat]
+        rows = [(2, 0, size) for size in reported.flat]
         place = _by_layers(rows, [each for each in plain if len(each.shape) > 1])
-    if place is None and any(_is_alone(each, told) for each in plain):
+    if place is None and any(_is_alone(each, reported) for each in plain):
         return Layout(alone=True, tokens=tokens)
     return Layout(*place, tokens=tokens) if place is not None else None
 
@@ -162,27 +162,27 @@ def _inputs(inputs: Any) -> list[_Input]:
     return found
 
 
-def _is_ids(each: _Input, told: LayerObserver) -> bool:
-    embedded = each.shape in told.ids or (told.embeds and len(each.shape) == 2)
+def _is_ids(each: _Input, reported: LayerObserver) -> bool:
+    embedded = each.shape in reported.ids or (reported.embeds and len(each.shape) == 2)
     return each.integer and 1 <= len(each.shape) <= 2 and embedded
 
 
-def _is_alone(each: _Input, told: LayerObserver) -> bool:
+def _is_alone(each: _Input, reported: LayerObserver) -> bool:
     """Return True if a layer received this input unbatched."""
     return any(
         math.prod(shape) == math.prod(each.shape) or (each.integer and shape[:1] == each.shape)
-        for shape in told.alone
+        for shape in reported.alone
     )
 
 
-def _language(ids: _Input, told: LayerObserver, outputs: Sequence[Shape]) -> bool:
+def _language(ids: _Input, reported: LayerObserver, outputs: Sequence[Shape]) -> bool:
     """Return True if the ids are token sequences."""
     many = math.prod(ids.shape)
     each = any(
         len(shape) > 1 and (shape[: len(ids.shape)] == ids.shape or shape[0] == many)
         for shape in outputs
     )
-    return told.sequential or each or any(length in ids.shape for length in told.lengths)
+    return reported.sequential or each or any(length in ids.shape for length in reported.lengths)
 
 
 def _by_layers(
@@ -213,7 +213,7 @@ def _by_layers(
 def _by_signs(
     ids: _Input,
     plain: Sequence[_Input],
-    told: LayerObserver,
+    reported: LayerObserver,
     outputs: Sequence[Shape],
     loaded: float | None,
 ) -> int | None:
@@ -221,15 +221,15 @@ def _by_signs(
     if len(ids.shape) != 2:
         return None
     given = [each.shape for each in plain]
-    made = [shape for shape in told.ids if shape not in given]
+    made = [shape for shape in reported.ids if shape not in given]
     positions = [shape[-1] for shape in made if len(shape) == 1 or shape[:-1] == (1,)]
-    for length in [*positions, *told.lengths]:
+    for length in [*positions, *reported.lengths]:
         if length in ids.shape:
             return 0 if ids.shape[0] == ids.shape[1] else 1 - ids.shape.index(length)
     hidden = [each.shape[1] for each in plain if not each.integer and len(each.shape) == 3]
     labels = [each.shape[0] for each in plain if each.integer and len(each.shape) == 1]
     pooled = [shape[0] for shape in outputs if 1 <= len(shape) <= 2]
-    for size in [loaded, *hidden, *told.flat, *labels, *pooled]:
+    for size in [loaded, *hidden, *reported.flat, *labels, *pooled]:
         if size in ids.shape:
             return ids.shape.index(size)
     return None

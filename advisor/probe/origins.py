@@ -32,7 +32,7 @@ class Origins:
         self._names = frozenset(map(str, spec.get("names", ())))
         self._path = os.path.join(session.records, FILE)
         self._asked: set[tuple[str, str]] = set()
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self._busy: set[int] = set()
         """Threads that are in here; the others go on telling."""
 
@@ -73,9 +73,9 @@ class Origins:
         named = os.path.basename(full) in self._names
         inside = full.startswith(self._roots)
         wanted = named or (inside and how == "ran")
-        if not wanted or (how, full) in self._told or len(self._told) >= LINES:
+        if not wanted or (how, full) in self._reported or len(self._reported) >= LINES:
             return
-        self._told.add((how, full))
+        self._reported.add((how, full))
         line = {"how": how, "path": full, "sha256": _digest(full) if named else None}
         data = json.dumps(line).encode("ascii") + b"\n"
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -64,8 +64,8 @@ def _non_blocking(torch: Any, session: Session, overrides: Overrides) -> None:
     def wrapped(original: Any) -> Any:
         @functools.wraps(original)  # modes of torch's know functions by their names
         def copy(self: Any, *args: Any, **kwargs: Any) -> Any:
-            said = "non_blocking" in kwargs or any(isinstance(arg, bool) for arg in args)
-            if said or session.muted or self.device.type != "cpu":
+            stated = "non_blocking" in kwargs or any(isinstance(arg, bool) for arg in args)
+            if stated or session.muted or self.device.type != "cpu":
                 return original(self, *args, **kwargs)
             moved = original(self, *args, non_blocking=True, **kwargs)
             overrides.applied["non_blocking"] += moved.device.type == "cuda"

@@ -32,7 +32,7 @@ QUESTIONS: dict[str, Callable[[Any], Any]] = {
 
 def facts() -> dict[str, Any]:
     """Facts of the interpreter; unavailable ones are None."""
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "python": sys.version.split()[0],
         "executable": sys.executable,
         "settings": {name: value for name, value in os.environ.items() if name.startswith(POOLS)},
@@ -42,16 +42,16 @@ def facts() -> dict[str, Any]:
         try:
             torch = importlib.import_module("torch")
         except Exception as problem:
-            told["missing"] = f"{type(problem).__name__}: {problem}"
-            return told
+            facts["missing"] = f"{type(problem).__name__}: {problem}"
+            return facts
         for name, ask in QUESTIONS.items():
             try:
-                told[name] = ask(torch)
+                facts[name] = ask(torch)
             except Exception:
-                told[name] = None
+                facts[name] = None
     lines = [str(each.message).split("\n")[0] for each in caught]
-    told["warned"] = [line for line in dict.fromkeys(lines) if "CUDA" in line or "NVIDIA" in line]
-    return told
+    facts["warned"] = [line for line in dict.fromkeys(lines) if "CUDA" in line or "NVIDIA" in line]
+    return facts
 
 
 if __name__ == "__main__":

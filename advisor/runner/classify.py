@@ -248,8 +248,8 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Finding:
         )
     if not ending.steps:
         return Finding.of("no-steps", f"{ended} without a step; last line: {last_line(ending)}")
-    said = [(process.measurement.unmeasured, *process.errors) for process in ending.processes]
-    why = next((each for each in itertools.chain(*said) if each), "too few to measure")
+    stated = [(process.measurement.unmeasured, *process.errors) for process in ending.processes]
+    why = next((each for each in itertools.chain(*stated) if each), "too few to measure")
     return Finding.of("no-steps", f"{ended} and {_steps(ending)}: {why}")
 
 

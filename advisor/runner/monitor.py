@@ -245,8 +245,8 @@ class Monitor:
         if since is None or not self._only_probe_counts():
             return False
         lost = [pid for pid in self._reach.lost if _alive(pid)]
-        told = [p.pid for p in self._processes if p.pid not in lost and _alive(p.pid)]
-        return bool(lost) and not told and now - since > LOST_S
+        reported = [p.pid for p in self._processes if p.pid not in lost and _alive(p.pid)]
+        return bool(lost) and not reported and now - since > LOST_S
 
     def _too_long_at_work(self, now: float) -> bool:
         limit_s, since = self._trial.steps_limit_s, self._first_step

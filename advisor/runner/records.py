@@ -190,10 +190,10 @@ def parse(pid: int, data: bytes) -> ProcessRecord:
     except ValidationError as problem:
         wrong = {error["loc"][0]: error for error in reversed(problem.errors())}
     kept = {name: value for name, value in content.items() if name not in wrong}
-    told = "; ".join(
+    reported = "; ".join(
         f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in wrong.values()
     )
-    return replace(_RECORD.validate_python(kept), unread=told[:300])
+    return replace(_RECORD.validate_python(kept), unread=reported[:300])
 
 
 def _boot(pid: int, data: bytes) -> ProcessRecord:

@@ -53,7 +53,7 @@ def _why(process: psutil.Process, command: tuple[str, ...]) -> str | None:
     if option is not None:
         return f"keeps the probe out by {option}"
     try:
-        told = SPEC in process.environ()
+        seen = SPEC in process.environ()
     except psutil.AccessDenied:
         return "runs as another user, whose environment is its own"
-    return None if told else "runs in an environment that was cleared, so the probe is not in it"
+    return None if seen else "runs in an environment that was cleared, so the probe is not in it"
