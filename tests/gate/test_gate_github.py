@@ -34,7 +34,7 @@ def test_every_output_is_set_whatever_the_verdict(tmp_path: Path) -> None:
     found = parse_outputs((tmp_path / "o").read_text())
     assert found["verdict"] == "regression"
     assert float(found["slowdown-pct"]) == pytest.approx(10, abs=0.5)
-    assert found["pairs"] == "9"
+    assert found["pairs"] == "12"
     assert set(found) == {
         "verdict", "slowdown-pct", "ci-low-pct", "ci-high-pct", "confidence", "pairs",
         "discarded-pairs", "report-json", "report-md",
