@@ -20,14 +20,25 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from advisor.commands import inspect_run
-from advisor.errors import AdvisorError
+from advisor import knobs
+from advisor.commands import invocation
+from advisor.executor.engines import EngineSettings, make_engine
+from advisor.executor.program import Program
+from advisor.executor.requests import TrialRequest, TrialResult, Variant
+from advisor.knobs.discovery import ASPECTS
+from advisor.machine.host import read_machine
+from advisor.model import Failure, MeasurePlan
+from advisor.objective import THROUGHPUT
+from advisor.tuner.baseline import find_batch
+from advisor.tuner.context import Source, TuningContext
+from advisor.tuner.discovery import Discovery, experiment
+from advisor.tuner.state import FEW_STEPS, SHORT_S, TunerState
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
@@ -42,6 +53,7 @@ SYLLABLES = (
     "bo", "cra", "du", "fen", "gly", "hob", "jux", "kri", "lom", "mup", "nar", "ost", "pli", "quo",
     "rab", "sku", "tev", "ulm", "vex", "wib", "yan", "zorp",
 )  # fmt: skip
+NO_BUDGET_S = 1e9
 IN_CODE = 0.12
 """Share of settings that no document holds, while decoys of the same value do."""
 
@@ -167,19 +179,60 @@ def put(config: dict[str, Any], names: Names, draw: random.Random, value: int) -
     return ".".join([*keys, key])
 
 
+def discovered(made: Made) -> Discovery | Failure:
+    """Run the program as it is, then with its suspects moved."""
+    asked = invocation.resolve(Path(made.config) if made.config else None, made.command)
+    found = [each for each in (asked.config, asked.command_line) if each is not None]
+    machine = read_machine()
+    facts = TuningContext(
+        sources=tuple(Source(document=each, findings=knobs.find(each)) for each in found),
+        workload=asked.workload,
+        objective=THROUGHPUT,
+        cpus=machine.cpus,
+        memory_limit_gib=machine.ram_limit_gib,
+        precisions=("fp32",),
+        cards=len(machine.gpus),
+        smallest_gain=0.03,
+        budget_s=NO_BUDGET_S,
+    )
+    program = Program(
+        config=asked.config, command_line=asked.command_line, cwd=asked.cwd, unit="sample"
+    )
+    plan = MeasurePlan(measure_s=SHORT_S, min_steps=FEW_STEPS, whole_batches=1)
+    request = TrialRequest(variant=Variant(), purpose="baseline", plan=plan)
+    with make_engine(EngineSettings(gpu_uuid=None)) as engine:
+
+        def answer(request: TrialRequest) -> TrialResult:
+            id_ = f"{time.monotonic_ns()}"
+            result = engine.run(program.trial(id_, request, engine.scratch(id_)))
+            return TrialResult(id=id_, request=request, result=result, remaining_s=NO_BUDGET_S)
+
+        def drive(steps: Any) -> Any:
+            try:
+                turn = next(steps)
+                while True:
+                    turn = steps.send(answer(turn.request))
+            except StopIteration as end:
+                return end.value[1]
+
+        original = answer(request).result
+        if isinstance(original, Failure):
+            return original
+        state = TunerState(context=facts, clock_s=NO_BUDGET_S, originals=(original,))
+        if place := drive(find_batch(state)):
+            again = answer(replace(request, plan=replace(plan, batch_at=place))).run
+            state = replace(state, originals=(again or original,))
+        return drive(experiment(state, [aspect.kind for aspect in ASPECTS]))
+
+
 def judge(made: Made, score: Score) -> str:
     """Run the experiment on one program and count; a line about it."""
     begun = time.monotonic()
-    options = argparse.Namespace(
-        start_limit=None, hang_limit=None, run_limit=None, allow_writes=False
-    )
-    try:
-        shown = inspect_run.show(Path(made.config) if made.config else None, made.command, options)
-    except AdvisorError as problem:
+    found = discovered(made)
+    if isinstance(found, Failure):
         score.wanted.update(made.truth.values())
-        score.wrong.append(f"not run  {made.shape}: {problem}")
-        return f"failed: {problem}"
-    found = shown.discovery
+        score.wrong.append(f"not run  {made.shape}: {found.evidence}")
+        return f"failed: {found.evidence}"
     score.wanted.update(made.truth.values())
     score.processes[found.processes] += 1
     told = {(each.document, each.path): each.kind for each in found.followed}

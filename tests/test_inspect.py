@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -155,82 +154,6 @@ def test_it_says_how_sure_it_is_and_why(tmp_path: Path, inspect: Callable[..., R
     assert sure["one.yaml", "a.batch_size"][0] == "doubtful"
     assert "b.batch_size has another value" in sure["one.yaml", "a.batch_size"][1]
     assert sure["two.yaml", "batch_size"][0] == "doubtful"
-
-
-@pytest.fixture
-def made_up(tmp_path: Path) -> list[str]:
-    """A training program whose config has made-up names; the command that runs it.
-
-    `plum.zorp` is the batch and `--vex` the workers; `plum.grault`, the hidden size, and `quonk`,
-    the epochs, have the same values, and the hidden size must be a multiple of 6.
-    """
-    for name in ("ok_made_up.py", "ok_descent.py"):
-        shutil.copy(PROGRAMS / name, tmp_path)
-    roles = {"batch": "plum.zorp", "workers": "--vex", "hidden": "plum.grault", "epochs": "quonk"}
-    (tmp_path / "roles.json").write_text(json.dumps({**roles, "heads": 6}))
-    (tmp_path / "c.yaml").write_text("plum: {grault: 6, zorp: 6}\nquonk: 2\nlr: 0.1\n")
-    return [sys.executable, "ok_made_up.py", "roles.json", "c.yaml", "--vex", "2"]
-
-
-def test_a_run_shows_what_the_program_follows_whatever_it_is_called(
-    tmp_path: Path, made_up: list[str], inspect: Callable[..., Ran]
-) -> None:
-    """In config and command line; decoys of equal value are told apart, and nothing is changed."""
-    pytest.importorskip("torch")
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    found = as_json(inspect("c.yaml", "--run", "--json", "--", *made_up))
-    knobs = {(k["document"], k["path"]): (k["kind"], k["sure"]) for k in found["knobs"]}
-    assert knobs["c.yaml", "plum.zorp"] == ("batch_size", "shown")
-    assert knobs["command line", "--vex"] == ("num_workers", "shown")
-    assert set(knobs) == {("c.yaml", "plum.zorp"), ("command line", "--vex"), ("c.yaml", "lr")}
-    experiment = found["experiment"]
-    assert experiment["processes"] == 1
-    assert {s["path"] for s in experiment["unfollowed"]} == {"plum.grault", "quonk"}
-    assert experiment["followed"][0]["told"] == (
-        "`plum.zorp` is the batch size: with 24 in place of 6, its batches held 24, not 6."
-    )
-    assert {path: path.read_bytes() for path in before} == before
-
-
-def test_a_run_confirms_names_and_contradicts_them(
-    tmp_path: Path, made_up: list[str], inspect: Callable[..., Ran]
-) -> None:
-    """What a name says is held against what was seen; without a suspect nothing more is run."""
-    pytest.importorskip("torch")
-    roles = {"batch": "batch_size", "workers": 0}
-    (tmp_path / "roles.json").write_text(json.dumps(roles))
-    (tmp_path / "c.yaml").write_text("batch_size: 6\nnum_workers: 3\n")
-    ran = inspect("c.yaml", "--run", "--", *made_up[:4])
-    assert ran.returncode == 0, ran.stderr
-    rows = {line.split()[0]: line.split() for line in ran.stdout.splitlines() if line.split()}
-    assert "agrees" in rows["batch_size"]
-    assert "doubtful" in rows["num_workers"]
-    assert "num_workers: its name says so, and another value was seen in the run" in ran.stdout
-    assert "Runs: 1 as it is, nothing to move" in ran.stdout
-
-
-@pytest.mark.slow
-def test_where_the_batch_is_shows_when_its_setting_moves(inspect: Callable[..., Ran]) -> None:
-    """No layer tells, so the first dimension would be taken; one run more shows the second."""
-    pytest.importorskip("torch")
-    program = [sys.executable, str(PROGRAMS / "ok_untold.py"), "--batch_size", "6"]
-    ran = inspect("--run", "--", *program)
-    assert ran.returncode == 0, ran.stderr
-    assert "Runs: 2 as it is, 1 with values moved" in ran.stdout
-    assert "A batch is dimension 2 of input 1 of the model" in ran.stdout
-    assert "agrees" in ran.stdout
-
-
-def test_a_run_of_several_programs_is_refused(
-    tmp_path: Path, config: Path, inspect: Callable[..., Ran]
-) -> None:
-    """And one that does not run says why."""
-    ran = inspect(config.name, "base/common.yaml", "--run", "--", "true")
-    assert ran.returncode == 2
-    assert "one config" in ran.stderr
-    ran = inspect(config.name, "--run", "--", sys.executable, "-c", "raise OSError", config.name)
-    assert ran.returncode not in (0, 2)
-    assert "original command failed" in ran.stderr
 
 
 def test_one_bad_file_does_not_stop_the_others(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from advisor import config as documents
 from advisor import numbers
 from advisor.commands.session import DEFAULT_REPORT, Job, add_arguments, options_of, prepare
-from advisor.config.originals import Versions
 from advisor.errors import (
     OPTIMIZE_EXIT_CODES,
     AdvisorError,
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.executor.engines import Engine
-    from advisor.model import Change
     from advisor.report.progress import Progress
     from advisor.report.schema import Report
     from advisor.tuner.state import Result
@@ -280,7 +278,7 @@ def conclude(
             )
         except StateUnusableError as problem:  # the folder was there before the first trial
             job.progress.note(f"{problem} A later call takes its tolerance from the tuned config.")
-    text, written = "", Written()
+    text, written = "", None
     refused: AdvisorError | None = None
     if winner.changes:
         text = diff_of(job, lab, winner)
@@ -307,9 +305,8 @@ def conclude(
         build.RunInfo(
             config=job.config,
             report=options.report,
-            output=written.config,
-            entry=written.entry,
-            rewritten=written.rewritten,
+            output=written,
+            rewritten=(written,) if written is not None and job.tuned is None else (),
             dry_run=options.dry_run or refused is not None,
             workload=job.invocation.name,
             command=job.invocation.command,
@@ -343,21 +340,10 @@ def resume_words(job: Job) -> tuple[str, ...]:
         words += ["--constraint", *options.constraints]
     switches = {
         "--safe": options.safe,
-        "--write-toml": options.write_toml,
         "--dry-run": options.dry_run,
         "--allow-writes": options.allow_writes,
     }
     return (*words, *(flag for flag, given in switches.items() if given))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """Files that hold the tuned config and command."""
-
-    config: Path | None = None
-    entry: Path | None = None
-    rewritten: tuple[Path, ...] = ()
-    """Those that were there before: `revert` gives them back."""
 
 
 def diff_of(job: Job, lab: Executor, winner: Candidate) -> str:
@@ -370,47 +356,28 @@ def diff_of(job: Job, lab: Executor, winner: Candidate) -> str:
     return documents.masked_diff(config, after, str(job.config))
 
 
-def write_tuned(job: Job, lab: Executor, winner: Candidate) -> Written:
-    """Write the tuned config, and the command for --write-toml."""
-    place, entry = None, None
-    rewritten: list[Path] = []
+def write_tuned(job: Job, lab: Executor, winner: Candidate) -> Path | None:
+    """Write the tuned config; None where only flags changed.
+
+    The bytes that were there are kept first. Raises AdvisorError.
+    """
     config, path = job.invocation.config, job.config
     new = lab.program.content(winner)
-    if config is not None and path is not None and new != config.raw:
-        if job.tuned is not None and job.output is not None:
-            job.tuned.write(job.output, new)
-            job.versions.wrote(job.output, new)
-            place = job.output
-        else:
-            ours = tuple(c for c in winner.changes if c.document != COMMAND_LINE)
-            rewrite(job.versions, path, config, new, ours)
-            rewritten.append(path)
-            place = path
-    typed = tuple(c for c in winner.changes if c.document == COMMAND_LINE)
-    if job.entry is not None and (typed or job.entry.is_new):
-        new, file, entry = job.entry.content(typed), job.entry.file, job.entry.path
-        if file is not None:
-            rewrite(Versions(job.state, entry), entry, file, new, ())
-            rewritten.append(entry)
-        elif job.settings_file is not None:
-            job.settings_file.write(entry, new)
-    return Written(config=place, entry=entry, rewritten=tuple(rewritten))
-
-
-def rewrite(
-    versions: Versions,
-    path: Path,
-    original: documents.Document,
-    new: bytes,
-    changes: tuple[Change, ...],
-) -> None:
-    """Keep a file's bytes and replace it. Raises AdvisorError."""
-    version = versions.keep(original, new, list(changes))
+    if config is None or path is None or new == config.raw:
+        return None
+    if job.tuned is not None and job.output is not None:
+        job.tuned.write(job.output, new)
+        job.versions.wrote(job.output, new)
+        return job.output
+    version = job.versions.keep(
+        config, new, [c for c in winner.changes if c.document != COMMAND_LINE]
+    )
     try:
-        documents.write_atomic(path, new, original.raw)
+        documents.write_atomic(path, new, config.raw)
     except AdvisorError:
-        versions.forget(version)
+        job.versions.forget(version)
         raise
+    return path
 
 
 def show(report: Report, *, json_only: bool) -> None:

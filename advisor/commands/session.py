@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from advisor import files, knobs, objective, settings
 from advisor.commands import invocation, program_options
-from advisor.commands.settings_entry import Entry, place
 from advisor.config import originals
 from advisor.config.originals import Versions
 from advisor.errors import NotMeasuredError, UsageError
@@ -90,9 +89,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="measure and report, but write no config"
     )
     written.add_argument(
-        "--write-toml", action="store_true", help="write the tuned command into gpu-advisor.toml"
-    )
-    written.add_argument(
         "--report",
         type=Path,
         default=DEFAULT_REPORT,
@@ -120,7 +116,6 @@ class Options:
     budget_s: float | None
     target: str | None
     output: Path | None
-    write_toml: bool
     dry_run: bool
     safe: bool
     report: Path
@@ -142,7 +137,6 @@ def options_of(args: argparse.Namespace) -> Options:
             budget_s=parse_duration_s(args.budget) if args.budget else None,
             target=args.target,
             output=args.output,
-            write_toml=args.write_toml,
             dry_run=args.dry_run,
             safe=args.safe,
             report=args.report,
@@ -221,10 +215,6 @@ class Job:
     report: files.Claim
     tuned: files.Claim | None
     """The place of --output; None where the config itself is rewritten."""
-    entry: Entry | None
-    """The place of --write-toml."""
-    settings_file: files.Claim | None
-    """The same, where the file is not there yet."""
 
     @property
     def output(self) -> Path | None:
@@ -250,13 +240,12 @@ def prepare(options: Options, command: list[str] | None) -> Job:
     if asked.config is not None:
         asked = replace(asked, config=with_absent(asked.config))
     if asked.path is None and options.output is not None:
-        msg = "--output is for a tuned config, and none was named. See --write-toml for a command."
+        msg = (
+            "--output is for a tuned config, and none was named. The report prints a tuned command."
+        )
         raise UsageError(msg)
     if asked.path is not None and not options.dry_run and options.output is None:
         invocation.require_writable(asked.path)
-    entry = place(asked) if options.write_toml else None
-    if entry is not None and entry.file is not None and not options.dry_run:
-        invocation.require_writable(entry.path)
     environ = {**os.environ, **asked.workload.env}
     invocation.require_program(asked.argv, asked.cwd, environ)
     defaults = asked.settings.defaults
@@ -265,7 +254,7 @@ def prepare(options: Options, command: list[str] | None) -> Job:
     aimed = target.resolve(options.target or defaults.target, machine)
     kept_for = asked.path or Path.cwd() / settings.FILE_NAME
     root = project_root(kept_for)
-    report, tuned, settings_file = claim_places(options, asked.path, entry, root)
+    report, tuned = claim_places(options, asked.path, root)
     state = state_folder(root)
     kept = Versions(state, kept_for)
     kept.make_folders()
@@ -296,8 +285,6 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         progress=progress,
         report=report,
         tuned=tuned,
-        entry=entry,
-        settings_file=settings_file,
     )
 
 
@@ -320,19 +307,15 @@ def left_untuned(asked: invocation.Invocation) -> list[str]:
 
 
 def claim_places(
-    options: Options, config: Path | None, entry: Entry | None, root: Path
-) -> tuple[files.Claim, files.Claim | None, files.Claim | None]:
-    """Claim the places of the report and outputs.
-
-    These are the report's, --output's and that of the file that --write-toml makes. Raises
-    OutputRefusedError.
-    """
+    options: Options, config: Path | None, root: Path
+) -> tuple[files.Claim, files.Claim | None]:
+    """Claim the places of the report and of --output. Raises OutputRefusedError."""
     over, output = options.overwrite, options.output
     if config and output and os.path.realpath(output) == os.path.realpath(config):
         output = None
-    never = [path for path in (config, output, entry.path if entry else None) if path is not None]
+    never = [path for path in (config, output) if path is not None]
     report = writing.claim(options.report, never=never, like=config, overwrite=over)
-    tuned = made = None
+    tuned = None
     if output is not None and config is not None:
         tuned = files.claim(
             [output],
@@ -343,6 +326,4 @@ def claim_places(
                 Versions(state, config).is_output(path) for state in existing_folders(root)
             ),
         )
-    if entry is not None and entry.file is None:
-        made = files.claim([entry.path])
-    return report, tuned, made
+    return report, tuned

@@ -86,10 +86,8 @@ class RunInfo:
     report: Path
     output: Path | None
     """Path of the tuned config, if it was written."""
-    entry: Path | None
-    """Path of the tuned command."""
     rewritten: tuple[Path, ...]
-    """Those of both that existed before and can be restored."""
+    """Configs that existed before and can be restored."""
     dry_run: bool
     workload: str | None
     command: str
@@ -124,7 +122,7 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         wall_s=round(info.wall_s, 1),
         config=str(info.config) if info.config is not None else "",
         tuned_command=tuned_command(found),
-        written=", ".join(str(path) for path in (info.output, info.entry) if path) or None,
+        written=str(info.output) if info.output else None,
         report=str(info.report),
         reason=reason(found),
         baseline_note=baseline_note(found),

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from advisor.executor.comparison import Comparison
     from advisor.executor.startup_budget import StartupBudget
-    from advisor.knobs.confidence import Sureness
     from advisor.knobs.findings import Followed
     from advisor.model import BatchPlace, Interval
 
@@ -40,16 +39,6 @@ SHOWN = {
     "image_size": "its model saw sides of {after}, not {before}",
 }
 """Observations of a followed value."""
-
-SURE = {
-    "followed": "the program followed it when it was moved",
-    "other-seen": "its name says so, and another value was seen in the run",
-    "no-value": "its name says so, and its value stands elsewhere",
-    "rivals": "its name says so, and {one} has another value",
-    "same-seen": "its name says so, and its value was seen in the run",
-    "name": "its name and value say so",
-}
-"""Why it is sure, or not, that a knob is one."""
 
 SCOPES = {
     "global": ", counted over all that is shared out",
@@ -77,11 +66,6 @@ def followed(found: Followed, unit: str = "unit") -> str:
 
 def _count_or_word(shown: float | str) -> str:
     return shown if isinstance(shown, str) else numbers.count(shown)
-
-
-def sure(sureness: Sureness) -> str:
-    """Why it is as sure as it is."""
-    return SURE[sureness.reason].format(**dict(sureness.data))
 
 
 def unread(paths: Sequence[str]) -> str:

@@ -37,7 +37,6 @@ def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHI
             config=folder / "train.yaml",
             report=folder / "report.md",
             output=None,
-            entry=None,
             rewritten=(),
             dry_run=True,
             workload=None,
