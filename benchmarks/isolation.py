@@ -1,6 +1,6 @@
 """What a trial can do to files of the user's, under each kind of isolation; and what it costs.
 
-`python -m benchmarks.isolation`: a table of ways of writing (benchmarks/ways.py) times the kinds
+`python -m benchmarks.isolation`: a table of ways of writing (tests/support/ways.py) times the kinds
 that hold on this host; `python tests/sandbox/refuse.py unshare COMMAND` makes it a lesser one.
 `python -m benchmarks.isolation --cost`: trials in interleaved rounds, with and without isolation.
 """
@@ -8,24 +8,20 @@ that hold on this host; `python tests/sandbox/refuse.py unshare COMMAND` makes i
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
 
-from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
+from advisor.model import Run
 from advisor.runner import run_trial
-from advisor.sandbox.capabilities import FORCED, detect_isolation
+from advisor.sandbox.capabilities import detect_isolation
 from advisor.sandbox.policy import KINDS, Kind
-from benchmarks import ways
-from benchmarks.ways import WAYS
+from tests.support.isolation import outcome, trial
+from tests.support.ways import WAYS
 
-DAEMON_S = 1.0
-"""Until a daemon would have written, had it outlived its trial."""
 FILES, ROUNDS_A_PROGRAM = 2000, 3
 READER = """
 import os, sys, time
@@ -37,66 +33,6 @@ for again in range({rounds} + 1):
         with open(name, "rb") as file: sum(file.read())
 print((time.perf_counter() - start) / len(names) / {rounds})
 """
-
-
-class StageLog(NamedTuple):
-    """What became of one way under one kind."""
-
-    intact: bool
-    """Every file that was there: content, mode, owner, times, attributes, links."""
-    untouched: bool
-    """And nothing was added or removed beside it."""
-    view: str | None
-    """None if the program could read back what it wrote, else what it said."""
-
-
-class TuningResult(NamedTuple):
-    told: dict[str, StageLog]
-    left: tuple[str, ...]
-    """What lies in shared places afterwards."""
-    result: Run | Failure
-
-
-def outcome(kind: Kind, names: list[str]) -> TuningResult:
-    """One trial that writes in all these ways, under `kind`."""
-    with tempfile.TemporaryDirectory(prefix="ways-") as folder:
-        root, scratch = Path(folder, "user"), Path(folder, "scratch")
-        project = ways.lay_out(root, names)
-        results = scratch / "results.json"
-        before = ways.seen(root)
-        result = run_trial(
-            trial([ways.__file__, str(results), *names], kind=kind, cwd=project, scratch=scratch)
-        )
-        if "a daemon that writes later" in names:
-            time.sleep(DAEMON_S)
-        after = ways.seen(root)
-        views: dict[str, str | None] = json.loads(results.read_text())
-    told = {}
-    for name in names:
-        mine = [path for path in before if ways.belongs(path, name)]
-        others = [path for path in after if ways.belongs(path, name) and path not in before]
-        intact = all(ways.kept(before[path], after.get(path)) for path in mine)
-        untouched = not others and all(after.get(path) == before[path] for path in mine)
-        told[name] = StageLog(intact, untouched, views[name])
-    left = tuple(path for path in ways.LEFT_OUTSIDE if Path(path).exists())
-    for path in left:
-        Path(path).unlink()
-    return TuningResult(told, left, result)
-
-
-def trial(words: list[str], *, kind: Kind, cwd: Path, scratch: Path) -> Trial:
-    """One run of Python to its own end."""
-    return Trial(
-        id="1",
-        purpose="baseline",
-        label=kind,
-        candidate=Candidate(),
-        command=(sys.executable, *words),
-        cwd=str(cwd),
-        scratch=str(scratch),
-        env=((FORCED, kind),),
-        plan=MeasurePlan(mode="whole"),
-    )
 
 
 def table(kinds: list[Kind], *, torch: bool) -> str:

@@ -25,7 +25,6 @@ from typing import Protocol
 
 from advisor.model import Candidate, MeasurePlan, Run, Trial, TrialFile
 from advisor.objective import THROUGHPUT, Objective
-from benchmarks.optuna_peers import available, best_of
 from tests.support.simulator.engine import QUIET_MACHINE, RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.noise import Noise
@@ -222,32 +221,12 @@ def at_random(program: Problem, folder: Path, tries: int = PEERS_TRIES) -> tuple
     return best, tries
 
 
-def by_optuna(sampler: str, *, told: bool) -> Rule:
-    """A general optimiser's best of 12; `told`: its first point is what the config has."""
-
-    def rule(program: Problem, folder: Path) -> tuple[Values, int]:
-        del folder
-        engine = program.engine()
-        values = best_of(
-            sampler,
-            lambda values: answer(engine, values),
-            axes(program),
-            program.start if told else None,
-            tries=PEERS_TRIES,
-            seed=program.seed,
-        )
-        return values, PEERS_TRIES
-
-    return rule
-
-
 RULES: dict[str, Rule] = {
     "gpu-advisor, chosen": put_to_proof,
     "gpu-advisor, written": written,
     "largest batch that fits": largest_that_fits,
     "one knob at a time": one_at_a_time,
     "12 random points": at_random,
-    **{name: by_optuna(sampler, told=told) for name, (sampler, told) in available().items()},
 }
 
 

@@ -16,11 +16,11 @@ from advisor.machine.host import read_machine
 from advisor.report import writing
 from advisor.report.schema import SuggestionEntry
 from advisor.sandbox.capabilities import FORCED
-from benchmarks import kills
-from benchmarks.rewriting import Failures
-from benchmarks.ways import seen
 from tests.light import PYTHONPATH
 from tests.report import examples
+from tests.support import kills
+from tests.support.rewriting import Failures
+from tests.support.ways import seen
 
 if TYPE_CHECKING:
     import subprocess

@@ -25,8 +25,8 @@ from advisor.errors import (
 )
 from advisor.model import Change, JsonScalar
 from advisor.state import state_folder
-from benchmarks import edits, kills
-from benchmarks.rewriting import Failures
+from tests.support import edits, kills
+from tests.support.rewriting import Failures
 
 if TYPE_CHECKING:
     from tests import warm

@@ -30,5 +30,4 @@ typing-inspection, markupsafe); there,
     rates.py      steps: rates and shares against the program's own account
     memory.py     steps: memory that runs out, comes back, or is capped
     whole.py      steps: the reference workloads tuned end to end, the gate
-    several.py    steps: the right one of several cards
 """

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.gpu import facts, memory, rates, several, whole
+from benchmarks.gpu import facts, memory, rates, whole
 from benchmarks.gpu.bench import ROOT, Bench
 from benchmarks.gpu.record import Record
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from benchmarks.gpu.record import Line
 
+LAST = ("relighting", "headpose", "speech")
+"""They say themselves where too little time is left for them, and it counts for nothing."""
+WORKLOADS = whole.steps()
 STEPS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "card": facts.card_facts,
     "overhead": facts.probe_overhead,
@@ -27,16 +30,11 @@ STEPS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "memory": memory.out_of_memory,
     "caps": memory.caps,
     "causes": rates.causes,
-    "dem": whole.dem,
-    "emberformer": whole.emberformer,
+    "dem": WORKLOADS["dem"],
+    "emberformer": WORKLOADS["emberformer"],
     "gate": whole.gate,
-    "several": several.right_card,
-    "relighting": whole.relighting,
-    "headpose": whole.headpose,
-    "speech": whole.speech,
+    **{name: WORKLOADS[name] for name in LAST},
 }
-LAST = ("relighting", "headpose", "speech")
-"""They say themselves where too little time is left for them, and it counts for nothing."""
 MINUTES = 8.0
 LEAST_S = 15.0
 """With less time left a step is not begun."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.model import MeasurePlan
-from benchmarks.matrix import CASES, Case, measure
 from tests import light, warm
 from tests.probe.program import python
+from tests.support.matrix import CASES, Case, measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -19,7 +19,7 @@ from advisor.sandbox.landlock import Landlock
 from advisor.sandbox.policy import SandboxPolicy
 from advisor.sandbox.refusals import refusal
 from advisor.sandbox.seccomp import MAKES_FOLDER, METADATA, SyscallNotification
-from benchmarks.ways import seen
+from tests.support.ways import seen
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Do

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from advisor.sandbox.policy import KINDS, Kind
-from benchmarks.isolation import outcome
-from benchmarks.ways import WAYS
+from tests.support.isolation import outcome
+from tests.support.ways import WAYS
 
 NAMES = [name for name, way in WAYS.items() if not way.torch]
 WITH_TORCH = [name for name, way in WAYS.items() if way.torch]

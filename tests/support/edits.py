@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from advisor.config import originals, swap
 from advisor.errors import AdvisorError
-from benchmarks.rewriting import ORIGINAL, Failures, child, rewrite, strays
+from tests.support.rewriting import ORIGINAL, Failures, child, rewrite, strays
 
 if TYPE_CHECKING:
     import random
