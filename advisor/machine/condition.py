@@ -1,4 +1,4 @@
-"""Card condition: settings, link, clocks and errors."""
+"""Card condition: settings, link and clocks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class CardCondition:
     now: GpuSample
     cuda_driver: str | None = None
     """Newest CUDA that the driver runs: `12.6`."""
-    persistence: bool | None = None
     power_default_w: float | None = None
     sm_clock_max_mhz: float | None = None
     pcie_generation: int | None = None
@@ -41,9 +40,6 @@ class CardCondition:
     """Limit of card and slot together."""
     pcie_width: int | None = None
     pcie_width_max: int | None = None
-    ecc: bool | None = None
-    ecc_errors: int | None = None
-    """Uncorrected, since the driver was loaded."""
 
 
 def read_conditions(
@@ -71,25 +67,16 @@ def _condition(nvml: Any, device: Device) -> CardCondition:
         return optional(nvml, call, device.handle, *args)
 
     cuda = optional(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)
-    persistence = ask(nvml.nvmlDeviceGetPersistenceMode)
     default_mw = ask(nvml.nvmlDeviceGetPowerManagementDefaultLimit)
     clock = ask(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)
-    ecc = ask(nvml.nvmlDeviceGetEccMode)
     return CardCondition(
         gpu=describe(nvml, device),
         now=GpuReader(device, nvml).sample(),
         cuda_driver=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
-        persistence=None if persistence is None else bool(persistence),
         power_default_w=None if default_mw is None else default_mw / 1000,
         sm_clock_max_mhz=None if clock is None else float(clock),
         pcie_generation=ask(nvml.nvmlDeviceGetCurrPcieLinkGeneration),
         pcie_generation_max=ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration),
         pcie_width=ask(nvml.nvmlDeviceGetCurrPcieLinkWidth),
         pcie_width_max=ask(nvml.nvmlDeviceGetMaxPcieLinkWidth),
-        ecc=None if ecc is None else bool(ecc[0]),
-        ecc_errors=ask(
-            nvml.nvmlDeviceGetTotalEccErrors,
-            nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
-            nvml.NVML_VOLATILE_ECC,
-        ),
     )

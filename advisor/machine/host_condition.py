@@ -1,9 +1,8 @@
-"""Host condition: clocks, memory, swap and limits."""
+"""Host condition: clocks and memory."""
 
 from __future__ import annotations
 
 import os
-import resource
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,22 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path("/")
-LIMITS = {
-    "open files": resource.RLIMIT_NOFILE,
-    "processes": resource.RLIMIT_NPROC,
-    "address space": resource.RLIMIT_AS,
-    "CPU time": resource.RLIMIT_CPU,
-}
-"""Limits of a process that a training meets."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """A limit of this user's processes. None: unlimited."""
-
-    name: str
-    soft: int | None
-    hard: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +34,12 @@ class HostCondition:
     """CPUs that a program may really use."""
     cpus_shown: int
     """CPUs that a program which does not know of quotas believes it has."""
-    quota_cpus: float | None = None
     governor: Governor | None = None
     ram_gib: float | None = None
     """The smaller of RAM and the cgroup's limit."""
     ram_left_gib: float | None = None
-    swap_gib: float | None = None
-    swap_used_gib: float | None = None
-    swapped_pages: int | None = None
-    """Counter since boot: pages read back from swap."""
     shm_gib: float | None = None
     shm_left_gib: float | None = None
-    limits: tuple[Limit, ...] = ()
     container: bool = False
 
 
@@ -70,22 +47,15 @@ def read_host_condition(environ: Mapping[str, str], root: Path = ROOT) -> HostCo
     """Read the host condition of a program under `environ`."""
     memory = {key: value / 2**20 for key, value in _table(root / "proc/meminfo").items()}  # KiB
     limit, room = host.memory_limit_bytes(root), host.memory_room_bytes(root)
-    swap, swap_left = memory.get("SwapTotal"), memory.get("SwapFree")
-    quota = host.cpu_quota(root)
     shm, shm_left = _shared_memory(root)
     return HostCondition(
         cpus=host.usable_cpus(environ, root),
         cpus_shown=len(host.affinity()),
-        quota_cpus=quota.cpus if quota else None,
         governor=read_governor(root),
         ram_gib=_smaller(memory.get("MemTotal"), None if limit is None else limit / GIB),
         ram_left_gib=_smaller(memory.get("MemAvailable"), None if room is None else room / GIB),
-        swap_gib=swap,
-        swap_used_gib=None if swap is None or swap_left is None else swap - swap_left,
-        swapped_pages=swapped_pages(root),
         shm_gib=shm,
         shm_left_gib=shm_left,
-        limits=tuple(_limit(name, number) for name, number in LIMITS.items()),
         container=any((root / each).exists() for each in (".dockerenv", "run/.containerenv")),
     )
 
@@ -105,11 +75,6 @@ def read_governor(root: Path = ROOT) -> Governor | None:
     )
 
 
-def swapped_pages(root: Path = ROOT) -> int | None:
-    """Count of pages swapped in since boot."""
-    return _table(root / "proc/vmstat").get("pswpin")
-
-
 def _shared_memory(root: Path) -> tuple[float | None, float | None]:
     """GiB of /dev/shm, and what is left of them."""
     try:
@@ -117,11 +82,6 @@ def _shared_memory(root: Path) -> tuple[float | None, float | None]:
     except OSError:
         return None, None
     return shm.f_frsize * shm.f_blocks / GIB, shm.f_frsize * shm.f_bavail / GIB
-
-
-def _limit(name: str, number: int) -> Limit:
-    soft, hard = (None if n == resource.RLIM_INFINITY else n for n in resource.getrlimit(number))
-    return Limit(name=name, soft=soft, hard=hard)
 
 
 def _table(path: Path) -> dict[str, int]:

@@ -21,12 +21,7 @@ QUESTIONS: dict[str, Callable[[Any], Any]] = {
     "cuda": lambda torch: torch.version.cuda,
     "rocm": lambda torch: getattr(torch.version, "hip", None),
     "available": lambda torch: bool(torch.cuda.is_available()),
-    "devices": lambda torch: int(torch.cuda.device_count()),
-    "cudnn": lambda torch: torch.backends.cudnn.version(),
-    "matmul_precision": lambda torch: torch.get_float32_matmul_precision(),
-    "cudnn_tf32": lambda torch: bool(torch.backends.cudnn.allow_tf32),
     "threads": lambda torch: int(torch.get_num_threads()),
-    "interop_threads": lambda torch: int(torch.get_num_interop_threads()),
 }
 
 

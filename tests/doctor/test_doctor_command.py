@@ -14,6 +14,7 @@ import nvml_stub
 import pytest
 
 from advisor.commands.doctor.interpreter import asking
+from advisor.machine.lock import gpu_lock
 from tests.sandbox.conftest import NAMESPACE
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def told(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
 def test_it_works_without_gpu_and_torch_and_leaves_nothing(
     gpu_advisor: Server, bare_python: Path, tmp_path: Path
 ) -> None:
-    """Every row is there, no file is written, and the exit is 0 whatever was found."""
+    """Rows are there, no file is written, and the exit is 0."""
     project = tmp_path / "project"
     project.mkdir()
     (project / "torch.py").write_text("raise SystemExit('a file of the project was run')\n")
@@ -60,7 +61,6 @@ def test_it_works_without_gpu_and_torch_and_leaves_nothing(
     found = told(done)
     assert found["torch: torch"]["status"] == "unknown"
     assert "ModuleNotFoundError" in found["torch: torch"]["value"]
-    assert found["host: CPUs"]["value"].startswith(f"{len(os.sched_getaffinity(0))} usable")
     assert found["host: isolation"]["value"].split()[0] in {"overlay", "landlock", "guard"}
     assert sorted(path.name for path in project.iterdir()) == ["numpy.py", "torch.py"]
 
@@ -73,7 +73,7 @@ def test_strict_exits_with_1_where_something_is_to_fix(
     plain = gpu_advisor.call(*asked, cwd=tmp_path, env=env)
     strict = gpu_advisor.call(*asked, "--strict", cwd=tmp_path, env=env)
     assert (plain.returncode, strict.returncode) == (0, 1)
-    assert "speed here" in strict.stdout.splitlines()[0]
+    assert "to fix here" in strict.stdout.splitlines()[0]
     assert "unset CUDA_LAUNCH_BLOCKING" in strict.stdout
 
 
@@ -90,7 +90,7 @@ def test_what_was_named_and_is_not_there_is_a_mistake_of_the_call(
     [
         "mount -t tmpfs none /proc",  # no /proc at all
         "mount -t tmpfs none /sys",
-        "for each in stat meminfo vmstat; do mount --bind /dev/null /proc/$each; done",
+        "for each in stat meminfo; do mount --bind /dev/null /proc/$each; done",
     ],
 )
 def test_it_works_in_odd_containers(bare_python: Path, tmp_path: Path, world: str) -> None:
@@ -110,17 +110,17 @@ def test_it_works_in_odd_containers(bare_python: Path, tmp_path: Path, world: st
     assert "Traceback" not in done.stderr
     unknown = {name for name, check in found.items() if check["status"] == "unknown"}
     if "/proc" in world:
-        assert {"host: memory", "host: swap", "host: disturbance"} <= unknown
+        assert {"host: memory", "host: other programs"} <= unknown
 
 
 def test_the_rows_of_a_card_come_from_the_driver(
     gpu_advisor: Server, bare_python: Path, tmp_path: Path
 ) -> None:
-    """A scripted driver: persistence off, lanes lost, held down by heat, one stranger at work."""
+    """A scripted driver: lanes lost, held down by heat, one stranger at work."""
     stub = nvml_stub.build(tmp_path / "nvml")
     stub.write(
         nvml_stub.H100,
-        {"persistence": 0, "pcie.width": 8, "events": 0x40, "power.limit": 500_000},
+        {"pcie.width": 8, "events": 0x40, "power.limit": 500_000},
         {"processes": f"4711:{2**30}", "working": "4711:80"},
     )
     done = gpu_advisor.call(
@@ -128,10 +128,8 @@ def test_the_rows_of_a_card_come_from_the_driver(
     )
     found = told(done)
     wrong = {name for name, check in found.items() if check["status"] == "fix"}
-    parts = ("persistence", "power limit", "clocks", "PCIe link", "other processes")
+    parts = ("power limit", "clocks", "PCIe link", "other processes")
     assert {f"GPU 0: {part}" for part in parts} <= wrong
-    assert found["GPU 0: driver"]["value"] == "560.35.03, runs CUDA up to 12.6"
-    assert found["GPU 0: ECC"]["value"] == "on, 0 uncorrected errors"
     assert found["GPU 0: MIG"]["value"] == "off"
     stub.write({"count": 1})
     silent = told(
@@ -154,8 +152,20 @@ def test_torch_is_asked_as_the_command_would_start_it(gpu_advisor: Server, tmp_p
     found = told(done)
     assert found["torch: torch"]["status"] == "good"
     assert sys.executable in found["torch: torch"]["value"]
-    assert found["torch: OMP and MKL"]["value"] == ", ".join(pools)
-    assert found["torch: OMP and MKL"]["fix"] == "export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1"
+    assert found["torch: threads"]["value"].endswith(", ".join(pools))
+    assert found["torch: threads"]["fix"] == "export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1"
+
+
+def test_another_call_of_ours_is_named_as_the_disturbance(
+    gpu_advisor: Server, bare_python: Path, tmp_path: Path
+) -> None:
+    asked = ("doctor", "--json", "--python", str(bare_python))
+    env = {**CLEAN, "GPU_ADVISOR_RUNTIME_DIR": str(tmp_path / "locks")}
+    with gpu_lock(None, folder=tmp_path / "locks"):
+        found = told(gpu_advisor.call(*asked, cwd=tmp_path, env=env))
+    assert f"process {os.getpid()}" in found["host: other programs"]["value"]
+    ended = told(gpu_advisor.call(*asked, cwd=tmp_path, env=env))
+    assert "gpu-advisor itself" not in ended["host: other programs"]["value"]
 
 
 def test_an_interpreter_that_breaks_is_no_torch(gpu_advisor: Server, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from advisor.errors import UsageError
 from advisor.probe import torch_info
@@ -23,8 +23,7 @@ ASK_LIMIT_S = 120.0
 """A first import of torch from a cold network disk takes a minute."""
 PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
 PASSING = {"env", "nice", "ionice", "nohup", "time", "timeout", "stdbuf", "numactl", "taskset"}
-"""Programs that only run what follows: the interpreter is asked through them, for they may set its
-variables or its CPUs. Others (`uv`, `conda`) may install something first."""
+"""Programs that only run what follows. Others (`uv`, `conda`) may install something first."""
 
 
 class TorchFacts(BaseModel):
@@ -41,12 +40,7 @@ class TorchFacts(BaseModel):
     """CUDA that torch was built with."""
     rocm: str | None = None
     available: bool | None = None
-    devices: int | None = None
-    cudnn: int | None = None
-    matmul_precision: str | None = None
-    cudnn_tf32: bool | None = None
     threads: int | None = None
-    interop_threads: int | None = None
     warned: tuple[str, ...] = ()
     settings: dict[str, str] = Field(default_factory=dict)
     """Variables of thread pools, as a program started the same way finds them."""
@@ -55,17 +49,14 @@ class TorchFacts(BaseModel):
 def ask_torch(
     python: str | None, command: Sequence[str], environ: Mapping[str, str]
 ) -> TorchFacts | str:
-    """Read the torch of the user's interpreter.
+    """Read the torch of the user's interpreter, or the reason.
 
-    It is that of `python`, else of `command`, else the first on PATH. Returns the reason where none
-    answered. Raises UsageError where `python` is no program.
+    It is that of `python`, else of `command`, else the first on PATH. Raises UsageError where
+    `python` is no program.
     """
     words = asking(python, command, environ)
     if words is None:
-        return (
-            f"which Python `{command[0]}` starts is not known; "
-            "name it with --python, or the command as `python ...`"
-        )
+        return f"which Python `{command[0]}` starts is not known; name it with --python"
     source = Path(torch_info.__file__).read_text(encoding="utf-8")
     try:
         done = subprocess.run(
@@ -78,14 +69,12 @@ def ask_torch(
             check=False,
             timeout=ASK_LIMIT_S,
         )
-    except subprocess.TimeoutExpired:
-        return f"{words[-1]} did not answer within {ASK_LIMIT_S:.0f} s"
-    except OSError as problem:
-        return f"{words[-1]} could not be started: {problem.strerror or problem}"
+    except (subprocess.TimeoutExpired, OSError) as problem:
+        return f"{words[-1]} gave no answer: {problem}"
     for line in reversed(done.stdout.splitlines()):
         try:
             return TorchFacts.model_validate(json.loads(line)["torch_facts"])
-        except (ValueError, KeyError, TypeError, ValidationError, RecursionError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
     errors = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
     return f"{words[-1]} gave no answer: {errors[-1][:200]}"
@@ -109,13 +98,13 @@ def asking(
         first = shutil.which("python", path=path) or shutil.which("python3", path=path)
         return [first or sys.executable]
     for at, word in enumerate(command):
-        name = PurePath(word).name
-        if PYTHON.fullmatch(name) and (at == 0 or PurePath(command[0]).name in PASSING):
+        passed = at == 0 or PurePath(command[0]).name in PASSING
+        if passed and PYTHON.fullmatch(PurePath(word).name):
             return list(command[: at + 1])
-    return _named_by(shutil.which(command[0], path=path))
+    return _shebang(shutil.which(command[0], path=path))
 
 
-def _named_by(script: str | None) -> list[str] | None:
+def _shebang(script: str | None) -> list[str] | None:
     """Interpreter named by a script's first line."""
     try:
         with Path(script or "").open("rb") as file:
@@ -123,5 +112,5 @@ def _named_by(script: str | None) -> list[str] | None:
     except OSError:
         return None
     words = line.removeprefix("#!").split()
-    python = bool(words) and any(PYTHON.fullmatch(PurePath(word).name) for word in words)
+    python = any(PYTHON.fullmatch(PurePath(word).name) for word in words)
     return words if line.startswith("#!") and python else None
