@@ -1,7 +1,7 @@
-"""Failure patterns: exceptions and messages by failure kind.
+"""Failure patterns: exceptions and messages by failure kind, as data.
 
-Patterns are matched against the exceptions of a run, as `Type: message`. Those that nobody writes
-unless it happened are also matched against the output, where native libraries speak.
+A pattern is searched in the exceptions of a run, as `Type: message`. One that nobody writes unless
+it happened is `printed`: it is searched in every line of the output, where native libraries speak.
 """
 
 from __future__ import annotations
@@ -39,209 +39,162 @@ NEXT_STEPS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePattern:
-    """Message that names a kind of failure."""
+    """Message of one kind of failure."""
 
     kind: str
     pattern: re.Pattern[str]
     next_step: str | None = None
-    in_output: bool = False
+    printed: bool = False
     """Believed in any line of the output, not only in an exception."""
 
 
-def _pattern(
-    kind: str, *alternatives: str, next_step: str | None = None, in_output: bool = False
+def _row(
+    kind: str, *alternatives: str, next_step: str | None = None, printed: bool = False
 ) -> FailurePattern:
     pattern = re.compile("|".join(alternatives))
-    return FailurePattern(kind=kind, pattern=pattern, next_step=next_step, in_output=in_output)
+    return FailurePattern(kind=kind, pattern=pattern, next_step=next_step, printed=printed)
 
 
+_SIGNAL = r"(?:terminated with signal |Signal \d+ \()SIG"
 OUT_OF_MEMORY = (
-    _pattern(
+    _row(
         "shm",
         r"unable to open shared memory object",
         r"Unexpected bus error encountered in worker",
         r"killed by signal: Bus error",
-        r"(?:terminated with signal SIGBUS|Signal 7 \(SIGBUS\))",
-        in_output=True,
+        rf"{_SIGNAL}BUS",
+        printed=True,
     ),
-    _pattern(
+    _row(
         "shm",
         r"shared memory segment /dev/shm",
         r"(?:insufficient|out of) shared memory",
         r"(?:unable to|No space left on device).*(?:/dev/shm|/torch_|/psm_)",
     ),
-    _pattern(
+    _row(
         "gpu-oom",
         r"(?:CUDA|HIP|XPU|MPS backend) out of memory[. (]+(?:Tried|MPS) (?:to )?allocate",
         r"Failed to CUDA (?:host )?[mc]alloc",
         r"Cuda failure (?:\d+ )?'out of memory'",
-        in_output=True,
+        printed=True,
     ),
-    _pattern(
+    _row(
         "gpu-oom",
-        r"(?:CUDA|HIP|XPU|MPS backend)[\w ]*(?: error:)? out of memory",
-        r"\b(?:torch\.)?(?:cuda\.)?OutOfMemoryError\b",
-        r"(?i:cuda runtime error \(2\))",
-        r"Triton Error \[\w+\]: out of memory",
+        r"\bOutOfMemoryError\b",
+        r"(?:CUDA|HIP|XPU|MPS|Triton)\b.*\bout of memory",
+        r"cuda runtime error \(2\)",
         r"would exceed allowed memory",
-        r"RESOURCE_EXHAUSTED: Out of memory",
-        r"\b(?:CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation)\b",
+        r"\bCUDA_ERROR_OUT_OF_MEMORY\b",
         r"\bCU[A-Z]+_(?:STATUS_)?(?:INTERNAL_ERROR_DEVICE_)?ALLOC(?:ATION)?_FAILED\b",
     ),
-    _pattern(
+    _row(
         "gpu-oom",
         r"\bCU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_NOT_INITIALIZED\b",
-        next_step="Mostly the card was full when the library began: lower the batch. Else run it "
-        "with CUDA_LAUNCH_BLOCKING=1 for the kernel that failed before.",
+        r"(?i:unable to find (?:an engine to execute|a valid cudnn algorithm))",
+        next_step="Mostly the card was full: lower the batch. Else run it with "
+        "CUDA_LAUNCH_BLOCKING=1 for the kernel that failed before.",
     ),
-    _pattern(
-        "gpu-oom",
-        r"(?i)unable to find (?:an engine to execute|a valid cudnn algorithm)",
-        next_step="Mostly no memory was left for a workspace: lower the batch. Else cuDNN has no "
-        "kernel for this dtype or shape here.",
-    ),
-    _pattern(
+    _row(
         "host-oom",
         r"Unable to allocate [\d.]+ \w+ for an array",
         r"DefaultCPUAllocator: (?:can't allocate|not enough) memory",
         r"(?:what\(\):\s+|instance of ')std::bad_alloc",
-        in_output=True,
+        printed=True,
     ),
-    _pattern(
+    _row(
         "host-oom",
         r"\b_?(?:Array)?MemoryError\b",
         r"std::bad_alloc",
         r"Cannot allocate memory",
-        r"\bCUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED\b",
     ),
 )
 """Memory that ran out."""
 
 DEVICE = (
-    _pattern(
+    _row(
         "gpu-fault",
         r"(?i:uncorrectable (?:ECC|NVLink) error)",
         r"\bNVRM: Xid\b",
         r"(?i:GPU has fallen off the bus)",
         r"\bGPU is lost\b",
-        r"CUDA error: (?:hardware stack error|the launch timed out)",
-        r"\bCUDA_ERROR_(?:ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|HARDWARE_STACK_ERROR)\b",
         next_step="The card itself failed: look at `nvidia-smi -q -d ECC` and dmesg; the settings "
         "are not to blame.",
-        in_output=True,
+        printed=True,
     ),
-    _pattern(
+    _row(
         "gpu-fault",
         r"(?i:CUDA-capable device(?:s|\(s\)) (?:is/)?are busy or unavailable)",
-        r"\b(?:cudaErrorDevicesUnavailable|CUDA_ERROR_DEVICE_UNAVAILABLE)\b",
         next_step="Another process holds the card (exclusive mode, MIG or MPS): see nvidia-smi, "
         "end it or wait, and call again.",
     ),
-    _pattern(
+    _row(
         "gpu-fault",
         r"(?i:no CUDA-capable device is detected)",
         r"(?i:CUDA driver version is insufficient|driver on your system is too old)",
         r"no kernel image is available for execution on the device",
-        r"CUDA error: (?:system not yet initialized|invalid device ordinal)",
-        r"forward compatibility was attempted on non supported HW",
         next_step="The program found no usable GPU: see nvidia-smi, CUDA_VISIBLE_DEVICES and the "
         "driver's version.",
     ),
-    _pattern(
-        "crash-step",
-        r"\bOutOfResources: out of resource:",
-        next_step="A Triton kernel asks for more than this GPU's cores have: give it smaller "
-        "blocks or fewer stages.",
+)
+"""Cards that refused."""
+
+KILLED = (
+    _row(
+        "killed", r"killed by signal: (?!Terminated)", rf"{_SIGNAL}(?!TERM)", printed=True
     ),
 )
-"""Cards and cores that refused."""
+"""Report of a parent process on the signal that ended a child; SIGTERM only follows a failure."""
 
 CONFIG = (
-    _pattern(
+    _row(
         "config-rejected",
         r"error: (?:unrecognized arguments|argument |the following arguments are required)",
         r"error: (?:invalid choice|ambiguous option|expected )",
         r"^Error: (?:No such option|Invalid value|Missing (?:option|argument|parameter))",
-        r"Some specified arguments are not used by the HfArgumentParser",
         next_step="Take the flag out of the command, or run the version that knows it.",
-        in_output=True,
+        printed=True,
     ),
-    _pattern(
+    _row(
         "config-rejected",
         r"prefetch_factor option could only be specified in multiprocessing",
         r"persistent_workers option needs num_workers > 0",
-        r"num_workers option (?:should|cannot) be",
         r"batch_size should be a positive integer",
         next_step="These loader settings exclude each other; change them together.",
     ),
-    _pattern(
+    _row(
         "config-rejected",
-        r"\b\d+ validation errors? for ",
         r"\b(?:ValidationError|SchemaError|MisconfigurationException|DeepSpeedConfigError)\b",
-        r"^(?:yaml\.|ruamel\.yaml\.|\w+\.)*(?:Scanner|Parser|Constructor|Composer|Reader)Error\b",
-        r"\b(?:JSON|TOML|Toml)DecodeError\b",
-        r"\bomegaconf\.errors\.|\bConfig(?:Key|Attribute|Type|Value)Error\b",
-        r"\b(?:ConfigCompositionException|MissingConfigException|OverrideParseException)\b",
-        r"^Could not override '",
-        r"Check batch related parameters\.",
+        r"^(?:\w+\.)*(?:Scanner|Parser|Constructor|Composer)Error\b",
+        r"\b(?:JSON|TOML)DecodeError\b",
+        r"\bConfig(?:Key|Attribute|Type|Value|Composition)\w*(?:Error|Exception)\b",
         r"FileNotFoundError: .*\.gpu-advisor-",
     ),
 )
 """Settings that the program refused. Believed only before the first step."""
 
-_ITEM = (
-    r"(?:batch|sample|image|tile|item|file|frame|example|record|sequence|request|patch|clip|scan|"
-    r"volume|document|prediction)(?:e?s)?\b"
-)
-
 _POSSIBLE = r"(?!.*\b(?:if|may|might|could|would|can|to avoid|retrying on)\b)"
 """No condition, advice or capability."""
+_ITEM = r"(?:batch|sample|image|tile|item|file|frame)(?:e?s)?\b"
 
 LOST_WORK = (
-    _pattern(
+    _row(
         "work-not-done",
-        *(each.pattern.pattern for each in OUT_OF_MEMORY if each.in_output),
+        *(each.pattern.pattern for each in OUT_OF_MEMORY if each.printed),
         r"^(?:[\w.]*\.)?\w*Error: .*(?:allocate memory|out of memory)",
         r"(?<![\w(])(?:[\w.]*\.)?_?(?:Array|OutOf)?MemoryError(?:: \S+ \S|\(['\")])",
-        r"^(?:CUDA )?(?:error: )?out of memory\W*$",
-        in_output=True,
-    ),
-    _pattern(
-        "work-not-done",
+        r"(?:^|: )(?:CUDA )?(?:error: )?out of memory\.?$",
         rf"(?i:^{_POSSIBLE}.*\b(?:warn(?:ing)?|error|critical)\b.*\bout of memory\b)",
         rf"(?i:^{_POSSIBLE}.*\bran out of memory\b)",
         rf"(?i:^{_POSSIBLE}.*\b(?:OOM|out of memory)\b.*\b(?:skipp|dropp)(?:ed|ing)\b)",
         rf"(?i:^{_POSSIBLE}.*\b(?:skipp|dropp)(?:ed|ing)\b.*\b(?:OOM|out of memory)\b)",
         r"(?i:^\W*(?:caught|hit|got) (?:an? )?(?:\S+\.)?"
         r"(?:OOM|(?:OutOf)?MemoryError|out of memory)\b)",
-        in_output=True,
-    ),
-    _pattern(
-        "work-not-done",
-        rf"(?i:^\W*(?:info\W+)?(?:total |number of )?fail(?:ed|ures)(?: {_ITEM})?\s*[:=]\s*[1-9])",
-        rf"(?i:(?:^|, |\b(?:with|and|of) )[1-9]\d* (?:{_ITEM} )?failed(?: {_ITEM})?\W*$)",
-        rf"(?i:^\W*{_ITEM} #?\d+ (?:has |was )?failed\b(?! over))",
-        in_output=True,
-    ),
-    _pattern(
-        "work-not-done",
-        rf"(?i:^\W*(?:skipp|dropp)(?:ed|ing) (?!0 )(?:\w+ ){{0,2}}{_ITEM}"
-        r"\W+(?:[1-9]|\S*[./]\w|because|due).*(?:error|fail|exception|nan|memory|corrupt))",
-        rf"(?i:^\W*(?:error\W+)?failed to (?:process|load|read|decode|save|write) {_ITEM}"
-        r" \S*[\d./])",
-        r"(?i:^\W*(?:error|exception) (?:while |when )?(?:processing|loading|reading|during|in) "
-        rf"{_ITEM} (?!\d*\.\d+\W*$)\S*[\d./'])",
-        in_output=True,
+        rf"(?i:^\W*(?:info\W+)?fail(?:ed|ures)(?: {_ITEM})?\s*[:=]\s*[1-9])",
+        rf"(?i:(?:^|, |\b(?:with|and|of) )[1-9]\d* {_ITEM} failed\W*$)",
+        printed=True,
     ),
 )
 """Lines of a program that ends well although work was lost."""
-
-DEATHS = re.compile(
-    r"killed by signal: (?P<text>[A-Z][a-z]+(?: [a-z]+)?)"
-    r"|terminated with signal (?P<name>SIG\w+)"
-    r"|Signal \d+ \((?P<rank>SIG\w+)\) received by PID"
-)
-"""Report of a parent process on the signal that ended a child."""
 
 NOISE = re.compile(
     r"resource_tracker|leaked (?:semaphore|shared_memory|folder)|warnings\.warn\("

@@ -64,7 +64,7 @@ ddp.py FAILED
 """
 
 
-def test_the_exception_of_a_rank_is_reported_with_its_rank() -> None:
+def test_the_exception_of_a_rank_comes_before_lost_connections() -> None:
     """torchrun then ends rank 0 by SIGTERM, and rank 0 loses its connection: neither is a cause."""
     launcher = replace(BOOTED, pid=1, exception=raised("ChildFailedError", TORCHRUN))
     left = raised("RuntimeError", "pair.cc:553] Connection closed by peer [127.0.0.1]", "step")
@@ -77,18 +77,8 @@ def test_the_exception_of_a_rank_is_reported_with_its_rank() -> None:
     found = failure_of(ending)
     assert (found.kind, found.evidence) == (
         "crash-step",
-        "rank 1: RuntimeError: shapes do not match",
+        "RuntimeError: shapes do not match",
     )
-
-
-def test_a_rank_is_known_by_the_prefix_of_its_output() -> None:
-    """torch marks each line of a rank that raised."""
-    trace = "".join(
-        f"[rank1]: {line}\n"
-        for line in ("Traceback (most recent call last):", '  File "a.py"', "ValueError: odd")
-    )
-    found = failure_of(replace(DIED, stderr=trace + TORCHRUN))
-    assert (found.kind, found.evidence) == ("crash-start", "rank 1: ValueError: odd")
 
 
 @pytest.mark.parametrize(
@@ -126,13 +116,10 @@ def test_an_exception_behind_exit_code_0_is_told_where_nothing_was_measured() ->
     assert kind_of(replace(DONE, processes=(lost,))) == "crash-start"
 
 
-def test_memory_that_ran_out_in_silence_is_lost_work() -> None:
-    """Outside forward and backward no hook sees it, and the program said nothing: the allocator
-    counted it."""
-    quiet = replace(STEPPED, memory=Memory(allocated_gib=2.0, ooms=3))
-    found = failure_of(replace(DONE, processes=(quiet,)), measured=True)
-    assert (found.kind, "3 times" in found.evidence) == ("work-not-done", True)
-    assert kind_of(replace(DONE, processes=(replace(quiet, memory=Memory(ooms=0)),))) == "no-steps"
+def test_a_bare_count_of_the_allocator_is_no_failure() -> None:
+    """cuDNN tries algorithms, catches what does not fit itself, and loses no work."""
+    counted = replace(STEPPED, memory=Memory(allocated_gib=2.0, ooms=3))
+    assert kind_of(replace(DONE, processes=(counted,)), measured=True) is None
 
 
 def test_what_was_caught_inside_a_step_is_lost_work() -> None:
@@ -245,9 +232,3 @@ def test_what_ended_a_rank_is_told_before_the_hang_of_the_others() -> None:
     hang = replace(DONE, end="hang", exit_code=None, silence_s=60.0, processes=(waits, lost))
     assert kind_of(hang) == "gpu-oom"
     assert kind_of(replace(hang, processes=(waits, replace(lost, exception=None)))) == "hang"
-
-
-@pytest.mark.parametrize(("steps", "told"), [(1, "1 step:"), (2, "2 steps:")])
-def test_one_step_is_no_steps(steps: int, told: str) -> None:
-    found = failure_of(replace(DONE, processes=(replace(STEPPED, steps=steps),)))
-    assert f"and {told}" in found.evidence
