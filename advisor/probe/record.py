@@ -1,6 +1,6 @@
 """Record of this process in `<pid>.json`.
 
-`advisor/runner/records.py` reads it. Facts of loaders and modules go into the event log.
+`advisor/runner/process_records.py` reads it. Facts of loaders and modules go into the event log.
 """
 
 from __future__ import annotations

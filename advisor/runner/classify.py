@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from advisor.model import Trial
     from advisor.runner.failure_patterns import FailurePattern
     from advisor.runner.monitor import TrialExit
-    from advisor.runner.records import ProgramException
+    from advisor.runner.process_records import ProgramException
 
 EVIDENCE_CHARS = 300
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
@@ -90,10 +90,11 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Finding | None:
                 f"{busy}; {by_limit} (hang-limit {trial.hang_limit_s:.0f}s)",
             )
         case "start-limit" if ending.booted and not ending.lost:
+            seen = last_error(ending) or last_line(ending)
             return Finding.of(
                 "no-steps",
-                f"no step within {ending.silence_s:.0f} s; {last_error(ending) or last_line(ending)}"
-                f"; {by_limit} (start-limit {trial.start_limit_s:.0f}s)",
+                f"no step within {ending.silence_s:.0f} s; {seen}; {by_limit} "
+                f"(start-limit {trial.start_limit_s:.0f}s)",
             )
         case "start-limit":
             return _probe_missing(trial, ending)
@@ -188,9 +189,7 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Finding:
         )
     stated = [(process.measurement.unmeasured, *process.errors) for process in ending.processes]
     why = next((each for some in stated for each in some if each), "too few to measure")
-    return Finding.of(
-        "no-steps", f"{ended}; {steps}: {why if ending.steps else last_line(ending)}"
-    )
+    return Finding.of("no-steps", f"{ended}; {steps}: {why if ending.steps else last_line(ending)}")
 
 
 def _probe_missing(trial: Trial, ending: TrialExit) -> Finding:

@@ -138,11 +138,7 @@ DEVICE = (
 )
 """Cards that refused."""
 
-KILLED = (
-    _row(
-        "killed", r"killed by signal: (?!Terminated)", rf"{_SIGNAL}(?!TERM)", printed=True
-    ),
-)
+KILLED = (_row("killed", r"killed by signal: (?!Terminated)", rf"{_SIGNAL}(?!TERM)", printed=True),)
 """Report of a parent process on the signal that ended a child; SIGTERM only follows a failure."""
 
 CONFIG = (

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from advisor.analysis.events import EventLog
     from advisor.model import MeasurePlan
-    from advisor.runner.records import ProcessRecord
+    from advisor.runner.process_records import ProcessRecord
 
 READ_BYTES = 64 << 20
 """Most bytes of a log that are read at once."""

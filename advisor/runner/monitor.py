@@ -12,7 +12,7 @@ import psutil
 
 from advisor.runner.measuring import Measuring
 from advisor.runner.output import Count, Tally, plain
-from advisor.runner.records import ProcessRecord, Records
+from advisor.runner.process_records import ProcessRecord, Records
 from advisor.runner.resources import OomCounter, TreeSampler, new_kills, oom_counters
 from advisor.runner.uninstrumented import UninstrumentedScan
 
@@ -198,8 +198,7 @@ class Monitor:
         steps = [p.last_step_time for p in self._processes if p.last_step_time is not None]
         self._last_sign = max([self._last_sign, *steps])
         count = self._tally.count
-        if count.last_time is not None:
-            self._last_sign = max(self._last_sign, count.last_time)
+        self._last_sign = max([self._last_sign, *(mark.time for mark in count.marks[-1:])])
         at_work = bool(stepping) or count.lines > 0
         if at_work != self._was_at_work:  # its first step, or the next part of a longer command
             self._last_sign = now
@@ -282,9 +281,8 @@ class Monitor:
             # one that has just stopped still flushes its output
             leaving = any(p.state == "stopped" and _alive(p.pid) for p in self._processes)
             return not (stepping or leaving) or now - self._full_since > RANKS_GRACE_S
-        if plan.mode != "window" or count.first_time is None or count.last_time is None:
-            return False
-        return count.lines > plan.min_steps and count.last_time - count.first_time >= plan.measure_s
+        enough = count.lines > plan.min_steps and count.seconds >= plan.measure_s
+        return plan.mode == "window" and enough
 
     def _grace(self, now: float) -> bool:
         """Return True while remaining ranks may still finish."""

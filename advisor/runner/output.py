@@ -7,8 +7,9 @@ import os
 import re
 import threading
 import time
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, BinaryIO
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from advisor.analysis.window_parts import Part
 from advisor.files import within
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
 TAIL_BYTES = 64 * 1024
 LOG_BYTES = 4 * 1024 * 1024
 """The log file keeps this much of the beginning, and the tail after a mark."""
-PART_S = 0.1
-"""Shortest part of what is counted, until there are so many of them that pairs are joined."""
-PARTS = 512
+MARKS = 1024
+"""Most marks that are kept; of more every second one goes."""
 LINE_BYTES = 64 * 1024
 """A line longer than this is matched by its beginning only."""
 
@@ -35,18 +35,32 @@ def plain(data: bytes) -> str:
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
 
 
+class Mark(NamedTuple):
+    """Units of all matching lines up to one moment."""
+
+    time: float
+    """Epoch seconds."""
+    units: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """Units counted in output lines, with epoch seconds."""
+    """Matching output lines: their number, and marks in order."""
 
     lines: int = 0
-    units: float = 0.0
-    first_units: float = 0.0
-    """Units of the first matching line: they were worked on before it was seen."""
-    first_time: float | None = None
-    last_time: float | None = None
-    parts: tuple[Part, ...] = ()
-    """Of the time from the first line to the last, each from one line to another."""
+    marks: tuple[Mark, ...] = ()
+    """The first and the last line are always among them."""
+
+    @property
+    def seconds(self) -> float:
+        """Time from the first line to the last."""
+        return self.marks[-1].time - self.marks[0].time if self.marks else 0.0
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Parts from one mark to the next."""
+        pairs = pairwise(self.marks)
+        return tuple(Part(start=a.time, end=b.time, units=b.units - a.units) for a, b in pairs)
 
 
 class Tally:
@@ -55,18 +69,14 @@ class Tally:
     def __init__(self, pattern: str | None) -> None:
         self._pattern = re.compile(pattern) if pattern else None
         self._lock = threading.Lock()
-        self._count = Count()
-        self._parts: list[Part] = []
-        self._part_s = PART_S
+        self._lines = 0
+        self._marks: list[Mark] = []
 
     @property
     def count(self) -> Count:
         """Everything so far."""
         with self._lock:
-            parts = tuple(self._parts)
-            if len(parts) > 1 and parts[-1].seconds < self._part_s:
-                parts = (*parts[:-2], _joined(*parts[-2:]))
-            return replace(self._count, parts=parts)
+            return Count(lines=self._lines, marks=tuple(self._marks))
 
     @property
     def wanted(self) -> bool:
@@ -74,37 +84,16 @@ class Tally:
 
     def add(self, line: bytes) -> None:
         """Count `line` if it matches; group 1 gives units."""
-        if self._pattern is None:
-            return
-        match = self._pattern.search(plain(line[:LINE_BYTES]))
+        match = self._pattern.search(plain(line[:LINE_BYTES])) if self._pattern else None
         if match is None:
             return
         units = _number(match[1]) if match.re.groups else 1.0
-        now = time.time()
         with self._lock:
-            before = self._count
-            first = before.first_time is None
-            if not first:
-                self._extend(before.last_time or now, now, units)
-            self._count = Count(
-                lines=before.lines + 1,
-                units=before.units + units,
-                first_units=units if first else before.first_units,
-                first_time=now if first else before.first_time,
-                last_time=now,
-            )
-
-    def _extend(self, start: float, end: float, units: float) -> None:
-        """The last part goes on while it is short."""
-        if self._parts and self._parts[-1].seconds < self._part_s:
-            last = self._parts.pop()
-            start, units = last.start, units + last.units
-        self._parts.append(Part(start=start, end=end, units=units))
-        if len(self._parts) >= PARTS:
-            self._part_s *= 2
-            self._parts = [
-                _joined(*pair) for pair in zip(self._parts[::2], self._parts[1::2], strict=True)
-            ]
+            before = self._marks[-1].units if self._marks else 0.0
+            if len(self._marks) >= MARKS:
+                del self._marks[1::2]
+            self._marks.append(Mark(time.time(), before + units))
+            self._lines += 1
 
 
 class Stream:
@@ -138,19 +127,18 @@ class Stream:
         return None
 
     def _read(self) -> None:
-        line = b""
-        total = 0
+        """Drain the pipe to its end, so that the writer never blocks."""
+        line, total = b"", 0
+        file: BinaryIO | None = None
         try:
-            file = None
             while chunk := os.read(self._fd, 1 << 16):
                 with self._lock:
                     self._tail += chunk
-                    if len(self._tail) > 4 * TAIL_BYTES:
-                        del self._tail[:-TAIL_BYTES]
+                    del self._tail[: -4 * TAIL_BYTES]
                 if not total:  # the directory exists before the first writer starts
                     file = self._open()
-                if file is not None and total < LOG_BYTES:
-                    file = _kept(file, chunk[: LOG_BYTES - total])
+                if total < LOG_BYTES:
+                    _write(file, chunk[: LOG_BYTES - total])
                 total += len(chunk)
                 if self._tally.wanted:
                     *whole, line = _LINE_END.split(line + chunk)
@@ -158,34 +146,21 @@ class Stream:
                     for each in whole:
                         self._tally.add(each)
             self._tally.add(line)
-            if file is not None and total > LOG_BYTES:
-                rest = self.tail()[-(total - LOG_BYTES) :]
-                missing = total - LOG_BYTES - len(rest)
-                mark = f"\n[{missing} bytes left out]\n".encode() if missing else b""
-                file = _kept(file, mark + rest)
-            if file is not None:
-                file.close()
+            rest = self.tail()[-max(0, total - LOG_BYTES) :] if total > LOG_BYTES else b""
+            missing = total - LOG_BYTES - len(rest)
+            mark = f"\n[{missing} bytes left out]\n".encode() if missing > 0 else b""
+            _write(file, mark + rest)
         finally:
             os.close(self._fd)
+            if file is not None:
+                file.close()
 
 
-def _kept(file: BinaryIO, data: bytes) -> BinaryIO | None:
-    """Append `data` to the log; None if that fails.
-
-    The pipe is still drained, so that the writer never blocks.
-
-    The pipe is drained to its end, so that the writer never blocks.
-    """
-    try:
-        file.write(data)
-    except OSError:
-        file.close()
-        return None
-    return file
-
-
-def _joined(first: Part, second: Part) -> Part:
-    return Part(start=first.start, end=second.end, units=first.units + second.units)
+def _write(file: BinaryIO | None, data: bytes) -> None:
+    """Write `data` to the log; a full disk costs the log alone."""
+    with contextlib.suppress(OSError):
+        if file is not None:
+            file.write(data)
 
 
 def _number(text: str | None) -> float:

@@ -12,7 +12,6 @@ import importlib
 import json
 import math
 import os
-import wave
 from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -29,7 +28,6 @@ VALUES = 64
 LINE_BYTES = 1 << 20
 JSON_BYTES = 16 << 20
 """A larger document is not parsed: it has to be read whole."""
-SOUND_BYTES = 256 << 10
 DIGESTED_BYTES = 8 << 20
 GRID = 8
 """A picture is compared by the means of 8 x 8 fields."""
@@ -55,9 +53,8 @@ def read_copies(changes: Mapping[str, Any] | None, root: str) -> tuple[ResultFil
     found = []
     for entry in (changes or {}).get("results", ()):
         copy = Path(entry["copy"])
-        result = _result(copy, relative_name(entry["path"], root), entry["path"])
+        found += read_file(copy, relative_name(entry["path"], root))
         copy.unlink(missing_ok=True)
-        found += [result] if result else []
     return tuple(found)
 
 
@@ -77,33 +74,26 @@ def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
                 continue
             written_at.append(round(status.st_mtime, 3))
             if len(results) < RESULTS_LIMIT and holds_items(name, status):
-                result = _result(path, relative_name(str(path), folder), name)
-                results += [result] if result else []
+                results += read_file(path, relative_name(str(path), folder))
     return written_at, tuple(results)
 
 
 def relative_name(path: str, root: str) -> str:
-    """Return `path` relative to `root` where possible."""
+    """Return `path` relative to `root` where possible, as text."""
     real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120  a trailing slash stays
     name = real.removeprefix(os.path.realpath(root) + os.sep)
     return os.fsencode(name).decode(errors="replace")
 
 
-def read_items(path: Path, name: str) -> Items | None:
-    """Read items of `path` in the format of `name`."""
-    reader = FORMATS.get(os.path.splitext(name)[1].lower(), _digested)  # noqa: PTH122  any bytes
+def read_file(path: Path, shown: str) -> list[ResultFile]:
+    """Read `path` in the format of the name `shown`; none if it cannot be read."""
+    reader = FORMATS.get(os.path.splitext(shown)[1].lower(), _digested)  # noqa: PTH122  any bytes
     try:
         with path.open("rb") as file:
-            return reader(file)
+            items = reader(file)
     except Exception:  # an untrusted file makes a decoder raise anything
-        return None
-
-
-def _result(path: Path, shown: str, name: str) -> ResultFile | None:
-    items = read_items(path, name)
-    if items is None:
-        return None
-    return ResultFile(
+        return []
+    found = ResultFile(
         path=shown,
         items=items.number,
         size_bytes=path.stat().st_size,
@@ -111,6 +101,7 @@ def _result(path: Path, shown: str, name: str) -> ResultFile | None:
         sampled=items.sampled,
         digest=items.digest,
     )
+    return [found]
 
 
 # --- text ---------------------------------------------------------------------------------
@@ -133,13 +124,10 @@ def _json(file: BinaryIO) -> Items:
     return Items(len(items), [_values(_leaves(each)) for each in items[:FIRST_ITEMS]])
 
 
-def _rows(delimiter: str) -> Callable[[BinaryIO], Items]:
-    def rows(file: BinaryIO) -> Items:
-        count, first = _lines(file)
-        read = csv.reader((line.decode("utf-8", "replace") for line in first), delimiter=delimiter)
-        return Items(count, [_values(map(_number, row)) for row in read])
-
-    return rows
+def _rows(file: BinaryIO) -> Items:
+    count, first = _lines(file)
+    rows = csv.reader(line.decode("utf-8", "replace") for line in first)
+    return Items(count, [_values(map(_number, row)) for row in rows])
 
 
 def _lines(file: BinaryIO) -> tuple[int, list[bytes]]:
@@ -184,7 +172,7 @@ def _number(text: str) -> object:
         return text
 
 
-# --- arrays, pictures, sounds -------------------------------------------------------------
+# --- arrays and pictures ------------------------------------------------------------------
 
 
 def _array(file: BinaryIO) -> Items:
@@ -219,18 +207,6 @@ def _picture(file: BinaryIO) -> Items:
     return Items(1, [[*_values([size]), *means]], sampled=True)
 
 
-def _sound(file: BinaryIO) -> Items:
-    """Read loudness in the beginning of a sound."""
-    with wave.open(file) as sound:
-        rate, width, channels = sound.getframerate(), sound.getsampwidth(), sound.getnchannels()
-        frames = sound.readframes(SOUND_BYTES // (width * channels))
-        form = f"{rate} Hz, {width} bytes, {channels} channels, {sound.getnframes()} frames"
-    loud = [abs(sample) / 2**15 for sample in array("h", frames)] if width == 2 else []
-    parts = [loud[n * len(loud) // VALUES : (n + 1) * len(loud) // VALUES] for n in range(VALUES)]
-    means = [sum(part) / len(part) for part in parts if part]
-    return Items(1, [[*_values([form]), *means]], sampled=True)
-
-
 def _digested(file: BinaryIO) -> Items:
     file.seek(0)
     digest = hashlib.blake2b(file.read(DIGESTED_BYTES), digest_size=8).hexdigest()
@@ -240,13 +216,10 @@ def _digested(file: BinaryIO) -> Items:
 FORMATS: dict[str, Callable[[BinaryIO], Items]] = {
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,
-    ".jsonlines": _json_lines,
-    ".csv": _rows(","),
-    ".tsv": _rows("\t"),
+    ".csv": _rows,
     ".json": _json,
     ".npy": _array,
     ".npz": _array,
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif"), _picture),
-    ".wav": _sound,
 }
 """Readers by suffix; all other formats are digests."""

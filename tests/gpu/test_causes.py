@@ -11,7 +11,7 @@ from advisor.report.bottleneck import diagnose
 from tests.runs import a_run
 
 if TYPE_CHECKING:
-    from advisor.runner.reading import Reading
+    from advisor.model import Run
     from tests.gpu.conftest import Run as RunOnCards
 
 POINTS = 0.05
@@ -35,7 +35,7 @@ SLOW = (
 )
 
 
-def named(reading: Reading) -> str:
+def named(reading: Run) -> str:
     """The bottleneck of two such runs."""
     run = a_run(shares=reading.shares, wait_share=reading.wait_share, effects=reading.effects)
     found = diagnose([run, run])

@@ -21,7 +21,7 @@ from tests.probe import program
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.runner.reading import Reading
+    from advisor.model import Run
 
 TOLD = "item[0].shape[0]"
 IMPORTS = "import torch\nfrom torch.utils.data import DataLoader\n"
@@ -152,7 +152,7 @@ holds differ by 0.01 now and then."""
 
 def ran(
     folder: Path, name: str, code: str, whatif: str | None = None
-) -> tuple[Reading, float, list[list[int]]]:
+) -> tuple[Run, float, list[list[int]]]:
     """What the probe saw; the share of padding and the batches by the program itself."""
     work = folder / name
     work.mkdir()

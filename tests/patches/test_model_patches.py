@@ -25,7 +25,7 @@ from tests.probe import program
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.runner.reading import Reading
+    from advisor.model import Run
 
 HEAD = "import torch\n"
 WITH = 'with torch.autocast("cpu", dtype=torch.bfloat16):'
@@ -184,7 +184,7 @@ def test_what_was_tried_from_inside_the_patch_does_again(tmp_path: Path) -> None
     file = work / "train.py"
     file.write_text(PROGRAM)
 
-    def seen(name: str, whatif: str | None = None) -> Reading:
+    def seen(name: str, whatif: str | None = None) -> Run:
         scratch = tmp_path / name
         scratch.mkdir()
         plan = MeasurePlan(measure_s=0.3, min_steps=5, whatif=whatif)

@@ -19,7 +19,7 @@ from tests.probe import program
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.runner.reading import Reading
+    from advisor.model import Run
 
 pytest.importorskip("torch")
 
@@ -123,7 +123,7 @@ BATCH = 4
 FEED = f"{HEAD}\ndef build(batch):\n    return DataLoader(Points(), batch_size=batch)\n"
 
 
-def measured(work: Path, whatif: str | None = None) -> Reading:
+def measured(work: Path, whatif: str | None = None) -> Run:
     """What the probe saw of the program in `work`."""
     number = len(list(work.parent.glob("run-*")))
     scratch = work.parent / f"run-{number}"

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.model import MeasurePlan
+from advisor.model import MeasurePlan, Run
+from advisor.runner.measured_run import probed_run
 from advisor.runner.measuring import Measuring
-from advisor.runner.reading import Reading, read
-from advisor.runner.records import ProcessRecord, Records
+from advisor.runner.process_records import ProcessRecord, Records
 from tests import light, warm
 from tests.truth import true_rate
 
@@ -35,7 +35,7 @@ WHOLE = MeasurePlan(mode="whole")
 class TuningResult:
     """What came of one command."""
 
-    reading: Reading | None
+    reading: Run | None
     records: tuple[ProcessRecord, ...]
     """Of every process that joined."""
     exit_code: int
@@ -44,7 +44,7 @@ class TuningResult:
     truth_file: Path
 
     @property
-    def measured(self) -> Reading:
+    def measured(self) -> Run:
         assert self.reading is not None, self.stderr[-2000:]
         assert [(p.errors, p.unread) for p in self.records if p.errors or p.unread] == []
         return self.reading
@@ -161,7 +161,7 @@ def run(
     assert process.returncode is not None
     processes = measuring.finish(read_records.read())
     return TuningResult(
-        reading=read(processes, plan),
+        reading=probed_run(processes, plan),
         records=processes,
         exit_code=process.returncode,
         stdout=said.read_text(),

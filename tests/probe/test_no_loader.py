@@ -29,7 +29,7 @@ def test_samples_of_a_language_model(tmp_path: Path, kind: str) -> None:
     reading = outcome.measured
     assert [record.state for record in outcome.records] == ["stopped"]
     assert reading.effects.batch == 6
-    assert reading.unit is None
+    assert reading.unit == "sample"
     assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=WITHIN)
     assert reading.tokens_per_s == pytest.approx(10 * reading.units_per_s)
 
@@ -58,7 +58,7 @@ def test_an_experiment_tells_what_no_layer_does(bigram: TuningResult, tmp_path: 
     outcome = python(tmp_path, "own_language.py", "bigram", plan=plan)
     reading = outcome.measured
     assert reading.effects.batch == 6
-    assert reading.unit is None
+    assert reading.unit == "sample"
     assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=WITHIN)
     assert reading.tokens_per_s == pytest.approx(10 * reading.units_per_s)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from advisor.runner.reading import Reading
+    from advisor.model import Run
 
 torch = pytest.importorskip("torch")
 
@@ -57,7 +57,7 @@ WRITTEN = {
 }
 
 
-def measured(folder: Path, loader: str, whatif: str | None = None) -> tuple[Reading, list[float]]:
+def measured(folder: Path, loader: str, whatif: str | None = None) -> tuple[Run, list[float]]:
     """What the probe saw, and the share of padding of each epoch by the program itself."""
     (folder / "train.py").write_text(PROGRAM.replace("LOADER", loader))
     scratch = folder / "scratch"

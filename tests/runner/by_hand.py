@@ -11,7 +11,7 @@ from advisor.analysis.measurement import Measured, Measurement
 from advisor.analysis.window_parts import Part
 from advisor.model import Shares
 from advisor.probe.record import VERSION
-from advisor.runner.records import ProcessRecord, parse
+from advisor.runner.process_records import ProcessRecord, parse
 
 
 def content(pid: int, **other: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from advisor.model import Candidate, Change, Failure, Trial
 from advisor.runner.classify import classify
 from advisor.runner.monitor import TrialExit
-from advisor.runner.records import ProcessRecord
+from advisor.runner.process_records import ProcessRecord
 
 CHANGE = Change(
     document="c.json", path="data.batch_size", kind="batch_size", knob_class="free", old=1, new=8

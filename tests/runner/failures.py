@@ -189,12 +189,6 @@ CASES = {
         evidence="is nan",
         limits=TRAINING | {"plan": MeasurePlan(measure_s=0.3, min_steps=20)},
     ),
-    "GPU memory, in silence": Case(
-        kind="work-not-done",
-        command=program("fail_training", "silent-oom"),
-        evidence="ran out 3 times",
-        limits=ENDLESS,
-    ),
     "GPU memory, caught": Case(
         kind="work-not-done",
         command=program("fail_training", "swallowed-oom"),

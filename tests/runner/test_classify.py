@@ -9,7 +9,7 @@ import pytest
 
 from advisor.analysis.measurement import Measured, Measurement
 from advisor.runner.classify import log_tail
-from advisor.runner.records import Memory, ProgramException
+from advisor.runner.process_records import Memory, ProgramException
 from advisor.runner.resources import OomCounter, new_kills, oom_counters
 from tests.runner.endings import BOOTED, DIED, DONE, STEPPED, failure_of, kind_of
 

@@ -33,7 +33,7 @@ RAISED = {
     "KeyError: 'batch_size'": "config-rejected",
     "KeyError: 'epochs'": "crash-start",
     "ModuleNotFoundError: No module named 'apex'": "crash-import",
-    "RuntimeError: CUDA error: no kernel image is available for execution on the device": "gpu-fault",
+    "CudaError: no kernel image is available for execution on the device": "gpu-fault",
     "RuntimeError: CUDA error: uncorrectable ECC error encountered": "gpu-fault",
     "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable": "gpu-fault",
 }  # fmt: skip

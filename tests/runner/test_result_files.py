@@ -1,61 +1,57 @@
-"""Files of items: how many there are in each format, and the values of the first ones."""
+"""Files of items: their number in each format, and the values of the first ones."""
 
 from __future__ import annotations
 
 import json
-import struct
 import sys
-import wave
-from pathlib import Path  # noqa: TC003
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from advisor.runner.result_files import Items, read_folder, read_items
+from advisor.runner.result_files import read_file, read_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.model import ResultFile
 
 
-def read(folder: Path, name: str, content: bytes) -> Items | None:
+def read(folder: Path, name: str, content: bytes) -> ResultFile | None:
     """Read `content` as a file of this name."""
     path = folder / "copy"
     path.write_bytes(content)
-    return read_items(path, name)
+    return next(iter(read_file(path, name)), None)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "count", "first"),
     [
-        ("p.jsonl", b'{"b": 2, "a": [1, 3]}\n{"a": 4}\n', 2, [[1, 3, 2], [4]]),
-        ("p.csv", b"1,2\n3,4\n", 2, [[1, 2], [3, 4]]),
-        ("p.TSV", b"1\t2\n", 1, [[1, 2]]),
-        ("p.json", b'{"made": [[1], [2]], "n": [1]}', 2, [[1], [2]]),
-        ("p.csv", b"1\n" * 40 + b"cut", 40, [[1]] * 16),
+        ("p.jsonl", b'{"b": 2, "a": [1, 3]}\n{"a": 4}\n', 2, ((1, 3, 2), (4,))),
+        ("p.CSV", b"1,2\n3,4\n", 2, ((1, 2), (3, 4))),
+        ("p.json", b'{"made": [[1], [2]], "n": [1]}', 2, ((1,), (2,))),
+        ("p.csv", b"1\n" * 40 + b"cut", 40, ((1,),) * 16),
     ],
 )
 def test_items_are_counted_and_the_first_ones_read(
-    tmp_path: Path, name: str, content: bytes, count: int, first: list[list[float]]
+    tmp_path: Path, name: str, content: bytes, count: int, first: tuple[tuple[float, ...], ...]
 ) -> None:
     """A line that is not whole is no item."""
-    assert read(tmp_path, name, content) == Items(count, first)
+    found = read(tmp_path, name, content)
+    assert found is not None
+    assert (found.items, found.first) == (count, first)
 
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [
-        ("p.json", b'{"lr": 1}'),
-        ("p.jsonl", b"{\n"),
-        ("p.npy", b"x"),
-        ("p.png", b"x"),
-        ("p.wav", b""),
-    ],
+    [("p.json", b'{"lr": 1}'), ("p.jsonl", b"{\n"), ("p.npy", b"x"), ("p.png", b"x")],
 )
 def test_a_broken_file_holds_no_items(tmp_path: Path, name: str, content: bytes) -> None:
-    """Settings and files that cannot be decoded are left out."""
     assert read(tmp_path, name, content) is None
 
 
 def test_texts_are_kept_as_digests(tmp_path: Path) -> None:
-    """Equal texts have equal digests."""
     lines = "".join(json.dumps({"text": text}) + "\n" for text in ("secret", "secret", "other"))
     found = read(tmp_path, "p.jsonl", lines.encode())
     assert found is not None
@@ -64,19 +60,15 @@ def test_texts_are_kept_as_digests(tmp_path: Path) -> None:
     assert "secret" not in str(found)
 
 
-@pytest.mark.parametrize("suffix", ["npy", "npz"])
-def test_an_array_counts_its_rows_and_samples_wide_ones(tmp_path: Path, suffix: str) -> None:
+def test_an_array_counts_its_rows_and_samples_wide_ones(tmp_path: Path) -> None:
     """The longest array of an archive is the one of the items."""
     rows = np.arange(3 * 640, dtype="float32").reshape(3, 640)
-    path = tmp_path / f"p.{suffix}"
-    if suffix == "npy":
-        np.save(path, rows)
-    else:
-        np.savez(path, rows=rows, scale=np.float32(1.0), few=np.zeros(2))
-    found = read_items(path, path.name)
-    assert found is not None
-    assert (found.number, found.sampled) == (3, True)
-    assert found.first[0] == [float(n) for n in range(0, 640, 10)]
+    np.save(tmp_path / "p.npy", rows)
+    np.savez(tmp_path / "p.npz", rows=rows, scale=np.float32(1.0), few=np.zeros(2))
+    for name in ("p.npy", "p.npz"):
+        (found,) = read_file(tmp_path / name, name)
+        assert (found.items, found.sampled) == (3, True)
+        assert found.first[0] == tuple(float(n) for n in range(0, 640, 10))
 
 
 @pytest.mark.parametrize(("mode", "full"), [("L", 255), ("RGB", (255,) * 3), ("I;16", 65535)])
@@ -87,28 +79,15 @@ def test_a_picture_is_the_brightness_of_its_fields(
     picture = Image.new(mode, (32, 16))
     picture.paste(full, (0, 0, 16, 16))
     picture.save(tmp_path / "p.png")
-    found = read_items(tmp_path / "p.png", "p.png")
-    assert found is not None
-    _, *fields = found.first[0]
-    assert fields == pytest.approx([*[1.0] * 4, *[0.0] * 4] * 8)
-    assert (found.number, found.sampled, found.digest) == (1, True, None)
-
-
-def test_a_sound_is_its_loudness(tmp_path: Path) -> None:
-    """Silence is 0."""
-    with wave.open(str(tmp_path / "p.wav"), "wb") as file:
-        file.setparams((1, 2, 8000, 0, "NONE", ""))
-        file.writeframes(struct.pack("<128h", *([0] * 64 + [1 << 14] * 64)))
-    found = read_items(tmp_path / "p.wav", "p.wav")
-    assert found is not None
-    assert found.first[0][1:] == [0.0] * 32 + [0.5] * 32
+    (found,) = read_file(tmp_path / "p.png", "p.png")
+    assert found.first[0][1:] == pytest.approx([*[1.0] * 4, *[0.0] * 4] * 8)
+    assert (found.items, found.sampled, found.digest) == (1, True, None)
 
 
 @pytest.mark.parametrize("name", ["p.npy", "p.png", "p.flac"])
 def test_without_a_decoder_a_file_is_one_digest(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """NumPy and Pillow are used only where they are installed."""
     monkeypatch.setitem(sys.modules, "numpy", None)
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     one, same, other = (read(tmp_path, name, content) for content in (b"a", b"a", b"b"))
@@ -116,7 +95,7 @@ def test_without_a_decoder_a_file_is_one_digest(
     assert other is not None
     assert one == same
     assert one.digest != other.digest
-    assert (one.number, one.first) == (1, [])
+    assert (one.items, one.first) == (1, ())
 
 
 def test_the_trials_own_output_folder_is_read_without_links(tmp_path: Path) -> None:

@@ -72,12 +72,12 @@ def test_one_matching_line_tells_of_the_whole_run(make_trial: MakeTrial) -> None
     assert "whole run" in run.rate_source
 
 
-def test_a_pattern_that_matches_nothing_is_said_so(make_trial: MakeTrial) -> None:
+def test_a_pattern_without_a_match_is_a_failure(make_trial: MakeTrial) -> None:
     """Never a rate counted in another way than the one asked for."""
     plan = MeasurePlan(mode="whole", unit_regex=r"^row (\d+)")
     outcome = failed(make_trial("bash", "-c", LINES.format(n=2), plan=plan))
     assert outcome.kind == "no-steps"
-    assert "0 output lines match" in outcome.evidence
+    assert "output lines that match '^row" in outcome.evidence
 
 
 def test_a_whole_run_counts_as_one_where_nothing_else_can(make_trial: MakeTrial) -> None:
@@ -186,6 +186,12 @@ def test_processes_that_were_stopped_do_not_make_their_parent_a_failure(
     run = measured(make_trial(*program("ok_shards"), plan=plan))
     assert run.ranks == 2
     assert run.units_per_s == pytest.approx(sum(run.rank_units_per_s))
+
+
+def test_a_bare_count_of_the_allocator_is_a_note(make_trial: MakeTrial) -> None:
+    """cuDNN tries algorithms that do not fit; no error reached the program."""
+    run = measured(make_trial(*program("fail_training", "silent-oom"), plan=WHOLE))
+    assert any("allocations that the card's memory did not hold: 3" in note for note in run.notes)
 
 
 BUILDS_A_LOADER = (

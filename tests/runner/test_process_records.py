@@ -1,4 +1,4 @@
-"""What a program leaves where the probe's records lie is untrusted: reading it raises nothing."""
+"""What a program leaves where the probe's records lie is untrusted: run it raises nothing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.analysis.measurement import Measurement
-from advisor.analysis.window_parts import window_rates
 from advisor.history import History
 from advisor.model import MeasurePlan
 from advisor.probe.record import VERSION
-from advisor.runner.reading import read
-from advisor.runner.records import LARGEST_BYTES, Records, parse
+from advisor.runner.measured_run import probed_run
+from advisor.runner.process_records import LARGEST_BYTES, Records, parse
 from tests.runner.by_hand import content, process, window
 from tests.runner.conftest import failed, measured
 
@@ -138,10 +137,10 @@ def test_only_regular_files_of_a_sane_size_are_opened(tmp_path: Path) -> None:
 
 
 def test_a_partly_wrong_record_is_measured_and_noted() -> None:
-    reading = read([process(7, 4.0, cpus="all")], MeasurePlan())
-    assert reading is not None
-    assert reading.units_per_s == 4.0
-    assert any("left out" in note and "cpus" in note for note in reading.notes)
+    run = probed_run([process(7, 4.0, fused="all")], MeasurePlan())
+    assert run is not None
+    assert run.units_per_s == 4.0
+    assert any("left out" in note and "fused" in note for note in run.notes)
 
 
 OVERWRITES = """\
@@ -191,7 +190,7 @@ def places(found: Any, *before: str | int) -> Iterator[tuple[str | int, ...]]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_stands_in_a_record_it_becomes_a_reading_or_none(seed: int) -> None:
+def test_whatever_stands_in_a_record_it_becomes_a_run_or_none(seed: int) -> None:
     """Junk at any place, taken away or put in: nothing raises, and rates are finite."""
     whole: dict[str, Any] = json.loads(json.dumps(content(7, **FULL)))
     chance, all_places = random.Random(seed), list(places(whole))
@@ -209,11 +208,11 @@ def test_whatever_stands_in_a_record_it_becomes_a_reading_or_none(seed: int) -> 
         both = [parse(7, data[:cut]), parse(8, json.dumps(whole).encode())]
         records = [replace(each, measurement=Measurement(measured=window(4.0))) for each in both]
         for some in (records[:1], records, records[::-1]):
-            reading = read(some, MeasurePlan(whole_batches=3))
+            run = probed_run(some, MeasurePlan(whole_batches=3))
             assert all(isinstance(each.caught, tuple) for each in some)
-            if reading is not None:
-                assert math.isfinite(reading.units_per_s)
-                assert all(map(math.isfinite, window_rates(reading.parts)))
+            if run is not None:
+                assert math.isfinite(run.units_per_s)
+                assert all(map(math.isfinite, run.windows))
 
 
 FULL: dict[str, Any] = {

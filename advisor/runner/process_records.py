@@ -1,4 +1,4 @@
-"""Probe records: format, parser and folder.
+"""Records of the probe, one a process: format, parser and folder.
 
 A trial's records directory holds, for each process of the user's program that Python started:
 
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -75,7 +74,7 @@ class Memory:
     reserved_gib: Finite | None = None
     alloc_retries: int | None = None
     ooms: int | None = None
-    """Failed allocations, including caught ones."""
+    """Failed allocations, those that a library tried and caught included."""
     rss_gib: Finite | None = None
     workers_rss_gib: Finite | None = None
 
@@ -105,13 +104,12 @@ class ProcessRecord:
     """booted, torch, stepping, aside (an error of the probe's: it left the program alone), stopped
     (by us: the window is full), exited."""
     alone: bool = False
-    """Its window is full; loader and compute are being measured alone, which makes no steps."""
+    """Its window is full; loader and compute are measured alone, which makes no steps."""
     steps: int = 0
     """Optimizer steps, or else loader batches or root forwards, whichever are more."""
     optimizers_built: int = 0
     whole_steps: int = 0
-    """Of those that came to their end; before the first it may still be setting up, or be in an
-    update of many passes."""
+    """Of those that came to their end; an update may have many passes."""
     first_step_time: Finite | None = None
     last_step_time: Finite | None = None
     rank: int = 0
@@ -135,18 +133,17 @@ class ProcessRecord:
     # the fields below are known once the process stopped or exited
     trains: TrainingSign | None = None
     set_to_none: bool | None = None
-    cpus: int | None = None
     losses: tuple[float, ...] = ()
     arguments: dict[str, JsonScalar] = field(default_factory=dict)
     defaulted: tuple[str, ...] = ()
     memory: Memory = field(default_factory=Memory)
     card: Card | None = None
-    """That the model is on."""
+    """Card of the model."""
     fused: bool | None = None
     recomputes: bool | None = None
     learning: Learning = Learning()
     skipped_updates: int = 0
-    """That a GradScaler left out because their gradients were not finite."""
+    """Updates that a GradScaler left out because gradients were not finite."""
     whatif: WhatIfOutcome | None = None
     ceilings: IsolatedRates | None = None
     flops: Flops | None = None
@@ -155,7 +152,7 @@ class ProcessRecord:
     measurement: InstanceOf[Measurement] = NOTHING_MEASURED
     """Measurement from the event log, which is not part of the record."""
     unread: str | None = None
-    """Set by the parser: what of this record could not be read, and why."""
+    """Set by the parser: parts of this record that could not be read, and why."""
 
     @property
     def measured(self) -> Measured | None:
@@ -169,8 +166,6 @@ class ProcessRecord:
         return tuple(each for each in self.swallowed if (each.type, each.message[:200]) != end)
 
 
-Parser = Callable[[int, bytes], ProcessRecord]
-
 _RECORD = TypeAdapter(ProcessRecord)
 
 
@@ -180,9 +175,9 @@ def parse(pid: int, data: bytes) -> ProcessRecord:
         content = from_json(data)
     except ValueError as problem:
         return ProcessRecord(pid=pid, unread=str(problem))
-    if not isinstance(content, dict) or content.get("version") != VERSION:
-        found = content.get("version") if isinstance(content, dict) else None
-        return ProcessRecord(pid=pid, unread=f"format {found!r:.40}, where {VERSION} is read")
+    version = content.get("version") if isinstance(content, dict) else None
+    if version != VERSION:
+        return ProcessRecord(pid=pid, unread=f"format {version!r:.40}, where {VERSION} is read")
     content |= {"pid": pid, "unread": None}
     content.pop("measurement", None)
     try:
@@ -208,16 +203,16 @@ class Records:
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
-        self._seen: dict[Path, tuple[tuple[int, int], ProcessRecord]] = {}
+        self._known: dict[Path, tuple[tuple[int, int], ProcessRecord]] = {}
 
     def read(self) -> tuple[ProcessRecord, ...]:
         """Read every known process, ordered by pid."""
         found: dict[int, ProcessRecord] = {}
-        for pattern, parser in (("boot-*.json", _boot), ("[0-9]*.json", parse)):
+        for pattern in ("boot-*.json", "[0-9]*.json"):
             for path in self._folder.glob(pattern):
                 number = path.stem.removeprefix("boot-")
                 if re.fullmatch(r"[0-9]{1,10}", number):
-                    found[int(number)] = self._read(path, int(number), parser)
+                    found[int(number)] = self._read(path, int(number))
         return tuple(found[pid] for pid in sorted(found))
 
     def stacks(self) -> dict[int, str]:
@@ -226,27 +221,26 @@ class Records:
         for path in self._folder.glob("stacks-*.txt"):
             with contextlib.suppress(OSError, ValueError):
                 number = int(path.stem.rpartition("-")[2])
-                found[number] = _content(self._folder, path).decode(errors="replace")
+                found[number] = self._content(path).decode(errors="replace")
         return found
 
-    def _read(self, path: Path, pid: int, parser: Parser) -> ProcessRecord:
+    def _read(self, path: Path, pid: int) -> ProcessRecord:
         """Read a record, or return the previous one."""
-        stamp, before = self._seen.get(path, (None, None))
+        stamp, before = self._known.get(path, (None, None))
         try:
             status = path.lstat()
-            now = (status.st_mtime_ns, status.st_ino)
-            if before is not None and stamp == now:
+            current = (status.st_mtime_ns, status.st_ino)
+            if before is not None and stamp == current:
                 return before
-            record = parser(pid, _content(self._folder, path))
+            read = _boot if path.name.startswith("boot-") else parse
+            record = read(pid, self._content(path))
         except OSError as problem:
             return before or ProcessRecord(pid=pid, unread=str(problem))
-        nothing = ProcessRecord(pid=pid, unread=record.unread)
-        if before is not None and record.unread and record == nothing:
+        if before is not None and record.unread and record.state == "booted":
             record = replace(before, unread=record.unread)
-        self._seen[path] = (now, record)
+        self._known[path] = (current, record)
         return record
 
-
-def _content(folder: Path, path: Path) -> bytes:
-    """Bytes of a small regular file. Raises OSError."""
-    return within.read(folder.parent, f"{folder.name}/{path.name}", LARGEST_BYTES)
+    def _content(self, path: Path) -> bytes:
+        """Bytes of a small regular file. Raises OSError."""
+        return within.read(self._folder.parent, f"{self._folder.name}/{path.name}", LARGEST_BYTES)

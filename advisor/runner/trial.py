@@ -1,0 +1,208 @@
+"""Trial: one measured process from start to run or failure."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableError
+from advisor.machine.contention import LoadMonitor, on_card
+from advisor.machine.gpu import load_uvm
+from advisor.model import Failure, Run, Telemetry, Trial
+from advisor.runner import fs_changes
+from advisor.runner.classify import Finding, classify, log_tail
+from advisor.runner.job import prepare
+from advisor.runner.launch import Launched
+from advisor.runner.measured_run import loader_effects, measured_run
+from advisor.runner.monitor import Monitor, TrialExit
+from advisor.runner.output import Tally
+from advisor.runner.result_files import read_copies, read_folder, relative_name
+from advisor.sandbox.capabilities import FORCED, LAYER_FOLDER, LAYER_SIZE
+from advisor.sandbox.refusals import refusal
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Sequence
+
+    from advisor.model import Card
+    from advisor.runner.job import Job
+
+UNEXPLAINED = {"no-steps", "probe-not-loaded", "hang", "timeout", "work-not-done"}
+"""Kinds of failures that say what did not happen, not why."""
+
+
+class Sampler(Protocol):
+    """Sampler of the GPU; `advisor.machine.telemetry.Sampler` is one."""
+
+    def summary(
+        self, window_start: float, window_end: float, used: Sequence[Card] = ()
+    ) -> Telemetry:
+        """Mean telemetry of the used cards over a window."""
+        ...
+
+
+SamplerFactory = Callable[[int], AbstractContextManager[Sampler]]
+"""Given the process at the root of the trial's tree."""
+
+
+def run_trial(
+    trial: Trial,
+    *,
+    on_progress: Callable[[str], None] | None = None,
+    cancel: threading.Event | None = None,
+    sampler: SamplerFactory | None = None,
+) -> Run | Failure:
+    """Run `trial` to its end; return its run or its failure.
+
+    When this returns or raises, no process of the trial is left and its candidate files are gone;
+    logs, records and outputs stay in `trial.scratch`, which belongs to the caller. `on_progress`
+    hears a short line every few seconds. Setting `cancel` ends the trial: Failure `interrupted`.
+    `sampler` watches the GPU meanwhile.
+
+    Raises ConfigReadOnlyError where a candidate cannot be written beside its original, and
+    StateBusyError where a candidate of this name is there already.
+    """
+    job = prepare(trial)
+    sandbox = job.sandbox
+    if sandbox.throws_away:
+        load_uvm()
+    before = fs_changes.snapshot(trial.cwd, job.scratch) if sandbox.by_names else None
+    tally = Tally(trial.plan.unit_regex)
+    with contextlib.ExitStack() as stack:
+        launched = stack.enter_context(Launched(job, tally))
+        card = stack.enter_context(sampler(launched.supervisor_pid)) if sampler else None
+        load = LoadMonitor(launched.supervisor_pid)
+        watch = Monitor(trial, launched, tally, load, on_progress=on_progress, cancel=cancel)
+        ending = watch.until_end()
+    _require_laid_out(launched, ending)
+    run = measured_run(trial, ending)
+    finding = classify(trial, ending, measured=run is not None)
+    files = _changes(trial, job, before, ending, launched)
+    facts: dict[str, Any] = {
+        "trial_id": trial.id,
+        "purpose": trial.purpose,
+        "label": trial.label,
+        "candidate_key": trial.candidate.key,
+        "exit_code": ending.exit_code,
+        "wall_s": ending.wall_s,
+        "files_created": tuple(files.created),
+        "files_changed": (*files.altered, *files.removed),
+        "isolation": sandbox.kind,
+    }
+    if finding is not None or run is None:
+        assert finding is not None
+        finding = _by_sandbox(trial, job, launched, ending, finding) or finding
+        cards = [process.card for process in ending.processes if process.card is not None]
+        seen = card.summary(ending.started, ending.ended, cards) if card else Telemetry()
+        return Failure(
+            kind=finding.kind,
+            evidence=finding.evidence,
+            next_step=finding.next_step,
+            log_tail=log_tail(ending),
+            effects=loader_effects(ending.processes),
+            gpu_mem_others_gib=seen.gpu_mem_others_gib,
+            **facts,
+        )
+    start, end = run.window_start, run.window_end
+    telemetry = card.summary(start, end, run.cards) if card else Telemetry()
+    written_at, results = read_folder(job.outputs)
+    changes = launched.changes or {}
+    times = [*(changes.get("written_at") or ()), *written_at]
+    told = times or changes.get("written_at") is not None
+    last = float("inf") if trial.plan.whole else end
+    pids = ", ".join(map(str, ending.left))
+    return replace(
+        run,
+        telemetry=telemetry,
+        disturbance=on_card(load.between(start, end), telemetry),
+        files_in_window=sum(start <= time <= last for time in times) if told else None,
+        results=(*read_copies(changes, trial.cwd), *results),
+        output_digest=fs_changes.digest(job.outputs) if trial.plan.mode == "whole" else None,
+        stdout_tail=ending.stdout,
+        notes=(
+            *sandbox.notes,
+            *run.notes,
+            *files.notes,
+            *((f"processes that would not end: {pids}",) if pids else ()),
+        ),
+        **facts,
+    )
+
+
+def _changes(
+    trial: Trial,
+    job: Job,
+    before: fs_changes.Snapshot | None,
+    ending: TrialExit,
+    launched: Launched,
+) -> fs_changes.FilesystemChanges:
+    """Return file changes outside scratch, by isolation or snapshots."""
+    if launched.changes is not None:
+        thrown_away = job.sandbox.throws_away
+        return fs_changes.isolated_changes(launched.changes, trial.cwd, thrown_away=thrown_away)
+    if before is None:
+        return fs_changes.FilesystemChanges()
+    after = fs_changes.snapshot(trial.cwd, job.scratch)
+    opened = [relative_name(p, trial.cwd) for p in ending.writes if Path(p).exists()]
+    return fs_changes.compared_changes(before, after, opened)
+
+
+def _by_sandbox(
+    trial: Trial, job: Job, launched: Launched, ending: TrialExit, finding: Finding
+) -> Finding | None:
+    """Return a failure caused by refused writes, or None."""
+    if launched.full and (finding.kind in UNEXPLAINED or launched.refused_stage == "scratch"):
+        return Finding.of(
+            "disk-full",
+            f"the disk of {trial.scratch}, which holds the program's TMPDIR and what is measured, "
+            "has no space left",
+            "Free space there, or set TMPDIR to another disk.",
+        )
+    if launched.refused_stage == "isolation":
+        return Finding.of(
+            "write-denied",
+            f"the isolation does not hold any more: {ending.problem}",
+            f"Run again, or set {FORCED} to landlock or guard to do without.",
+        )
+    if ending.end not in {"exited", "measured"}:
+        return None
+    raised = [each for each in (process.exception for process in ending.processes) if each]
+    found = refusal(
+        job.sandbox,
+        [
+            *(f"{each.type}: {each.message}" for each in raised),
+            *reversed(ending.stderr.splitlines()),
+            *reversed(ending.stdout.splitlines()),
+        ],
+        cwd=trial.cwd,
+        changes=launched.changes,
+        variables={"size": LAYER_SIZE, "folder": LAYER_FOLDER},
+    )
+    return Finding.of(*found) if found else None
+
+
+def _require_laid_out(launched: Launched, ending: TrialExit) -> None:
+    """Raise the error that prevents every trial."""
+    if launched.refused_stage == "scratch" and not launched.full:
+        msg = (
+            f"The trial's own folder could not be made: {ending.problem}. "
+            "Set TMPDIR to a folder that may be written."
+        )
+        raise StateUnusableError(msg)
+    if launched.refused_stage != "layout":
+        return
+    if "File exists" in ending.problem:
+        msg = (
+            f"A candidate is already there: {ending.problem}. Another gpu-advisor works on this "
+            "config, or the machine stopped in the middle of one; in that case remove the file."
+        )
+        raise StateBusyError(msg)
+    msg = (
+        f"The candidate could not be written beside the config: {ending.problem}. "
+        "Make that folder writable."
+    )
+    raise ConfigReadOnlyError(msg)
