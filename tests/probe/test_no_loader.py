@@ -46,7 +46,7 @@ def test_samples_that_cannot_be_told_are_not_told(bigram: TuningResult) -> None:
     assert reading.unit == "token"
     assert reading.units_per_s == pytest.approx(10 * bigram.true_rate(), rel=WITHIN)
     assert reading.tokens_per_s == reading.units_per_s
-    assert any("cannot be told" in note for note in reading.notes)
+    assert any("rates are in tokens" in note for note in reading.notes)
 
 
 def test_an_experiment_tells_what_no_layer_does(bigram: TuningResult, tmp_path: Path) -> None:
