@@ -230,7 +230,7 @@ class Executor:
         )
         self.attempts.append(attempt)
         if request.purpose == "baseline" and isinstance(result, Run):
-            limits = self.program.limits.following(result.startup_s)
+            limits = replace(self.program.limits, startup_s=result.startup_s)
             self.program = replace(self.program, limits=limits)
         self.listener.trial_done(attempt)
         return attempt

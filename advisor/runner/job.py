@@ -24,7 +24,7 @@ from advisor.sandbox.policy import SandboxPolicy
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.model import MeasurePlan, Trial
+    from advisor.model import Trial
 
 PROBE = Path(__file__).resolve().parents[1] / "probe"
 SHORT_TMP = 60
@@ -125,6 +125,9 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     }
     env["PYTHONPATH"] = _first(PROBE / "site", env.get("PYTHONPATH"))
     env["PATH"] = _first(PROBE / "bin", env.get("PATH", os.defpath))
+    plan = trial.plan
+    if plan.unit_regex is not None and plan.mode == "window":  # the pattern ends the window
+        plan = dataclasses.replace(plan, mode="observe")
     instructions = {
         "records": str(records),
         "scratch": str(scratch),
@@ -132,13 +135,13 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         "protect": trial.cwd,
         "allow_writes": trial.allow_writes,
         "made": [str(Path(trial.cwd, name)) for name in trial.made],
-        "plan": dataclasses.asdict(_probe_plan(trial.plan)),
+        "plan": dataclasses.asdict(plan),
         "origins": dataclasses.asdict(trial.origins) if trial.origins else None,
         "shim": str(PROBE / "bin"),
     }
-    command = into_cleared(trial.command, env)
+    argv = trial.command if sandbox.throws_away else replace_paths(trial.command, trial.cwd, copies)
     return Job(
-        argv=command if sandbox.throws_away else replace_paths(command, trial.cwd, copies),
+        argv=argv,
         cwd=trial.cwd,
         env=tuple(env.items()),
         scratch=str(scratch),
@@ -166,25 +169,6 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     )
 
 
-def into_cleared(command: tuple[str, ...], env: Mapping[str, str]) -> tuple[str, ...]:
-    """Add probe variables to an `env -i` command."""
-    if Path(command[0]).name != "env":
-        return command
-    cleared, at = False, 1
-    while at < len(command) and command[at].startswith("-"):
-        cleared = cleared or command[at] in {"-", "-i", "--ignore-environment"}
-        at += 2 if command[at] in {"-u", "-C"} else 1
-    names = ("GPU_ADVISOR_SPEC", "PYTHONPATH", "TMPDIR")
-    set_here = tuple(f"{name}={env[name]}" for name in names)
-    return (*command[:at], *set_here, *command[at:]) if cleared else command
-
-
-def _probe_plan(plan: MeasurePlan) -> MeasurePlan:
-    """Plan the probe; an output pattern ends windows itself."""
-    counted = plan.unit_regex is not None and plan.mode == "window"
-    return dataclasses.replace(plan, mode="observe") if counted else plan
-
-
 def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -> tuple[str, ...]:
     """Replace paths in `command` by their copies.
 
@@ -194,7 +178,7 @@ def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -
     """
     by_identity = {os.path.realpath(original): copy for original, copy in copies.items()}
 
-    def respelled(text: str) -> str | None:
+    def copy_of(text: str) -> str | None:
         # an argument can be anything; only what could be a path is looked up
         if not text or "\0" in text or len(text) > 4096:
             return None
@@ -206,37 +190,32 @@ def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -
         same = os.path.realpath(os.path.join(cwd, spelled)) == os.path.realpath(folder)  # noqa: PTH118
         return os.path.join(spelled, name) if same else copy  # noqa: PTH118
 
-    def renewed(token: str) -> str:
-        whole = respelled(token)
-        if whole is not None:
-            return whole
+    def replaced(token: str) -> str:
         head, equals, value = token.partition("=")
-        if equals and (path := respelled(value)) is not None:
+        if whole := copy_of(token):
+            return whole
+        if equals and (path := copy_of(value)):
             return f"{head}={path}"
-        pieces = _PIECES.split(token)
-        return "".join(respelled(piece) or piece for piece in pieces)
+        return "".join(copy_of(piece) or piece for piece in _PIECES.split(token))
 
-    return tuple(renewed(token) for token in command)
+    return tuple(map(replaced, command))
 
 
 def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:
     """Return variables that keep trackers offline and in scratch."""
-    folder = str(trackers)
-    forced = {
-        "WANDB_DIR": folder,
-        "WANDB_CACHE_DIR": folder,
-        "WANDB_DATA_DIR": folder,
-        "MLFLOW_TRACKING_URI": trackers.joinpath("mlflow").as_uri(),
-        "MLFLOW_REGISTRY_URI": trackers.joinpath("mlflow").as_uri(),
+    wandb = ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR")
+    folders = (*wandb, "COMET_OFFLINE_DIRECTORY", "CLEARML_CACHE_DIR")
+    places = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
+    # a tracker that its user has switched off stays off
+    modes = {"WANDB_MODE": "offline", "SWANLAB_MODE": "offline"}
+    return {
+        **dict.fromkeys(folders, str(trackers)),
+        **dict.fromkeys(places, trackers.joinpath("mlflow").as_uri()),
+        **{name: mode for name, mode in modes.items() if environ.get(name) != "disabled"},
         "COMET_START_ONLINE": "0",
-        "COMET_OFFLINE_DIRECTORY": folder,
         "CLEARML_OFFLINE_MODE": "1",
         "NEPTUNE_MODE": "debug",  # its offline mode writes into the working directory
-        "CLEARML_CACHE_DIR": folder,
     }
-    # a tracker that its user has switched off stays off
-    quiet = {"WANDB_MODE": "offline", "SWANLAB_MODE": "offline"}
-    return forced | {name: mode for name, mode in quiet.items() if environ.get(name) != "disabled"}
 
 
 def _first(folder: Path, rest: str | None) -> str:

@@ -43,7 +43,6 @@ class Launched:
         """The command's process; None until it was started, or if it could not be."""
         self.exit_code: int | None = None
         """Exit code of the command, or minus its signal."""
-        self.exited = False
         self.refused: str | None = None
         """Why the command could not be started."""
         self.refused_stage: str | None = None
@@ -60,26 +59,28 @@ class Launched:
         """The supervisor's pipe has ended."""
         self._clean = False
         """True after the supervisor reported a complete cleanup."""
-        out_read, out_write = os.pipe()
-        err_read, err_write = os.pipe()
-        try:
-            self._process = subprocess.Popen(
-                # the scratch path identifies the supervisor in process lists
-                [*SUPERVISOR, job.scratch],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C and a closed terminal reach the parent alone
-                pass_fds=(out_write, err_write),
-                cwd="/",
-            )
-        except OSError:
-            os.close(out_read)
-            os.close(err_read)
-            raise
-        finally:
-            os.close(out_write)
-            os.close(err_write)
+        with contextlib.ExitStack() as undo:
+            (out_read, out_write), (err_read, err_write) = pipes = os.pipe(), os.pipe()
+            for pipe in pipes:
+                undo.callback(os.close, pipe[0])
+            try:
+                self._process = subprocess.Popen(
+                    # the scratch path identifies the supervisor in process lists
+                    [*SUPERVISOR, job.scratch],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,  # Ctrl-C and a closed terminal reach the parent alone
+                    pass_fds=(out_write, err_write),
+                    cwd="/",
+                )
+            finally:
+                os.close(out_write)
+                os.close(err_write)
+            undo.pop_all()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._control, self._events = self._process.stdin, self._process.stdout
         logs, scratch = Path(job.logs), Path(job.scratch)
         self.stdout = Stream(out_read, logs / "stdout.log", tally, scratch)
         self.stderr = Stream(err_read, logs / "stderr.log", tally, scratch)
@@ -104,77 +105,58 @@ class Launched:
     @property
     def ended(self) -> bool:
         """Return True if the command or its supervisor ended."""
-        return self.exited or self.refused is not None or self._gone
+        return self.exit_code is not None or self.refused is not None or self._gone
 
     def wait(self, seconds: float) -> None:
         """Wait at most `seconds` for the supervisor."""
-        events = self._process.stdout
-        assert events is not None
-        if self._gone:
+        if self._gone or not select.select([self._events], [], [], seconds)[0]:
             return
-        ready, _, _ = select.select([events], [], [], seconds)
-        if not ready:
-            return
-        chunk = os.read(events.fileno(), 1 << 16)
-        if not chunk:
-            self._gone = True
-            return
+        chunk = os.read(self._events.fileno(), 1 << 16)
+        self._gone = not chunk
         *lines, self._buffer = (self._buffer + chunk).split(b"\n")
         for line in lines:
-            self._handle(json.loads(line))
-
-    def signal(self, pid: int, number: int) -> None:
-        """Send a signal to a live process of the trial."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+            event = json.loads(line)
+            match event["event"]:
+                case "started":
+                    self.pid, self.started = event["pid"], event["time"]
+                case "exited":
+                    self.exit_code = event["code"]
+                case "refused":
+                    self.refused, self.refused_stage = event["message"], event["stage"]
+                case _:  # gone
+                    self.left, self._clean = tuple(event["left"]), True
+                    self.changes, self.full = event["changes"], event["full"]
 
     def stop(self) -> None:
         """End every process and remove files; may repeat."""
-        if self._process.stdin is None or self._process.stdin.closed:
+        if self._control.closed:
             return
         self._send(b"stop\n")
         deadline = time.monotonic() + STOP_LIMIT_S
         while not self._gone and time.monotonic() < deadline:
             self.wait(0.5)
-        if not self._clean:  # someone killed the supervisor, or it is stuck
-            self._process.kill()
-            self._kill_group()
+        if not self._clean:
+            self._clean_up()
         for stream in (self.stdout, self.stderr):
             stream.join(0.5)
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        for pipe in (self._control, self._events):
+            with contextlib.suppress(OSError):
+                pipe.close()
         self._process.wait()
 
-    def _handle(self, event: dict[str, Any]) -> None:
-        match event["event"]:
-            case "started":
-                self.pid, self.started = event["pid"], event["time"]
-            case "exited":
-                self.exit_code, self.exited = event["code"], True
-            case "refused":
-                self.refused, self.refused_stage = event["message"], event["stage"]
-            case "gone":
-                self.left, self._clean = tuple(event["left"]), True
-                self.changes, self.full = event["changes"], event["full"]
-            case other:
-                msg = f"the supervisor sent an unknown event: {other}"
-                raise AssertionError(msg)
-
     def _send(self, message: bytes) -> None:
-        assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(message)
-            self._process.stdin.flush()
+            self._control.write(message)
+            self._control.flush()
 
-    def _kill_group(self) -> None:
-        """Kill the command's session when its supervisor is gone."""
+    def _clean_up(self) -> None:
+        """Do the supervisor's work after it was killed, or is stuck."""
+        self._process.kill()
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         for file in self.job.files:
-            if not file.keep and not file.over:
+            if not file.keep and not file.over and self.refused is None:
                 Path(file.path).unlink(missing_ok=True)
         for folder in self.job.temporary:
             shutil.rmtree(folder, ignore_errors=True)

@@ -47,19 +47,6 @@ class Limits:
     startup_s: float | None = None
     """Seconds of the original to its first step, once known."""
 
-    def following(self, startup_s: float | None) -> Limits:
-        """Return limits for candidates with known `startup_s`."""
-        return replace(self, startup_s=startup_s)
-
-    def or_else(self, other: Limits) -> Limits:
-        """Fill unset limits from `other`."""
-        return replace(
-            other,
-            start_s=self.start_s or other.start_s,
-            hang_s=self.hang_s or other.hang_s,
-            run_s=self.run_s or other.run_s,
-        )
-
     def of(self, plan: MeasurePlan) -> tuple[float, float, float]:
         """Return start, hang and total limits for `plan`."""
         start_s = self.start_s or max(START_S, LATE_START * (self.startup_s or 0.0))
@@ -70,9 +57,13 @@ class Limits:
         window_s = max(SLOW_WINDOW * plan.measure_s, SILENCES * hang_s)
         if plan.mode != "window":
             window_s = max(window_s, WHOLE_S)
-        parts = 1 + len(plan.ceilings_workers) if plan.ceilings_workers else 0
-        alone_s = SLOW_CEILINGS * plan.ceilings_s * parts
-        return start_s, hang_s, self.run_s or start_s + window_s + alone_s + hang_s
+        return start_s, hang_s, self.run_s or start_s + window_s + parts_limit_s(plan) + hang_s
+
+
+def parts_limit_s(plan: MeasurePlan) -> float:
+    """Longest time for the parts, each measured alone after the window."""
+    parts = 1 + len(plan.ceilings_workers) if plan.ceilings_workers else 0
+    return SLOW_CEILINGS * plan.ceilings_s * parts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,28 +73,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def asked(args: argparse.Namespace, workload: Workload, defaults: Defaults) -> Limits:
-    """Read limits from flags, workload entry or defaults.
+    """Read limits from flags, else from gpu-advisor.toml.
 
     Raises UsageError naming the flag and the forms allowed.
     """
-    return of_flags(args).or_else(of_settings(workload, defaults))
-
-
-def of_flags(args: argparse.Namespace) -> Limits:
-    """Read limits from flags. Raises UsageError."""
-    found: dict[str, float] = {}
-    for name in FLAGS:
+    found = of_settings(workload, defaults)
+    for name, field in zip(FLAGS, ("start_s", "hang_s", "run_s"), strict=True):
         text = getattr(args, name.replace("-", "_"))
+        if text is None:
+            continue
         try:
-            found |= {name: parse_duration_s(text)} if text is not None else {}
+            found = replace(found, **{field: parse_duration_s(text)})
         except ValueError as problem:
             msg = f"--{name}: {problem}."
             raise UsageError(msg) from problem
-    return Limits(
-        start_s=found.get("start-limit"),
-        hang_s=found.get("hang-limit"),
-        run_s=found.get("run-limit"),
-    )
+    return found
 
 
 def of_settings(workload: Workload, defaults: Defaults) -> Limits:

@@ -23,7 +23,6 @@ from advisor.files import within
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.analysis.events import EventLog
     from advisor.model import MeasurePlan
     from advisor.runner.process_records import ProcessRecord
 
@@ -48,11 +47,6 @@ class _Process:
     """True if the full window was followed by a command."""
     cut_short: bool = False
 
-    @property
-    def log(self) -> EventLog:
-        """Events so far."""
-        return self.reader.log
-
 
 class Measuring:
     """Event logs of a trial's processes, and their commands."""
@@ -71,7 +65,9 @@ class Measuring:
             begun = time.time()
             if process.full or begun < process.next_look:
                 continue
-            advice = self._look(record, process, begun)
+            self._read(record.pid, process)
+            log, built = process.reader.log, record.optimizers_built > 0
+            advice = advise(log, self._plan, begun - log.clock, optimizers_built=built)
             spent_s = time.time() - begun
             wait_s = max(advice.need_s, SHORTEST_LOOK_S, spent_s / SPENT_SHARE)
             process.next_look = time.time() + wait_s
@@ -79,11 +75,6 @@ class Measuring:
                 self._command(record.pid, phase="count", calls=advice.calls)
             elif advice.phase == "full":
                 self._end(record, process, advice, records)
-
-    def _look(self, record: ProcessRecord, process: _Process, now: float) -> Advice:
-        self._read(record.pid, process)
-        built = record.optimizers_built > 0
-        return advise(process.log, self._plan, now - process.log.clock, optimizers_built=built)
 
     def _end(
         self,
@@ -105,7 +96,7 @@ class Measuring:
         self._command(
             record.pid,
             phase="diagnose",
-            boundary=boundary(process.log, series),
+            boundary=boundary(process.reader.log, series),
             loader=series.loader,
             step_s=typical_step_s(series),
             replay=series.kind != FORWARD,
@@ -117,7 +108,7 @@ class Measuring:
         for pid, process in found:
             self._read(pid, process)
             process.full, process.cut_short = True, advice.cut_short
-        point = stop_point([process.log for _, process in found], time.time())
+        point = stop_point([process.reader.log for _, process in found], time.time())
         for pid, _ in found:
             if point is None:
                 self._command(pid, phase="stop")
@@ -149,7 +140,7 @@ class Measuring:
     def _finished(self, record: ProcessRecord) -> ProcessRecord:
         process = self._processes.setdefault(record.pid, _Process())
         self._read(record.pid, process)
-        log = process.log
+        log = process.reader.log
         found = measure(
             log,
             self._plan,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import threading
 import time
@@ -10,10 +12,11 @@ from typing import TYPE_CHECKING, Literal
 
 import psutil
 
+from advisor.runner.limits import parts_limit_s
 from advisor.runner.measuring import Measuring
 from advisor.runner.output import Count, Tally, plain
 from advisor.runner.process_records import ProcessRecord, Records
-from advisor.runner.resources import OomCounter, TreeSampler, new_kills, oom_counters
+from advisor.runner.resources import OomKills, TreeSampler, new_kills, oom_kills
 from advisor.runner.uninstrumented import UninstrumentedScan
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 TICK_S = 0.1
 """Interval between two checks; the command's end needs none."""
 LOST_S = 5.0
-"""A command whose Pythons are all without the probe is not waited for any longer."""
+"""Longest wait for a command whose Pythons are all without the probe."""
 RANKS_GRACE_S = 2.0
 """For the other ranks to fill their window, once one has."""
 EXIT_S = 0.5
@@ -41,8 +44,6 @@ BUSY_CPUS = 0.05
 """CPUs in use by a program that compiles rather than waits, even on a crowded host."""
 WARM_STEPS = 3
 """Whole steps in which a silence may be a compilation, or one of the long passes of the first."""
-CEILINGS_SLACK = 5.0
-"""Starting loader workers takes longer than measuring them."""
 PROGRESS_S = 2.0
 
 NOTHING = Count()
@@ -80,7 +81,7 @@ class TrialExit:
     peak_host_gib: float | None = None
     """Peak memory of all processes, shared pages once."""
     stacks: str = ""
-    oom: OomCounter | None = None
+    oom: OomKills | None = None
     """The kernel's out-of-memory kills during the trial."""
     count: Count = NOTHING
     left: tuple[int, ...] = ()
@@ -128,25 +129,37 @@ class Monitor:
         self._launched = launched
         self._tally = tally
         self._load = load
-        self._say = on_progress or (lambda _: None)
+        self._on_progress = on_progress or (lambda _: None)
         self._cancel = cancel or threading.Event()
         self._records = Records(launched.job.records)
         self._measuring = Measuring(launched.job.records, trial.plan)
         self._processes: tuple[ProcessRecord, ...] = ()
-        self._oom_before = oom_counters()
+        self._oom_before = oom_kills()
         self._full_since: float | None = None
         self._ended_since: float | None = None
         self._was_at_work = False
         self._first_step: float | None = None
         self._last_sign = time.time()
         """Epoch seconds of the start, of the last step, or of the end of what stepped."""
-        self._said = 0.0
+        self._reported = 0.0
         self._tree = TreeSampler(launched.supervisor_pid)
-        self._reach = UninstrumentedScan(launched.supervisor_pid)
+        self._reach = UninstrumentedScan()
+        # without a pattern only the probe can count units
+        self._needs_probe = trial.plan.mode == "window" and trial.plan.unit_regex is None
 
     def until_end(self) -> TrialExit:
         """Monitor to the end, then stop every process."""
-        end = self._wait()
+        while True:
+            self._launched.wait(TICK_S)
+            self._processes = self._records.read()
+            self._measuring.update(self._processes)
+            if self._tree.sample():
+                self._reach.look(self._tree.tree)
+            self._load.sample()
+            end = self._end(time.time())
+            if end is not None:
+                break
+            self._report()
         ended = time.time()
         self._load.sample(force=True)
         if end == "measured":  # the command has usually just ended with its own status
@@ -158,7 +171,6 @@ class Monitor:
         launched.stop()
         if end in {"exited", "not-started"}:  # what came just before the end may still arrive
             stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
-        self._processes = self._measuring.finish(self._records.read())
         return TrialExit(
             end=end,
             started=launched.started,
@@ -167,41 +179,27 @@ class Monitor:
             problem=launched.refused or "",
             stdout=plain(stdout),
             stderr=plain(stderr),
-            processes=self._processes,
+            processes=self._measuring.finish(self._records.read()),
             silence_s=max(0.0, ended - self._last_sign),
             busy_cpus=self._tree.busy_cpus(ended - BUSY_S, ended),
             peak_host_gib=self._tree.peak_gib,
             stacks=stacks,
-            oom=new_kills(self._oom_before, oom_counters()),
+            oom=new_kills(self._oom_before, oom_kills()),
             count=self._tally.count,
             left=launched.left,
             lost=kept_out,
         )
 
-    def _wait(self) -> End:
-        while True:
-            self._launched.wait(TICK_S)
-            self._processes = self._records.read()
-            self._measuring.update(self._processes)
-            if self._tree.sample():
-                self._reach.look(self._tree.tree)
-            self._load.sample()
-            end = self._look()
-            if end is not None:
-                return end
-            self._progress()
-
-    def _look(self) -> End | None:
+    def _end(self, now: float) -> End | None:
         """Return the first reason to end the trial."""
-        trial, launched, now = self._trial, self._launched, time.time()
+        trial, launched, count = self._trial, self._launched, self._tally.count
         stepping = [p for p in self._processes if p.state == "stepping" and _alive(p.pid)]
-        steps = [p.last_step_time for p in self._processes if p.last_step_time is not None]
-        self._last_sign = max([self._last_sign, *steps])
-        count = self._tally.count
-        self._last_sign = max([self._last_sign, *(mark.time for mark in count.marks[-1:])])
         at_work = bool(stepping) or count.lines > 0
+        signs = [p.last_step_time for p in self._processes if p.last_step_time is not None]
+        signs += [mark.time for mark in count.marks[-1:]]
         if at_work != self._was_at_work:  # its first step, or the next part of a longer command
-            self._last_sign = now
+            signs.append(now)
+        self._last_sign = max([self._last_sign, *signs])
         self._was_at_work = at_work
         if at_work and self._first_step is None:
             self._first_step = now
@@ -214,21 +212,19 @@ class Monitor:
             return "measured"
         if launched.ended and not (stepping and self._grace(now)):
             return "exited" if self._full_since is None else "measured"
-        alone = any(process.alone for process in stepping)
-        if at_work and silence > self._hang_limit_s(alone=alone) and not self._warming_up(now):
+        alone = any(process.alone for process in stepping)  # its parts make no steps
+        hang_s = HANG_MARGIN * trial.hang_limit_s + (parts_limit_s(trial.plan) if alone else 0.0)
+        if at_work and silence > hang_s and not self._warming_up(now):
             return "hang"
         if not at_work and self._aside():
             return "aside"
-        if not at_work and (silence > trial.start_limit_s or self._lost(now)):
+        if not at_work and (silence > trial.start_limit_s or self._unreached(now)):
             return "start-limit"
-        if now - launched.started > trial.total_limit_s or self._too_long_at_work(now):
+        steps_s = 0.0 if self._first_step is None else now - self._first_step
+        too_long = trial.steps_limit_s is not None and steps_s > trial.steps_limit_s
+        if too_long or now - launched.started > trial.total_limit_s:
             return "total-limit"
         return None
-
-    def _only_probe_counts(self) -> bool:
-        """Return True if only the probe can count units."""
-        plan = self._trial.plan
-        return plan.mode == "window" and plan.unit_regex is None
 
     def _aside(self) -> bool:
         """Return True if the probe left and nothing else steps."""
@@ -236,58 +232,43 @@ class Monitor:
         aside = [process for process in alive if process.state == "aside"]
         parents = {process.ppid for process in aside}
         waited_for = [p for p in alive if p.state == "torch" and p.pid not in parents]
-        return bool(aside) and not waited_for and self._only_probe_counts()
+        return bool(aside) and not waited_for and self._needs_probe
 
-    def _lost(self, now: float) -> bool:
-        """Return True if the probe reached no live Python."""
-        since = self._reach.since
-        if since is None or not self._only_probe_counts():
+    def _unreached(self, now: float) -> bool:
+        """Return True if the probe reached no live Python for long."""
+        since, lost = self._reach.since, [pid for pid in self._reach.lost if _alive(pid)]
+        if since is None or not lost or not self._needs_probe:
             return False
-        lost = [pid for pid in self._reach.lost if _alive(pid)]
         reported = [p.pid for p in self._processes if p.pid not in lost and _alive(p.pid)]
-        return bool(lost) and not reported and now - since > LOST_S
-
-    def _too_long_at_work(self, now: float) -> bool:
-        limit_s, since = self._trial.steps_limit_s, self._first_step
-        return limit_s is not None and since is not None and now - since > limit_s
-
-    def _hang_limit_s(self, *, alone: bool) -> float:
-        """Longest allowed silence, longer while parts are measured."""
-        limit = self._trial.hang_limit_s * HANG_MARGIN
-        plan = self._trial.plan
-        parts = 1 + len(plan.ceilings_workers)
-        return limit + (plan.ceilings_s * CEILINGS_SLACK * parts if alone else 0.0)
+        return not reported and now - since > LOST_S
 
     def _warming_up(self, now: float) -> bool:
         """Return True during the program's first steps.
 
         A compilation may take minutes, and so may each pass of an update that makes many.
         """
-        if max((process.whole_steps for process in self._processes), default=0) >= WARM_STEPS:
-            return False
-        busy = self._tree.busy_cpus(now - BUSY_S, now)
+        whole_steps = max((process.whole_steps for process in self._processes), default=0)
+        busy = self._tree.busy_cpus(now - BUSY_S, now) or 0.0
+        silence = now - self._last_sign
         return (
-            busy is not None
-            and busy > BUSY_CPUS
-            and now - self._last_sign <= self._trial.start_limit_s
+            whole_steps < WARM_STEPS and busy > BUSY_CPUS and silence <= self._trial.start_limit_s
         )
 
     def _window_full(self, now: float, stepping: list[ProcessRecord]) -> bool:
         """Return True if every rank has been measured."""
         plan, count = self._trial.plan, self._tally.count
-        if any(process.state == "stopped" for process in self._processes):
-            if self._full_since is None:
-                self._full_since = now
+        stopped = [process for process in self._processes if process.state == "stopped"]
+        if stopped:
+            self._full_since = self._full_since or now
             # one that has just stopped still flushes its output
-            leaving = any(p.state == "stopped" and _alive(p.pid) for p in self._processes)
+            leaving = any(_alive(process.pid) for process in stopped)
             return not (stepping or leaving) or now - self._full_since > RANKS_GRACE_S
         enough = count.lines > plan.min_steps and count.seconds >= plan.measure_s
         return plan.mode == "window" and enough
 
     def _grace(self, now: float) -> bool:
         """Return True while remaining ranks may still finish."""
-        if self._ended_since is None:
-            self._ended_since = now
+        self._ended_since = self._ended_since or now
         return self._launched.exit_code == 0 and now - self._ended_since <= RANKS_GRACE_S
 
     def _stacks(self) -> str:
@@ -295,7 +276,8 @@ class Monitor:
         known = sorted(self._records.stacks().keys() - self._reach.lost.keys())  # another by now
         asked = [pid for pid in known if _alive(pid)]
         for pid in asked:
-            self._launched.signal(pid, signal.SIGUSR1)
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGUSR1)
         deadline = time.monotonic() + STACKS_S
         texts: dict[int, str] = {}
         while asked and time.monotonic() < deadline:
@@ -306,15 +288,15 @@ class Monitor:
             texts = fresh
         return "\n".join(f"process {pid}:\n{texts[pid]}" for pid in asked if texts.get(pid))
 
-    def _progress(self) -> None:
+    def _report(self) -> None:
+        """Report progress every few seconds."""
         now = time.time()
-        if now - self._said < PROGRESS_S:
+        if now - self._reported < PROGRESS_S:
             return
-        self._said = now
+        self._reported = now
         steps = max((process.steps for process in self._processes), default=0)
-        elapsed = now - self._launched.started
         state = f"{steps} step{'s' * (steps != 1)}" if steps else "starting"
-        self._say(f"{state}, {elapsed:.0f} s")
+        self._on_progress(f"{state}, {now - self._launched.started:.0f} s")
 
 
 def _alive(pid: int) -> bool:

@@ -6,19 +6,19 @@ import contextlib
 import re
 import time
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
+from advisor.machine.host import cgroup_folders
 from advisor.machine.readings import GIB
 
 LIGHT = 0.02
 """Largest share of time spent sampling: reading PSS stops the process for a moment."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuReading:
+class CpuReading(NamedTuple):
     time: float
     """Epoch seconds."""
     cpu_s: float
@@ -84,9 +84,8 @@ def _memory(process: psutil.Process) -> float:
 # --- out-of-memory kills ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OomCounter:
-    """Kernel counter of out-of-memory kills in one file."""
+class OomKills(NamedTuple):
+    """Out-of-memory kills that the kernel counted in one file."""
 
     path: str
     scope: str
@@ -94,43 +93,24 @@ class OomCounter:
     kills: int
 
 
-def oom_counters(
-    proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")
-) -> tuple[OomCounter, ...]:
+def oom_kills(root: Path = Path("/")) -> tuple[OomKills, ...]:
     """Readable out-of-memory counters, nearest first."""
-    places = []
-    with contextlib.suppress(OSError):
-        for line in (proc / "self/cgroup").read_text().splitlines():
-            _, controllers, group = line.split(":", 2)
-            group = group.lstrip("/")
-            if not controllers:
-                places += [cgroups / group / "memory.events", cgroups / "memory.events"]
-            elif "memory" in controllers.split(","):
-                root = cgroups / "memory"
-                places += [root / group / "memory.oom_control", root / "memory.oom_control"]
-    counters = [
-        OomCounter(path=str(place), scope="this cgroup", kills=kills)
-        for place in dict.fromkeys(places)
-        if (kills := _oom_kills(place)) is not None
-    ]
-    kills = _oom_kills(proc / "vmstat")
-    if kills is not None:
-        counters.append(OomCounter(path=str(proc / "vmstat"), scope="this host", kills=kills))
-    return tuple(counters)
+    nearest = list(cgroup_folders(root, "memory"))[:1]
+    names = ("memory.events", "memory.oom_control")
+    places = [(folder / name, "this cgroup") for folder in nearest for name in names]
+    found = []
+    for path, scope in (*places, (root / "proc/vmstat", "this host")):
+        with contextlib.suppress(OSError):
+            count = re.search(r"^oom_kill (\d+)$", path.read_text(), re.MULTILINE)
+            found += [OomKills(str(path), scope, int(count[1]))] if count else []
+    return tuple(found)
 
 
-def new_kills(before: tuple[OomCounter, ...], after: tuple[OomCounter, ...]) -> OomCounter | None:
+def new_kills(before: tuple[OomKills, ...], after: tuple[OomKills, ...]) -> OomKills | None:
     """Nearest counter with new kills, and their number."""
     known = {counter.path: counter.kills for counter in before}
     for counter in after:
         grown = counter.kills - known.get(counter.path, counter.kills)
         if grown > 0:
-            return OomCounter(path=counter.path, scope=counter.scope, kills=grown)
-    return None
-
-
-def _oom_kills(path: Path) -> int | None:
-    with contextlib.suppress(OSError):
-        found = re.search(r"^oom_kill (\d+)$", path.read_text(), re.MULTILINE)
-        return int(found[1]) if found else None
+            return counter._replace(kills=grown)
     return None

@@ -17,7 +17,6 @@ from __future__ import annotations
 import binascii
 import contextlib
 import ctypes
-import errno
 import json
 import os
 import select
@@ -25,7 +24,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,7 +38,7 @@ TERM_GRACE_S = 2.0
 KILL_GRACE_S = 5.0
 """After SIGKILL: a process in uninterruptible sleep is reported, not waited for."""
 ROOM_BYTES = 1 << 16
-"""A record of the probe is smaller."""
+"""A disk with less room is full: a record of the probe would not fit."""
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
@@ -60,7 +58,7 @@ def main() -> int:
     if line is None:  # the parent died before it sent a job
         return 0
     job: dict[str, Any] = json.loads(line)
-    adopt_orphans()
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of the command become ours
     segments = SharedMemory()
     sandbox = open_sandbox(job["sandbox"], job["cwd"])
     command: int | None = None
@@ -68,12 +66,12 @@ def main() -> int:
     try:
         lay_out(job)
         stage = "layout"
-        lay_beside(job)
+        lay_candidates(job, sandbox, over=False)
         stage = "isolation"
         sandbox.enter()
         _prctl(PR_SET_DUMPABLE, 0)  # through its open files the program would reach the host's
         stage = "layout"
-        lay_over(job, sandbox)
+        lay_candidates(job, sandbox, over=True)
         stage = "start"
         command = start(job, sandbox)
         emit("started", pid=command)
@@ -178,49 +176,40 @@ def lay_out(job: dict[str, Any]) -> None:
                 file.write(binascii.a2b_base64(entry["content"]))
 
 
-def lay_beside(job: dict[str, Any]) -> None:
-    """Create candidate files; refuse existing ones."""
+def lay_candidates(job: dict[str, Any], sandbox: Sandbox, *, over: bool) -> None:
+    """Create candidates beside their originals, or over them for the program alone.
+
+    A candidate that is there already is another's: FileExistsError.
+    """
     for entry in job["files"]:
-        if entry["keep"] or entry["over"]:
+        if entry["keep"] or entry["over"] is not over:
             continue
         path, content = entry["path"], binascii.a2b_base64(entry["content"])
+        if over:
+            sandbox.put(path, content)
+            continue
         with open(path, "xb") as file:
+            entry["ours"] = True
             file.write(content)
         set_content_mtime(path, content)
         if entry["mode_of"]:
             with contextlib.suppress(OSError):
                 os.chmod(path, stat.S_IMODE(os.stat(entry["mode_of"]).st_mode))
-        entry["ours"] = True
-
-
-def lay_over(job: dict[str, Any], sandbox: Sandbox) -> None:
-    """Place candidates over originals for the program alone."""
-    for entry in job["files"]:
-        if entry["over"]:
-            sandbox.put(entry["path"], binascii.a2b_base64(entry["content"]))
 
 
 def is_full(folder: str) -> bool:
-    """Return True if a record does not fit into `folder`."""
-    path = os.path.join(folder, f"room-{os.getpid()}")
+    """Return True if the disk of `folder` has no room left."""
     try:
-        # nothing that the program left under this name, no link either, is written to
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            if os.write(file, bytes(ROOM_BYTES)) < ROOM_BYTES:  # a full disk takes a part first
-                return True
-        finally:
-            os.close(file)
-            os.unlink(path)
-    except OSError as problem:
-        return problem.errno in {errno.ENOSPC, errno.EDQUOT}
-    return False
+        space = os.statvfs(folder)
+    except OSError:
+        return False
+    return space.f_blocks > 0 and space.f_bavail * space.f_frsize < ROOM_BYTES
 
 
 def clean_up(job: dict[str, Any], *, orphaned: bool) -> None:
     """Remove candidates, temporary directories and orphaned scratch."""
     for entry in job["files"]:
-        if entry.get("ours") and not entry["keep"]:
+        if entry.get("ours"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(entry["path"])
     for folder in [*job["temporary"], *([job["scratch"]] if orphaned else [])]:
@@ -228,11 +217,6 @@ def clean_up(job: dict[str, Any], *, orphaned: bool) -> None:
 
 
 # --- processes ----------------------------------------------------------------------------
-
-
-def adopt_orphans() -> None:
-    """Become the parent of orphaned descendants (Linux)."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def start(job: dict[str, Any], sandbox: Sandbox) -> int:
@@ -314,9 +298,7 @@ def family(command: int | None) -> set[int]:
 
 
 def process_table() -> dict[int, Process]:
-    """Process table of the host by /proc or ps."""
-    if not os.path.exists("/proc/self/stat"):
-        return _table_from_ps()
+    """Process table of the host."""
     table = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():
@@ -332,20 +314,8 @@ def _text(path: str) -> str:
         return file.read()
 
 
-def _table_from_ps() -> dict[int, Process]:
-    listing = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid=,pgid=,stat="], capture_output=True, text=True, check=False
-    )
-    rows = [line.split() for line in listing.stdout.splitlines()]
-    return {
-        int(pid): Process(int(parent), int(group), state.startswith("Z"))
-        for pid, parent, group, state in (row for row in rows if len(row) == 4)
-    }
-
-
 def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 # --- shared memory ------------------------------------------------------------------------
@@ -354,8 +324,8 @@ def _prctl(option: int, value: int) -> None:
 class SharedMemory:
     """Shared memory and semaphores left by the command.
 
-    Removed is only what appeared since, was held by the command, and is held by no process now:
-    another program's segments stay, even those that it made meanwhile.
+    Removed is only what appeared since, was mapped by the command, and is mapped by no process
+    now: another program's segments stay, even those that it made meanwhile.
     """
 
     def __init__(self) -> None:
@@ -365,12 +335,12 @@ class SharedMemory:
     def look(self, pids: set[int]) -> None:
         """Note what `pids` hold of what is new."""
         if new := self._names() - self._before:
-            self._held |= new & self._held_by(pids)
+            self._held |= new & self.mapped_by(pids)
 
     def remove(self) -> None:
         """Unlink what was held and is no more."""
         if held := self._held & self._names():
-            for name in held - self._held_by(set(process_table())):
+            for name in held - self.mapped_by(set(process_table())):
                 with contextlib.suppress(OSError):
                     os.unlink(f"{SHARED_MEMORY}/{name}")
 
@@ -381,20 +351,13 @@ class SharedMemory:
         return set()
 
     @staticmethod
-    def _held_by(pids: set[int]) -> set[str]:
-        """Return the segments that `pids` map or have open."""
-        held = set()
+    def mapped_by(pids: set[int]) -> set[str]:
+        """Return the segments that `pids` map."""
+        mapped = set()
         prefix = f"{SHARED_MEMORY}/"
         for pid in pids:
             with contextlib.suppress(OSError):
-                maps = _text(f"/proc/{pid}/maps")
-                held |= {
-                    line.partition(prefix)[2].removesuffix(" (deleted)")
-                    for line in maps.splitlines()
-                    if prefix in line
-                }
-            with contextlib.suppress(OSError):
-                for entry in os.scandir(f"/proc/{pid}/fd"):
-                    with contextlib.suppress(OSError):
-                        held.add(os.readlink(entry.path).removeprefix(prefix))
-        return held
+                lines = _text(f"/proc/{pid}/maps").splitlines()
+                paths = [line.partition(prefix)[2] for line in lines if prefix in line]
+                mapped |= {path.removesuffix(" (deleted)") for path in paths}
+        return mapped

@@ -6,24 +6,20 @@ itself) or starts Python with an option that ignores it is seen from outside alo
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 
 import psutil
 
 from advisor.probe.env_propagation import SPEC, isolating
+from advisor.runner.launch import START
 
 
 class UninstrumentedScan:
     """Scan of a process tree for uninstrumented programs."""
 
-    def __init__(self, root: int) -> None:
-        """Watch the tree of the supervisor `root`."""
-        self._supervisors: tuple[str, ...] = ()
-        with contextlib.suppress(psutil.Error):
-            self._supervisors = tuple(psutil.Process(root).cmdline())
-        self._seen: dict[int, tuple[str, ...]] = {}
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[str, ...]] = {}
         self.lost: dict[int, str] = {}
         """By pid: command line and reason, of those that were without the probe to the last."""
         self.since: float | None = None
@@ -34,9 +30,9 @@ class UninstrumentedScan:
         for process in tree:
             try:
                 command = tuple(process.cmdline())
-                if self._seen.get(process.pid) == command or command == self._supervisors:
+                if self._known.get(process.pid) == command or START in command:  # a supervisor
                     continue
-                self._seen[process.pid] = command
+                self._known[process.pid] = command
                 self.lost.pop(process.pid, None)
                 why = _why(process, command)
             except psutil.Error:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from advisor.probe.env_propagation import carried, isolating
-from advisor.runner.job import into_cleared
 from tests.probe.program import WHOLE, run
 
 WAYS = {
@@ -61,12 +60,3 @@ def test_what_is_there_already_is_left_as_it_is() -> None:
     assert other["PYTHONPATH"].split(os.pathsep)[1:] == ["/mine"]
     assert carried({b"TMPDIR": b"/mine"}, "/spec.json")[b"TMPDIR"] == b"/mine"
     assert "TMPDIR" not in carried({b"TMPDIR": b"/mine"}, "/spec.json")
-
-
-def test_an_env_i_of_the_command_line_is_followed_into() -> None:
-    """What starts the probe stands first, so that the command's own settings come after it."""
-    told = {"GPU_ADVISOR_SPEC": "s", "PYTHONPATH": "p", "TMPDIR": "t"}
-    command = ("env", "-i", "-u", "X", "A=b", "python", "x.py", "-i")
-    starting = ("GPU_ADVISOR_SPEC=s", "PYTHONPATH=p", "TMPDIR=t")
-    assert into_cleared(command, told) == ("env", "-i", "-u", "X", *starting, *command[4:])
-    assert into_cleared(("env", "A=b", "python"), told) == ("env", "A=b", "python")

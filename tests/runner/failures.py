@@ -335,7 +335,7 @@ def _segments() -> set[str]:
 
 
 def _ownerless(names: set[str]) -> set[str]:
-    return names - SharedMemory._held_by(set(process_table())) if names else names
+    return names - SharedMemory.mapped_by(set(process_table())) if names else names
 
 
 def _told(case: Case, outcome: Run | Failure) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import pytest
 from advisor.analysis.measurement import Measured, Measurement
 from advisor.runner.classify import log_tail
 from advisor.runner.process_records import Memory, ProgramException
-from advisor.runner.resources import OomCounter, new_kills, oom_counters
+from advisor.runner.resources import OomKills, new_kills, oom_kills
 from tests.runner.endings import BOOTED, DIED, DONE, STEPPED, failure_of, kind_of
 
 if TYPE_CHECKING:
@@ -134,21 +134,21 @@ def test_what_was_caught_inside_a_step_is_lost_work() -> None:
     )
 
 
-def test_a_kill_with_the_kernels_word_for_it_is_an_out_of_memory_kill(tmp_path: Path) -> None:
-    """A recorded pair of counter files, before and after, drives the judgement."""
+def test_a_kill_that_the_kernel_counted_is_an_out_of_memory_kill(tmp_path: Path) -> None:
+    """Counter files before and after; the nearest cgroup comes before the host."""
     for version, group, name in (
         ("0::/box", "box", "memory.events"),
         ("4:memory:/box", "memory/box", "memory.oom_control"),
     ):
         root = tmp_path / name
-        folder = root / "cgroup" / group
-        folder.mkdir(parents=True)
-        (root / "self").mkdir()
-        (root / "self" / "cgroup").write_text(f"{version}\n")
+        folder = root / "sys/fs/cgroup" / group
+        for made in (folder, root / "proc/self"):
+            made.mkdir(parents=True)
+        (root / "proc/self/cgroup").write_text(f"{version}\n")
         (folder / name).write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\n")
-        before = oom_counters(root, root / "cgroup")
+        before = oom_kills(root)
         (folder / name).write_text("low 0\nhigh 0\nmax 40\noom 2\noom_kill 3\n")
-        kills = new_kills(before, oom_counters(root, root / "cgroup"))
+        kills = new_kills(before, oom_kills(root))
         assert kills is not None
         found = failure_of(replace(DIED, exit_code=-9, oom=kills))
         assert found.kind == "host-oom"
@@ -157,8 +157,8 @@ def test_a_kill_with_the_kernels_word_for_it_is_an_out_of_memory_kill(tmp_path: 
 
 def test_a_kill_elsewhere_on_the_host_explains_no_other_end() -> None:
     """The host's counter speaks for a SIGKILL only; the cgroup's for a lost worker too."""
-    host = OomCounter(path="/proc/vmstat", scope="this host", kills=1)
-    ours = replace(host, scope="this cgroup")
+    host = OomKills(path="/proc/vmstat", scope="this host", kills=1)
+    ours = host._replace(scope="this cgroup")
     assert kind_of(replace(DIED, exit_code=-9, oom=host)) == "host-oom"
     assert kind_of(replace(DIED, exit_code=-9)) == "killed"
     assert kind_of(replace(DIED, exit_code=1, oom=host)) == "crash-start"
