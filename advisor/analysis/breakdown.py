@@ -1,6 +1,6 @@
-"""Breakdown of the window: loading, compute, copies, waits, validation.
+"""Breakdown of the window: loading, compute, copies, waits.
 
-Fetches, saves and validations are recorded throughout the window, so their shares are of all of it.
+Fetches and saves are recorded throughout the window, so their shares are of all of it.
 Calls, passes and copies are recorded while every hook is in: what is left of the window is divided
 as that stretch was.
 """
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 from advisor.analysis import device_time, spans
 from advisor.analysis.events import Span
-from advisor.analysis.step_series import TRAINING
-from advisor.analysis.training_steps import evaluations, rollout_passes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,19 +24,23 @@ if TYPE_CHECKING:
 def shares(
     log: EventLog, window: Window, stretch: Span, clock: DeviceClock | None = None
 ) -> dict[str, float]:
-    """Shares of the window's wall time; sum is 1.
+    """Shares of the window without its validation; sum is 1.
 
     `stretch`: time after warm-up in which every kind of event was recorded.
     """
     if window.seconds <= 0:
         return {}
-    whole = [Span(window.start, window.end)]
-    parts, left = _aside(log, window.series, whole)
+    parts: dict[str, float] = {}
+    left = spans.without([Span(window.start, window.end)], window.series.aside)
+    saving, left = spans.split(left, spans.merged(log.saves))
+    if saving:
+        parts["saving"] = saving
     waits = loader_waits(log, window.series, clock)
     if waits is not None and clock is None:
         parts["data_wait"], left = spans.split(left, spans.merged(waits))
     rest = spans.seconds(left)
-    _, watched = _aside(log, window.series, [stretch])
+    taken = spans.merged([*window.series.aside, *log.saves])
+    watched = spans.without([stretch], taken)
     found = (
         _on_host(log, window.series, watched)
         if clock is None
@@ -50,21 +52,6 @@ def shares(
     if total <= 0:
         parts["other"] = rest
     return {name: part / window.seconds for name, part in parts.items()}
-
-
-def _aside(
-    log: EventLog, series: StepSeries, left: list[Span]
-) -> tuple[dict[str, float], list[Span]]:
-    """Seconds of saving and validation, and the rest.
-
-    A validation lasts until the next batch, so what is saved before that lies in it.
-    """
-    found: dict[str, float] = {}
-    for name, taken in (("saving", log.saves), ("validation", validations(log, series))):
-        spent, left = spans.split(left, spans.merged(taken))
-        if spent:
-            found[name] = spent
-    return found, left
 
 
 def _on_host(log: EventLog, series: StepSeries, watched: list[Span]) -> dict[str, float]:
@@ -95,29 +82,6 @@ def _calls(log: EventLog, fetches: Sequence[Span]) -> list[Span]:
     passes += [Span(each.start, each.end) for each in log.passes]
     inside = spans.merged([*passes, *fetches])
     return [*passes, *spans.without(spans.merged(log.updates), inside)]
-
-
-def validations(log: EventLog, series: StepSeries) -> list[Span]:
-    """Stretches of a training that are no steps.
-
-    Another loader than the measured one was in turn; without any, the network was called without
-    gradients. Rollouts are no validation.
-    """
-    if series.kind not in TRAINING:
-        return []
-    if series.loader is None:
-        found = evaluations(log, series.root)
-        if rollout_passes(log, series.root, found) is not None:
-            return []
-        return [Span(each.start, each.end) for each in found]
-    taken: list[Span] = []
-    for position, fetch in enumerate(log.fetches):
-        if fetch.loader == series.loader or fetch.loader in series.beside:
-            continue
-        following = log.fetches[position + 1 : position + 2]
-        until = following[0].start if following and not fetch.ended_pass else fetch.end
-        taken.append(Span(fetch.start, until))
-    return taken
 
 
 def wait_share(log: EventLog, window: Window, clock: DeviceClock | None = None) -> float | None:

@@ -14,8 +14,7 @@ from advisor.analysis.stages import stages
 from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.step_series import dominant_module
 from advisor.analysis.sync_calls import sync_points
-from advisor.analysis.window import burst, find_window, warm_up
-from advisor.analysis.window_parts import Part
+from advisor.analysis.window import find_window, warm_up
 from advisor.model import Shares, Stage, SyncPoint
 
 if TYPE_CHECKING:
@@ -40,7 +39,10 @@ class Measured:
     units_per_s: float
     window_start: float
     window_end: float
-    parts: tuple[Part, ...] = ()
+    seconds: float
+    """Length of the window without validation."""
+    part_rates: tuple[float, ...] = ()
+    """Units a second of consecutive parts of the window."""
     step_ms: float
     latency_p50_ms: float | None = None
     latency_p95_ms: float | None = None
@@ -55,11 +57,6 @@ class Measured:
     notes: tuple[str, ...] = ()
     shrunk_from: float | None = None
     """Batch for which memory ran out before the window, in place of which a smaller one ran."""
-
-    @property
-    def seconds(self) -> float:
-        """Length of the window."""
-        return self.window_end - self.window_start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,11 +138,8 @@ def _measured(
         units_per_s=rate,
         window_start=window.start + log.clock,
         window_end=window.end + log.clock,
-        parts=tuple(
-            Part(start=start + log.clock, end=end + log.clock, units=units)
-            for start, end, units in window.parts(burst(log, series))
-            if end > start
-        ),
+        seconds=window.seconds,
+        part_rates=window.part_rates(),
         step_ms=1000.0 * window.seconds / window.count,
         latency_p50_ms=1000.0 * quantile(took_s, 0.5) if took_s else None,
         latency_p95_ms=1000.0 * quantile(took_s, 0.95) if took_s else None,
@@ -157,7 +151,7 @@ def _measured(
         finished_batches=series.finished_batches,
         batch=series.batch,
         forwards_per_unit=series.forwards_per_unit,
-        notes=tuple(window.notes),
+        notes=(*window.notes, *_aside(window)),
         shrunk_from=_shrunk_from(ran_out, window.start, series.batch),
     )
 
@@ -172,6 +166,14 @@ def recorded_stretch(log: EventLog, series: StepSeries, plan: MeasurePlan, windo
         if end > since and start < until
     ]
     return max(found, key=lambda span: span.end - span.start, default=Span(since, since))
+
+
+def _aside(window: Window) -> list[str]:
+    """Note on the validation that the rate leaves out."""
+    if window.aside_s < 0.01 * window.seconds:
+        return []
+    measured, aside = f"{window.seconds:.1f} s", f"{window.aside_s:.1f} s"
+    return [f"the rate is of {measured} of training, without {aside} of validation in between"]
 
 
 def _backward_share(log: EventLog, window: Window) -> float:

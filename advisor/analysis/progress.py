@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.step_series import FORWARD, LOADER, OPTIMIZER, TRAINING
-from advisor.analysis.window import (
-    QUICK_STEP_S,
-    burst,
-    find_window,
-    typical_step_s,
-    warm_up,
-)
+from advisor.analysis.window import QUICK_STEP_S, burst, find_window, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +69,7 @@ def advise(
     if window is not None and missing is None:
         return Advice("full", 0.0, series=series)
     need_s = missing.seconds if missing is not None else 0.2
-    if not counting and typical_step_s(series) < QUICK_STEP_S:
+    if not counting and series.typical_s < QUICK_STEP_S:
         need_s = min(need_s, 0.1)
     left_s = math.inf if plan.longest_s is None else began + plan.longest_s - now
     return Advice(None, min(need_s, plan.measure_s, left_s), series=series)
@@ -99,8 +93,7 @@ def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
 
 def _is_known(log: EventLog, series: StepSeries, plan: MeasurePlan) -> bool:
     """Return True if enough steps were recorded."""
-    typical_s = typical_step_s(series)
-    if typical_s >= QUICK_STEP_S or log.inner_calls:
+    if series.typical_s >= QUICK_STEP_S or log.inner_calls:
         return False
     first = warm_up(log, series, plan.measure_s)
     since = log.hooks[-1].time if log.hooks else -math.inf

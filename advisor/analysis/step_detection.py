@@ -52,6 +52,14 @@ def detect_steps(log: EventLog, plan: MeasurePlan, *, ended: bool = False) -> St
     """
     if log.updates or log.passes:
         return training_steps.detect(log, ended=ended)
+    series = _inference(log, plan, ended=ended)
+    if series is not None:
+        series.set_clock()
+    return series
+
+
+def _inference(log: EventLog, plan: MeasurePlan, *, ended: bool) -> StepSeries | None:
+    """Steps of a program that does not train."""
     loader = _busiest_loader(log)
     outer = dominant_module(log.hooked())
     root, calls = _loop_of(log, outer)
@@ -200,18 +208,14 @@ def _sampler(
     groups = [group for group in groups if group.calls]
     series = StepSeries(FORWARD, loader=loader, root=root, iterative=True)
     series.batch = most_common([group.items for group in groups])
-    per_item, gaps = [], []
+    per_item = []
     for position, group in enumerate(groups):
         if group.finished or (ended and position == len(groups) - 1):
             series.finished_batches += 1
             series.whole_units += group.items
             per_item.append(len(group.calls) * _joint(group) / group.items)
-        if position and len(group.calls) > 1:
-            gaps.append(group.calls[0].end - groups[position - 1].calls[-1].end)
     known = plan.forwards_per_unit
     series.forwards_per_unit = median(per_item) if per_item else known
-    series.from_plan = not per_item and known is not None
-    series.gap_s = median(gaps) if gaps else None
     for group in groups:
         done = group.finished or (ended and group is groups[-1])
         share = group.items / len(group.calls) if done else None
@@ -234,7 +238,7 @@ def _sampler_source(series: StepSeries, whole: int) -> str:
     if not series.forwards_per_unit:
         return "root forwards; no batch was finished yet"
     seen = f"{whole} whole batches" if whole > 1 else "one whole batch"
-    where = "the plan" if series.from_plan else seen
+    where = seen if whole else "the plan"
     per_unit = f"{series.forwards_per_unit:g} forwards per unit"
     return f"root forwards / {per_unit} (known from {where})"
 

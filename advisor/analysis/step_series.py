@@ -1,16 +1,17 @@
-"""Step series: end times and units of steps."""
+"""Step series: end times and units of steps, and the cycles that they make."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from advisor.analysis.averages import most_common
+from advisor.analysis.averages import median, most_common
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.analysis.events import EventLog
+    from advisor.analysis.events import EventLog, Span
 
 OPTIMIZER, LOADER, FORWARD = "optimizer step", "loader batch", "root forward"
 UPDATE = "training step"
@@ -23,6 +24,8 @@ SOURCES = {
     "step": "steps, of which no layer tells how many samples they hold",
 }
 """Way of counting units without a DataLoader."""
+RECENT = 40
+"""Latest steps, whose length is the typical one."""
 
 
 @dataclass(slots=True)
@@ -36,8 +39,16 @@ class StepSeries:
     """`sample`, else `token` or `step` where samples are unknown."""
     bounds: list[float] = field(default_factory=list)
     units: list[float] = field(default_factory=list)
+    aside: list[Span] = field(default_factory=list)
+    """Validation between the steps, in order: no part of their time."""
+    clock: list[float] = field(default_factory=list)
+    """Time at each bound, by a clock that stands still in validation."""
     marks: list[int] = field(default_factory=list)
-    """Steps in which an epoch, another loader's pass or a sampler's next batch begins."""
+    """Steps that begin a cycle: an epoch, a round of rollouts, or a sampler's next batch."""
+    cycle_steps: float | None = None
+    """Steps of a cycle; None where no cycle is known."""
+    gap_s: float | None = None
+    """Length of a step that begins a cycle."""
     loader: int | None = None
     beside: set[int] = field(default_factory=set)
     """Further loaders whose batches go into the same steps."""
@@ -51,12 +62,8 @@ class StepSeries:
     forwards_per_batch: float | None = None
     finished_batches: int = 0
     whole_units: float = 0.0
-    gap_s: float | None = None
-    """Sampler: time between two batches that no forward fills."""
     iterative: bool = False
     """Many forwards make one unit, and bounds lie between forwards."""
-    from_plan: bool = False
-    """Forwards per unit came from the plan, not from this process."""
     rollouts: bool = False
     """Samples are collected by the network before it trains on them: cycles count whole."""
     skips: bool = False
@@ -67,11 +74,48 @@ class StepSeries:
         """Finished steps."""
         return max(0, len(self.bounds) - 1)
 
+    @property
+    def typical_s(self) -> float:
+        """Mean length of the latest steps."""
+        recent = self.clock[-RECENT:]
+        return (recent[-1] - recent[0]) / (len(recent) - 1) if len(recent) > 1 else 0.2
+
     def count_forwards(self, unit: str, items: Sequence[float]) -> None:
         """Count units by forwards of so many items each."""
         self.unit = unit
         self.source = SOURCES[unit]
         self.batch = most_common(items) if unit == "sample" else None
+
+    def set_clock(self, first_start_s: float | None = None) -> None:
+        """Set the clock, and the cycles that its marks show.
+
+        Inference passes over its data once: a pass that begins again there is no cycle.
+        `first_start_s`: time of the loader's first start, which stands for the later ones as long
+        as none of them was seen.
+        """
+        self.clock = _without(self.bounds, self.aside)
+        if self.kind == LOADER:
+            return
+        if self.marks:
+            gaps = [self.clock[mark + 1] - self.clock[mark] for mark in self.marks]
+            self.gap_s = median(gaps)
+            lengths = [b - a for a, b in pairwise(self.marks)]
+            seen = median(lengths) if lengths else self.marks[0] + 1
+            self.cycle_steps = self.cycle_steps or self.forwards_per_batch or float(seen)
+        elif first_start_s is not None:
+            self.gap_s = first_start_s + self.typical_s
+
+
+def _without(bounds: list[float], aside: list[Span]) -> list[float]:
+    """Bounds by a clock that stands still in the spans."""
+    found: list[float] = []
+    position, off = 0, 0.0
+    for bound in bounds:
+        while position < len(aside) and aside[position].start < bound:
+            off += aside[position].end - aside[position].start
+            position += 1
+        found.append(bound - off)
+    return found
 
 
 def dominant_module(log: EventLog) -> int | None:

@@ -11,7 +11,9 @@ import bisect
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from advisor.analysis import validation
 from advisor.analysis.averages import median, most_common
+from advisor.analysis.events import NO_LOADER
 from advisor.analysis.events import OptimizerStep as Update
 from advisor.analysis.loader_roles import train_loaders
 from advisor.analysis.step_series import OPTIMIZER, UPDATE, StepSeries, dominant_module
@@ -23,12 +25,8 @@ RARE_SHARE = 0.05
 """So few batches with fewer backwards than the others say nothing."""
 SKIPPED_SHARE = 0.02
 """Fewer batches without a backward are those loaded ahead."""
-EVALUATIONS_SHARE = 0.2
-"""Calls without gradients in more of the steps belong to the steps."""
 NEVER_FRESH = 200
 """Backwards without a gradient reset before every one counts as an update."""
-WHOLE_PASSES = 0.02
-"""A rollout's samples are trained on a whole number of times, within this."""
 
 
 class Fed(NamedTuple):
@@ -74,10 +72,15 @@ def detect(log: EventLog, *, ended: bool = False) -> StepSeries | None:
     series.units = _between(series.bounds, fed)
     batches = _between(series.bounds, [Fed(each.time, 1.0) for each in fed])
     series.batches_per_step = sum(batches) / len(batches) if batches else 1.0
+    first_start_s = None
     if series.loader is not None:
-        series.marks = _interruptions(log, series)
+        series.marks = _restarts(log, series)
+        series.aside = validation.of_other_loaders(log, series)
+        if not series.marks:
+            first_start_s = _first_start(log, series)
     else:
-        _mark_evaluations(log, series)
+        _set_aside_calls(log, series)
+    series.set_clock(first_start_s)
     return series
 
 
@@ -139,17 +142,23 @@ def _between(bounds: list[float], moments: list[Fed]) -> list[float]:
     return sums
 
 
-def _interruptions(log: EventLog, series: StepSeries) -> list[int]:
-    """Steps interrupted by a pass end or validation."""
-    own = {series.loader, *series.beside}
-    return _holding(
-        series,
-        [
-            fetch.end
-            for fetch in log.fetches
-            if fetch.loader not in own or (fetch.loader == series.loader and fetch.ended_pass)
-        ],
-    )
+def _restarts(log: EventLog, series: StepSeries) -> list[int]:
+    """Steps that hold the first batch of a new pass."""
+    own = [fetch for fetch in log.fetches if fetch.loader == series.loader]
+    return _holding(series, [new.end for old, new in pairwise(own) if old.ended_pass])
+
+
+def _first_start(log: EventLog, series: StepSeries) -> float | None:
+    """Time of the loader's first start; sets the steps of a pass.
+
+    None where it does not repeat: without workers, or with those that persist.
+    """
+    facts = log.loader(series.loader) if series.loader is not None else NO_LOADER
+    per_step = sum(series.units) / len(series.units) if series.units else 0.0
+    if not facts.workers or facts.persistent or not facts.pass_items or per_step <= 0:
+        return None
+    series.cycle_steps = facts.pass_items / per_step
+    return next(f.end - f.start for f in log.fetches if f.loader == series.loader)
 
 
 def _holding(series: StepSeries, times: list[float]) -> list[int]:
@@ -158,66 +167,14 @@ def _holding(series: StepSeries, times: list[float]) -> list[int]:
     return sorted(step for step in steps if 0 <= step < series.steps)
 
 
-# --- calls without gradients --------------------------------------------------------------
-
-
-class Evaluation(NamedTuple):
-    """Stretch of gradient-free calls during training."""
-
-    start: float
-    end: float
-    items: float
-
-
-def evaluations(log: EventLog, root: int | None) -> list[Evaluation]:
-    """Stretches of validation during training.
-
-    Calls of that sort in every step belong to the steps.
-    """
-    found: list[Evaluation] = []
-    steps = 0
-    open_ = False
-    for call in log.calls:
-        if call.module != root:
-            continue
-        if call.graded:
-            steps += 1
-            open_ = False
-        elif open_:
-            last = found[-1]
-            found[-1] = Evaluation(last.start, call.end, last.items + call.items)
-        else:
-            found.append(Evaluation(call.start, call.end, call.items))
-            open_ = True
-    return found if len(found) < EVALUATIONS_SHARE * steps else []
-
-
-def rollout_passes(log: EventLog, root: int | None, found: list[Evaluation]) -> int | None:
-    """Training passes per rollout sample, or None.
-
-    A rollout comes before the first update, and the network then trains on just its samples, a
-    whole number of times. A validation comes after training, on data of its own.
-    """
-    graded = [call for call in log.calls if call.module == root and call.graded]
-    if len(found) < 2 or not graded or found[0].start > graded[0].start:
-        return None
-    ends = [call.end for call in graded]
-    times: list[float] = []
-    for one, other in pairwise(found):
-        low, high = bisect.bisect_right(ends, one.end), bisect.bisect_right(ends, other.start)
-        times.append(sum(call.items for call in graded[low:high]) / one.items)
-    each = median(times)
-    whole = round(each)
-    return whole if whole >= 1 and abs(each - whole) <= WHOLE_PASSES * whole else None
-
-
-def _mark_evaluations(log: EventLog, series: StepSeries) -> None:
-    """Mark steps with a validation or rollout."""
-    found = evaluations(log, series.root)
-    series.marks = _holding(series, [each.start for each in found])
-    passes = rollout_passes(log, series.root, found)
+def _set_aside_calls(log: EventLog, series: StepSeries) -> None:
+    """Set validation aside, or mark the rounds of rollouts."""
+    found = validation.evaluations(log, series.root)
+    passes = validation.rollout_passes(log, series.root, found)
     if passes is None or series.unit != "sample":
+        series.aside = validation.until_training(log, series.root, found)
         return
+    series.marks = _holding(series, [each.start for each in found])
     series.rollouts = True
     series.units = [units / passes for units in series.units]
     series.whole_units /= passes

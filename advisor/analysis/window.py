@@ -1,4 +1,16 @@
-"""Measured window: warm-up discarded, whole cycles, throughput."""
+"""Measured window: steps of one kind, on a clock that stands still in validation.
+
+The rule, by which equal configs have one rate wherever their windows end:
+
+- Validation between training steps is taken off the clock. It lasts from its first batch until
+  training goes on.
+- The end of an epoch belongs to training, because the loader starts again there. Whole epochs are
+  measured where they are short. A longer epoch pays for its one restart in proportion, by the
+  restarts that were seen, else by the first start of workers that do not persist. A sampler's
+  batch pays for the pause before it in the same way.
+- The window ends after the planned seconds and steps. Where validation or slow steps hold it up,
+  it ends late with a part of them.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +34,16 @@ if TYPE_CHECKING:
 SETTLED = 1.25
 """Warm-up lasts while a block of steps is slower than the median of the later ones by this."""
 FORWARDS_DISCARDED = 5
-PART_S = 0.1
-"""Shortest part of a window."""
-PARTS = 128
-"""Most parts of a window."""
-PATIENCE = 4.0
-"""Past so many times the measured seconds, a few slow steps are enough."""
-FEW_STEPS = 3
 DISCARD_LIMIT = 4.0
 """Longest wait for a deep loader queue, as a multiple of the measured seconds."""
-INTERRUPTED = 0.5
-"""An interruption that lasts longer than this part of the measured seconds may end the window."""
-ENOUGH = 0.25
-"""Least part of the measured seconds that such a window holds."""
 QUICK_STEP_S = 0.02
 """Hooks slow a shorter step noticeably: its window begins once steps are only counted."""
+LATE = 3.0
+"""A window that lasts so many times the measured seconds is late."""
+ENOUGH, FEW_STEPS = 0.25, 3
+"""Share of the measured seconds, and steps, with which a late window ends."""
+PARTS = 8
+"""Parts of a window whose rates tell how steady it was."""
 
 
 @dataclass(slots=True)
@@ -55,9 +62,15 @@ class Window:
         self.end = self.series.bounds[self.last]
 
     @property
+    def aside_s(self) -> float:
+        """Validation inside the window."""
+        bounds, clock = self.series.bounds, self.series.clock
+        return (bounds[self.last] - clock[self.last]) - (bounds[self.first] - clock[self.first])
+
+    @property
     def seconds(self) -> float:
-        """Length of the window."""
-        return self.end - self.start
+        """Length of the window without validation."""
+        return self.end - self.start - self.aside_s
 
     @property
     def count(self) -> int:
@@ -75,57 +88,37 @@ class Window:
         return window if window.seconds > 0 else None
 
     def units_per_s(self) -> float | None:
-        """Units finished a second.
-
-        A sampler that was stopped inside a batch also pays for the pause between batches, where
-        one was seen; without a known number of forwards it has no rate.
-        """
+        """Units a second; None for a sampler without a known number of forwards."""
         series = self.series
-        units = sum(series.units[self.first : self.last])
-        if not series.iterative:
-            return units / self.seconds if self.seconds > 0 else None
-        if not series.forwards_per_unit:
+        if self.seconds <= 0 or (series.iterative and not series.forwards_per_unit):
             return None
-        cycles = [mark for mark in series.marks if self.first <= mark < self.last]
-        if self._holds_whole_cycles(cycles) or series.gap_s is None:
+        units = sum(series.units[self.first : self.last])
+        begins = [mark for mark in series.marks if self.first <= mark < self.last]
+        whole = begins and begins[0] == self.first and self.last in series.marks
+        ordinary = self.count - len(begins)
+        if whole or not ordinary or series.gap_s is None or not series.cycle_steps:
             return units / self.seconds
-        pauses = sum(series.bounds[k + 1] - series.bounds[k] for k in cycles)
-        inside = self.count - len(cycles)
-        if inside <= 0:
-            return units / self.seconds
-        forward_s = (self.seconds - pauses) / inside
-        many = series.forwards_per_batch or 1.0
-        return (series.batch or 1.0) / ((many - 1) * forward_s + series.gap_s)
-
-    def _holds_whole_cycles(self, cycles: list[int]) -> bool:
-        """Return True for a whole number of batches."""
-        return bool(cycles) and cycles[0] == self.first and self.last in self.series.marks
+        gaps_s = sum(series.clock[mark + 1] - series.clock[mark] for mark in begins)
+        step_s = (self.seconds - gaps_s) / ordinary
+        cycle_s = (series.cycle_steps - 1) * step_s + series.gap_s
+        return series.cycle_steps * units / self.count / cycle_s
 
     def batch_seconds(self) -> list[float]:
-        """Seconds between first steps of consecutive batches.
-
-        Empty where the window lies within one batch.
-        """
+        """Seconds of each batch; none where the window lies within one."""
         series = self.series
         edges: Sequence[int] = range(self.first, self.last + 1)
         if series.iterative:
             edges = [mark for mark in series.marks if self.first <= mark <= self.last]
-        return [series.bounds[b] - series.bounds[a] for a, b in pairwise(edges)]
+        return [series.clock[b] - series.clock[a] for a, b in pairwise(edges)]
 
-    def parts(self, multiple: int) -> list[tuple[float, float, float]]:
-        """Consecutive parts of `multiple` steps, with their units."""
-        bounds = self.series.bounds
-        least_s = max(PART_S, self.seconds / PARTS)
-        edges = [self.first]
-        for step in range(self.first + multiple, self.last - multiple + 1, multiple):
-            if bounds[step] - bounds[edges[-1]] >= least_s:
-                edges.append(step)
-        if len(edges) > 1 and bounds[self.last] - bounds[edges[-1]] < least_s:
-            edges.pop()
-        return [
-            (bounds[low], bounds[high], sum(self.series.units[low:high]))
-            for low, high in pairwise([*edges, self.last])
-        ]
+    def part_rates(self) -> tuple[float, ...]:
+        """Units a second of consecutive parts of equally many steps."""
+        size = max(1, self.count // PARTS)
+        clock, units = self.series.clock, self.series.units
+        return tuple(
+            sum(units[low : low + size]) / max(1e-9, clock[low + size] - clock[low])
+            for low in range(self.first, self.last - size + 1, size)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,25 +133,17 @@ class Missing:
 def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
     """First step that counts, were the run long enough."""
     workers, prefetch = _workers(log, series)
-    bounds = series.bounds
+    clock = series.clock
     if series.kind == FORWARD:
         discard = FORWARDS_DISCARDED
     else:
         batches = max(3, workers * prefetch + 2)
         discard = math.ceil(batches / (series.batches_per_step or 1.0))
-        if discard < series.steps and bounds[discard] - bounds[0] > DISCARD_LIMIT * measure_s:
-            by_time = bisect.bisect_left(bounds, bounds[0] + DISCARD_LIMIT * measure_s)
-            discard = min(discard, max(3, workers + 2, by_time))
-    first = max(discard, bisect.bisect_left(bounds, log.warm_until))
+        limit = clock[0] + DISCARD_LIMIT * measure_s
+        if discard < series.steps and clock[discard] > limit:
+            discard = min(discard, max(3, workers + 2, bisect.bisect_left(clock, limit)))
+    first = max(discard, bisect.bisect_left(series.bounds, log.warm_until))
     return _settled(series, first, max(5, 2 * workers))
-
-
-def counted_from(log: EventLog, series: StepSeries, steady: int) -> int:
-    """First step after warm-up and slow hooks."""
-    since = log.counting_since
-    if since is None or typical_step_s(series) >= QUICK_STEP_S:
-        return steady
-    return max(steady, bisect.bisect_left(series.bounds, since))
 
 
 def _workers(log: EventLog, series: StepSeries) -> tuple[int, int]:
@@ -171,8 +156,8 @@ def _workers(log: EventLog, series: StepSeries) -> tuple[int, int]:
 
 def _settled(series: StepSeries, first: int, size: int) -> int:
     """Skip slow leading blocks after `first`."""
-    bounds = series.bounds
-    blocks = [bounds[k + size] - bounds[k] for k in range(first, series.steps - size + 1, size)]
+    clock = series.clock
+    blocks = [clock[k + size] - clock[k] for k in range(first, series.steps - size + 1, size)]
     skipped = 0
     while len(blocks) - skipped >= 4:
         if blocks[skipped] <= SETTLED * median(blocks[skipped + 1 :]):
@@ -203,96 +188,45 @@ def find_window(
     `whole`: the program ended, or is never to be stopped: everything after warm-up is taken.
     `now`: the present by the process's clock, where the program still runs.
     """
-    steady = counted_from(log, series, warm_up(log, series, plan.measure_s))
+    steady = warm_up(log, series, plan.measure_s)
+    if log.counting_since is not None and series.typical_s < QUICK_STEP_S:
+        steady = max(steady, bisect.bisect_left(series.bounds, log.counting_since))
     if whole:
         return _everything(log, series, steady, plan.min_steps), None
-    typical_s = typical_step_s(series)
     if series.steps <= steady:
-        missing = (steady - series.steps + 1) * typical_s
-        return None, Missing(max(0.05, missing), "warm-up")
-    first, last, cycle_s = _cycles(series, steady, plan)
-    if cycle_s is None:
-        first += (last - first) % burst(log, series)
-    if last <= first:
-        return None, Missing(max(0.05, typical_s, (cycle_s or 0.0) / 2), "a whole cycle")
-    window = Window(series, first, last)
-    if _ends_early(window, plan, now, typical_s):
-        return window, None
-    return window, _missing(window, plan, typical_s, cycle_s)
+        wait_s = (steady - series.steps + 1) * series.typical_s
+        return None, Missing(max(0.05, wait_s), "warm-up")
+    began = series.bounds[steady]
+    late = (series.bounds[-1] if now is None else now) - began >= LATE * plan.measure_s
+    marks = [mark for mark in _leading(series.marks) if mark >= steady]
+    if len(marks) > 1:
+        cycle_s = median([series.clock[b] - series.clock[a] for a, b in pairwise(marks)])
+        cycles = Window(series, marks[0], marks[-1])
+        missing = _missing(cycles, plan, cycle_s / 2, late=late)
+        short = series.rollouts or (cycle_s <= plan.measure_s and not late)
+        if missing is None or short:
+            return cycles, missing
+    first = steady + (series.steps - steady) % burst(log, series)
+    if series.rollouts or first == series.steps:
+        return None, Missing(max(0.05, series.typical_s), "a whole cycle")
+    window = Window(series, first, series.steps)
+    return window, _missing(window, plan, 0.0, late=late)
 
 
-def _missing(
-    window: Window, plan: MeasurePlan, typical_s: float, cycle_s: float | None
-) -> Missing | None:
+def _missing(window: Window, plan: MeasurePlan, slack_s: float, *, late: bool) -> Missing | None:
     """Describe missing seconds, steps or batches."""
-    measure_s = plan.measure_s
-    missing_s = measure_s - (cycle_s or 0.0) / 2 - window.seconds
-    missing_steps = plan.min_steps - window.count
-    if window.seconds >= PATIENCE * measure_s:
-        missing_steps = min(missing_steps, FEW_STEPS - window.count)
+    wanted_s, wanted_steps = plan.measure_s - slack_s, plan.min_steps
+    if late:
+        wanted_s, wanted_steps = ENOUGH * plan.measure_s, min(FEW_STEPS, plan.min_steps)
+    missing_s, missing_steps = wanted_s - window.seconds, wanted_steps - window.count
     if missing_s > 0 or missing_steps > 0:
-        wait_s = max(missing_s, missing_steps * typical_s, (cycle_s or 0.0) / 2, 0.02)
+        wait_s = max(missing_s, missing_steps * window.series.typical_s, slack_s, 0.02)
         return Missing(wait_s, "time" if missing_s > 0 else "steps")
     if window.units_per_s() is None:
-        return Missing(max(0.2, measure_s / 4), "a batch finished to the end")
+        return Missing(max(0.2, plan.measure_s / 4), "a batch finished to the end")
     if plan.whole_batches > window.series.finished_batches:
-        return Missing(max(0.1, measure_s / 4), "batches finished to the end")
+        return Missing(max(0.1, plan.measure_s / 4), "batches finished to the end")
     return None
-
-
-def _ends_early(window: Window, plan: MeasurePlan, now: float | None, typical_s: float) -> bool:
-    """Return True if an interruption ends the window early."""
-    series = window.series
-    if now is None or series.iterative or series.rollouts or plan.whole_batches:
-        return False
-    interrupted_s = now - series.bounds[-1]
-    return (
-        interrupted_s > max(INTERRUPTED * plan.measure_s, 10 * typical_s)
-        and window.seconds >= ENOUGH * plan.measure_s
-        and window.count >= max(FEW_STEPS, plan.min_steps)
-    )
-
-
-def typical_step_s(series: StepSeries) -> float:
-    """Mean length of the latest steps."""
-    recent = series.bounds[-40:]
-    return (recent[-1] - recent[0]) / (len(recent) - 1) if len(recent) > 1 else 0.2
-
-
-def _cycles(series: StepSeries, steady: int, plan: MeasurePlan) -> tuple[int, int, float | None]:
-    """First step, last step, and seconds of a cycle.
-
-    Whole epochs or batches where they are short or hold few steps. Where cycles are long the window
-    lies inside one, and the seconds are None. Rollouts belong to the work: their cycles are whole.
-    """
-    last = series.steps
-    marks = [mark for mark in _leading(series.marks) if mark >= steady]
-    bounds = series.bounds
-    lengths = [bounds[b] - bounds[a] for a, b in pairwise(marks)]
-    if series.rollouts:
-        return (marks[0], marks[-1], median(lengths)) if lengths else (steady, steady, None)
-    if not marks:
-        return steady, last, None
-    cycle_s = median(lengths) if lengths else None
-    if cycle_s is not None and cycle_s <= plan.measure_s:
-        return marks[0], marks[-1], cycle_s
-    enough_s = bounds[marks[-1]] - bounds[marks[0]] >= plan.measure_s
-    if series.kind == FORWARD:
-        return (marks[0], marks[-1], cycle_s) if lengths and enough_s else (steady, last, None)
-    if enough_s and marks[-1] - marks[0] >= plan.min_steps:
-        return marks[0], marks[-1], cycle_s
-    return _longest_between([steady - 1, *marks], last, bounds)
-
-
-def _longest_between(
-    marks: list[int], last: int, bounds: list[float]
-) -> tuple[int, int, float | None]:
-    """Longest run of steps that no marked step interrupts."""
-    edges = [(low + 1, high) for low, high in pairwise([*marks, last]) if high > low + 1]
-    if not edges:
-        return last, last, None
-    first, end = max(edges, key=lambda edge: bounds[edge[1]] - bounds[edge[0]])
-    return first, end, None
 
 
 def _leading(marks: list[int]) -> list[int]:

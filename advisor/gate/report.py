@@ -58,8 +58,6 @@ PARTS = {
     "compute": "compute",
     "launch": "launching kernels",
     "sync": "waiting for the GPU",
-    "sampling": "sampling",
-    "validation": "validation",
     "saving": "saving",
     "other": "host code between steps",
 }

@@ -191,7 +191,7 @@ class Ceilings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """Shares of the window's wall time."""
+    """Shares of the window's time, validation left out."""
 
     data_wait: float | None = None
     host_to_device: float | None = None
@@ -205,8 +205,6 @@ class Shares:
     other: float | None = None
     """Host code between the calls above: tokenising, clipping, post-processing, writing; where a
     device computes, with nothing queued for it."""
-    validation: float | None = None
-    sampling: float | None = None
     saving: float | None = None
 
 

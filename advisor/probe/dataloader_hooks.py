@@ -13,6 +13,10 @@ from .recorder import PASS_ENDED
 from .session import Session
 
 clock = time.perf_counter
+OPENED = "_gpu_advisor_opened"
+"""Attribute of an iterator: start and end of its construction, until its first batch."""
+AT_ONCE_S = 0.01
+"""A first batch asked for so soon begins with the construction, which starts the workers."""
 
 
 def built(torch: Any, session: Session) -> None:
@@ -26,7 +30,9 @@ def built(torch: Any, session: Session) -> None:
             session.attempt(loader_facts.built, session, self, kwargs)
 
     def _get_iterator(self: Any) -> Any:
+        enter = clock()
         begun = begin(self)
+        begun.__dict__[OPENED] = (enter, clock())
         if not is_muted(session):
             session.attempt(loader_facts.begins, session, begun, self)
         return begun
@@ -63,6 +69,9 @@ def handed_out(torch: Any, session: Session) -> None:
             raise
         end = clock()
         session.fetching = False
+        opened = self.__dict__.pop(OPENED, None)
+        if opened is not None and enter - opened[1] < AT_ONCE_S:
+            enter = opened[0]
         try:
             _came(session, index, batch, enter, end)
         except Exception as problem:

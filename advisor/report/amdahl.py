@@ -53,8 +53,6 @@ PARTS = {
         "Do less between the model's calls",
         "fewer conversions, prints and `.item()` calls",
     ),
-    "validation": ("validation", "Validate less", "rarer or shorter passes"),
-    "sampling": ("sampling", "Sample less", "rarer or shorter passes"),
     "saving": ("saving", "Save less", "rarer or asynchronous checkpoints"),
 }
 """Field of Shares to what it is, what would help, and how."""

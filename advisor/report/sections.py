@@ -35,8 +35,6 @@ SHARES = {
     "compute": "compute",
     "launch": "launching kernels",
     "sync": "waiting for the GPU",
-    "sampling": "sampling",
-    "validation": "validation",
     "saving": "saving",
     "other": "host code between steps",
 }

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from advisor.analysis.events import NO_LOADER
 from advisor.analysis.step_series import FORWARD
-from advisor.analysis.window_parts import window_rates
 from advisor.model import TRAINING_STEPS, Ceilings, Effects, Run, Shares
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def _counted(run: Run, trial: Trial, ending: TrialExit) -> Run | None:
             rate_source=f"output lines that match {pattern!r}",
             window_start=first.time,
             window_end=last.time,
-            windows=window_rates([ending.count.parts]),
+            windows=ending.count.rates,
         )
     if not marks or ending.end != "exited" or ending.wall_s <= 0:
         return None
@@ -146,7 +145,7 @@ def probed_run(
         rate_source=lead.source,
         window_start=lead.window_start,
         window_end=lead.window_end,
-        windows=window_rates([rank.window.parts for rank in ranks]),
+        windows=tuple(map(sum, zip(*(rank.window.part_rates for rank in ranks), strict=False))),
         step_ms=lead.step_ms,
         step_kind=lead.kind,
         latency_p50_ms=lead.latency_p50_ms,

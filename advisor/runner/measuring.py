@@ -17,7 +17,6 @@ from advisor.analysis.events import EventReader
 from advisor.analysis.measurement import measure
 from advisor.analysis.progress import Advice, advise, boundary, stop_point
 from advisor.analysis.step_series import FORWARD
-from advisor.analysis.window import typical_step_s
 from advisor.files import within
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ class Measuring:
             phase="diagnose",
             boundary=boundary(process.reader.log, series),
             loader=series.loader,
-            step_s=typical_step_s(series),
+            step_s=series.typical_s,
             replay=series.kind != FORWARD,
         )
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from advisor.analysis.window_parts import Part
 from advisor.files import within
 
 if TYPE_CHECKING:
@@ -57,10 +56,12 @@ class Count:
         return self.marks[-1].time - self.marks[0].time if self.marks else 0.0
 
     @property
-    def parts(self) -> tuple[Part, ...]:
-        """Parts from one mark to the next."""
-        pairs = pairwise(self.marks)
-        return tuple(Part(start=a.time, end=b.time, units=b.units - a.units) for a, b in pairs)
+    def rates(self) -> tuple[float, ...]:
+        """Units a second of about eight parts of the time."""
+        edges = self.marks[:: max(1, len(self.marks) // 8)]
+        return tuple(
+            (b.units - a.units) / (b.time - a.time) for a, b in pairwise(edges) if b.time > a.time
+        )
 
 
 class Tally:

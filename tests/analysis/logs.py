@@ -11,11 +11,21 @@ from advisor.model import MeasurePlan
 PLAN = MeasurePlan(measure_s=0.5, min_steps=10)
 
 
-def log_with(loaders: int = 1, workers: int = 0, prefetch: int | None = None) -> EventLog:
-    """Empty log of one network and so many loaders."""
-    arguments = {"num_workers": workers, "prefetch_factor": prefetch}
+def log_with(
+    loaders: int = 1,
+    workers: int = 0,
+    prefetch: int | None = None,
+    *,
+    persistent: bool = False,
+    items: int | None = None,
+) -> EventLog:
+    """Empty log of one network and so many loaders of `items`."""
+    arguments = {
+        "num_workers": workers, "prefetch_factor": prefetch, "persistent_workers": persistent,
+    }  # fmt: skip
+    facts = LoaderFacts(arguments=arguments, pass_items=items, iterated=True)
     log = EventLog()
-    log.loaders = {n: LoaderFacts(arguments=arguments, iterated=True) for n in range(loaders)}
+    log.loaders = dict.fromkeys(range(loaders), facts)
     log.modules = {0: ModuleFacts(name="Linear", parameters=2)}
     return log
 

@@ -205,7 +205,7 @@ def test_steps_that_are_only_counted_keep_the_roles_of_those_recorded() -> None:
     assert (found.loader, found.batch, found.accumulation) == (0, 4, 1)
     assert found.steps == 159
     assert set(found.units) == {4}
-    assert found.marks == [139]
+    assert (len(found.aside), found.aside[0].start) == (1, found.bounds[139])
 
 
 def test_batches_that_are_skipped_while_steps_are_counted_are_no_units() -> None:
@@ -243,7 +243,7 @@ def test_rollouts_are_no_validation_and_their_samples_count_once(epochs: int) ->
     round_s = 0.032 + 0.005 * 4 * epochs
     assert found.units_per_s() == pytest.approx(256 / round_s, rel=0.01)
     assert f"trained on {epochs} times" in found.series.source
-    assert breakdown.validations(log, found.series) == []
+    assert found.series.aside == []
 
 
 def test_a_validation_without_a_loader_is_no_rollout() -> None:
@@ -256,7 +256,7 @@ def test_a_validation_without_a_loader_is_no_rollout() -> None:
     assert found is not None
     assert not found.rollouts
     assert set(found.units[1:]) == {64}
-    assert breakdown.validations(log, found)
+    assert found.aside
 
 
 def test_a_network_of_which_no_whole_call_is_known_makes_no_step() -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from advisor.analysis import window
 from advisor.analysis.device_clock import DeviceClock
-from advisor.analysis.events import PASS_ENDED, DeviceMark, EventLog, HookChange
+from advisor.analysis.events import PASS_ENDED, DeviceMark, HookChange
 from advisor.analysis.step_detection import detect_steps
 from advisor.model import MeasurePlan
-from tests.analysis.logs import PLAN, call, fetch, log_with, measured, train
+from tests.analysis.logs import PLAN, fetch, log_with, measured, train
 
 
 def test_a_full_queue_is_not_taken_for_speed() -> None:
@@ -82,58 +82,13 @@ def test_a_short_program_uses_what_there_is() -> None:
     assert "ended by itself" in found.notes[0]
 
 
-def test_parts_cover_the_window_and_count_every_unit() -> None:
-    """Of a tenth of a second and more, one after another, without a gap."""
+def test_part_rates_are_of_equally_many_steps() -> None:
     log = log_with()
-    train(log, 200)
-    found = measured(log, MeasurePlan(measure_s=1.0, min_steps=10))
-    parts = found.parts(1)
-    assert (parts[0][0], parts[-1][1]) == (found.start, found.end)
-    assert [a[1] for a in parts[:-1]] == [b[0] for b in parts[1:]]
-    assert sum(units for _, _, units in parts) == 4.0 * found.count
-    assert all(end - start >= 0.1 for start, end, _ in parts)
-    assert len(parts) >= 0.8 * found.seconds / window.PART_S
-
-
-def test_parts_are_whole_cycles_and_not_too_many() -> None:
-    """Workers hand over their batches in bursts; a long window has longer parts."""
-    log = log_with()
-    train(log, 4000)
-    found = measured(log, MeasurePlan(measure_s=38.0, min_steps=10))
-    parts = found.parts(3)
-    assert len(parts) <= window.PARTS + 1
-    assert all(round(units / 4.0) % 3 == 0 for _, _, units in parts[:-1])
-    assert found.parts(10_000) == [(found.start, found.end, 4.0 * found.count)]
-
-
-def validation(log: EventLog, start: float, seconds: float) -> float:
-    """Append a pass over another loader; returns when it ended."""
-    fetch(log, start, start + 0.001, 1, 8.0)
-    call(log, start + 0.001, start + seconds, 8.0, graded=False)
-    fetch(log, start + seconds, start + seconds, 1, PASS_ENDED)
-    return start + seconds
-
-
-def test_a_long_validation_ends_a_window_that_says_enough() -> None:
-    """Half a second of steps, then a validation of half a minute: nobody waits for its end."""
-    log = log_with(loaders=2)
-    now = train(log, 54)
-    plan = MeasurePlan(measure_s=1.0, min_steps=10)
-    series = detect_steps(log, plan)
-    assert series is not None
-    assert window.find_window(log, series, plan, now=now + 0.01)[1] is not None
-    found, missing = window.find_window(log, series, plan, now=now + 0.6)
-    assert missing is None
-    assert found is not None
-    assert found.units_per_s() == pytest.approx(400.0)
-
-
-def test_a_window_between_long_validations_holds_none() -> None:
-    log, now = log_with(loaders=2), 0.0
-    for _ in range(2):
-        now = validation(log, train(log, 100, start=now), 5.0)
-    found = measured(log, MeasurePlan(measure_s=0.9, min_steps=10))
-    assert found.units_per_s() == pytest.approx(400.0)
+    now = train(log, 100)
+    train(log, 100, start=now, work=0.018)
+    rates = measured(log, MeasurePlan(measure_s=1.0, min_steps=10)).part_rates()
+    assert len(rates) == window.PARTS
+    assert (rates[0], rates[-1]) == pytest.approx((400.0, 200.0))
 
 
 def test_quick_steps_count_once_they_are_only_counted() -> None:

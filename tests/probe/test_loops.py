@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import socket
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.model import MeasurePlan
+from tests import truth
 from tests.probe.program import PROGRAMS, WHOLE, python, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 WITHIN = 0.03
+VALIDATION_S = 0.05
+"""Longer than any training step, shorter than any validation of ok_loaders.py."""
 
 
 def close(value: float, truth: float) -> bool:
@@ -52,7 +56,7 @@ def test_accumulation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("context", "workers"), [("fork", 2), ("spawn", 1), ("forkserver", 1)])
 def test_loader_workers(tmp_path: Path, context: str, workers: int) -> None:
     """Worker processes are counted, and are no ranks, however they were started."""
-    options = ("--workers", str(workers), "--context", context, "--items", "100000")
+    options = ("--workers", str(workers), "--context", context, "--items", "1000000")
     outcome = python(tmp_path, "ok_train.py", *options)
     reading = outcome.measured
     assert close(reading.units_per_s, outcome.true_rate())
@@ -153,13 +157,17 @@ def test_inference_without_a_loader(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("batches", [15, 2000])
 def test_validation_is_kept_apart(tmp_path: Path, batches: int) -> None:
-    """Its batches are not counted: short epochs are measured whole, long ones in between."""
-    plan = MeasurePlan(measure_s=0.6, min_steps=10)  # some four of the short ones, on any machine
+    """Its batches are not counted, and its time is none of the training's."""
+    plan = MeasurePlan(measure_s=0.6, min_steps=10)  # some nine of the short ones, on any machine
     outcome = python(tmp_path, "ok_loaders.py", str(batches), plan=plan)
     reading = outcome.measured
-    assert close(reading.units_per_s, outcome.true_rate())
+    times = [time for time, _ in truth.steps(outcome.truth_file)]
+    inside = [each for each in times if reading.window_start < each < reading.window_end]
+    steps = [later - each for each, later in pairwise(inside)]
+    training = [step for step in steps if step < VALIDATION_S]
+    assert close(reading.units_per_s, 24 * len(training) / sum(training))
     assert reading.effects.batch == 24
-    assert (reading.shares.validation is not None) == (batches == 15)
+    assert any("of validation in between" in note for note in reading.notes) == (batches == 15)
 
 
 def test_two_ranks_of_which_one_is_slow(tmp_path: Path) -> None:

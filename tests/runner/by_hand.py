@@ -8,7 +8,6 @@ from typing import Any
 
 from advisor.analysis.facts import LoaderFacts, ModuleFacts
 from advisor.analysis.measurement import Measured, Measurement
-from advisor.analysis.window_parts import Part
 from advisor.model import Shares
 from advisor.probe.record import VERSION
 from advisor.runner.process_records import ProcessRecord, parse
@@ -28,14 +27,14 @@ def content(pid: int, **other: Any) -> dict[str, Any]:
 
 def window(rate: float, start: float = 100.0, **measured: Any) -> Measured:
     """Window of ten seconds of training."""
-    half = [(start, start + 5), (start + 5, start + 10)]
     found = Measured(
         kind="optimizer step",
         source="by hand",
         units_per_s=rate,
         window_start=start,
         window_end=start + 10,
-        parts=tuple(Part(start=a, end=b, units=rate * 5) for a, b in half),
+        seconds=10.0,
+        part_rates=(rate, rate),
         step_ms=1000.0,
         wait_share=0.25,
         shares=Shares(data_wait=0.25, other=0.75),
