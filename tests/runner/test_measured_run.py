@@ -22,7 +22,7 @@ def test_one_process() -> None:
     """What was not measured is None; a launcher makes no step."""
     run = run_of(process(7, 40.0), process(8, None))
     assert (run.units_per_s, run.units, run.startup_s) == (40.0, 400.0, 9.0)
-    assert (run.peak_mem_gib, run.alloc_retries, run.shares.validation) == (1.5, None, None)
+    assert (run.peak_mem_gib, run.alloc_retries) == (1.5, None)
     assert (run.losses, run.ranks, run.notes) == ((3.0, 2.0), 1, ())
     assert probed_run([BOOTED, process(7, None)], MeasurePlan()) is None
 
