@@ -1,6 +1,6 @@
 """Interleaved rounds: one fresh process of each arm.
 
-The order flips, or is drawn anew, with every round that counts: a drift of the machine favours no
+The order flips, or is the caller's, with every round that counts: a drift of the machine favours no
 arm. A contended round is run again as a whole; dropping one arm alone would favour it.
 """
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from random import Random
 
 R = TypeVar("R")
 
@@ -36,15 +35,15 @@ def interleaved(
     contended: Callable[[Mapping[str, R]], str | None],
     failed: Callable[[R], bool] = lambda _: False,
     counted: int = 0,
-    shuffle: Random | None = None,
+    orders: Iterator[tuple[str, ...]] | None = None,
 ) -> Iterator[Round[R]]:
     """Run rounds without end, until the caller stops.
 
     `run` is given the arm and the number of the round, from 1. `contended` gives the reason why a
-    whole round does not count, or None. `counted` rounds were taken before. With `shuffle` the
-    order of each round is drawn; without, it flips.
+    whole round does not count, or None. `counted` rounds were taken before. `orders` gives the
+    order of each round that counts; without, it flips.
     """
-    number, order = counted, _order(arms, counted, shuffle)
+    number, order = counted, _order(arms, counted, orders)
     while True:
         number += 1
         runs: dict[str, R] = {}
@@ -57,11 +56,13 @@ def interleaved(
         yield Round(number=number, order=order, runs=runs, contended=reason)
         if reason is None:
             counted += 1
-            order = _order(arms, counted, shuffle)
+            order = _order(arms, counted, orders)
 
 
-def _order(arms: Sequence[str], counted: int, shuffle: Random | None) -> tuple[str, ...]:
+def _order(
+    arms: Sequence[str], counted: int, orders: Iterator[tuple[str, ...]] | None
+) -> tuple[str, ...]:
     """Order of the next round."""
-    if shuffle is not None:
-        return tuple(shuffle.sample(arms, len(arms)))
+    if orders is not None:
+        return next(orders)
     return tuple(arms) if counted % 2 == 0 else tuple(reversed(arms))

@@ -9,8 +9,7 @@ process.py          one process to its rates
 validity.py         pairs that count
 code_identity.py    code that each arm really ran
 sequential_test.py  log ratios to an outcome (pure)
-comparison.py       one figure of one workload (pure)
-thresholds.py       allowed changes, from base's settings
+comparison.py       one figure of one workload, and its limit
 verdict.py          raw values to a verdict (pure)
 history.py          sessions over days
 github.py           job files, environment, forks

@@ -102,10 +102,7 @@ def head_checkout(cwd: Path) -> Checkout:
     """
     top = git(cwd, "rev-parse", "--show-toplevel")
     if top is None:
-        msg = (
-            f"{cwd} is in no git repository, so there is no base to compare with. Call the gate "
-            "inside the repository, or decide on saved runs with --replay gate.json."
-        )
+        msg = f"{cwd} is in no git repository, so there is no base. Call the gate inside one."
         raise UsageError(msg)
     dirty = bool(git(cwd, "status", "--porcelain", "--untracked-files=no"))
     sha = git(cwd, "rev-parse", "HEAD")
@@ -127,87 +124,71 @@ def base_revision(
     Raises NoBaselineError where there is none, and UsageError where it is only not here: such a
     job would never compare anything, and nobody would notice.
     """
-    if base_ref:
-        sha = commit_of(head, base_ref)
-        if sha is None:
-            msg = f"--base-ref {base_ref!r} names no commit here. Correct it, or {FETCH}"
-            raise UsageError(msg)
-        return Revision(sha=sha, ref=base_ref)
     event = read_event(environ)
     group = event.get("merge_group")
+    before = str(event.get("before") or "") if environ.get("GITHUB_EVENT_NAME") == "push" else ""
+    if base_ref:
+        return Revision(sha=_required(head, base_ref, "--base-ref"), ref=base_ref)
     if isinstance(group, dict) and group.get("base_sha"):
-        sha = commit_of(head, str(group["base_sha"]))
-        if sha is None:
-            msg = f"{group['base_sha']}, the base of this merge group, is not here: {FETCH}"
-            raise UsageError(msg)
+        sha = _required(head, str(group["base_sha"]), "The base of this merge group")
         return Revision(sha=sha, ref="base of the merge group")
-    if found := _merged_into(head, event, environ) or _before_push(head, event, environ):
-        return found
+    if merged := _merged_into(head, event, environ):
+        return Revision(sha=merged, ref="first parent of the merge commit")
+    if before.strip("0") and (commit_of(head, before) or not event.get("forced")):
+        sha = _required(head, before, "The state before this push")
+        return Revision(sha=sha, ref="state before the push")
     targets, sure = _targets(head, event, environ)
     ref = next((ref for ref in targets if commit_of(head, ref)), None)
     if ref is None and sure:
         # Not its own previous commit instead: a second push would hide the slowdown of the first.
-        msg = f"{targets[-1]} is not in this clone. Give --base-ref, or {FETCH}"
-        raise UsageError(msg)
+        _required(head, targets[-1], "The target")
     if ref is not None:
-        sha = git(head.top, "merge-base", "HEAD", ref)
-        if sha is None:
+        common = git(head.top, "merge-base", "HEAD", ref)
+        if common is None:
             msg = f"HEAD and {ref} have no common commit here. Give --base-ref, or {FETCH}"
             raise UsageError(msg)
-        if sha != head.revision.sha:
-            return Revision(sha=sha, ref=f"merge-base with {ref}")
+        if common != head.revision.sha:
+            return Revision(sha=common, ref=f"merge-base with {ref}")
     if head.revision.dirty:
         return Revision(sha=head.revision.sha, ref="HEAD, without the uncommitted changes")
-    sha = commit_of(head, "HEAD^1")
-    if sha is None:
-        if git(head.top, "rev-parse", "--is-shallow-repository") == "true":
-            msg = f"The parent of HEAD is not in this shallow clone. Give --base-ref, or {FETCH}"
-            raise UsageError(msg)
+    whole = git(head.top, "rev-parse", "--is-shallow-repository") != "true"
+    if whole and commit_of(head, "HEAD^1") is None:
         msg = "HEAD is the first commit, so there is nothing to compare it with."
         raise NoBaselineError(msg)
+    sha = _required(head, "HEAD^1", "The parent of HEAD")
     return Revision(sha=sha, ref="first parent of HEAD")
+
+
+def _required(head: Checkout, ref: str, role: str) -> str:
+    """Commit that `ref` names. Raises UsageError if it is not here."""
+    sha = commit_of(head, ref)
+    if sha is None:
+        msg = f"{role}, {ref!r}, is not in this clone. Give --base-ref, or {FETCH}"
+        raise UsageError(msg)
+    return sha
 
 
 def _merged_into(
     head: Checkout, event: Mapping[str, Any], environ: Mapping[str, str]
-) -> Revision | None:
+) -> str | None:
     """First parent of a pull request's merge commit.
 
     The event names the target as it was when the event was made, which may be many commits ago:
     they would be taken for the request's own. A merge that the branch holds itself is another.
     """
-    pull = event.get("pull_request")
-    if not isinstance(pull, dict) or commit_of(head, "HEAD^2") is None:
+    pull, theirs = event.get("pull_request"), commit_of(head, "HEAD^2")
+    if not isinstance(pull, dict) or theirs is None:
         return None
     tip, target = (
         str(side.get("sha") or "") if isinstance(side := pull.get(name), dict) else ""
         for name in ("head", "base")
     )
-    theirs = commit_of(head, "HEAD^2")
     made = re.fullmatch(r"refs/pull/\d+/merge", environ.get("GITHUB_REF", ""))
     sure = tip == theirs or (made and environ.get("GITHUB_SHA") == head.revision.sha)
     alike = (not tip or is_ancestor(head, tip, "HEAD^2")) and is_ancestor(head, target, "HEAD^1")
     if head.revision.sha == tip or not (sure or alike):
         return None
-    return Revision(sha=commit_of(head, "HEAD^1"), ref="first parent of the merge commit")
-
-
-def _before_push(
-    head: Checkout, event: Mapping[str, Any], environ: Mapping[str, str]
-) -> Revision | None:
-    """Commit of the branch before a push.
-
-    None for a branch that is new. Raises UsageError if that commit is not here.
-    """
-    before = str(event.get("before") or "")
-    if environ.get("GITHUB_EVENT_NAME") != "push" or not before.strip("0"):
-        return None
-    sha = commit_of(head, before)
-    if sha is None and not event.get("forced"):
-        missing = f"{before}, the state before this push, is not in this clone"
-        msg = f"{missing}. Give --base-ref, or {FETCH}"
-        raise UsageError(msg)
-    return Revision(sha=sha, ref="state before the push") if sha else None
+    return commit_of(head, "HEAD^1")
 
 
 def commit_of(head: Checkout, ref: str) -> str | None:
@@ -268,6 +249,25 @@ def read_event(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
+def base_of(head: Checkout, base_ref: str | None, links: Sequence[str]) -> Iterator[Checkout]:
+    """Take base from a second checkout in the folder `base_ref`, or make a worktree.
+
+    Raises UsageError for a folder that holds no second checkout.
+    """
+    folder = Path(base_ref or "")
+    if not base_ref or not (folder / ".git").exists():
+        with base_checkout(head, base_revision(head, base_ref), links) as base:
+            yield base
+        return
+    second = head_checkout(folder.resolve())
+    cwd = second.top / head.cwd.relative_to(head.top.resolve())
+    if second.top.resolve() == head.top.resolve() or not cwd.is_dir():
+        msg = f"--base-ref {folder} is no second checkout that holds {cwd}. Check base out there."
+        raise UsageError(msg)
+    yield Checkout(top=second.top, cwd=cwd, revision=second.revision)
+
+
+@contextlib.contextmanager
 def base_checkout(
     head: Checkout, revision: Revision, links: Sequence[str] = ()
 ) -> Iterator[Checkout]:
@@ -282,11 +282,9 @@ def base_checkout(
     books = Path(git_folder(head.top), "worktrees")
     with scratch_folder() as folder:
         top = folder / head.top.name
+        words = ("worktree", "add", "--detach", "--quiet", str(top), revision.sha or "")
         try:
-            made = run_git(
-                head.top,
-                *("worktree", "add", "--detach", "--quiet", str(top), revision.sha or ""),
-            )
+            made = run_git(head.top, *words)
             if made.returncode:
                 msg = f"git could not check out {revision.sha}: {made.stderr.strip()}"
                 raise NoBaselineError(msg)
@@ -301,31 +299,13 @@ def base_checkout(
             _forget(books, top)
 
 
-def second_checkout(head: Checkout, folder: Path) -> Checkout:
-    """Take base from `folder`, a second checkout.
-
-    Raises UsageError where it is none.
-    """
-    base = head_checkout(folder)
-    cwd = base.top / head.cwd.relative_to(head.top.resolve())
-    if base.top.resolve() == head.top.resolve() or not cwd.is_dir():
-        msg = f"--base-ref {folder} is no second checkout that holds {cwd}. Check base out there."
-        raise UsageError(msg)
-    return Checkout(top=base.top, cwd=cwd, revision=base.revision)
-
-
 def _require_whole(base: Path, head: Path) -> None:
-    """Refuse submodules and large files.
-
-    A worktree does not fill them. Raises UsageError.
-    """
-    missing = [
-        line.partition("\t")[2]
-        for line in (git(base, "ls-files", "-s", "-z") or "").split("\0")
-        if line.startswith("160000 ") and any((head / line.partition("\t")[2]).glob("*"))
-    ]
+    """Refuse submodules and large files, which a worktree does not fill. Raises UsageError."""
+    listed = (git(base, "ls-files", "-s", "-z") or "").split("\0")
+    modules = [line.partition("\t")[2] for line in listed if line.startswith("160000 ")]
     tracked = (git(base, "ls-files", "-z", ":(attr:filter=lfs)") or "").split("\0")
-    missing += [p for p in tracked if p and _is_pointer(base / p) and not _is_pointer(head / p)]
+    pointers = [p for p in tracked if p and _is_pointer(base / p) and not _is_pointer(head / p)]
+    missing = [path for path in modules if any((head / path).glob("*"))] + pointers
     if missing:
         msg = (
             f"{missing[0]} of base is a submodule or a Git LFS file, which a worktree does not "
@@ -336,11 +316,9 @@ def _require_whole(base: Path, head: Path) -> None:
 
 
 def _is_pointer(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(LFS_POINTER)) == LFS_POINTER
-    except OSError:
-        return False
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return file.read(len(LFS_POINTER)) == LFS_POINTER
+    return False
 
 
 def _forget(books: Path, worktree: Path) -> None:
@@ -370,25 +348,20 @@ def shared_data(head: Checkout, paths: Sequence[str]) -> tuple[Path, ...]:
 
     Raises UsageError for one that cannot be shared.
     """
-    return tuple(_shared(head.top.resolve(), head.cwd, path) for path in paths)
-
-
-def _shared(top: Path, cwd: Path, path: str) -> Path:
-    place = cwd / path
-    outside = not Path(os.path.normpath(place)).is_relative_to(top)
-    if outside and not Path(path).is_absolute():
-        msg = f"--link {path!r} leads out of the checkout. Give data elsewhere by an absolute path."
-        raise UsageError(msg)
-    if not place.exists():
-        msg = f"--link {path!r} is not there: {place}. Name data of head that git ignores."
-        raise UsageError(msg)
-    if not outside and git(cwd, "ls-files", "--", path):
-        msg = (
-            f"--link {path!r} holds files that git tracks: base has its own of them. Name data "
-            "that git ignores."
-        )
-        raise UsageError(msg)
-    return place
+    for path in paths:
+        place = head.cwd / path
+        outside = not Path(os.path.normpath(place)).is_relative_to(head.top.resolve())
+        problem = ""
+        if outside and not Path(path).is_absolute():
+            problem = "leads out of the checkout. Give data elsewhere by an absolute path"
+        elif not place.exists():
+            problem = f"is not there: {place}. Name data of head that git ignores"
+        elif not outside and git(head.cwd, "ls-files", "--", path):
+            problem = "holds files that git tracks: base has its own. Name data that git ignores"
+        if problem:
+            msg = f"--link {path!r} {problem}."
+            raise UsageError(msg)
+    return tuple(head.cwd / path for path in paths)
 
 
 def _link(sources: Sequence[Path], paths: Sequence[str], base_cwd: Path) -> None:

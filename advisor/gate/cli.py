@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor import __version__, stats
+from advisor import __version__
 from advisor.errors import (
     GATE_EXIT_CODES,
     AdvisorError,
@@ -35,25 +35,13 @@ from advisor.errors import (
     UsageError,
 )
 from advisor.executor.engines.scratch_dir import cancellable, require_room, scratch_folder
-from advisor.gate import (
-    checkout,
-    code_identity,
-    config,
-    github,
-    history,
-    report,
-    setup_step,
-    thresholds,
-)
-from advisor.gate.comparison import Comparison, Workload, modes, spread_between_processes
+from advisor.gate import checkout, code_identity, config, github, history, report, setup_step
+from advisor.gate.comparison import limits_of
 from advisor.gate.process import ProcessRunner
-from advisor.gate.runner import RunContext, Session, decided, exclusive_engine, measured
-from advisor.gate.schema import ARMS, GateRecord, HostEntry, Inputs, NoiseCheck
-from advisor.gate.sequential_test import judge
-from advisor.gate.verdict import PRECEDENCE, rule_of
+from advisor.gate.runner import RunContext, Session, exclusive_engine, measured
+from advisor.gate.schema import ARMS, GateRecord, HostEntry, Inputs
 from advisor.machine.gpu import read_gpus
 from advisor.machine.host import read_machine
-from advisor.model import MeasurePlan
 from advisor.settings import parse_share
 
 if TYPE_CHECKING:
@@ -63,12 +51,11 @@ if TYPE_CHECKING:
     from advisor.executor.engines import Engine
     from advisor.files import Claim
     from advisor.gate.checkout import Checkout
-    from advisor.gate.schema import ProgramEntry, Variant, Verdict, WorkloadVerdict
+    from advisor.gate.schema import Variant, Verdict
     from advisor.model import Gpu
 
 ON_VERDICT = ("warn", "fail", "pass")
 PLAIN_NUMBER = re.compile(r"\d+\.?\d*|\.\d+", re.ASCII)
-DEFAULT_REPORT = Path("gate.md")
 NOISE_PAIRS = 12
 HISTORY_PAIRS = 2
 """Pairs of head with itself that make one session of the history: four processes."""
@@ -94,13 +81,11 @@ class Options:
     base_ref: str | None
     setup: str | None
     links: tuple[str, ...]
-    keep_env: tuple[str, ...]
     keep_network: bool
     inputs: Inputs
     allow_forks: bool
     report: Path
     history: Path | None
-    replay: Path | None
     bisect_exit: bool
 
 
@@ -129,11 +114,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--allow-removed", default="", metavar="NAMES",
         help="workloads or benchmarks that may be missing in head, comma-separated")  # fmt: skip
     switch("--allow-forks", help="run pull requests from forks on self-hosted runners")
-    add("--report", type=Path, default=DEFAULT_REPORT, metavar="PATH",
+    add("--report", type=Path, default=Path("gate.md"), metavar="PATH",
         help="Markdown report (default gate.md; gate.json beside it)")  # fmt: skip
     add("--history", type=Path, metavar="PATH",
         help="compare head with the past sessions in this file, and add one")  # fmt: skip
-    add("--replay", type=Path, metavar="GATE_JSON", help="decide again from a saved gate.json")
     switch("--bisect-exit", help="exit code 125 where nothing is decided, for git bisect run")
 
 
@@ -142,11 +126,8 @@ def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
 
     Raises UsageError naming the flag, the value and the allowed values.
     """
-    if args.replay and args.history:
-        msg = "--replay and --history exclude each other. Give one of them."
-        raise UsageError(msg)
-    if args.base_ref and (args.replay or args.history):
-        msg = "--base-ref has no meaning with --replay or --history. Leave it out."
+    if args.base_ref and args.history:
+        msg = "--base-ref has no meaning with --history. Leave one of them out."
         raise UsageError(msg)
     inputs = Inputs(
         threshold=_threshold(args.threshold),
@@ -161,13 +142,11 @@ def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
         base_ref=args.base_ref or None,
         setup=args.setup or None,
         links=tuple(name for text in args.link for name in _names(text)),
-        keep_env=tuple(_names(args.keep_env)),
         keep_network=_switch("--keep-network", args.keep_network),
         inputs=inputs,
         allow_forks=_switch("--allow-forks", args.allow_forks),
         report=args.report,
         history=args.history,
-        replay=args.replay,
         bisect_exit=_switch("--bisect-exit", args.bisect_exit),
     )
 
@@ -200,10 +179,7 @@ def _threshold(text: str) -> float:
 
 
 def _minutes(text: str) -> float:
-    try:
-        minutes = float(text) if PLAIN_NUMBER.fullmatch(text.strip()) else math.nan
-    except ValueError:
-        minutes = math.nan
+    minutes = float(text) if PLAIN_NUMBER.fullmatch(text.strip()) else math.nan
     if not (math.isfinite(minutes) and minutes > 0):
         msg = f"--max-minutes {text!r} is no number above zero. Write 30, without separators."
         raise UsageError(msg)
@@ -225,18 +201,16 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
     options: Options | None = None
     claimed: Claim | None = None
     try:
-        try:
-            options = check(args, command)
-            claimed = _claim(options)
-            report.write(record, options.report, claimed)  # in case this call is killed
-            record = _measure(options, job)
-        except AdvisorError as problem:
-            record = _explained(problem, options)
-            sys.stderr.write(github.harmless(f"gpu-advisor: {problem}\n"))
-            if args.debug:
-                sys.stderr.write(github.harmless(traceback.format_exc()))
-        except Exception:
-            sys.stderr.write(github.harmless(traceback.format_exc()))
+        options = check(args, command)
+        claimed = report.claim(options.report, options.history)
+        report.write(record, options.report, claimed)  # in case this call is killed
+        record = _measure(options, job)
+    except Exception as problem:
+        shown = traceback.format_exc()
+        if isinstance(problem, AdvisorError):
+            record = _unfinished(_verdict_of(problem), str(problem), options)
+            shown = f"gpu-advisor: {problem}\n{shown if args.debug else ''}"
+        sys.stderr.write(github.harmless(shown))
     finally:
         record = record.model_copy(update={"wall_s": time.monotonic() - started})
         record = report.masked(record)
@@ -245,12 +219,6 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
     if record.programs:  # else the message on stderr has it all
         sys.stdout.write(github.harmless(report.lines(record) + "\n"))
     return code if published else code or GATE_EXIT_CODES["error"]
-
-
-def _claim(options: Options) -> Claim:
-    """Claim the places of the report."""
-    read = [path for path in (options.replay, options.history) if path]
-    return report.claim(options.report, never=read)
 
 
 def exit_code(record: GateRecord, options: Options | None) -> int:
@@ -270,37 +238,31 @@ def exit_code(record: GateRecord, options: Options | None) -> int:
 
 
 def _measure(options: Options, job: github.Job) -> GateRecord:
-    if options.replay:
-        return _replayed(options)
     cwd = Path.cwd()
     github.refuse_forks(os.environ, allow=options.allow_forks)
     github.refuse_unisolated(os.environ, setup_step.unprotected(cwd))
     with github.no_commands(job), cancellable() as cancel, scratch_folder() as scratch:
-        context = RunContext(
-            cwd=cwd, scratch=scratch, cancel=cancel, say=_say, steering=job.steering
-        )
+        context = RunContext(cwd=cwd, scratch=scratch, cancel=cancel, say=_say)
         record = _of_head(options, context) if options.history else _compared(options, context)
     notes = [*record.notes, *setup_step.isolation_notes(cwd, job.withheld)]
     return record.model_copy(update={"notes": notes})
 
 
-def _explained(problem: AdvisorError, options: Options | None) -> GateRecord:
-    """Record of a gate that could not be finished."""
-    verdict: Verdict = "error"
+def _verdict_of(problem: AdvisorError) -> Verdict:
+    """Verdict of a gate that could not be finished."""
     if isinstance(problem, NoBaselineError):
-        verdict = "no-baseline"
-    elif isinstance(problem, (InterruptedByUserError, StateBusyError)):
-        verdict = "invalid"
-    return _unfinished(verdict, str(problem), options.inputs if options else Inputs())
+        return "no-baseline"
+    interrupted = isinstance(problem, (InterruptedByUserError, StateBusyError))
+    return "invalid" if interrupted else "error"
 
 
-def _unfinished(verdict: Verdict, reason: str, inputs: Inputs | None = None) -> GateRecord:
+def _unfinished(verdict: Verdict, reason: str, options: Options | None = None) -> GateRecord:
     return GateRecord(
         verdict=verdict,
         reason=reason,
         tool_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        inputs=inputs or Inputs(),
+        inputs=options.inputs if options else Inputs(),
     )
 
 
@@ -313,13 +275,13 @@ def _publish(
     """
     if job.active:
         sys.stderr.write(github.annotation(record, github.level(record, code)) + "\n")
+    published = True
     ways: list[Callable[[], None]] = [
         lambda: github.write_outputs(job, github.outputs(record, path if claimed else None)),
         lambda: github.write_summary(job, report.markdown(record)),
     ]
     if claimed is not None:
         ways.append(lambda: report.write(record, path, claimed))
-    published = True
     for way in ways:
         try:
             way()
@@ -340,41 +302,24 @@ def _say(line: str) -> None:
 def _compared(options: Options, context: RunContext) -> GateRecord:
     """Compare base with head.
 
-    Head is compared with itself where both are one clean commit.
+    Where both are one clean commit, the noise of this runner is measured.
     """
     head = checkout.head_checkout(context.cwd)
     programs = config.choose(head, options.workloads, options.command)
     with contextlib.ExitStack() as stack:
         engine, host = stack.enter_context(_machine(options, context))
-        base = stack.enter_context(_base(head, options))
-        names = [program.name for program in programs]
-        inputs = thresholds.with_base_limits(options.inputs, base, names)
+        base = stack.enter_context(checkout.base_of(head, options.base_ref, options.links))
+        limits = limits_of(base, [program.name for program in programs])
+        inputs = options.inputs.model_copy(update={"limits": limits})
         options = dataclasses.replace(options, inputs=inputs)
         session = _session(options, context, {"base": base, "head": head}, programs, engine)
         same = base.revision.sha == head.revision.sha and not head.revision.dirty
-        if same:
-            session.fixed_pairs = NOISE_PAIRS
+        session.fixed_pairs = NOISE_PAIRS if same else None
         for program in programs:
             if reason := config.why_not_comparable(program, base):
                 session.update(program.name, no_baseline=reason)
         _set_up(options, context, session)
-        record = measured(session, host, "noise" if same else "ab")
-    if same:
-        return _with_noise(record)
-    red = {w.program for w in record.workloads if w.verdict == "regression"}
-    moved = [line for p in record.programs if p.name in red for line in report.moved(p)]
-    return record.model_copy(update={"moved": moved})
-
-
-@contextlib.contextmanager
-def _base(head: Checkout, options: Options) -> Iterator[Checkout]:
-    folder = Path(options.base_ref or "")
-    if options.base_ref and (folder / ".git").exists():
-        yield checkout.second_checkout(head, folder.resolve())
-        return
-    revision = checkout.base_revision(head, options.base_ref)
-    with checkout.base_checkout(head, revision, options.links) as base:
-        yield base
+        return measured(session, host, "noise" if same else "ab")
 
 
 def _of_head(options: Options, context: RunContext) -> GateRecord:
@@ -383,103 +328,21 @@ def _of_head(options: Options, context: RunContext) -> GateRecord:
     assert path is not None, "the caller asks only with a history"
     head = checkout.head_checkout(context.cwd)
     programs = config.choose(head, options.workloads, options.command)
-    with history.held(path):  # a file that cannot be used is refused before all else
-        history.read(path)
-        claimed = history.claim(path)
+    with history.opened(path):  # a file that cannot be used is refused before all else
+        pass
     with _machine(options, context) as (engine, host):
         session = _session(options, context, {"base": head, "head": head}, programs, engine)
-        session.fixed_pairs, session.may_match_contention = HISTORY_PAIRS, False
+        session.fixed_pairs, session.processes.needs_quiet = HISTORY_PAIRS, True
         _set_up(options, context, session)
         record = measured(session, host, "history")
     if record.verdict == "no-baseline":  # both arms were head, so its failure is an error
         record = record.model_copy(update={"verdict": "error"})
     if record.verdict in {"error", "invalid"}:
         return record
-    verdicts: list[WorkloadVerdict] = []
-    with history.held(path):
-        past = history.read(path)  # others may have added to it since
-        for entry in record.programs:
-            found, past = history.judge(past, entry, record)
-            verdicts += found
-        claimed.write(path, history.dump(past))
-    verdicts.sort(key=lambda w: (PRECEDENCE.index(w.verdict), -(w.slowdown_pct or 0)))
-    leading = verdicts[0]
-    return record.model_copy(
-        update={
-            "verdict": leading.verdict,
-            "reason": f"{leading.name}: {leading.reason}",
-            "slowdown_pct": leading.slowdown_pct,
-            "ci_low_pct": None,
-            "ci_high_pct": None,
-            "confidence": None,
-            "pairs": leading.pairs,
-            "workloads": verdicts,
-        }
-    )
-
-
-def _replayed(options: Options) -> GateRecord:
-    """Decide again from a saved record; measures nothing."""
-    assert options.replay is not None, "the caller asks only with a record"
-    saved = report.read(options.replay)
-    kept = {name: getattr(saved.inputs, name) for name in ("limits", "own_figures", "seed")}
-    inputs = options.inputs.model_copy(update=kept)
-    record = decided(saved.programs, inputs, saved.host, "replay")
-    note = f"the saved verdict was: {saved.verdict}"
-    return record.model_copy(
-        update={"base": saved.base, "head": saved.head, "notes": [*record.notes, note]}
-    )
-
-
-def _with_noise(record: GateRecord) -> GateRecord:
-    """Add the noise of equal runs to `record`.
-
-    It is invalid if they came out red.
-    """
-    found = [each for program in record.programs for each in noise_of(program, record.inputs)]
-    record = record.model_copy(update={"noise": found})
-    if record.verdict != "regression":
-        return record
-    reason = "equal runs came out as a regression: this runner cannot be measured on"
-    return record.model_copy(update={"verdict": "invalid", "reason": reason})
-
-
-def noise_of(program: ProgramEntry, inputs: Inputs) -> list[NoiseCheck]:
-    """Noise of each workload from pairs of equal code.
-
-    None with fewer than two pairs.
-    """
-    pairs = tuple(pair for pair in program.pairs if not pair.discarded)
-    runs = [run for pair in pairs for run in (pair.base, pair.head)]
-    keys = set.intersection(*(set(run.rates) for run in runs)) if len(pairs) > 1 else set()
-    rule, found = rule_of(inputs), []
-    for key in sorted(keys):
-        workload = Workload(program.name, None if key == program.name else key)
-        compared = Comparison(
-            workload=workload,
-            program=program,
-            pairs=pairs,
-            threshold=inputs.threshold,
-            values={arm: [getattr(p, arm).rates[key].mean for p in pairs] for arm in ARMS},
-            unit=runs[0].rates[key].unit,
-        )
-        judgement = judge({workload: compared.differences}, rule)[workload]
-        logs = [[math.log(v) for v in compared.values[arm]] for arm in ARMS]
-        spread, groups = spread_between_processes(logs), modes([v for arm in logs for v in arm])
-        look = max(n for n in rule.looks if n <= max(len(pairs), rule.looks[0]))
-        bounds = stats.walsh_interval(compared.differences, rule.level(look, "pass"))
-        high = thresholds.worse_pct(max(-bounds.low, bounds.high), higher=True)
-        found.append(
-            NoiseCheck(
-                workload=workload.name,
-                pairs=len(pairs),
-                noise_pct=None if spread is None else 100 * spread,
-                outcome=judgement.outcome,
-                threshold_pct=None if high is None else float(max(1, math.ceil(high))),
-                two_groups_pct=None if groups is None else 100 * math.expm1(groups[1] - groups[0]),
-            )
-        )
-    return found
+    with history.opened(path) as (past, claimed):  # others may have added to it since
+        record, longer = history.judge(past, record)
+        claimed.write(path, (longer.model_dump_json(indent=1) + "\n").encode())
+    return record
 
 
 # --- session and setup --------------------------------------------------------------------
@@ -489,28 +352,20 @@ def noise_of(program: ProgramEntry, inputs: Inputs) -> list[NoiseCheck]:
 def _machine(options: Options, context: RunContext) -> Iterator[tuple[Engine, HostEntry]]:
     """Hold the first GPU's engine and read the host."""
     machine = read_machine()
-    uuid = machine.gpus[0].uuid if machine.gpus else None
-    with exclusive_engine(uuid, 60 * options.inputs.max_minutes, context) as engine:
-        gpu = machine.gpus[0] if machine.gpus else None
+    gpu = machine.gpus[0] if machine.gpus else None
+    wait_s = 60 * options.inputs.max_minutes
+    with exclusive_engine(gpu.uuid if gpu else None, wait_s, context) as engine:
         python, torch = _software(context.cwd)
-        yield (
-            engine,
-            HostEntry(
-                key=machine.key,
-                cpu=machine.cpu_model,
-                cpus=machine.cpus,
-                ram_gib=machine.ram_gib,
-                os=machine.os,
-                gpus=[found.name for found in machine.gpus],
-                driver=gpu.driver if gpu else None,
-                power_limit_w=gpu.power_limit_w if gpu else None,
-                boot_id=_text("/proc/sys/kernel/random/boot_id"),
-                cpu_governor=_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-                load_1min=os.getloadavg()[0],
-                python=python,
-                torch=torch,
-            ),
+        host = HostEntry(
+            cpu=machine.cpu_model,
+            cpus=machine.cpus,
+            gpus=[found.name for found in machine.gpus],
+            driver=gpu.driver if gpu else None,
+            power_limit_w=gpu.power_limit_w if gpu else None,
+            python=python,
+            torch=torch,
         )
+        yield engine, host
 
 
 def _session(
@@ -520,49 +375,24 @@ def _session(
     programs: Sequence[config.Program],
     engine: Engine,
 ) -> Session:
-    base, head = arms["base"], arms["head"]
+    head = arms["head"]
     shared = checkout.shared_data(head, options.links)
+    # A hosted runner throws the checkout away, and without isolation nothing prevents writes.
+    hosted = os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
+    thrown_away = hosted or bool(setup_step.unprotected(head.cwd))
     processes = ProcessRunner(
         engine=engine,
-        between=code_identity.difference(base, head, shared),
+        between=code_identity.difference(arms["base"], head, shared),
         arms=arms,
         scratch=context.scratch,
         device=_first_gpu,
-        window=MeasurePlan(mode="window"),
-        own_figures=options.inputs.own_figures,
-        allow_writes=_is_thrown_away(head),
+        allow_writes=os.environ.get("CI") == "true" and thrown_away,
         keep_network=options.keep_network,
         shown=tuple(map(str, shared)),
     )
-
-    def why_base_fails(message: str) -> str | None:
-        path = config.left_behind(head, base, message)
-        if path is None:
-            return None
-        return (
-            f"{path!r}, which git ignores, is in head and not in base: share it with --link "
-            f"{path}, or make it in --setup"
-        )
-
-    session = Session(
-        processes=processes,
-        selected=tuple(programs),
-        inputs=options.inputs,
-        say=context.say,
-        why_base_fails=why_base_fails,
+    return Session(
+        processes=processes, selected=tuple(programs), inputs=options.inputs, say=context.say
     )
-    for program in programs if processes.between else ():
-        session.update(program.name, known=config.known_names(program, base, options.history))
-    return session
-
-
-def _is_thrown_away(head: Checkout) -> bool:
-    """True if head may write in its checkout.
-
-    Only in CI: a hosted runner throws it away, and without isolation nothing prevents it.
-    """
-    hosted = os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
-    return os.environ.get("CI") == "true" and (hosted or bool(setup_step.unprotected(head.cwd)))
 
 
 def _set_up(options: Options, context: RunContext, session: Session) -> None:
@@ -587,7 +417,7 @@ def _set_up(options: Options, context: RunContext, session: Session) -> None:
         require_room(context.scratch)
         for program in session.selected if failed else ():
             if arm == "base":
-                session.fail_base(program.name, f"base: {failed}", failed or "")
+                session.fail_base(program.name, f"base: {failed}")
             else:
                 session.update(program.name, error=f"head: {failed}")
 
@@ -615,10 +445,3 @@ def _software(cwd: Path) -> tuple[str | None, str | None]:
         return None, None
     lines = [*done.stdout.split(), None, None]
     return lines[0], lines[1]
-
-
-def _text(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except OSError:
-        return None

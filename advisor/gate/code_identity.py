@@ -87,7 +87,6 @@ def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
     """
     top = top.resolve()
     others = {*between.tops.values()} - {top}
-    own: set[str] = set()
     foreign: list[str] = []
     changed: dict[str, str] = {}
     copies: dict[str, str] = {}
@@ -102,13 +101,11 @@ def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
             continue
         mine = _inside(path, top)
         if mine is not None and not _in_environment(path, top):
-            own |= {mine} if how == "ran" else set()
             if mine in between.changed and digest:
                 changed[mine] = digest[:HASH_CHARS]
         elif digest:
             copies |= dict.fromkeys(_copied(path, digest, between), digest[:HASH_CHARS])
     return LoadedEntry(
-        own=len(own),
         foreign=sorted(set(foreign))[:FOREIGN_KEPT],
         changed={**copies, **changed},
     )
@@ -116,7 +113,7 @@ def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
 
 def why_same_code(program: ProgramEntry) -> str | None:
     """Reason that both arms ran the same code."""
-    seen = [run for run in _runs(program) if run.loaded is not None]
+    seen = [run for run in program.runs if run.loaded is not None]
     for run in seen:
         if run.loaded and run.loaded.foreign:
             other = "head" if run.arm == "base" else "base"
@@ -143,7 +140,7 @@ def unseen(program: ProgramEntry, between: Difference | None) -> str | None:
     """Warning if neither arm loaded a changed file."""
     if between is None or not between.changed:
         return None
-    runs = _runs(program)
+    runs = program.runs
     if not all(any(run.loaded for run in runs if run.arm == arm) for arm in ARMS):
         return None
     if any(run.loaded and run.loaded.changed for run in runs):
@@ -153,11 +150,6 @@ def unseen(program: ProgramEntry, between: Difference | None) -> str | None:
         f"{program.name}: no file that differs between base and head ({names}) was seen to be "
         "loaded by either, so this says little about the change"
     )
-
-
-def _runs(program: ProgramEntry) -> list[RunEntry]:
-    paired = [run for pair in program.pairs for run in (pair.base, pair.head)]
-    return [*program.warm_ups, *paired]
 
 
 def _versions(runs: Iterable[RunEntry]) -> dict[str, set[str]]:

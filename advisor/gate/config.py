@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -12,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from advisor import settings
 from advisor.commands import invocation
-from advisor.errors import ReportError, SettingsError, UsageError
+from advisor.errors import SettingsError, UsageError
 from advisor.executor.program import with_seed
-from advisor.gate import history
 from advisor.gate.checkout import git
 from advisor.runner import limits
 from advisor.runner.limits import Limits
@@ -57,19 +57,15 @@ class Program:
     """Limits of gpu-advisor.toml; no part of the definition."""
 
     @property
+    def facts(self) -> dict[str, object]:
+        """All that must equal in both arms."""
+        names = ("command", "config", "folder", "unit", "unit_regex", "metric_regex", "in_shell")
+        return {name: getattr(self, name) for name in names} | {"env": dict(sorted(self.env))}
+
+    @property
     def definition(self) -> str:
-        """Digest of all that must equal in both arms."""
-        facts = [
-            self.command,
-            self.config,
-            self.folder,
-            sorted(self.env),
-            self.unit,
-            self.unit_regex,
-            self.metric_regex,
-            self.in_shell,
-        ]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+        """Digest of the facts."""
+        return hashlib.sha256(json.dumps(self.facts).encode()).hexdigest()[:16]
 
     def cwd(self, checkout: Checkout) -> Path:
         """Working directory in `checkout`."""
@@ -100,21 +96,13 @@ def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tup
         folder = str(head.cwd.relative_to(head.top.resolve()))
         return (Program(name=COMMAND, command=command, folder=folder, unit="unit", in_shell=True),)
     known = declared(head)
-    if not workloads:
-        if len(known) == 1:
-            return tuple(known.values())
-        names = ", ".join(known) or "none in gpu-advisor.toml"
-        msg = f"Say what to measure: --workload NAME (known: {names}) or --command CMD."
-        raise UsageError(msg)
+    if not workloads and len(known) == 1:
+        return tuple(known.values())
     missing = [name for name in workloads if name not in known]
-    if missing and not known:
-        msg = (
-            f"There is no workload {missing[0]!r}: no gpu-advisor.toml here declares any. Add it, "
-            "or give --command CMD."
-        )
-        raise UsageError(msg)
-    if missing:
-        msg = f"gpu-advisor.toml has no workload {missing[0]!r}. Name one of: {', '.join(known)}."
+    if missing or not workloads:
+        named = f"There is no workload {missing[0]!r}" if missing else "Nothing was asked for"
+        names = ", ".join(known) or "none"
+        msg = f"{named}. Give --workload (gpu-advisor.toml declares: {names}) or --command CMD."
         raise UsageError(msg)
     return tuple(known[name] for name in dict.fromkeys(workloads))
 
@@ -135,32 +123,19 @@ def declared(checkout: Checkout) -> dict[str, Program]:
 
 def why_not_comparable(program: Program, base: Checkout) -> str | None:
     """Reason that `base` cannot be compared; else None."""
-    if program.name == COMMAND and program.in_shell:
+    if program.in_shell:
         return None
-    of_base = declared(base).get(program.name)
-    if of_base is None:
+    other = declared(base).get(program.name)
+    if other is None:
         return f"new in head: the base's gpu-advisor.toml has no workload {program.name!r}"
     changed = [
         f"{name} was {was!r}, is {new!r}"
-        for name, was, new in _facts(of_base, program)
-        if was != new
+        for name, was in other.facts.items()
+        if was != (new := program.facts[name])
     ]
     if not changed:
         return None
     return f"workload {program.name!r} is defined differently in the base: {'; '.join(changed)}"
-
-
-def _facts(base: Program, head: Program) -> list[tuple[str, object, object]]:
-    """Differing parts of a definition, by name."""
-    return [
-        ("command", base.command, head.command),
-        ("config", base.config, head.config),
-        ("its folder", base.folder, head.folder),
-        ("env", dict(base.env), dict(head.env)),
-        ("unit", base.unit, head.unit),
-        ("unit_regex", base.unit_regex, head.unit_regex),
-        ("metric_regex", base.metric_regex, head.metric_regex),
-    ]
 
 
 def _of(name: str, entry: Workload, folder: str, allowed: Limits) -> Program:
@@ -180,29 +155,15 @@ def _of(name: str, entry: Workload, folder: str, allowed: Limits) -> Program:
 # --- workloads that are not new -----------------------------------------------------------
 
 
-def known_names(program: Program, base: Checkout, past: Path | None) -> list[str]:
-    """Known workloads of base's settings or the history."""
-    found = {program.name} if _declares(base, program) else set()
-    for path in dict.fromkeys((past, base.cwd / past)) if past else ():
-        try:
-            series = history.read(path).series.values()
-        except ReportError:
-            continue
-        for each in series:
-            if each.program == program.name and each.definition == program.definition:
-                found |= {program.name, each.benchmark or program.name}
-    return sorted(found)
-
-
-def _declares(base: Checkout, program: Program) -> bool:
-    """True if base declares `program`.
+def known_names(program: Program, base: Checkout) -> list[str]:
+    """The program, where base's settings declare it.
 
     Settings that cannot be read declare nothing here.
     """
-    try:
-        return not program.in_shell and program.name in declared(base)
-    except SettingsError:
-        return False
+    with contextlib.suppress(SettingsError):
+        if not program.in_shell and program.name in declared(base):
+            return [program.name]
+    return []
 
 
 def left_behind(head: Checkout, base: Checkout, message: str) -> str | None:

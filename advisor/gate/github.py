@@ -41,8 +41,6 @@ class Job:
 
     output: Path | None = None
     summary: Path | None = None
-    steering: tuple[Path, ...] = ()
-    """Every file that steers the steps to come, wherever it lies."""
     withheld: tuple[str, ...] = ()
     """Variables that base and head do not see: tokens and the like."""
     active: bool = False
@@ -57,7 +55,6 @@ def take(environ: MutableMapping[str, str] = os.environ, keep: Collection[str] =
     job = Job(
         output=_path(environ, "GITHUB_OUTPUT"),
         summary=_path(environ, "GITHUB_STEP_SUMMARY"),
-        steering=tuple(Path(environ[name]) for name in names if name in STEERING),
         withheld=tuple(name for name in names if name not in STEERING),
         active=environ.get("GITHUB_ACTIONS") == "true",
     )

@@ -23,14 +23,15 @@ from advisor import files, stats
 from advisor.errors import OutputRefusedError, ReportError
 from advisor.gate.comparison import Workload
 from advisor.gate.schema import WorkloadVerdict
+from advisor.gate.verdict import worst_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from advisor.gate.schema import GateRecord, HostEntry, ProgramEntry, Verdict
+    from advisor.gate.schema import Better, GateRecord, ProgramEntry, Rate, Verdict
 
-FORMAT: Literal[2] = 2
+FORMAT: Literal[3] = 3
 WINDOW = 30
 """Sessions of the window."""
 FEWEST_SESSIONS = 10
@@ -47,41 +48,27 @@ class _Part(BaseModel):
 class Session(_Part):
     """One day's rate of one workload."""
 
+    series: str
+    """Name of the workload, and a digest of all that must be equal."""
+    machine: str
     created: str
     sha: str | None
     value: float = Field(gt=0, allow_inf_nan=False)
-    processes: int
     red: bool = False
     rebase: bool = False
-
-
-class Series(_Part):
-    """Comparable sessions of one workload.
-
-    They share the machine, the software and the source of the rate.
-    """
-
-    program: str
-    benchmark: str | None
-    definition: str
-    unit: str
-    better: Literal["lower", "higher"] = "higher"
-    facts: dict[str, str]
-    sessions: list[Session] = Field(default_factory=list)
-
-    @property
-    def window(self) -> list[Session]:
-        """Latest sessions since the re-base, without red ones."""
-        starts = [number for number, session in enumerate(self.sessions) if session.rebase]
-        current = self.sessions[starts[-1] :] if starts else self.sessions
-        return [session for session in current if not session.red][-WINDOW:]
 
 
 class History(_Part):
     """The file."""
 
-    format: Literal[2] = FORMAT
-    series: dict[str, Series] = Field(default_factory=dict)
+    format: Literal[3] = FORMAT
+    sessions: list[Session] = Field(default_factory=list)
+
+    def window(self, series: str) -> list[Session]:
+        """Latest sessions of a series since the re-base, without red ones."""
+        own = [session for session in self.sessions if session.series == series]
+        start = max((number for number, each in enumerate(own) if each.rebase), default=0)
+        return [session for session in own[start:] if not session.red][-WINDOW:]
 
 
 class Prediction(NamedTuple):
@@ -94,36 +81,36 @@ class Prediction(NamedTuple):
     """Drop at the lower end of the prediction interval."""
 
 
-def predict(series: Series, value: float, threshold: float, beside: int = 0) -> Prediction:
+def predict(
+    window: Sequence[Session], value: float, threshold: float, better: Better, series: int = 1
+) -> Prediction:
     """Predict the verdict on a session's value. Pure.
 
-    `beside` counts the machine's other series.
+    `series` counts those of the machine.
     """
-    sign = 1 if series.better == "higher" else -1
-    past = [sign * math.log(session.value) for session in series.window]
+    sign = 1 if better == "higher" else -1
+    past = [sign * math.log(session.value) for session in window]
     if len(past) < FEWEST_SESSIONS:
         reason = f"{len(past)} of {FEWEST_SESSIONS} sessions that a baseline needs"
         return Prediction("inconclusive" if past else "no-baseline", reason)
-    new = sign * math.log(value)
-    alpha, tau = ALPHA / (1 + beside), -math.log1p(-threshold)
-    last_good = series.window[-1].sha
-    confirm = f"confirm it with `gpu-advisor gate --base-ref {last_good}`"
-    drop, reach = _drop(past, [new], alpha)
-    limit = max(reach, tau)
-    slowdown, limit_pct = -100 * math.expm1(-drop), -100 * math.expm1(-limit)
-    if drop > limit:
-        reason = f"below the prediction interval of {len(past)} sessions; {confirm}"
-        return Prediction("regression", reason, slowdown, limit_pct)
+    new, tau = sign * math.log(value), -math.log1p(-threshold)
+    confirm = f"confirm it with `gpu-advisor gate --base-ref {window[-1].sha}`"
+    drop, reach = _drop(past, [new], ALPHA / series)
     older, latest = past[: len(past) // 2], [*past[1 - LATEST :], new]
-    lost, apart = _drop(older, latest, alpha)
-    if lost > max(apart, tau / 2):
+    lost, apart = _drop(older, latest, ALPHA / series)
+    verdict: Verdict = "pass"
+    reason = f"within the prediction interval of {len(past)} sessions"
+    if drop > max(reach, tau):
+        verdict = "regression"
+        reason = f"below the prediction interval of {len(past)} sessions; {confirm}"
+    elif lost > max(apart, tau / 2):
+        verdict = "regression"
         reason = (
             f"drift: the latest {len(latest)} sessions lie {-100 * math.expm1(-lost):.1f} % below "
             f"the first {len(older)} of the window; {confirm}"
         )
-        return Prediction("regression", reason, slowdown, limit_pct)
-    reason = f"within the prediction interval of {len(past)} sessions"
-    return Prediction("pass", reason, slowdown, limit_pct)
+    slowdown, limit = (-100 * math.expm1(-d) for d in (drop, max(reach, tau)))
+    return Prediction(verdict, reason, slowdown, limit)
 
 
 def _drop(before: Sequence[float], after: Sequence[float], alpha: float) -> tuple[float, float]:
@@ -137,76 +124,70 @@ def _drop(before: Sequence[float], after: Sequence[float], alpha: float) -> tupl
     return statistics.fmean(before) - statistics.fmean(after), reach
 
 
-def judge(
-    past: History, program: ProgramEntry, record: GateRecord
-) -> tuple[list[WorkloadVerdict], History]:
-    """Judge the new session of `program` and append it."""
-    runs = [run for pair in program.pairs if not pair.discarded for run in (pair.base, pair.head)]
+def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
+    """Judge the new sessions of `record` and append them."""
     verdicts = []
-    for key in dict.fromkeys(key for run in runs for key in run.rates):
-        rates = [run.rates[key] for run in runs if key in run.rates]
-        workload = Workload(program.name, None if key == program.name else key)
-        facts = facts_of(record.host, str(runs[0].source))
-        new = Series(
-            program=program.name,
-            benchmark=workload.benchmark,
-            definition=program.definition,
-            unit=rates[0].unit,
-            better=rates[0].better,
-            facts=facts,
-        )
-        series = past.series.get(_key(new), new)
-        value = math.exp(statistics.fmean(math.log(rate.mean) for rate in rates))
-        beside = sum(each.facts == facts for each in past.series.values()) - (series is not new)
-        found = predict(series, value, record.inputs.threshold, beside)
-        session = Session(
-            created=record.created,
-            sha=record.head.sha,
-            value=value,
-            processes=len(rates),
-            red=found.verdict == "regression",
-        )
-        longer = series.model_copy(update={"sessions": [*series.sessions, session]})
-        past = past.model_copy(update={"series": {**past.series, _key(new): longer}})
-        verdicts.append(
-            WorkloadVerdict(
-                name=workload.name,
-                program=workload.program,
-                benchmark=workload.benchmark,
-                better=rates[0].better,
-                threshold=record.inputs.threshold,
-                verdict=found.verdict,
-                reason=found.reason,
-                slowdown_pct=found.slowdown_pct,
-                pairs=len(rates) // 2,
-                unit=rates[0].unit,
-                source=runs[0].source,
-                head_units_per_s=value,
-                notes=(
-                    []
-                    if found.limit_pct is None
-                    else [f"a drop of {found.limit_pct:.1f} % or more is red"]
-                ),
-            )
-        )
-    return verdicts, past
-
-
-def facts_of(host: HostEntry, source: str) -> dict[str, str]:
-    """Stable facts that sessions must share."""
-    return {
-        "gpus": ", ".join(host.gpus),
-        "driver": host.driver or "",
-        "power_limit_w": "" if host.power_limit_w is None else f"{host.power_limit_w:.0f}",
-        "cpu": f"{host.cpus} x {host.cpu}",
-        "torch": host.torch or "",
-        "source": source,
+    for program in record.programs:
+        runs = [run for pair in program.kept for run in pair.runs]
+        for key in dict.fromkeys(key for run in runs for key in run.rates):
+            rates = [run.rates[key] for run in runs if key in run.rates]
+            workload = Workload(program.name, None if key == program.name else key)
+            found, past = _judged(past, record, program, workload, rates)
+            verdicts.append(found)
+    verdicts.sort(key=worst_first)
+    leading = verdicts[0]
+    facts: dict[str, object] = {
+        "verdict": leading.verdict,
+        "reason": f"{leading.name}: {leading.reason}",
+        "slowdown_pct": leading.slowdown_pct,
+        **dict.fromkeys(("ci_low_pct", "ci_high_pct", "confidence")),
+        "pairs": leading.pairs,
+        "workloads": verdicts,
     }
+    return record.model_copy(update=facts), past
 
 
-def _key(series: Series) -> str:
-    facts = series.model_dump(exclude={"sessions"})
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+def _judged(
+    past: History,
+    record: GateRecord,
+    program: ProgramEntry,
+    workload: Workload,
+    rates: Sequence[Rate],
+) -> tuple[WorkloadVerdict, History]:
+    source, first = program.kept[0].head.source, rates[0]
+    host = record.host
+    machine = json.dumps([host.gpus, host.driver, host.power_limit_w, host.cpus, host.cpu])
+    same = [machine, host.torch, program.definition, source, first.unit, first.better]
+    series = f"{workload.name} {hashlib.sha256(json.dumps(same).encode()).hexdigest()[:16]}"
+    value = math.exp(statistics.fmean(math.log(rate.mean) for rate in rates))
+    beside = {session.series for session in past.sessions if session.machine == machine}
+    found = predict(
+        past.window(series), value, record.inputs.threshold, first.better, len(beside | {series})
+    )
+    session = Session(
+        series=series,
+        machine=machine,
+        created=record.created,
+        sha=record.head.sha,
+        value=value,
+        red=found.verdict == "regression",
+    )
+    limit = found.limit_pct
+    verdict = WorkloadVerdict(
+        **workload._asdict(),
+        name=workload.name,
+        better=first.better,
+        threshold=record.inputs.threshold,
+        verdict=found.verdict,
+        reason=found.reason,
+        slowdown_pct=found.slowdown_pct,
+        pairs=len(rates) // 2,
+        unit=first.unit,
+        source=source,
+        head_units_per_s=value,
+        notes=[] if limit is None else [f"a drop of {limit:.1f} % or more is red"],
+    )
+    return verdict, past.model_copy(update={"sessions": [*past.sessions, session]})
 
 
 # --- the file -----------------------------------------------------------------------------
@@ -227,31 +208,12 @@ def read(path: Path) -> History:
         raise ReportError(msg) from problem
 
 
-def dump(history: History) -> bytes:
-    """`history` as the bytes of the file."""
-    return (history.model_dump_json(indent=1) + "\n").encode()
-
-
-def claim(path: Path) -> files.Claim:
-    """Claim the history's place.
-
-    Raises OutputRefusedError if the file holds no history.
-    """
-    return files.claim([path], ours=_is_history)
-
-
-def _is_history(path: Path) -> bool:
-    with contextlib.suppress(ReportError):
-        read(path)
-        return True
-    return False
-
-
 @contextlib.contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Lock the history's folder, where folders can be locked.
+def opened(path: Path) -> Iterator[tuple[History, files.Claim]]:
+    """Lock the history's folder, read the file and claim its place.
 
-    Raises OutputRefusedError where there is no folder and none can be made.
+    Raises ReportError for a file that holds no history, and OutputRefusedError for a place that
+    cannot be written.
     """
     folder = path.resolve().parent
     try:
@@ -263,21 +225,6 @@ def held(path: Path) -> Iterator[None]:
     try:
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        yield read(path), files.claim([path], ours=lambda _: True)
     finally:
         os.close(handle)
-
-
-def export(record: GateRecord) -> list[dict[str, object]]:
-    """Rates of head for github-action-benchmark (`customBiggerIsBetter`) and Bencher's adapter."""
-    return [
-        {
-            "name": w.name,
-            "value": w.head_units_per_s,
-            "unit": f"{w.unit}/s",
-            "better": w.better,
-            "written_by": "gpu-advisor",
-        }
-        for w in record.workloads
-        if w.head_units_per_s is not None
-    ]

@@ -1,8 +1,7 @@
 """Schema of gate.json: raw values and their verdict.
 
 Rates are units per second, above zero and finite; a run without one carries a problem instead.
-Null means not measured. Versions of the format: 1 first release; 2 names workloads by program and
-benchmark, states a confidence level, and records the seed of the orders.
+Null means not measured.
 """
 
 from __future__ import annotations
@@ -13,10 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Variant = Literal["base", "head"]
 Source = Literal["throughput line", "probe", "whole-run time", "pytest-benchmark", "benchmark JSON"]
+Verdict = Literal["pass", "regression", "inconclusive", "no-baseline", "invalid", "error"]
+Mode = Literal["ab", "history", "noise"]
+Better = Literal["lower", "higher"]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 ARMS: tuple[Variant, Variant] = ("base", "head")
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+SCHEMA_VERSION: Literal[3] = 3
+CONFIDENCE = 0.90
+"""Level of every interval: each bound is wrong in at most one case of twenty."""
 
 
 class Part(BaseModel):
@@ -28,8 +32,11 @@ class Part(BaseModel):
     )
 
 
+# --- raw values ---------------------------------------------------------------------------
+
+
 class Rate(Part):
-    """Rate of one process, in units per second.
+    """Rate or other figure of one process.
 
     A rate over windows is never a sample of its own.
     """
@@ -37,7 +44,7 @@ class Rate(Part):
     mean: Positive
     """Units over the time they took; a time or size is kept as its own value."""
     unit: str = "run"
-    better: Literal["lower", "higher"] = "higher"
+    better: Better = "higher"
     work: float | None = None
     """Units finished by a run that went to its own end; null if the window was cut."""
 
@@ -52,7 +59,7 @@ class Problem(Part):
 
 
 class GpuReadings(Part):
-    """NVML readings of one process, never a matching key."""
+    """NVML readings of one process."""
 
     uuid: str | None = None
     name: str | None = None
@@ -68,43 +75,22 @@ class GpuReadings(Part):
     """Reading and the reason it is missing."""
 
 
-class NeighbourEntry(Part):
-    """Another program that was at work on the host."""
-
-    name: str
-    """Its command name."""
-    cpus: float
-    """CPUs it kept busy: 0.5 is half of one."""
-
-
-class DisturbanceEntry(Part):
-    """Load of other programs during one process.
-
-    Null where the host does not tell.
-    """
+class OthersEntry(Part):
+    """Load of other programs during one process."""
 
     disturbed: bool | None = None
     """True if the rate had to be counted over time that others disturbed."""
-    others_cpus: float | None = None
+    cpus: float | None = None
     """Mean number of CPUs, of those the run may use, that others kept busy."""
-    waited_cpus: float | None = None
-    """Mean number of the run's own threads that were ready and did not get a CPU."""
     steal_share: float | None = None
-    """Share of the CPUs' time that the hypervisor gave to somebody else."""
-    clean_share: float | None = None
-    """Share of the window in which nobody disturbed it."""
-    who: list[NeighbourEntry] = Field(default_factory=list)
-    """The busiest others, most first."""
+    """Share of the CPUs' time that the hypervisor gave to others."""
+    names: dict[str, float] = Field(default_factory=dict)
+    """CPUs that the busiest others kept busy, by command name."""
 
 
 class LoadedEntry(Part):
-    """Project files that one run loaded.
+    """Project files that one run loaded."""
 
-    Those that Python did not run are missing.
-    """
-
-    own: int = 0
-    """Files of its own checkout."""
     foreign: list[str] = Field(default_factory=list)
     """Files of the other arm's checkout, relative to it."""
     changed: dict[str, str] = Field(default_factory=dict)
@@ -115,28 +101,19 @@ class RunEntry(Part):
     """One process of one arm."""
 
     arm: Variant
-    started: float
-    """Epoch seconds."""
     wall_s: float
     source: Source | None = None
     """Origin of the rates; null if there are none."""
     rates: dict[str, Rate] = Field(default_factory=dict)
     """By workload: one, or each benchmark of a suite."""
-    problem: Problem | None = None
-    exit_code: int | None = None
-    gpu: GpuReadings = GpuReadings()
-    disturbance: DisturbanceEntry = DisturbanceEntry()
-    peak_mem_gib: float | None = None
-    figures: dict[str, Positive] = Field(default_factory=dict)
+    figures: dict[str, Rate] = Field(default_factory=dict)
     """Measured figures beside the rate, by their names in gpu-advisor.toml."""
-    wait_share: float | None = None
-    shares: dict[str, float] = Field(default_factory=dict)
-    """Shares of a unit's time."""
-    effects: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    """Batch, workers, dtype and the like, as observed."""
+    problem: Problem | None = None
+    on_gpu: bool = False
+    gpu: GpuReadings = GpuReadings()
+    others: OthersEntry = OthersEntry()
     loaded: LoadedEntry | None = None
     """Null where base and head are one folder."""
-    notes: list[str] = Field(default_factory=list)
 
 
 class PairEntry(Part):
@@ -148,6 +125,11 @@ class PairEntry(Part):
     head: RunEntry
     discarded: str | None = None
     """Reason that the pair as a whole does not count."""
+
+    @property
+    def runs(self) -> tuple[RunEntry, RunEntry]:
+        """Both processes, base first."""
+        return (self.base, self.head)
 
 
 class ProgramEntry(Part):
@@ -164,7 +146,7 @@ class ProgramEntry(Part):
     warm_ups: list[RunEntry] = Field(default_factory=list)
     """One run of each arm before the first pair: fills caches, proves that it runs at all."""
     known: list[str] = Field(default_factory=list)
-    """The workload and those benchmarks of it that base's settings or the history know."""
+    """The workload and those benchmarks of it that base declares or measured."""
     no_baseline: str | None = None
     """Why there is nothing to compare with."""
     error: str | None = None
@@ -172,44 +154,18 @@ class ProgramEntry(Part):
     stopped: str | None = None
     """Why no more pairs were measured although nothing was decided."""
 
+    @property
+    def kept(self) -> tuple[PairEntry, ...]:
+        """Pairs that count."""
+        return tuple(pair for pair in self.pairs if not pair.discarded)
 
-# --- the record ---
-
-SCHEMA_VERSION: Literal[2] = 2
-
-Verdict = Literal["pass", "regression", "inconclusive", "no-baseline", "invalid", "error"]
-Mode = Literal["ab", "replay", "history", "noise"]
-
-CONFIDENCE = 0.90
-"""Level of every interval: each bound is wrong in at most one case of twenty."""
-
-
-class MovedFigure(Part):
-    """Change of one part of a unit's time.
-
-    Medians of the pairs that count.
-    """
-
-    program: str
-    figure: str
-    base: str
-    head: str
-    change: str = ""
+    @property
+    def runs(self) -> list[RunEntry]:
+        """All processes, warm-ups first."""
+        return [*self.warm_ups, *(run for pair in self.pairs for run in pair.runs)]
 
 
-class NoiseCheck(Part):
-    """Noise between equal processes on this runner."""
-
-    workload: str
-    pairs: int
-    noise_pct: float | None
-    """Spread (one standard deviation) between equal processes."""
-    outcome: str
-    """Verdict of the rule on these equal runs."""
-    threshold_pct: float | None
-    """The smallest threshold, in whole percent, that these runs pass whichever arm was head."""
-    two_groups_pct: float | None
-    """Distance of two groups of runs, if they fall into two."""
+# --- the record ---------------------------------------------------------------------------
 
 
 class WorkloadVerdict(Part):
@@ -224,7 +180,7 @@ class WorkloadVerdict(Part):
     benchmark: str | None = None
     """Name in the program's suite; null for a program that is one workload."""
     figure: str = "throughput"
-    better: Literal["lower", "higher"] = "higher"
+    better: Better = "higher"
     threshold: float | None = None
     """The share that was allowed; null where nothing was compared."""
     verdict: Verdict
@@ -235,14 +191,12 @@ class WorkloadVerdict(Part):
     confidence: float | None = None
     """Confidence level of the interval; null without one."""
     pairs: int = 0
-    discarded_pairs: int = 0
     unit: str = "run"
     source: Source | None = None
     base_units_per_s: float | None = None
     head_units_per_s: float | None = None
     noise_pct: float | None = None
     """Spread (one standard deviation) between processes of the same arm."""
-    faster: bool = False
     notes: list[str] = Field(default_factory=list)
 
 
@@ -252,13 +206,6 @@ class Revision(Part):
     sha: str | None = None
     ref: str | None = None
     dirty: bool = False
-
-
-class OwnFigure(Part):
-    """A figure in the program's own output."""
-
-    pattern: str
-    better: Literal["lower", "higher"]
 
 
 class Limits(Part):
@@ -282,8 +229,6 @@ class Inputs(Part):
     """Seed of the random orders within pairs."""
     limits: dict[str, Limits] = Field(default_factory=dict)
     """By program."""
-    own_figures: dict[str, dict[str, OwnFigure]] = Field(default_factory=dict)
-    """By program: figures that its output states."""
     allow_removed: list[str] = Field(default_factory=list)
     max_minutes: float = 30
     on_inconclusive: str = "fail"
@@ -292,24 +237,17 @@ class Inputs(Part):
 class HostEntry(Part):
     """Machine and software."""
 
-    key: str = ""
-    """Digest of stable facts only."""
     cpu: str = ""
     cpus: int | None = None
-    ram_gib: float | None = None
-    os: str = ""
     gpus: list[str] = Field(default_factory=list)
     driver: str | None = None
     power_limit_w: float | None = None
-    boot_id: str | None = None
-    cpu_governor: str | None = None
-    load_1min: float | None = None
     python: str | None = None
     torch: str | None = None
 
 
-class Headline(Part):
-    """Verdict and its figures, first in gate.json."""
+class GateRecord(Part):
+    """gate.json: the verdict and its figures first."""
 
     verdict: Verdict
     slowdown_pct: float | None = None
@@ -319,12 +257,8 @@ class Headline(Part):
     pairs: int = 0
     discarded_pairs: int = 0
     workloads: list[WorkloadVerdict] = Field(default_factory=list)
-
-
-class GateRecord(Headline):
-    """gate.json."""
-
-    schema_version: Literal[2] = SCHEMA_VERSION
+    """Worst first."""
+    schema_version: Literal[3] = SCHEMA_VERSION
     reason: str
     mode: Mode = "ab"
     tool_version: str
@@ -337,9 +271,6 @@ class GateRecord(Headline):
     validity: str = "unverified"
     """`verified`; `busy` and the load of others; or `unverified` and why."""
     programs: list[ProgramEntry] = Field(default_factory=list)
-    moved: list[MovedFigure] = Field(default_factory=list)
-    """Moved figures of programs with a regression."""
-    noise: list[NoiseCheck] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     written_by: Literal["gpu-advisor"] = "gpu-advisor"
     """Marks the file as one that a later call may replace."""

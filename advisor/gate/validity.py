@@ -1,8 +1,8 @@
 """Validity of a pair, from GPU and CPU evidence.
 
-A pair counts or falls as a whole: dropping only its slow half would bias the ratio. Where the
-machine stays busy, pairs whose arms were disturbed alike stand in, and the report says `busy`.
-Without readings nothing is discarded and the report says `unverified`.
+A pair counts or falls as a whole: dropping only its slow half would bias the ratio. A pair whose
+arms others disturbed alike counts, because the random order favours neither, and the report says
+`busy`. Without readings nothing is discarded and the report says `unverified`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from advisor.executor.comparison import busiest, loads_alike
+from advisor.executor.comparison import loads_alike
 from advisor.executor.engines.idle import MOST_NAMED, WORTH_A_NAME
 from advisor.machine.readings import HARMFUL_EVENT_REASONS
-from advisor.model import Neighbour
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.gate.schema import GpuReadings, PairEntry, ProgramEntry, RunEntry
+    from advisor.gate.schema import GpuReadings, PairEntry, RunEntry, Variant
 
 POWER_CAP = "software power cap"
 """Normal under load; an arm that draws more power and is held back by it is really slower."""
@@ -30,35 +29,34 @@ DISCARDS_ALLOWED = 0.25
 BUSY_SAMPLES = 30
 STEAL_SHARE = 0.01
 """Less than this is not worth a word."""
+STEAL_ALIKE = 0.05
+"""Largest difference of the stolen share between two arms that were disturbed alike."""
 
 FIXED = ("uuid", "name", "driver", "power_limit_w")
 """Facts of the device that must not differ between runs of one gate."""
 
 
 def why_again(
-    runs: Mapping[str, RunEntry], program: ProgramEntry, first_look: int, *, may_match: bool
+    runs: Mapping[Variant, RunEntry], first: GpuReadings | None, *, needs_quiet: bool = False
 ) -> str | None:
-    """Reason to measure the pair of `runs` again.
+    """Reason to measure the pair of `runs` again; None if it counts.
 
-    None if it counts. Once more discarded pairs would be too many, one whose arms others disturbed
-    alike counts.
+    `first` is the reading of the gate's first run. With `needs_quiet` no pair that others
+    disturbed counts.
     """
     base, head = runs["base"], runs["head"]
-    first = program.warm_ups[0].gpu if program.warm_ups else None
-    by_card = why_discard(base.gpu, head.gpu, first)
-    by_others = why_disturbed(base, head)
-    if by_card or not by_others or not may_match:
-        return by_card or by_others
-    discarded = sum(pair.discarded is not None for pair in program.pairs)
-    stays_busy = too_many(discarded + 1, len(program.pairs) + 1, first_look)
-    alike = loads_alike([run.disturbance.others_cpus for run in (base, head)])
-    return None if stays_busy and alike else by_others
+    if by_card := why_discard(base.gpu, head.gpu, first):
+        return by_card
+    stolen = [run.others.steal_share or 0.0 for run in (base, head)]
+    alike = loads_alike([run.others.cpus for run in (base, head)])
+    alike = alike and abs(stolen[0] - stolen[1]) <= STEAL_ALIKE
+    return None if alike and not needs_quiet else why_disturbed(base, head)
 
 
 def why_discard(base: GpuReadings, head: GpuReadings, first: GpuReadings | None) -> str | None:
     """Reason that these readings do not count, or None.
 
-    `first` is the reading of the gate's first run: all others must be of the same device.
+    All must be of the same device as `first`.
     """
     for arm, readings in (("base", base), ("head", head)):
         for reason, share in readings.event_reasons.items():
@@ -78,36 +76,24 @@ def _clock_offset(base: GpuReadings, head: GpuReadings) -> str | None:
 
     An arm at its power cap is a real effect.
     """
-    if base.sm_clock_mhz is None or head.sm_clock_mhz is None or not base.sm_clock_mhz:
+    if not base.sm_clock_mhz or head.sm_clock_mhz is None:
         return None
-    capped = max(r.event_reasons.get(POWER_CAP, 0.0) for r in (base, head)) > REASON_SHARE
-    if capped:
+    if max(r.event_reasons.get(POWER_CAP, 0.0) for r in (base, head)) > REASON_SHARE:
         return None
     for arm, readings in (("base", base), ("head", head)):
-        spread = readings.sm_clock_spread_pct
-        if spread is not None and spread > CLOCK_SPREAD_PCT:
+        spread = readings.sm_clock_spread_pct or 0.0
+        if spread > CLOCK_SPREAD_PCT:
             return f"the SM clock moved by {spread:.0f} % during {arm}"
     offset = head.sm_clock_mhz / base.sm_clock_mhz - 1
     if abs(offset) <= CLOCK_OFFSET:
         return None
-    return (
-        f"the SM clock of head was {100 * offset:+.1f} % off that of base "
-        f"({head.sm_clock_mhz:.0f} against {base.sm_clock_mhz:.0f} MHz)"
-    )
+    return f"the SM clock of head was {100 * offset:+.1f} % off that of base"
 
 
 def why_disturbed(base: RunEntry, head: RunEntry) -> str | None:
     """Load of others on the CPUs, or None."""
-    found = [
-        f"{_taken([run])} during {run.arm}" for run in (base, head) if run.disturbance.disturbed
-    ]
-    return " and ".join(found) or None
-
-
-def contention_matched(pair: PairEntry) -> str | None:
-    """Note on a pair with equally disturbed arms."""
-    why = None if pair.discarded else why_disturbed(pair.base, pair.head)
-    return f"stands in: {why}" if why else None
+    disturbed = [run for run in (base, head) if run.others.disturbed]
+    return " and ".join(f"{_taken([run])} during {run.arm}" for run in disturbed) or None
 
 
 def _taken(runs: Sequence[RunEntry]) -> str:
@@ -115,18 +101,18 @@ def _taken(runs: Sequence[RunEntry]) -> str:
 
     `others held 1.3 CPUs (firefox 0.8, make 0.4)`
     """
-    seen = [run.disturbance for run in runs]
-    held, stolen = (
-        [value for one in seen if (value := getattr(one, name)) is not None]
-        for name in ("others_cpus", "steal_share")
-    )
-    who = busiest(Neighbour(name=o.name, cpus=o.cpus) for one in seen for o in one.who)
-    shown = f"others held {sum(held) / len(held):.1f} CPUs" if held else "others were at work"
-    names = [f"{o.name} {o.cpus:.1f}" for o in who[:MOST_NAMED] if o.cpus >= WORTH_A_NAME]
-    if names:
-        shown += f" ({', '.join(names)})"
-    if stolen and (share := sum(stolen) / len(stolen)) >= STEAL_SHARE:
-        shown += f", the hypervisor gave away {100 * share:.0f} % of their time"
+    seen = [run.others for run in runs]
+    held = [one.cpus for one in seen if one.cpus is not None]
+    stolen = max((one.steal_share or 0.0 for one in seen), default=0.0)
+    most: dict[str, float] = {}
+    for name, cpus in (item for one in seen for item in one.names.items()):
+        most[name] = max(cpus, most.get(name, 0.0))
+    busiest = sorted(most, key=lambda name: -most[name])[:MOST_NAMED]
+    names = ", ".join(f"{n} {most[n]:.1f}" for n in busiest if most[n] >= WORTH_A_NAME)
+    shown = f"others held {sum(held) / max(1, len(held)):.1f} CPUs"
+    shown += f" ({names})" if names else ""
+    if stolen >= STEAL_SHARE:
+        shown += f", the hypervisor gave away {100 * stolen:.0f} % of their time"
     return shown
 
 
@@ -138,46 +124,26 @@ def too_many_discarded(pairs: Sequence[PairEntry], looks: Sequence[int]) -> bool
     """
     fell = [pair for pair in pairs if pair.discarded]
     by_card = [pair for pair in fell if pair.discarded != why_disturbed(pair.base, pair.head)]
-    return too_many(len(by_card), len(pairs), looks[0]) or len(fell) > looks[-1]
-
-
-def too_many(discarded: int, measured: int, first_look: int) -> bool:
-    """`discarded` of `measured` pairs are more than may fall."""
-    return discarded > math.ceil(DISCARDS_ALLOWED * max(measured, first_look))
+    most = math.ceil(DISCARDS_ALLOWED * max(len(pairs), looks[0]))
+    return len(by_card) > most or len(fell) > looks[-1]
 
 
 def statement(pairs: Sequence[PairEntry]) -> str:
-    """State of the counted pairs, with the reason.
-
-    `verified`, `busy` or `unverified`.
-    """
+    """State of the counted pairs: `verified`, `busy` or `unverified`, with the reason."""
     kept = [pair for pair in pairs if not pair.discarded]
-    runs = [run for pair in kept for run in (pair.base, pair.head)]
+    runs = [run for pair in kept for run in pair.runs]
     if not runs:
         return "unverified: nothing was measured"
-    standing_in = sum(contention_matched(pair) is not None for pair in kept)
-    if standing_in:
-        return (
-            f"busy: {_taken(runs)}; {standing_in} of {len(kept)} pairs that count stand in, their "
-            "arms disturbed alike"
-        )
-    on_card = [run.gpu for run in runs if _on_card(run)]
-    for reading in on_card:
-        if reading.sm_clock_mhz is None:
-            reason = next(iter(reading.gaps.values()), "NVML gave no clock readings")
-            return f"unverified: {reason}"
-    if on_card:
-        fewest = min(reading.busy_samples or 0 for reading in on_card)
-        if fewest < BUSY_SAMPLES:
-            return (
-                f"unverified: only {fewest} busy NVML samples in a run, {BUSY_SAMPLES} are needed"
-            )
-    elif any(run.disturbance.disturbed is None for run in runs):
-        return "unverified: it cannot be told whether others were at work on the CPUs"
+    busy = sum(why_disturbed(*pair.runs) is not None for pair in kept)
+    if busy:
+        return f"busy: {_taken(runs)}; in {busy} of {len(kept)} pairs, and in both arms alike"
+    on_card = [run.gpu for run in runs if run.on_gpu or run.gpu.name is not None]
+    blind = next((reading for reading in on_card if reading.sm_clock_mhz is None), None)
+    if blind:
+        return f"unverified: {next(iter(blind.gaps.values()), 'NVML gave no clock readings')}"
+    fewest = min((reading.busy_samples or 0 for reading in on_card), default=BUSY_SAMPLES)
+    if fewest < BUSY_SAMPLES:
+        return f"unverified: only {fewest} busy NVML samples in a run, {BUSY_SAMPLES} are needed"
+    if not on_card and any(run.others.disturbed is None for run in runs):
+        return "unverified: the load of others on the CPUs was not measured"
     return "verified"
-
-
-def _on_card(run: RunEntry) -> bool:
-    """True if a card was read or computed on."""
-    device = str(run.effects.get("device") or "cpu")
-    return run.gpu.uuid is not None or run.gpu.name is not None or not device.startswith("cpu")

@@ -11,24 +11,16 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.gate import code_identity, thresholds, validity
-from advisor.gate.comparison import Comparison, Workload
-from advisor.gate.schema import (
-    ARMS,
-    Inputs,
-    Limits,
-    PairEntry,
-    ProgramEntry,
-    RunEntry,
-    WorkloadVerdict,
-)
+from advisor import stats
+from advisor.gate import code_identity, validity
+from advisor.gate.comparison import THROUGHPUT, Comparison, Workload
+from advisor.gate.schema import ARMS, Inputs, Limits, ProgramEntry, RunEntry, WorkloadVerdict
 from advisor.gate.sequential_test import Rule, judge
-from advisor.gate.thresholds import THROUGHPUT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from advisor.gate.schema import Variant, Verdict
+    from advisor.gate.schema import Rate, Variant, Verdict
 
 PRECEDENCE: tuple[Verdict, ...] = (
     "regression",
@@ -52,10 +44,12 @@ class Decided:
     reason: str
     workloads: tuple[WorkloadVerdict, ...]
     """Worst first."""
-    leading: WorkloadVerdict | None
-    """The workload that the gate's own figures are taken from."""
-    discarded_pairs: int
     notes: tuple[str, ...] = ()
+
+    @property
+    def leading(self) -> WorkloadVerdict | None:
+        """The workload that the gate's own figures are taken from."""
+        return next(iter(self.workloads), None)
 
     def settled(self, program: ProgramEntry) -> bool:
         """More pairs of `program` would change nothing."""
@@ -75,14 +69,12 @@ def rule_of(inputs: Inputs) -> Rule:
 
 def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
     """The verdict on all of `programs` together."""
-    rule = rule_of(inputs)
     verdicts: list[WorkloadVerdict] = []
     comparable: list[Comparison] = []
     notes: list[str] = []
     for program in programs:
-        closed = _closed(program, inputs)
-        if closed:
-            verdicts.append(closed)
+        if closed := _closed(program, inputs):
+            verdicts.append(_named(Workload(program.name), program, *closed))
             continue
         found, named, remarks = _match(program, inputs)
         comparable += found
@@ -90,27 +82,22 @@ def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
         notes += remarks
     judgements = judge(
         {c.workload: c.differences for c in comparable},
-        rule,
+        rule_of(inputs),
         {c.workload: c.tau for c in comparable},
     )
-    verdicts += [c.verdict(judgements[c.workload], rule) for c in comparable]
-    verdicts.sort(key=_worst_first)
-    leading = verdicts[0] if verdicts else None
+    verdicts += [c.verdict(judgements[c.workload]) for c in comparable]
+    verdicts.sort(key=worst_first)
+    nothing = "nothing was compared: no workload was measured in both arms"
     return Decided(
-        verdict=leading.verdict if leading else "error",
-        reason=(
-            leading.reason
-            if leading
-            else "nothing was compared: no workload was measured in both arms"
-        ),
+        verdict=verdicts[0].verdict if verdicts else "error",
+        reason=verdicts[0].reason if verdicts else nothing,
         workloads=tuple(verdicts),
-        leading=leading,
-        discarded_pairs=sum(pair.discarded is not None for p in programs for pair in p.pairs),
         notes=tuple(notes),
     )
 
 
-def _worst_first(workload: WorkloadVerdict) -> tuple[int, float, str]:
+def worst_first(workload: WorkloadVerdict) -> tuple[int, float, str]:
+    """Key that sorts the worst workload first."""
     slowdown = workload.slowdown_pct
     return (
         PRECEDENCE.index(workload.verdict),
@@ -119,45 +106,72 @@ def _worst_first(workload: WorkloadVerdict) -> tuple[int, float, str]:
     )
 
 
+def of_equal_code(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
+    """Verdict on pairs of equal code, with the noise of each workload.
+
+    A regression is invalid: this runner cannot be measured on.
+    """
+    found = decide(programs, inputs)
+    comparable = [c for p in programs if not _closed(p, inputs) for c in _match(p, inputs)[0]]
+    noise = {c.workload.name: _noise(c, rule_of(inputs)) for c in comparable}
+    workloads = tuple(
+        w.model_copy(update={"notes": [*w.notes, *noise.get(w.name, ())]}) for w in found.workloads
+    )
+    verdict, reason = found.verdict, found.reason
+    if verdict == "regression":
+        verdict = "invalid"
+        reason = "equal runs came out as a regression: this runner cannot be measured on"
+    return Decided(verdict=verdict, reason=reason, workloads=workloads, notes=found.notes)
+
+
+def _noise(compared: Comparison, rule: Rule) -> list[str]:
+    """Smallest threshold, in whole percent, that equal runs pass whichever arm was head."""
+    pairs = len(compared.differences)
+    look = max(n for n in rule.looks if n <= max(pairs, rule.looks[0]))
+    bounds = stats.walsh_interval(compared.differences, rule.level(look, "pass"))
+    high = compared.worse_pct(max(-bounds.low, bounds.high))
+    if high is None:
+        return []
+    return [f"smallest threshold that equal code passes: --threshold {max(1, math.ceil(high))}%"]
+
+
 # --- programs that cannot be compared at all ----------------------------------------------
 
 
-def _closed(program: ProgramEntry, inputs: Inputs) -> WorkloadVerdict | None:
+def _named(
+    workload: Workload, program: ProgramEntry, verdict: Verdict, reason: str
+) -> WorkloadVerdict:
+    return WorkloadVerdict(
+        **workload._asdict(),
+        name=workload.name,
+        verdict=verdict,
+        reason=reason,
+        pairs=len(program.kept),
+    )
+
+
+def _closed(program: ProgramEntry, inputs: Inputs) -> tuple[Verdict, str] | None:
     """Verdict on a program without a comparison."""
-    discarded = [pair for pair in program.pairs if pair.discarded]
-    kept = _kept(program)
-
-    def closed(verdict: Verdict, reason: str) -> WorkloadVerdict:
-        return WorkloadVerdict(
-            name=program.name,
-            program=program.name,
-            verdict=verdict,
-            reason=reason,
-            pairs=len(kept),
-            discarded_pairs=len(discarded),
-        )
-
+    whole = Workload(program.name)
     if program.error:
-        return closed("error", program.error)
+        return "error", program.error
     if program.no_baseline:
-        return closed(*_without_base(Workload(program.name), program.no_baseline, program, inputs))
-    same = code_identity.why_same_code(program)
-    if same:
-        return closed("invalid", same)
-    runs = [*program.warm_ups, *(run for pair in kept for run in (pair.base, pair.head))]
-    for run in (*(r for r in runs if r.arm == "head"), *(r for r in runs if r.arm == "base")):
+        return _without_base(whole, program.no_baseline, program, inputs)
+    if same := code_identity.why_same_code(program):
+        return "invalid", same
+    counted = [*program.warm_ups, *(run for pair in program.kept for run in pair.runs)]
+    for run in sorted(counted, key=lambda run: run.arm, reverse=True):
         if run.problem:
             failed = f"{run.arm} failed ({run.problem.kind}): {run.problem.evidence}"
             if run.arm == "head":
-                return closed("error", failed)
-            return closed(*_without_base(Workload(program.name), failed, program, inputs))
+                return "error", failed
+            return _without_base(whole, failed, program, inputs)
     if validity.too_many_discarded(program.pairs, inputs.looks):
-        reasons = "; ".join(sorted({pair.discarded or "" for pair in discarded}))
-        return closed(
-            "invalid", f"{len(discarded)} of {len(program.pairs)} pairs discarded: {reasons}"
-        )
-    if not kept:
-        return closed("inconclusive", f"no pair was measured ({program.stopped or 'not begun'})")
+        reasons = sorted({pair.discarded for pair in program.pairs if pair.discarded})
+        count = f"{len(program.pairs) - len(program.kept)} of {len(program.pairs)}"
+        return "invalid", f"{count} pairs discarded: {'; '.join(reasons)}"
+    if not program.kept:
+        return "inconclusive", f"no pair was measured ({program.stopped or 'not begun'})"
     return None
 
 
@@ -182,10 +196,6 @@ def _may_be_missing(workload: Workload, inputs: Inputs) -> bool:
     return bool({workload.name, workload.benchmark} & set(inputs.allow_removed))
 
 
-def _kept(program: ProgramEntry) -> tuple[PairEntry, ...]:
-    return tuple(pair for pair in program.pairs if not pair.discarded)
-
-
 # --- workloads of a program, matched by name ----------------------------------------------
 
 
@@ -193,118 +203,81 @@ def _match(
     program: ProgramEntry, inputs: Inputs
 ) -> tuple[list[Comparison], list[WorkloadVerdict], list[str]]:
     """Comparisons, verdicts on what cannot be compared, and notes."""
-    pairs = _kept(program)
+    limits = inputs.limits.get(program.name, Limits())
+    bounded = {name: share for name, share in limits.figures.items() if name != THROUGHPUT}
+    share = limits.figures.get(THROUGHPUT, inputs.threshold)
     runs: dict[Variant, list[RunEntry]] = {
-        "base": [pair.base for pair in pairs],
-        "head": [pair.head for pair in pairs],
+        arm: [getattr(pair, arm) for pair in program.kept] for arm in ARMS
+    }
+    keys = dict.fromkeys(key for arm in ARMS for run in runs[arm] for key in run.rates)
+    asked = {
+        Workload(program.name, None if key == program.name else key): (
+            limits.benchmarks.get(key, share),
+            {arm: [run.rates.get(key) for run in runs[arm]] for arm in ARMS},
+        )
+        for key in keys
+    } | {
+        Workload(program.name, None, name): (
+            allowed,
+            {arm: [run.figures.get(name) for run in runs[arm]] for arm in ARMS},
+        )
+        for name, allowed in bounded.items()
     }
     comparable: list[Comparison] = []
     named: list[WorkloadVerdict] = []
     notes: list[str] = []
-    for key in dict.fromkeys(key for arm in ARMS for run in runs[arm] for key in run.rates):
-        workload = Workload(program.name, None if key == program.name else key)
-        present = {arm: sum(key in run.rates for run in runs[arm]) for arm in ARMS}
-        if not present["head"] and _may_be_missing(workload, inputs):
+    for workload, (threshold, measured) in asked.items():
+        rates = {arm: [rate for rate in measured[arm] if rate] for arm in ARMS}
+        if not rates["head"] and _may_be_missing(workload, inputs):
             notes.append(f"{workload.name} was removed, as declared")
             continue
         problem = (
-            _absent(workload.name, present, len(pairs))
-            or _different(key, runs)
-            or _less_work(key, runs)
+            _absent(workload.name, rates, len(program.kept))
+            or _different(rates, runs)
+            or _less_work(rates)
         )
-        if problem and problem[0] == "no-baseline":
+        if problem and problem[0] == "no-baseline" and rates["head"]:
             problem = _without_base(workload, problem[1], program, inputs)
         if problem:
-            named.append(_named(workload, *problem, len(pairs)))
+            named.append(_named(workload, program, *problem))
             continue
-        comparable.append(_of_rate(workload, key, program, pairs, inputs))
-    limits = inputs.limits.get(program.name, Limits())
-    for figure, share in limits.figures.items():
-        if figure == THROUGHPUT:
-            continue
-        missing = [arm for arm in ARMS for p in pairs if figure not in getattr(p, arm).figures]
-        if missing:
-            reason = f"gpu-advisor.toml bounds its {figure}, which is not measured in {missing[0]}"
-            workload = Workload(program.name, None, figure)
-            named.append(_named(workload, "no-baseline", reason, len(pairs)))
-            continue
-        comparable.append(_of_figure(figure, share, program, pairs, inputs))
+        comparable.append(
+            Comparison(workload=workload, program=program, threshold=threshold, rates=rates)
+        )
     unused = sorted(set(limits.benchmarks) - {c.workload.benchmark for c in comparable})
     notes += [f"gpu-advisor.toml bounds {name!r}, which was not compared" for name in unused]
     return comparable, named, notes
 
 
-def _named(workload: Workload, verdict: Verdict, reason: str, pairs: int) -> WorkloadVerdict:
-    return WorkloadVerdict(
-        name=workload.name,
-        program=workload.program,
-        benchmark=workload.benchmark,
-        figure=workload.figure,
-        verdict=verdict,
-        reason=reason,
-        pairs=pairs,
-    )
-
-
-def _of_rate(
-    workload: Workload,
-    key: str,
-    program: ProgramEntry,
-    pairs: tuple[PairEntry, ...],
-    inputs: Inputs,
-) -> Comparison:
-    limits = inputs.limits.get(program.name, Limits())
-    share = limits.figures.get(THROUGHPUT, inputs.threshold)
-    first = pairs[0].head.rates[key]
-    return Comparison(
-        workload=workload,
-        program=program,
-        pairs=pairs,
-        threshold=limits.benchmarks.get(key, share),
-        higher_is_better=first.better == "higher",
-        values={arm: [getattr(pair, arm).rates[key].mean for pair in pairs] for arm in ARMS},
-        unit=first.unit,
-    )
-
-
-def _of_figure(
-    figure: str,
-    share: float,
-    program: ProgramEntry,
-    pairs: tuple[PairEntry, ...],
-    inputs: Inputs,
-) -> Comparison:
-    own = inputs.own_figures.get(program.name, {}).get(figure)
-    return Comparison(
-        workload=Workload(program.name, None, figure),
-        program=program,
-        pairs=pairs,
-        threshold=share,
-        higher_is_better=own is not None and own.better == "higher",
-        values={arm: [getattr(pair, arm).figures[figure] for pair in pairs] for arm in ARMS},
-        unit=thresholds.UNITS.get(figure, ""),
-    )
-
-
-def _absent(name: str, present: dict[Variant, int], runs: int) -> tuple[Verdict, str] | None:
-    if present["head"] == present["base"] == runs:
+def _absent(
+    name: str, rates: Mapping[Variant, list[Rate]], runs: int
+) -> tuple[Verdict, str] | None:
+    base, head = (len(rates[arm]) for arm in ARMS)
+    if base == head == runs:
         return None
-    if not present["head"]:
+    if not head and base:
         return "error", (
             f"missing in head: base measures it, head does not. If {name!r} was removed on "
             f"purpose, declare it with --allow-removed {name!r}"
         )
-    if present["head"] < runs:
-        return "error", f"only {present['head']} of {runs} runs of head measured it"
-    if not present["base"]:
+    if not base and not head:
+        return "no-baseline", "neither base nor head measured it"
+    if head < runs:
+        return "error", f"only {head} of {runs} runs of head measured it"
+    if not base:
         return "no-baseline", "new in head: base does not measure it"
-    return "no-baseline", f"only {present['base']} of {runs} runs of base measured it"
+    return "no-baseline", f"only {base} of {runs} runs of base measured it"
 
 
-def _different(key: str, runs: dict[Variant, list[RunEntry]]) -> tuple[Verdict, str] | None:
+def _different(
+    rates: Mapping[Variant, list[Rate]], runs: Mapping[Variant, list[RunEntry]]
+) -> tuple[Verdict, str] | None:
     """Rates of different kinds are never compared."""
     kinds = {
-        arm: {(run.source, run.rates[key].unit, run.rates[key].better) for run in runs[arm]}
+        arm: {
+            (run.source, rate.unit, rate.better)
+            for run, rate in zip(runs[arm], rates[arm], strict=True)
+        }
         for arm in ARMS
     }
     if kinds["base"] == kinds["head"] and len(kinds["head"]) == 1:
@@ -316,21 +289,18 @@ def _different(key: str, runs: dict[Variant, list[RunEntry]]) -> tuple[Verdict, 
     return "no-baseline", f"base was measured in {base}, head in {head}"
 
 
-def _less_work(key: str, runs: dict[Variant, list[RunEntry]]) -> tuple[Verdict, str] | None:
+def _less_work(rates: Mapping[Variant, list[Rate]]) -> tuple[Verdict, str] | None:
     work = {}
     for arm in ARMS:
-        counts = [run.rates[key].work for run in runs[arm]]
-        known = [count for count in counts if count is not None]
-        if len(known) < len(counts):
+        known = [rate.work for rate in rates[arm] if rate.work is not None]
+        if len(known) < len(rates[arm]):
             return None
         work[arm] = statistics.median(known)
-    done = work["head"] / work["base"]
     # A program that runs for a fixed time finishes less because it is slower: that is no loss.
-    rates = [statistics.median(run.rates[key].mean for run in runs[arm]) for arm in ARMS]
-    slower = rates[1] / rates[0]
-    if done >= min(1.0, slower) * (1 - WORK_TOLERANCE):
+    base, head = (statistics.median(rate.mean for rate in rates[arm]) for arm in ARMS)
+    if work["head"] / work["base"] >= min(1.0, head / base) * (1 - WORK_TOLERANCE):
         return None
-    unit = runs["head"][0].rates[key].unit
     return "error", (
-        f"work not done: head finished {work['head']:g} {unit}s in a run, base {work['base']:g}"
+        f"work not done: head finished {work['head']:g} {rates['head'][0].unit}s in a run, base "
+        f"{work['base']:g}"
     )

@@ -16,7 +16,6 @@ from advisor.errors import SettingsError
 from advisor.settings.tables import (
     Defaults,
     GateLimits,
-    GateMetric,
     QualityMeasure,
     Settings,
     Workload,
@@ -82,10 +81,7 @@ def _explain(path: Path, problem: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         known = {
             dashed(name)
-            for table in (
-                *(Settings, Defaults, Workload, QualityMeasure),
-                *(GateLimits, GateMetric),
-            )
+            for table in (Settings, Defaults, Workload, QualityMeasure, GateLimits)
             for name in table.model_fields
         } - {"root"}
         near = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)

@@ -139,13 +139,3 @@ Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=flo
 
 KNOWN_FIGURES = ("throughput", "memory", "energy", "latency_p95")
 """Figures that the gate measures by itself."""
-
-
-def _own_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]{0,39}", name, re.ASCII) or name in KNOWN_FIGURES:
-        msg = "can be no name of a figure; use letters, digits, _ . -, and none that is known"
-        raise ValueError(msg)
-    return name
-
-
-FigureName = Annotated[str, AfterValidator(_own_name)]

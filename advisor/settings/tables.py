@@ -13,7 +13,6 @@ from advisor.settings.forms import (
     Bounds,
     Command,
     Duration,
-    FigureName,
     NumberRegex,
     ObjectiveName,
     Regex,
@@ -68,18 +67,6 @@ class QualityMeasure(_Table):
         return value <= limit if self.better == "lower" else value >= limit
 
 
-class GateMetric(_Table):
-    """Metric of the program's output, bounded by the gate."""
-
-    pattern: NumberRegex
-    """Pattern of an output line; group 1 is a number above zero. The last
-    line that matches counts."""
-    better: Literal["lower", "higher"]
-    """Which way is better."""
-    limit: Share = Field(gt=0, lt=1)
-    """The largest share by which it may worsen."""
-
-
 class GateLimits(_Table):
     """Largest allowed loss of each figure."""
 
@@ -91,16 +78,13 @@ class GateLimits(_Table):
     """Largest growth of the energy a unit."""
     latency_p95: Share | None = Field(default=None, gt=0)
     """Largest growth of what 95 in a hundred batches take, or less."""
-    metrics: dict[FigureName, GateMetric] = Field(default_factory=dict)
-    """Figures of the program's own, by name."""
     benchmarks: dict[Text, Share] = Field(default_factory=dict)
     """Largest change for the worse of single benchmarks, by name."""
 
     def shares(self) -> dict[str, float]:
         """Limits by name."""
         known = {name: getattr(self, name) for name in KNOWN_FIGURES}
-        own = {name: metric.limit for name, metric in self.metrics.items()}
-        return {name: share for name, share in known.items() if share is not None} | own
+        return {name: share for name, share in known.items() if share is not None}
 
 
 class Workload(_Table):

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from advisor.gate.runner import decided
 from advisor.gate.schema import (
     GpuReadings,
+    Inputs,
     PairEntry,
     Problem,
     ProgramEntry,
     Rate,
     RunEntry,
 )
+from advisor.gate.verdict import decide
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.gate.schema import Variant
+    from advisor.gate.schema import GateRecord, Mode, Variant
 
 
 def rate(value: float, **more: Any) -> Rate:
@@ -26,12 +29,12 @@ def rate(value: float, **more: Any) -> Rate:
 def run(arm: Variant, rates: dict[str, float] | None = None, **more: Any) -> RunEntry:
     """One process; `rates` by workload."""
     made = {key: rate(value) for key, value in (rates or {}).items()}
-    facts: dict[str, Any] = {"source": "probe", "rates": made, "exit_code": 0, **more}
-    return RunEntry(arm=arm, started=0.0, wall_s=1.0, **facts)
+    facts: dict[str, Any] = {"source": "probe", "rates": made, **more}
+    return RunEntry(arm=arm, wall_s=1.0, **facts)
 
 
 def failed(arm: Variant, kind: str, evidence: str = "it broke") -> RunEntry:
-    return RunEntry(arm=arm, started=0.0, wall_s=1.0, problem=Problem(kind=kind, evidence=evidence))
+    return RunEntry(arm=arm, wall_s=1.0, problem=Problem(kind=kind, evidence=evidence))
 
 
 def pair(number: int, base: RunEntry, head: RunEntry, discarded: str | None = None) -> PairEntry:
@@ -72,6 +75,12 @@ def suite_of(base: dict[str, float], head: dict[str, float], n: int = 12) -> Pro
         }
         pairs.append(pair(number, runs["base"], runs["head"]))
     return program(pairs, "suite")
+
+
+def record_of(*programs: ProgramEntry, mode: Mode = "ab", **inputs: Any) -> GateRecord:
+    """The record of these raw values."""
+    asked = Inputs(**inputs)
+    return decided(decide(programs, asked), list(programs), asked, mode)
 
 
 BUSY = GpuReadings(

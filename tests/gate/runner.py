@@ -62,6 +62,8 @@ class Runner:
     workspace: Path
     temp: Path
     env: dict[str, str] = field(default_factory=dict)
+    github: dict[str, str] = field(default_factory=dict)
+    """Facts of the `github` context."""
 
     def expression(self, text: str, inputs: dict[str, str], outputs: dict[str, str]) -> str:
         def value(match: re.Match[str]) -> str:
@@ -72,6 +74,8 @@ class Runner:
                     found = outputs.get(term.removeprefix("steps.gate.outputs."), "")
                 elif term == "runner.temp":
                     found = str(self.temp)
+                elif term.startswith("github."):
+                    found = self.github.get(term.removeprefix("github."), "")
                 else:
                     found = term.strip("'")
                 if found:
@@ -89,7 +93,8 @@ class Runner:
         failed_code, log, outputs, summary = 0, "", {}, ""
         for number, step in enumerate(content["runs"]["steps"]):
             always = "always()" in step.get("if", "")
-            if "inputs.comment == 'true'" in step.get("if", "") and inputs["comment"] != "true":
+            asked = re.search(r"inputs.comment ([!=]=) 'true'", step.get("if", ""))
+            if asked and (asked[1] == "==") is not (inputs["comment"] == "true"):
                 continue
             if "run" not in step or (number == 0 and skip_install) or (failed_code and not always):
                 continue

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import site
 import venv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gate_examples import around, failed, pair, program, program_of, run
+from gate_examples import program_of, record_of
 
 from advisor.errors import GATE_EXIT_CODES
 from advisor.gate import report
-from advisor.gate.history import Series, Session, predict
-from advisor.gate.runner import decided
-from advisor.gate.schema import HostEntry, Inputs
+from advisor.gate.history import Session, predict
 from advisor.sandbox.capabilities import FORCED
 from tests.gate.repos import ROOT, STEADY, fork_event
 from tests.gate.runner import ACTION, OUTPUTS, Runner, load, steps_of
@@ -63,44 +62,93 @@ def runner(own_runner: Runner, warm: Path) -> Runner:
     return own_runner
 
 
-DISCARDED = [
-    p.model_copy(update={"discarded": "power brake in 30% of the busy samples of head"})
-    for p in program_of(around(100, 4), around(100, 4)).pairs
-]
-SAVED = {
-    "pass": program_of(around(100), around(100)),
-    "regression": program_of(around(100), around(80)),
-    "inconclusive": program_of(around(100, 3), around(80, 3)),
-    "no-baseline": program([pair(1, failed("base", "crash-start"), run("head", {"train": 1.0}))]),
-    "invalid": program(DISCARDED),
-    "error": program([pair(1, run("base", {"train": 1.0}), failed("head", "crash-start"))]),
+STEADY_100 = STEADY.format(rate=100)
+GATES = {
+    "pass": (STEADY_100, STEADY.format(rate=98), "python bench.py"),
+    "regression": (STEADY_100, STEADY.format(rate=80), "python bench.py"),
+    "inconclusive": (STEADY_100, STEADY_100, "python bench.py"),
+    "no-baseline": ("raise SystemExit(3)", STEADY_100, "python bench.py"),
+    "invalid": (STEADY_100, STEADY_100 + "# changed", "python {head}/bench.py"),
+    "error": (STEADY_100, "raise SystemExit(3)", "python bench.py"),
 }
+"""Base, head and command that come to each verdict."""
 
 
 @pytest.mark.parametrize("verdict", GATE_EXIT_CODES)
-def test_each_verdict_sets_all_outputs_and_ends_as_documented(runner, verdict: str) -> None:
-    record = decided([SAVED[verdict]], Inputs(), HostEntry(), "ab")
-    assert record.verdict == verdict
-    (runner.temp / "saved.json").write_text(report.dump(record))
-    found = runner.call(args=f"--replay={runner.temp}/saved.json", on_inconclusive="fail")
-    assert found.code == GATE_EXIT_CODES[verdict], found.log
+def test_each_verdict_sets_all_outputs_and_ends_as_documented(runner, two, verdict: str) -> None:
+    """By the inputs' defaults a gate that proves nothing is a warning."""
+    base, head, command = GATES[verdict]
+    repo = two(base, head)
+    minutes = "0.01" if verdict == "inconclusive" else "30"
+    found = runner.call(command=command.format(head=repo.path), max_minutes=minutes)
+    open_ = verdict in {"inconclusive", "no-baseline"}
+    assert found.code == (0 if open_ else GATE_EXIT_CODES[verdict]), found.log
     assert set(found.outputs) == OUTPUTS
     assert found.action_outputs["verdict"] == verdict
     assert found.summary.startswith("# Throughput gate: ")
-    level = "notice" if verdict == "pass" else "error"
+    level = "notice" if verdict == "pass" else "warning" if open_ else "error"
     assert f"\n::{level} title=" in found.log
-    assert Path(found.outputs["report-md"]).is_file()
-    assert Path(found.outputs["report-json"]).is_file()
+    folder = Path(found.outputs["report-json"]).parent
+    assert (folder / "gate.json").is_file()
+    posted = comment_of(runner, folder / "gate.json")
+    assert posted.startswith("<!-- gpu-advisor gate -->\n\n### Throughput gate: ")
+    assert posted.strip() in (folder / "gate-comment.md").read_text()
 
 
-@pytest.mark.parametrize("verdict", ["inconclusive", "no-baseline"])
-def test_what_is_not_proven_is_a_warning_by_default(runner, verdict: str) -> None:
-    saved = decided([SAVED[verdict]], Inputs(), HostEntry(), "ab")
-    (runner.temp / "saved.json").write_text(report.dump(saved))
-    found = runner.call(args=f"--replay={runner.temp}/saved.json")
-    assert found.code == 0
-    assert found.outputs["verdict"] == verdict
-    assert "::warning " in found.log
+def test_the_first_gate_of_a_repository_has_no_baseline(runner, repo) -> None:
+    repo.commit({"bench.py": STEADY_100})
+    found = runner.call(command="python bench.py", on_inconclusive="fail")
+    assert (found.code, found.action_outputs["verdict"]) == (3, "no-baseline"), found.log
+    assert "first commit" in found.summary
+
+
+GH = """#!/bin/sh
+echo "$*" >> {log}
+case "$*" in
+  *GET*pulls*) echo 7 ;;
+  *PATCH*|*POST*)
+    for word; do
+      case "$word" in body=@*) cp "${{word#body=@}}" {log}.md ;; esac
+    done ;;
+  *paginate*) cat {log}.known ;;
+esac
+"""
+"""Stands in for GitHub's program: notes each call, and keeps the comment."""
+
+
+def comment_of(runner: Runner, record: Path, known: str = "") -> str:
+    """Comment that the action posts of a workflow run's record."""
+    tools, log = runner.temp / "tools", runner.temp / "gh"
+    tools.mkdir(exist_ok=True)
+    (tools / "gh").write_text(GH.format(log=log))
+    (tools / "gh").chmod(0o755)
+    Path(f"{log}.known").write_text(known)
+    fetched = runner.temp / "gpu-advisor" / "fetched"
+    fetched.mkdir(exist_ok=True)
+    (fetched / "gate.json").write_bytes(record.read_bytes())
+    (fetched / "gate-comment.md").write_text("@everybody: text of the artifact")
+    runner.github = {"repository": "us/x", "event.workflow_run.head_branch": "change"}
+    runner.env["PATH"] = f"{tools}:{os.environ['PATH']}"
+    found = runner.call(comment="true")
+    assert found.code == 0, found.log
+    assert "repos/us/x/pulls" in log.read_text()
+    return Path(f"{log}.md").read_text()
+
+
+def test_a_comment_that_is_there_is_replaced(runner, tmp_path: Path) -> None:
+    record = tmp_path / "gate.json"
+    record.write_text(record_of(program_of([1.0], [1.0], "@octocat")).model_dump_json())
+    posted = comment_of(runner, record, known="42")
+    assert "PATCH repos/us/x/issues/comments/42" in (runner.temp / "gh").read_text()
+    assert "@octocat" not in posted
+
+
+def test_a_record_that_is_malformed_is_not_posted(runner, tmp_path: Path) -> None:
+    record = tmp_path / "gate.json"
+    record.write_text('{"verdict": "pass"}')
+    with pytest.raises(AssertionError, match="could not be read"):
+        comment_of(runner, record)
+    assert not (runner.temp / "gh").exists()
 
 
 def test_an_installation_that_fails_is_an_error_and_no_regression(runner) -> None:
@@ -191,13 +239,10 @@ def test_another_repository_consumes_the_action(runner, repo) -> None:
 
 def test_the_nightly_job_confirms_against_the_last_good_commit(runner) -> None:
     """Its second step finds the commit that the report of a red night names."""
-    good = [Session(created="", sha=40 * "a", value=100.0, processes=4)] * 10
-    series = Series(
-        program="train", benchmark=None, definition="d", unit="sample", facts={}, sessions=good
-    )
-    found = decided([SAVED["pass"]], Inputs(), HostEntry(), "history")
-    red = found.model_copy(update={"reason": predict(series, 80.0, 0.05).reason})
-    (runner.temp / "night.json").write_text(report.dump(red))
+    good = [Session(series="", machine="", created="", sha=40 * "a", value=100.0)] * 10
+    reason = predict(good, 80.0, 0.05, "higher").reason
+    red = record_of(program_of([80.0], [80.0])).model_copy(update={"reason": reason})
+    (runner.temp / "night.json").write_text(red.model_dump_json(indent=1))
     (step,) = (
         step
         for step in steps_of(ROOT / "docs/examples/workflows/history-nightly.yml")

@@ -162,7 +162,7 @@ def test_a_pull_request_is_never_compared_with_its_own_previous_commit(branches,
     source = repo.path.as_uri()
     repo.git("clone", "-q", "--depth", "2", "--branch", "feature", source, str(single))
     pull = {"pull_request": {"base": {"sha": "0" * 40, "ref": "main"}}}
-    with pytest.raises(UsageError, match="origin/main is not in this clone"):
+    with pytest.raises(UsageError, match="origin/main', is not in this clone"):
         base_revision(head_checkout(single), None, event(tmp_path, pull))
 
 

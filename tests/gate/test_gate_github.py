@@ -8,12 +8,11 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from gate_examples import around, program_of
+from gate_examples import around, program_of, record_of
 
 from advisor.errors import UsageError
 from advisor.gate import github, report
-from advisor.gate.runner import decided
-from advisor.gate.schema import HostEntry, Inputs
+from advisor.gate.schema import Inputs
 from tests.gate.repos import STEADY, WARM_UPS, fork_event, parse_outputs
 
 if TYPE_CHECKING:
@@ -23,9 +22,7 @@ NASTY = "x%y\r\n::error::injected,title=a:b\x1b[31m"
 
 
 def record(**changes: object):
-    entry = program_of(around(100), around(90))
-    found = decided([entry], Inputs(), HostEntry(cpu="test", cpus=2), "ab")
-    return found.model_copy(update=changes)
+    return record_of(program_of(around(100), around(90))).model_copy(update=changes)
 
 
 def test_every_output_is_set_whatever_the_verdict(tmp_path: Path) -> None:
@@ -124,10 +121,15 @@ def test_the_comment_is_found_again_by_its_first_line() -> None:
     assert report.comment(record()).startswith(report.MARKER + "\n")
 
 
+def test_rates_are_exported_for_other_tools() -> None:
+    (entry,) = report.benchmarks(record())
+    assert (entry["name"], entry["unit"], entry["better"]) == ("train", "sample/s", "higher")
+    assert entry["value"] == pytest.approx(90, rel=0.01)
+
+
 def test_hostile_names_stay_text_in_the_report() -> None:
     entry = program_of(around(100), around(90), "a|b`c\n::error::x <script>")
-    found = decided([entry], Inputs(), HostEntry(), "ab")
-    text = report.markdown(found)
+    text = report.markdown(record_of(entry))
     assert "<script>" not in text
     assert not re.search(r"^::error", text, re.MULTILINE)
 
@@ -138,8 +140,7 @@ def test_hostile_names_stay_text_in_the_report() -> None:
 )  # fmt: skip
 def test_a_comment_calls_nobody_and_leads_nowhere(said: str) -> None:
     """Names and messages of the program are shown; GitHub makes nothing of them."""
-    entry = program_of(around(100), around(90), f"name {said}")
-    found = decided([entry], Inputs(), HostEntry(), "ab")
+    found = record_of(program_of(around(100), around(90), f"name {said}"))
     for text in (report.comment(found), report.markdown(found)):
         prose = re.sub(r"`[^`]*`|```.*?```", "", text, flags=re.DOTALL)
         assert said not in prose
@@ -161,7 +162,6 @@ def test_steering_files_and_tokens_are_hidden_from_child_processes() -> None:
     }  # fmt: skip
     job = github.take(environ)
     assert str(job.output) == "/o"
-    assert sorted(map(str, job.steering)) == ["/e", "/o", "/s"]
     assert environ == {"PATH": "p"}
     assert github.take({"TOKENIZERS_PARALLELISM": "false", "HOME": "/h"}).withheld == ()
 

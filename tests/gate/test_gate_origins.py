@@ -132,7 +132,6 @@ def test_a_change_that_each_arm_loads_for_itself_is_measured(gated: Gated, name:
     assert verdict_on(gated, name).verdict == "inconclusive", gated.stderr
     (entry,) = (each for each in gated.record.programs if each.name == name)
     loaded = {run.arm: run.loaded for run in entry.warm_ups}
-    assert loaded["base"].own == loaded["head"].own == 2
     assert loaded["base"].changed.keys() == loaded["head"].changed.keys() == {"model.py"}
     assert loaded["base"].changed != loaded["head"].changed
     assert not any("seen to be loaded" in note for note in gated.record.notes)
@@ -174,7 +173,7 @@ def test_an_environment_in_the_checkout_of_head_is_nobodys_code(
 
 
 def loaded(digest: str, **more: object) -> LoadedEntry:
-    return LoadedEntry(own=2, changed={"model.py": digest}, **more)
+    return LoadedEntry(changed={"model.py": digest}, **more)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +183,7 @@ def loaded(digest: str, **more: object) -> LoadedEntry:
         (loaded("b"), loaded("b"), "invalid"),
         (loaded("a", foreign=["model.py"]), loaded("b"), "invalid"),
         (loaded("a"), loaded("b", foreign=["model.py"]), "invalid"),
-        (LoadedEntry(own=1), LoadedEntry(own=1), "pass"),
+        (LoadedEntry(), LoadedEntry(), "pass"),
         (None, None, "pass"),
     ],
 )

@@ -69,10 +69,9 @@ def test_the_record_holds_raw_values_and_keeps_its_schema(same: tuple[Repo, Gate
     _, found = same
     raw = json.loads((found.folder / "gate.json").read_text())
     jsonschema.validate(raw, json.loads((ROOT / "docs" / "gate.schema.json").read_text()))
-    assert raw["schema_version"] == 2
+    assert raw["schema_version"] == 3
     assert raw["confidence"] == 0.9
     assert raw["programs"][0]["pairs"][0]["base"]["rates"]["command"]["mean"] > 0
-    assert raw["host"]["boot_id"]
     assert found.record.validity.startswith(("verified", "unverified", "busy"))
 
 
@@ -85,18 +84,6 @@ def test_a_slower_head_is_red(slower: tuple[Repo, Gated]) -> None:
     assert "Regression" in found.stdout
     for name in ("gate.md", "gate.json", "gate-comment.md", "gate-benchmarks.json"):
         assert (found.folder / name).stat().st_size > 100
-
-
-def test_a_replay_gives_the_same_verdict(slower: tuple[Repo, Gated], tmp_path) -> None:
-    repo, first = slower
-    saved = tmp_path / "saved.json"
-    saved.write_bytes((first.folder / "gate.json").read_bytes())
-    again = repo.gate("--replay", str(saved), "--report", str(tmp_path / "gate.md"))
-    assert again.code == 1, again.stderr
-    record = report.read(tmp_path / "gate.json")
-    assert record.slowdown_pct == pytest.approx(first.record.slowdown_pct)
-    looser = ("--threshold", "20%", "--report", str(tmp_path / "gate.md"))
-    assert repo.gate("--replay", str(saved), *looser).code == 0
 
 
 @pytest.mark.parametrize(
@@ -141,7 +128,7 @@ def test_a_look_that_does_not_fit_is_not_begun(two) -> None:
     assert "budget" in found.record.workloads[0].reason
     assert set(found.outputs) == OUTPUTS
     assert not found.record.programs[0].pairs
-    assert re.search(r"give --max-minutes \d+ or more", found.stderr)
+    assert re.search(r"give --max-minutes \d+ or more", found.record.workloads[0].reason)
 
 
 @pytest.mark.parametrize(("flag", "code"), [("fail", 3), ("warn", 0), ("bisect", 125)])
@@ -205,11 +192,11 @@ def test_uncommitted_changes_are_head(repo) -> None:
 def test_head_against_itself_measures_the_noise(repo) -> None:
     repo.commit({"bench.py": steady(100)})
     found = repo.gate(*BENCH, "--base-ref", "HEAD")
-    (noise,) = found.record.noise
-    assert (found.record.mode, noise.outcome, noise.pairs) == ("noise", "pass", 12)
+    (noise,) = found.record.workloads
+    assert (found.record.mode, noise.verdict) == ("noise", "pass")
+    assert len(found.record.programs[0].pairs) == 12
     assert noise.noise_pct < 1
-    assert noise.threshold_pct == 1
-    assert "Smallest threshold that equal code passes: --threshold 1%" in found.stdout
+    assert "smallest threshold that equal code passes: --threshold 1%" in found.stdout
 
 
 def test_a_history_grows_and_is_compared(repo) -> None:
@@ -218,8 +205,8 @@ def test_a_history_grows_and_is_compared(repo) -> None:
     found = repo.gate(*BENCH, "--history", str(path), "--on-inconclusive", "warn")
     assert (found.code, found.record.verdict) == (0, "no-baseline"), found.stderr
     kept = json.loads(path.read_text())
-    (series,) = kept["series"].values()
-    series["sessions"] = [{**series["sessions"][0], "value": 200 + n / 10} for n in range(12)]
+    (session,) = kept["sessions"]
+    kept["sessions"] = [{**session, "value": 200 + n / 10} for n in range(12)]
     path.write_text(json.dumps(kept))
     found = repo.gate(*BENCH, "--history", str(path))
     assert (found.code, found.record.verdict) == (1, "regression"), found.stderr

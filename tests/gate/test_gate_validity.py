@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 from gate_examples import BUSY, pair, run
 
-from advisor.gate.schema import DisturbanceEntry, GpuReadings, NeighbourEntry
-from advisor.gate.validity import statement, too_many, why_discard, why_disturbed
+from advisor.gate.schema import GpuReadings, OthersEntry
+from advisor.gate.validity import (
+    statement,
+    too_many_discarded,
+    why_again,
+    why_discard,
+    why_disturbed,
+)
 
 
 def but(**facts: object) -> GpuReadings:
@@ -48,38 +54,37 @@ def test_evidence_in_either_arm_discards_the_pair(
 
 
 BLIND = GpuReadings(gaps={"sm_clock_mhz": "NVML was refused."})
-QUIET = DisturbanceEntry(disturbed=False, others_cpus=0.0)
+QUIET = OthersEntry(disturbed=False, cpus=0.0)
 
 
 def said_of(**facts: object) -> str:
     """The statement on a pair of which head has these facts and base is a quiet run without a
     card."""
-    return statement([pair(1, run("base", disturbance=QUIET), run("head", **facts))])
+    return statement([pair(1, run("base", others=QUIET), run("head", **facts))])
 
 
 def test_without_readings_nothing_is_discarded_and_the_report_says_unverified() -> None:
     assert why_discard(BLIND, BLIND, BLIND) is None
-    cuda = {"device": "cuda:0"}
-    assert said_of(gpu=BLIND, effects=cuda, disturbance=QUIET) == "unverified: NVML was refused."
-    assert said_of(gpu=BLIND).startswith("unverified: it cannot be told whether others")
+    assert said_of(gpu=BLIND, on_gpu=True, others=QUIET) == "unverified: NVML was refused."
+    assert said_of(gpu=BLIND).startswith("unverified: the load of others")
 
 
 def test_a_host_without_a_card_is_verified_by_its_cpus() -> None:
     """There is no NVML to ask; what others took of the CPUs was measured, and it was nothing."""
-    assert said_of(gpu=BLIND, disturbance=QUIET) == "verified"
+    assert said_of(gpu=BLIND, others=QUIET) == "verified"
 
 
 def test_what_others_took_is_named() -> None:
     """CPUs and names, or the hypervisor's part where no other process is to be seen."""
-    who = [NeighbourEntry(name="make", cpus=0.7), NeighbourEntry(name="cc1plus", cpus=0.9)]
-    held = DisturbanceEntry(disturbed=True, others_cpus=1.62, who=who)
-    stolen = DisturbanceEntry(disturbed=True, others_cpus=0.0, steal_share=0.2)
-    said = why_disturbed(run("base", disturbance=held), run("head", disturbance=stolen))
+    names = {"make": 0.7, "cc1plus": 0.9, "sh": 0.01}
+    held = OthersEntry(disturbed=True, cpus=1.62, names=names)
+    stolen = OthersEntry(disturbed=True, cpus=0.0, steal_share=0.2)
+    said = why_disturbed(run("base", others=held), run("head", others=stolen))
     assert said == (
         "others held 1.6 CPUs (cc1plus 0.9, make 0.7) during base and others held 0.0 CPUs, the "
         "hypervisor gave away 20 % of their time during head"
     )
-    assert why_disturbed(run("base", disturbance=QUIET), run("head")) is None
+    assert why_disturbed(run("base", others=QUIET), run("head")) is None
 
 
 def test_clean_readings_are_verified_and_few_samples_are_not() -> None:
@@ -89,8 +94,37 @@ def test_clean_readings_are_verified_and_few_samples_are_not() -> None:
     assert said.startswith("unverified: only 12 busy")
 
 
-def test_a_quarter_of_the_pairs_may_be_discarded() -> None:
-    assert not too_many(2, 8, 6)
-    assert too_many(3, 8, 6)
-    assert not too_many(6, 24, 6)
-    assert too_many(7, 24, 6)
+@pytest.mark.parametrize(
+    ("base", "head", "counts"),
+    [
+        (0.0, 0.1, True),
+        (1.6, 1.8, True),
+        (0.0, 1.6, False),
+        (2.0, 1.0, False),
+    ],
+)
+def test_a_pair_counts_where_others_disturbed_both_arms_alike(base, head, *, counts: bool) -> None:
+    """A tenth of a CPU discards nothing; runs of another day need a quiet machine."""
+    runs = {
+        arm: run(arm, others=OthersEntry(disturbed=cpus > 0, cpus=cpus))
+        for arm, cpus in (("base", base), ("head", head))
+    }
+    assert (why_again(runs, None) is None) is counts
+    assert why_again(runs, None, needs_quiet=True) is not None
+    assert statement([pair(1, **runs)]).startswith("busy: others held")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "discarded", "too_many"), [(8, 2, False), (8, 3, True), (24, 6, False), (24, 7, True)]
+)
+def test_a_quarter_of_the_pairs_may_be_discarded(pairs, discarded, *, too_many: bool) -> None:
+    """Of those that others on the CPUs disturbed, as many as the last look needs."""
+    made = [
+        pair(n, run("base"), run("head"), "power brake" if n <= discarded else None)
+        for n in range(1, pairs + 1)
+    ]
+    assert too_many_discarded(made, (6, 24)) is too_many
+    busy = run("base", others=OthersEntry(disturbed=True, cpus=1.0))
+    by_others = [pair(n, busy, run("head"), why_disturbed(busy, run("head"))) for n in range(24)]
+    assert not too_many_discarded(by_others, (6, 24))
+    assert too_many_discarded([*by_others, by_others[0]], (6, 24))
