@@ -113,15 +113,6 @@ for arg in sys.argv[1:]:
     "config/small.py": "# small\nbatch_size = 64\n",
 }
 
-OPTPARSE = """\
-import json
-from optparse import OptionParser
-parser = OptionParser()
-parser.add_option("-b", "--batch", type="int", default=4, help="samples")
-parser.add_option("--fast", action="store_true", default=False)
-print(json.dumps(vars(parser.parse_args()[0])))
-"""
-
 CLICK = """\
 import json
 import click
@@ -199,18 +190,6 @@ def train(batch_size=16, amp=False):
 fire.Fire({"train": train})
 """
 
-DOCOPT = '''\
-"""Usage: main.py [options]
-
-Options:
-  -b N, --batch N  samples [default: 4]
-  --fast           no checks
-"""
-import json
-from docopt import docopt
-print(json.dumps(docopt(__doc__)))
-'''
-
 FUNCTION = """\
 import json
 {imports}
@@ -269,12 +248,6 @@ PROGRAMS = {
         {"--batch_size": 64, "--gradient_accumulation_steps": 40, "--compile": False},
         {"--batch_size": 24, "--gradient_accumulation_steps": 20},
     ),
-    "optparse": Program(
-        {"main.py": OPTPARSE},
-        "python main.py",
-        {"--batch": 4, "--fast": False},
-        {"--batch": 8, "--fast": True},
-    ),
     "click": Program(
         {"main.py": CLICK},
         "python main.py fit-model folder",
@@ -323,14 +296,6 @@ PROGRAMS = {
         {"--batch_size": 16, "--amp": True},
         {"--batch_size": 64},
         needs="fire",
-    ),
-    "docopt": Program(
-        {"main.py": DOCOPT},
-        "python main.py",
-        {"--batch": 4, "--fast": False},
-        {"--batch": 8, "--fast": True},
-        {"--batch": "8", "--fast": True},
-        needs="docopt",
     ),
     "jsonargparse": Program(
         {"main.py": FUNCTION.format(imports="from jsonargparse import CLI", call="CLI(main)")},

@@ -96,19 +96,18 @@ def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception]
 def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:
     """Record each parser's options, then end the process."""
     recorder = Recorder(path)
-    hooks: dict[str, Callable[[Any], None]] = {
-        "argparse": recorder.hook_argparse,
-        "tyro._backends._argparse": recorder.hook_argparse,
-        "optparse": recorder.hook_optparse,
-        "click.core": recorder.hook_click,
-        "typer._click.core": recorder.hook_click,
-        "absl.flags._flagvalues": recorder.hook_absl,
-        "fire.core": recorder.hook_fire,
-        "docopt": recorder.hook_docopt,
-        "omegaconf": recorder.hook_omegaconf,
-        "hydra._internal.config_loader_impl": recorder.hook_hydra,
-    }
-    when_imported({name: [hook] for name, hook in hooks.items()})
+    when_imported(
+        {
+            "argparse": recorder.hook_argparse,
+            "tyro._backends._argparse": recorder.hook_argparse,
+            "click.core": recorder.hook_click,
+            "typer._click.core": recorder.hook_click,
+            "absl.flags._flagvalues": recorder.hook_absl,
+            "fire.core": recorder.hook_fire,
+            "omegaconf": recorder.hook_omegaconf,
+            "hydra._internal.config_loader_impl": recorder.hook_hydra,
+        }
+    )
     recorder.hook_exec()
 
 
@@ -134,7 +133,10 @@ class Recorder:
             key = f"{option.get('command') or ''} {option['flags'][0]}"
             if len(self.options) < OPTIONS_KEPT:
                 self.options[key] = {"library": library, **option}
-        self._write()
+        draft = f"{self.path}.{os.getpid()}"
+        with open(draft, "w", encoding="utf-8") as file:
+            json.dump({"options": list(self.options.values())}, file)
+        os.replace(draft, self.path)
         self._ends_at = time.monotonic() + (GRACE_S if complete else LONG_GRACE_S)
         if self._thread is None:
             self._thread = threading.Thread(target=self._end, daemon=True)
@@ -145,26 +147,11 @@ class Recorder:
             time.sleep(0.05)
         LEAVE(0)
 
-    def _write(self) -> None:
-        """Write the whole record atomically."""
-        draft = f"{self.path}.{os.getpid()}"
-        with open(draft, "w", encoding="utf-8") as file:
-            json.dump({"options": list(self.options.values())}, file)
-        os.replace(draft, self.path)
-
     # Each hook knows one library.
 
     def hook_argparse(self, argparse: Any) -> None:
         """argparse, and every library built on it."""
-        add_argument = argparse._ActionsContainer._add_action
-
-        @functools.wraps(add_argument)
-        def _add_action(container: Any, action: Any) -> Any:
-            if not hasattr(action, "_declared_at"):
-                action._declared_at = _user_line()
-            return add_argument(container, action)
-
-        argparse._ActionsContainer._add_action = _add_action
+        _declaring(argparse._ActionsContainer, "_add_action", place=1)
 
         def keep(parser: Any, result: Any, typed: set[str], nested: list[Any]) -> None:
             if type(parser).__module__.startswith(("hydra.", "torch.distributed")):
@@ -180,130 +167,65 @@ class Recorder:
 
         _listen(argparse, keep, print)
 
-    def hook_optparse(self, optparse: Any) -> None:
-        """optparse of the standard library."""
-
-        def options(parser: Any, *_: Any) -> Iterator[Record]:
-            groups = [parser, *parser.option_groups]
-            for option in (each for group in groups for each in group.option_list):
-                flags = [*option._long_opts, *option._short_opts]
-                form = {"store": "apart", "store_true": "bare"}.get(option.action)
-                default = parser.defaults.get(option.dest)
-                if form:
-                    yield _record(flags, default, form, choices=option.choices, help=option.help)
-
-        _after(optparse.OptionParser, "parse_args", self, "optparse", options)
-
     def hook_click(self, core: Any) -> None:
         """click and typer: every command that is reached."""
-        init = core.Parameter.__init__
-        make_context = core.Command.make_context
+        _declaring(core.Parameter, "__init__", place=0)
 
-        @functools.wraps(init)
-        def __init__(this: Any, *args: Any, **kwargs: Any) -> None:
-            this._declared_at = _user_line()
-            init(this, *args, **kwargs)
+        def reached(
+            context: Any, command: Any, name: Any, args: Any, parent: Any = None, **_: Any
+        ) -> None:
+            found = _of_click(command, name if parent is not None else None)
+            self.add(found, "click", complete=not hasattr(command, "list_commands"))
 
-        @functools.wraps(make_context)
-        def wrapped(this: Any, name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
-            context = make_context(this, name, args, parent, **extra)
-            found = _of_click(this, name if parent is not None else None)
-            self.add(found, "click", complete=not hasattr(this, "list_commands"))
-            return context
-
-        core.Parameter.__init__ = __init__
-        core.Command.make_context = wrapped
+        _around(core.Command, "make_context", reached)
 
     def hook_absl(self, flagvalues: Any) -> None:
         """absl.flags, with the configs of ml_collections."""
 
-        def options(values: Any, *_: Any) -> Iterator[Record]:
-            for module, flags in values.flags_by_module_dict().items():
-                for flag in flags if not module.startswith("absl") else ():
-                    if hasattr(flag.value, "to_dict"):
-                        for path, value in _flat(flag.value.to_dict()):
-                            yield _record([f"--{flag.name}.{path}"], value, "joint", at=module)
-                    choices = getattr(flag.parser, "enum_values", None)
-                    plain = flag.default if isinstance(flag.default, PLAIN) else None
-                    several = TAKES_SEVERAL if isinstance(flag.default, list) else None
-                    yield _record([f"--{flag.name}"], plain, "joint", choices=choices,
-                                  help=flag.help, at=module, why=several)  # fmt: skip
+        def parsed(result: Any, values: Any, *_: Any, **__: Any) -> None:
+            self.add(_of_absl(values), "absl", complete=True)
 
-        _after(flagvalues.FlagValues, "__call__", self, "absl", options)
+        _around(flagvalues.FlagValues, "__call__", parsed)
 
     def hook_fire(self, core: Any) -> None:
-        """Hook fire and record the called function's arguments."""
-        before = core.Fire
+        """fire: the arguments of the called function."""
 
-        @functools.wraps(before)
-        def Fire(component: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: N802
+        def called(component: Any = None, *_: Any, **__: Any) -> None:
             words = [word for word in sys.argv[1:] if not word.startswith("-")]
             command, target = None, component
             for word in words[:1]:
                 each = target.get(word) if isinstance(target, dict) else getattr(target, word, None)
                 command, target = (word, each) if callable(each) else (None, target)
             self.add(_of_signature(target, command), "fire", complete=True)
-            return before(component, *args, **kwargs)
 
-        core.Fire = Fire
+        fire = _around(core, "Fire", called, first=True)
         if "fire" in sys.modules:
-            sys.modules["fire"].Fire = Fire  # type: ignore[attr-defined]
-
-    def hook_docopt(self, docopt: Any) -> None:
-        """docopt: the options of the usage text."""
-
-        def options(doc: Any, *_: Any) -> Iterator[Record]:
-            for option in docopt.parse_defaults(doc):
-                flags = [flag for flag in (option.long, option.short) if flag]
-                default, form = option.value, "apart" if option.argcount else "bare"
-                if isinstance(default, str):
-                    default = _number(default)
-                yield _record(flags, default, form)
-
-        _after(docopt, "docopt", self, "docopt", options)
+            sys.modules["fire"].Fire = fire  # type: ignore[attr-defined]
 
     def hook_omegaconf(self, omegaconf: Any) -> None:
-        """Hook OmegaConf merges of command-line words."""
+        """OmegaConf: merges of the words of the command line."""
         conf = omegaconf.OmegaConf
-        from_words: list[Any] = []
+        words: list[Any] = []
+
+        def merged(result: Any, *parts: Any, **_: Any) -> None:
+            if any(part is one for part in parts for one in words):
+                self.add(_of_config(omegaconf, result, _user_line()), "omegaconf", complete=True)
+
         for name in ("from_cli", "from_dotlist"):
-            before = getattr(conf, name)
-
-            def wrapped(*args: Any, _before: Any = before, **kwargs: Any) -> Any:
-                found = _before(*args, **kwargs)
-                from_words.append(found)
-                return found
-
-            setattr(conf, name, staticmethod(wrapped))
-
+            _around(conf, name, lambda result, *_, **__: words.append(result), static=True)
         for name in ("merge", "unsafe_merge"):
-            merge = getattr(conf, name)
-
-            def merged(*parts: Any, _before: Any = merge, **kwargs: Any) -> Any:
-                result = _before(*parts, **kwargs)
-                if any(part is words for part in parts for words in from_words):
-                    found = _of_config(omegaconf, result, _user_line())
-                    self.add(found, "omegaconf", complete=True)
-                return result
-
-            setattr(conf, name, staticmethod(merged))
+            _around(conf, name, merged, static=True)
 
     def hook_hydra(self, loader: Any) -> None:
-        """Hook Hydra and record the composed config."""
+        """Hydra: the composed config."""
 
-        kind = loader.ConfigLoaderImpl
-        before = kind.load_configuration
-
-        @functools.wraps(before)
-        def load_configuration(this: Any, config_name: Any, *args: Any, **kwargs: Any) -> Any:
-            result = before(this, config_name, *args, **kwargs)
+        def composed(result: Any, this: Any, config_name: Any, *_: Any, **__: Any) -> None:
             self.add(_of_hydra(result, config_name), "hydra", complete=True)
-            return result
 
-        kind.load_configuration = load_configuration
+        _around(loader.ConfigLoaderImpl, "load_configuration", composed)
 
     def hook_exec(self) -> None:
-        """Hook `exec` and record globals overridden by arguments."""
+        """Globals that executed code overrides from the command line."""
         before = builtins.exec
 
         def run(source: Any, globals: Any = None, locals: Any = None, **extra: Any) -> None:  # noqa: A002
@@ -314,12 +236,40 @@ class Recorder:
             if globals is None and locals is None:
                 inner = frame.f_locals
             before(source, names, inner, **extra)
-            text = source if isinstance(source, str) else ""
-            if "sys.argv" in text and "globals()" in text:
+            if isinstance(source, str) and "sys.argv" in source and "globals()" in source:
                 found = {name: names[name] for name in names if name in declared}
                 self.add(_of_globals(found), "globals", complete=True)
 
         builtins.exec = run
+
+
+def _around(
+    owner: Any, name: str, record: Callable[..., None], *, first: bool = False, static: bool = False
+) -> Any:
+    """Call `record(result, *args)` after each call; `first`: `record(*args)` before it."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if first:
+            record(*args, **kwargs)
+        result = original(*args, **kwargs)
+        if not first:
+            record(result, *args, **kwargs)
+        return result
+
+    setattr(owner, name, staticmethod(wrapped) if static else wrapped)
+    return wrapped
+
+
+def _declaring(owner: Any, name: str, place: int) -> None:
+    """Keep the user's line on the option that a call declares."""
+
+    def note(*args: Any, **kwargs: Any) -> None:
+        if not hasattr(args[place], "_declared_at"):
+            args[place]._declared_at = _user_line()
+
+    _around(owner, name, note, first=True)
 
 
 # --- what each library declares ---------------------------------------------------------------
@@ -417,7 +367,7 @@ def _of_click(command: Any, name: str | None) -> Iterator[Record]:
         several = getattr(param, "multiple", False) or param.nargs != 1
         yield _record(
             flags,
-            default if isinstance(default, PLAIN) else None,
+            default,
             form,
             choices=getattr(getattr(param, "type", None), "choices", None),
             help=getattr(param, "help", None),
@@ -425,6 +375,23 @@ def _of_click(command: Any, name: str | None) -> Iterator[Record]:
             why=TAKES_SEVERAL if several else None,
             command=name,
         )
+
+
+def _of_absl(values: Any) -> Iterator[Record]:
+    for module, flags in values.flags_by_module_dict().items():
+        for flag in flags if not module.startswith("absl") else ():
+            if hasattr(flag.value, "to_dict"):
+                for path, value in _flat(flag.value.to_dict()):
+                    yield _record([f"--{flag.name}.{path}"], value, "joint", at=module)
+            yield _record(
+                [f"--{flag.name}"],
+                flag.default,
+                "joint",
+                choices=getattr(flag.parser, "enum_values", None),
+                help=flag.help,
+                at=module,
+                why=TAKES_SEVERAL if isinstance(flag.default, list) else None,
+            )
 
 
 def _of_signature(target: Any, command: str | None) -> Iterator[Record]:
@@ -483,25 +450,6 @@ def _number(text: str) -> Any:
 
 
 # --- shared ----------------------------------------------------------------------------------
-
-
-def _after(
-    holder: Any,
-    name: str,
-    recorder: Recorder,
-    library: str,
-    options: Callable[..., Iterator[Record]],
-) -> None:
-    """Record `options(*args)` after each call in `holder`."""
-    before = getattr(holder, name)
-
-    @functools.wraps(before)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        result = before(*args, **kwargs)
-        recorder.add(options(*args), library, complete=True)
-        return result
-
-    setattr(holder, name, wrapped)
 
 
 def _is_program() -> bool:

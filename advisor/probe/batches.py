@@ -1,8 +1,7 @@
 """Batches: items in a batch of any container.
 
 A batch may be a tensor, or a dict, list, tuple, dataclass or object that holds some, nested. The
-first batch is searched in full; the way to the value that gave the count is kept and used for
-the batches after it.
+first batch is searched in full. The path to the value that gave the count serves those after it.
 """
 
 from __future__ import annotations
@@ -20,45 +19,34 @@ images are."""
 
 
 class Counter:
-    """Counts the items of successive batches of one source.
+    """Count of items in successive batches of one source.
 
     `expected`: items that the loader was asked for, if it was.
+    `least_depth`: a sequence less deep is a container, and its length no number of items.
     """
 
     def __init__(self, expected: float | None = None, least_depth: int = 0) -> None:
         self.expected = expected
         self._least_depth = least_depth
-        """A sequence less deep is a container, and its length no number of items."""
         self._path: tuple[Any, ...] | None = None
         self._shaped = False
         self._key: Any = None
         """Of the tensor, where it lies right in the batch."""
         self._constant: float | None = None
 
-    @property
-    def way(self) -> tuple[Any, ...] | None:
-        """Path to the tensor whose rows are items."""
-        return self._path if self._shaped else None
-
     def count(self, batch: Any) -> float:
         """Items in `batch`, or 1 if unknown."""
-        key = self._key
-        if key is not None:
-            try:
-                many: float = batch[key].shape[0]
-                return many
-            except Exception:
-                self._key = self._path = None
-        if self._path is not None:
-            try:
-                value = batch
-                for by_item, key in self._path:
-                    value = value[key] if by_item else getattr(value, key)
-                return value.shape[0] if self._shaped else len(value)
-            except Exception:
-                self._path = None
-        elif self._constant is not None:
+        if self._constant is not None:
             return self._constant
+        try:
+            if self._key is not None:
+                many: float = batch[self._key].shape[0]
+                return many
+            if self._path is not None:
+                value = at(batch, self._path)
+                return value.shape[0] if self._shaped else len(value)
+        except Exception:
+            self._key = self._path = None
         try:
             return self._search(batch)
         except Exception:  # a proxy of a tracer, an object that fights back
@@ -81,22 +69,19 @@ class Counter:
                 if size == self.expected
             ]
             if likely:
-                _, path = min(likely, key=lambda one: one[0])
-                return self._keep(path, self.expected, tensors)
-            if not tensors or not any(size < self.expected for size, _ in tensors):
-                # an item without batch dimension, or a collation that hides it
-                self._constant = self.expected if not tensors else None
-                if self.expected == 1 or not tensors:
-                    self._constant = self.expected
-                    return self.expected
+                return self._keep(min(likely, key=lambda one: one[0])[1], self.expected, tensors)
+            if not tensors or (
+                self.expected == 1 and not any(size < self.expected for size, _ in tensors)
+            ):  # an item without batch dimension, or a collation that hides it
+                self._constant = self.expected
+                return self.expected
         pool = tensors or sequences
         if not pool:
             self._constant = self.expected or 1.0
             return self._constant
         sizes = [size for size, _ in pool]
         common = max(sizes, key=lambda size: (sizes.count(size), -sizes.index(size)))
-        path = next(path for size, path in pool if size == common)
-        return self._keep(path, common, tensors)
+        return self._keep(pool[sizes.index(common)][1], common, tensors)
 
     def _keep(self, path: tuple[Any, ...], size: float, tensors: list[Any]) -> float:
         self._path = path
@@ -115,6 +100,13 @@ def is_tensor(value: Any) -> bool:
         return isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "dtype")
     except Exception:  # it answers for what it lacks in a way of its own
         return False
+
+
+def at(value: Any, path: tuple[Any, ...]) -> Any:
+    """Part of a nested value at `path`."""
+    for by_item, key in path:
+        value = value[key] if by_item else getattr(value, key)
+    return value
 
 
 def _children(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -147,6 +139,17 @@ def walk(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ..
         yield from walk(child, (*path, step))
 
 
+def tensors_in(value: Any, limit: int = 16) -> list[Any]:
+    """The first tensors of a nested value."""
+    found = []
+    for _, child in walk(value):
+        if is_tensor(child):
+            found.append(child)
+            if len(found) == limit:
+                break
+    return found
+
+
 def copied(value: Any, depth: int = 0) -> Any:
     """Copy the containers, but not the tensors."""
     if is_tensor(value) or depth >= DEPTH or isinstance(value, (str, bytes, int, float)):
@@ -164,14 +167,3 @@ def copied(value: Any, depth: int = 0) -> Any:
     except Exception:
         return value
     return fresh
-
-
-def tensors_in(value: Any, limit: int = 16) -> list[Any]:
-    """The first tensors of a nested value."""
-    found = []
-    for _, child in walk(value):
-        if is_tensor(child):
-            found.append(child)
-            if len(found) == limit:
-                break
-    return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import importlib
 import json
 import os
 import signal
@@ -15,9 +16,9 @@ import time
 from typing import Any, Callable
 
 from . import env_propagation
-from .guard import Guard
+from .guard import SAVER_MODULES, Guard
 from .origins import Origins
-from .session import Session, load_spec
+from .session import Session
 
 PASSIVE = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 """Helpers of Python's own that run no code of the program's."""
@@ -33,10 +34,11 @@ def start(spec_path: str) -> None:
     line = command_line()
     if current is not None or any(name in word for word in line for name in PASSIVE):
         return
-    session = Session(load_spec(spec_path))
-    current = session
+    with open(spec_path, encoding="utf-8") as file:
+        session = current = Session(json.load(file))
     os.makedirs(session.records, exist_ok=True)
-    _note_boot(session)
+    with open(os.path.join(session.records, f"boot-{session.pid}.json"), "w") as file:
+        json.dump({"time": time.time()}, file)
     _stacks(session)
     _chain_excepthook(session)
     atexit.register(_finish, session)
@@ -46,15 +48,26 @@ def start(spec_path: str) -> None:
     guard.watch()
     Origins(session).watch()
     env_propagation.watch(session, spec_path)
-    actions: dict[str, list[Action]] = {
-        "argparse": [lambda module: _argparse(module, session)],
-        "subprocess": [lambda module: env_propagation.popen(module, session, spec_path)],
-        "torch": [lambda module: _torch(module, session)],
-        "torch._dynamo.eval_frame": [lambda module: _dynamo(module, session)],
+    compiler = "torch._dynamo.eval_frame"
+    actions: dict[str, Action] = {
+        **dict.fromkeys(SAVER_MODULES, guard.wrap_savers),
+        "argparse": lambda module: _part("arguments").install(module, session),
+        "subprocess": lambda module: env_propagation.popen(module, session, spec_path),
+        "torch": lambda module: _torch(module, session, guard),
+        compiler: lambda module: _part("module_hooks").shield_compiled(module, session),
     }
-    for name, action in guard.savers().items():
-        actions.setdefault(name, []).append(action)
     when_imported(actions)
+
+
+def _part(name: str) -> Any:
+    """Import a module of the probe when it is needed."""
+    return importlib.import_module(f".{name}", __package__)
+
+
+def _torch(torch: Any, session: Session, guard: Guard) -> None:
+    session.state = "torch"
+    _part("hooks").install(torch, session)
+    guard.wrap_savers(torch)
 
 
 def command_line() -> list[str]:
@@ -67,12 +80,6 @@ def command_line() -> list[str]:
         except OSError:
             found = getattr(sys, "argv", [])
     return list(found)
-
-
-def _note_boot(session: Session) -> None:
-    path = os.path.join(session.records, f"boot-{session.pid}.json")
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"time": time.time()}, file)
 
 
 def _stacks(session: Session) -> None:
@@ -131,58 +138,34 @@ def _forked(session: Session) -> None:
     _stacks(session)
 
 
-def _argparse(argparse: Any, session: Session) -> None:
-    from . import arguments
-
-    arguments.install(argparse, session)
-
-
-def _dynamo(eval_frame: Any, session: Session) -> None:
-    from . import module_hooks
-
-    module_hooks.shield_compiled(eval_frame, session)
-
-
-def _torch(torch: Any, session: Session) -> None:
-    from . import hooks
-
-    session.state = "torch"
-    hooks.install(torch, session)
-
-
 # --- waiting for a module -----------------------------------------------------------------
 
 
-def when_imported(actions: dict[str, list[Action]]) -> None:
-    """Run the actions once each module is executed."""
-    waiting = {}
-    for name, todo in actions.items():
-        if name in sys.modules:
-            _act(sys.modules[name], todo)
-        else:
-            waiting[name] = todo
-    sys.meta_path.insert(0, _Waiter(waiting))
+def when_imported(actions: dict[str, Action]) -> None:
+    """Run each action once its module is executed."""
+    for name in [name for name in actions if name in sys.modules]:
+        _act(sys.modules[name], actions.pop(name))
+    sys.meta_path.insert(0, _Waiter(actions))
 
 
-def _act(module: Any, todo: list[Action]) -> None:
-    for action in todo:
-        try:
-            action(module)
-        except Exception as problem:
-            if current is not None:
-                current.fail(problem)
+def _act(module: Any, action: Action) -> None:
+    try:
+        action(module)
+    except Exception as problem:
+        if current is not None:
+            current.fail(problem)
 
 
 class _Waiter:
     """Import finder that wraps loaders of awaited modules."""
 
-    def __init__(self, waiting: dict[str, list[Action]]) -> None:
+    def __init__(self, waiting: dict[str, Action]) -> None:
         self._waiting = waiting
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Return the real spec with its loader wrapped."""
-        todo = self._waiting.get(name)
-        if todo is None:
+        action = self._waiting.get(name)
+        if action is None:
             return None
         del self._waiting[name]  # else the search below would come back here
         spec = None
@@ -193,7 +176,7 @@ class _Waiter:
             spec = find(name, path, target)
             if spec is not None:
                 break
-        self._waiting[name] = todo  # many a library only looks whether the module is there
+        self._waiting[name] = action  # many a library only looks whether the module is there
         if spec is None or not hasattr(spec.loader, "exec_module"):
             return spec
         loader: Any = spec.loader
@@ -203,7 +186,7 @@ class _Waiter:
             loader.__dict__.pop("exec_module", None)  # the class's own stands again
             execute(module)
             self._waiting.pop(name, None)
-            _act(module, todo)
+            _act(module, action)
 
         loader.exec_module = exec_module
         return spec

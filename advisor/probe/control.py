@@ -14,7 +14,7 @@ import os
 import sys
 from typing import Any, NoReturn
 
-from . import cuda_events, diagnostics, record, sync_sites
+from . import cuda_events, diagnostics, record, sync_calls
 from .session import KEPT, Session
 
 TICK_S = 0.05
@@ -25,11 +25,10 @@ BEAT_S = 1.0
 
 def tick(session: Session, now: float) -> None:
     """Do the periodic work due after a step."""
-    if session.stopping or session.capture is not None:
+    if session.stopping or session.capture is not None or session.diagnosis is not None:
         return
     try:
-        if session.diagnosis is None:
-            _tick(session, now)
+        _tick(session, now)
     except Exception as problem:
         session.fail(problem)
         if len(session.errors) >= KEPT:
@@ -40,80 +39,63 @@ def tick(session: Session, now: float) -> None:
 
 def _tick(session: Session, now: float) -> None:
     recorder = session.recorder
-    if session.first_event is None:
-        session.first_event = now
     if session.device is not None:
         session.attempt(session.device.poll)
     recorder.flush()
     began = session.state != "stepping" and recorder.at_work()
     if began:
         session.state = "stepping"
-    if session.target is not None and _reached(session):
+    if (
+        session.target is not None
+        and recorder.counts.get(session.target[0], 0) >= (session.target[1])
+    ):
         stop(session)
     if began or now >= session.next_beat:
         session.next_beat = now + BEAT_S
         if session.device is None and session.state == "stepping":  # else its card is not known yet
-            session.attempt(_begin_clock, session)
+            session.attempt(begin_clock, session)
         record.beat(session)
     _obey(session)
     session.due = 0.0 if session.state != "stepping" or session.target else now + TICK_S
 
 
-def _reached(session: Session) -> bool:
-    kind, count = session.target or ("", 0)
-    return session.recorder.counts.get(kind, 0) >= count
-
-
-def _begin_clock(session: Session) -> None:
+def begin_clock(session: Session) -> None:
     """Start the device clock once a card is in use."""
-    session.device = cuda_events.start_if_in_use(session)
-    if session.device is not None:
-        cuda_events.watch_copies(session)
-    elif session.host_syncs is None:
-        sync_sites.watch_host(session)
-
-
-# --- commands -----------------------------------------------------------------------------
+    card = cuda_events.card_in_use(session)
+    if card is not None:
+        session.device = cuda_events.DeviceClock(session, card)
+        sync_calls.watch_device(session)
+    elif not session.host_syncs:
+        sync_calls.watch_host(session)
 
 
 def _obey(session: Session) -> None:
     """Carry out the parent's latest command, once."""
+    path = os.path.join(session.records, f"command-{session.pid}.json")
     try:
-        with open(_command_path(session), encoding="utf-8") as file:
+        with open(path, encoding="utf-8") as file:
             command: dict[str, Any] = json.load(file)
         number, phase = int(command["number"]), command["phase"]
     except (OSError, ValueError, KeyError, TypeError):
         return
-    if number <= session.command:
-        return
+    if number <= session.command or (phase == "count" and session.in_call):
+        return  # counting begins at a later tick, outside a module's call
     session.command = number
     if phase == "count":
-        if session.in_call:  # again at the next tick, outside a module's call
-            session.command -= 1
-        else:
-            session.count_only(calls=bool(command.get("calls", True)))
+        session.count_only(calls=bool(command.get("calls", True)))
     elif phase == "stop" and command.get("kind"):
         session.target = (str(command["kind"]), int(command["count"]))
     elif phase == "stop":
         stop(session)
     elif phase == "diagnose":
-        diagnose(session, command)
-
-
-def _command_path(session: Session) -> str:
-    return os.path.join(session.records, f"command-{session.pid}.json")
+        session.record_everything()
+        record.keep(session)
+        session.diagnosis = diagnostics.Diagnosis(session, command, stop)
+        record.beat(session)
+        session.diagnosis.begin()
 
 
 # --- ends ---------------------------------------------------------------------------------
-
-
-def diagnose(session: Session, command: dict[str, Any]) -> None:
-    """Close the full window and start the diagnostics."""
-    session.record_everything()
-    record.keep(session)
-    session.diagnosis = diagnostics.Diagnosis(session, command, stop)
-    record.beat(session)
-    session.diagnosis.begin()
 
 
 def stop(session: Session) -> NoReturn:

@@ -1,4 +1,4 @@
-"""CUDA events: device clock, copies and synchronizations.
+"""CUDA events: device clock, and the card in use.
 
 The host runs ahead of the device, so its own clock at a step's end says only when work was queued.
 An event recorded there says when it was finished; it is read once the device has passed it, and
@@ -7,14 +7,11 @@ nothing waits for the device until the window is over.
 
 from __future__ import annotations
 
-import functools
-import sys
-import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, Tuple
+from typing import TYPE_CHECKING, Any, Deque, Tuple
 
-from . import module_facts, sync_sites
+from . import module_facts
 
 if TYPE_CHECKING:
     from .session import Session
@@ -25,9 +22,6 @@ RARELY_S = 0.02
 """Marks are so far apart while steps are only counted."""
 COMPARED = 8
 """Times that the two clocks are read beside each other."""
-WAITS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")
-"""Methods of a tensor that give its numbers to the host."""
-MOVES = ("to", "cuda")
 GIB = 1024.0**3
 
 clock = time.perf_counter
@@ -131,108 +125,6 @@ def start_if_in_use(session: Session) -> DeviceClock | None:
     return None if card is None else DeviceClock(session, card)
 
 
-# --- copies and waits ---------------------------------------------------------------------
-
-
-Hook = Callable[..., Any]
-
-
-class _Exchange:
-    """Hooks of one thread's device copies and waits.
-
-    Calls that torch makes by name from compiled code do not come through here; they are no wait of
-    the loop around it either.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._own = threading.get_ident()
-
-    def _waited(self, start: float, name: str, frame: Any) -> None:
-        end = clock()
-        self._session.add(("wait", start, end))
-        sync_sites.record_sync(self._session, frame, name, start, end)
-
-    def waiting(self, name: str, original: Hook, on_device: bool) -> Hook:
-        """`original`, a method that waits for the device."""
-
-        @functools.wraps(original)
-        def wait(it: Any, *args: Any, **kwargs: Any) -> Any:
-            if (on_device and not it.is_cuda) or threading.get_ident() != self._own:
-                return original(it, *args, **kwargs)
-            start = clock()
-            try:
-                return original(it, *args, **kwargs)
-            finally:
-                self._waited(start, name, sys._getframe(1))
-
-        return wait
-
-    def moving(self, name: str, original: Hook) -> Hook:
-        """Wrap a method that may copy between devices."""
-
-        @functools.wraps(original)
-        def move(it: Any, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() != self._own:
-                return original(it, *args, **kwargs)
-            was = it.is_cuda
-            before = None if was else self._before(name, args, kwargs)
-            start = clock()
-            moved = original(it, *args, **kwargs)
-            if moved is not it and moved.is_cuda != was:
-                if was:
-                    self._waited(start, name, sys._getframe(1))
-                else:
-                    self._copied(start, before)
-            return moved
-
-        return move
-
-    def _before(self, name: str, args: Any, kwargs: Any) -> Any:
-        """Record an event before a copy to the card."""
-        if self._session.capture is not None or not _goes_to_card(args, kwargs, name):
-            return None
-        return self._session.device.event()
-
-    def _copied(self, start: float, before: Any) -> None:
-        self._session.add(("copy", start, clock()))
-        if before is not None:
-            device = self._session.device
-            device.copied(before, device.event())
-
-    def synchronizing(self, original: Hook) -> Hook:
-        """`original`, the function that waits for the whole device."""
-
-        @functools.wraps(original)
-        def synchronize(*args: Any, **kwargs: Any) -> Any:
-            start = clock()
-            try:
-                return original(*args, **kwargs)
-            finally:
-                if threading.get_ident() == self._own:
-                    self._waited(start, "synchronize", sys._getframe(1))
-
-        return synchronize
-
-
-def watch_copies(session: Session) -> None:
-    """Record this thread's device copies and waits."""
-    tensor, cuda, hooks = session.torch.Tensor, session.torch.cuda, _Exchange(session)
-    ours = {name: hooks.waiting(name, getattr(tensor, name), on_device=True) for name in WAITS}
-    ours.update({name: hooks.moving(name, getattr(tensor, name)) for name in MOVES})
-    session.replace(tensor, ours)
-    for owner in (cuda.Event, cuda.Stream):
-        whole = hooks.waiting("synchronize", owner.synchronize, on_device=False)
-        session.replace(owner, {"synchronize": whole})
-    session.replace(cuda, {"synchronize": hooks.synchronizing(cuda.synchronize)})
-
-
-def _goes_to_card(args: Any, kwargs: Any, name: str) -> bool:
-    """Return True if the arguments may name a card."""
-    target = kwargs.get("device", args[0] if args else None)
-    return name == "cuda" or isinstance(target, int) or "cuda" in str(target)[:16]
-
-
 # --- the card -----------------------------------------------------------------------------
 
 
@@ -248,12 +140,10 @@ def card_in_use(session: Session) -> int | None:
     elsewhere = False
     for entry in session.modules:
         module = entry.module()
-        if module is None or not entry.parameters:
-            continue
-        for parameter in module.parameters():
+        for parameter in module_facts.parameters(module) if module is not None else ():
             if parameter.device.type == "cuda":
                 index = parameter.device.index or 0
-                held[index] = held.get(index, 0) + parameter.nbytes
+                held[index] = held.get(index, 0) + parameter.numel() * parameter.element_size()
             else:
                 elsewhere = True
     if held:

@@ -27,7 +27,7 @@ class Capture:
 
     def close(self, session: Session) -> None:
         """End the capture and resume recording."""
-        session.recorder.resume()
+        session.recorder.divert(None)
         self._seconds = max(clock() - self._start, 1e-9)
         for event in self._events:
             if event[0] not in TIMED:

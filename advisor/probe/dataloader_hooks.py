@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import functools
+import opcode
 import time
+import weakref
 from threading import get_ident
-from typing import Any
+from typing import Any, Dict, Mapping
 
-from . import loader_facts
-from .hooking import dress, is_muted, step_end
-from .loader_facts import DONE, NUMBER
+from . import batches, call_sites
+from .hooking import is_muted, step_end
+from .padding import Padding
 from .recorder import PASS_ENDED
 from .session import Session
+
+NUMBER = "_gpu_advisor_loader"
+"""Attribute of loaders and their iterators: process and index into the session's loaders."""
+DONE = "_gpu_advisor_done"
+"""Attribute of an iterator that came to its end."""
+BUILT = ("site", "dataset", "length", "asked_batch", "left_out", "sampler")
+"""Facts by which a loader that is built again is known."""
+IN_FORCE = (
+    "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "drop_last", "timeout",
+    "multiprocessing_context", "in_order", "pin_memory_device",
+)  # fmt: skip
+"""Attributes of a DataLoader that hold its arguments, in the versions that have them."""
+
+Facts = Dict[str, Any]
 
 clock = time.perf_counter
 OPENED = "_gpu_advisor_opened"
@@ -19,36 +36,29 @@ AT_ONCE_S = 0.01
 """A first batch asked for so soon begins with the construction, which starts the workers."""
 
 
-def built(torch: Any, session: Session) -> None:
-    """Hook where DataLoaders are built, and iterated."""
+def install(torch: Any, session: Session) -> None:
+    """Hook where DataLoaders are built, iterated, and give batches."""
     loader = torch.utils.data.DataLoader
-    build, begin = loader.__init__, loader._get_iterator
+    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+    build, iterate, fetch = loader.__init__, loader._get_iterator, iterator.__next__
+    step_ended = step_end(session)
 
+    @functools.wraps(build)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
         if not is_muted(session):
-            session.attempt(loader_facts.built, session, self, kwargs)
+            session.attempt(built, session, self, kwargs)
 
+    @functools.wraps(iterate)
     def _get_iterator(self: Any) -> Any:
         enter = clock()
-        begun = begin(self)
+        begun = iterate(self)
         begun.__dict__[OPENED] = (enter, clock())
         if not is_muted(session):
-            session.attempt(loader_facts.begins, session, begun, self)
+            session.attempt(begins, session, begun, self)
         return begun
 
-    dress(__init__, build)
-    dress(_get_iterator, begin)
-    session.patches.put(loader, "__init__", __init__)
-    session.patches.put(loader, "_get_iterator", _get_iterator)
-
-
-def handed_out(torch: Any, session: Session) -> None:
-    """Hook each batch and its loading time."""
-    step_ended = step_end(session)
-    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
-    fetch = iterator.__next__
-
+    @functools.wraps(fetch)
     def __next__(self: Any) -> Any:
         enter, number = clock(), self.__dict__.get(NUMBER)
         if number is None or session.muted or number[0] != session.pid:
@@ -58,9 +68,8 @@ def handed_out(torch: Any, session: Session) -> None:
             return session.diagnosis.fetch(self, fetch, index)
         if enter >= session.due or session.device is not None:
             step_ended(enter)
-        entrance = session.entrance
-        if entrance.open and session.thread in (None, get_ident()):  # else work goes on
-            entrance.shut()  # transforms are modules too
+        if session.thread in (None, get_ident()):  # else work goes on
+            session.entrance.shut()  # transforms are modules too
         session.fetching = True
         try:
             batch = fetch(self)
@@ -78,7 +87,8 @@ def handed_out(torch: Any, session: Session) -> None:
             session.step_aside(problem)
         return batch
 
-    dress(__next__, fetch)
+    session.patches.put(loader, "__init__", __init__)
+    session.patches.put(loader, "_get_iterator", _get_iterator)
     session.patches.put(iterator, "__next__", __next__)
 
 
@@ -86,13 +96,11 @@ def _came(session: Session, index: int, batch: Any, enter: float, end: float) ->
     """Record a batch."""
     facts = session.loaders[index]
     if not session.counting:
-        thread = facts["thread"] = get_ident()
-        if not session.in_call or session.thread == thread:
-            session.entrance.reopen()
+        facts["thread"] = get_ident()
         padding = facts["padding"]
         if padding is not None and not padding.note(batch):
             facts["padding"] = None
-    elif not session.in_call:
+    if not session.in_call or session.thread == facts.get("thread"):
         session.entrance.reopen()
     items = session.latest_batch = facts["counter"].count(batch)
     session.add(("batch", enter, end, index, items))
@@ -107,3 +115,187 @@ def _ended(
         session.add(("batch", enter, clock(), index, PASS_ENDED))
         iterator.__dict__[DONE] = True
     session.entrance.reopen()
+
+
+# --- facts --------------------------------------------------------------------------------
+
+
+def built(session: Session, loader: Any, given: Mapping[str, Any]) -> None:
+    """Note a new DataLoader, or recognise a rebuilt one."""
+    if loader.__dict__.get(NUMBER, (None,))[0] == session.pid:
+        return
+    batch: Any = getattr(loader, "batch_size", None)
+    if batch is None:
+        batch = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    facts: Facts = {
+        "site": _first_site(loader, session.loaders) or call_sites.call_site(),
+        "dataset": type(loader.dataset).__name__,
+        "length": _length(loader.dataset),
+        "asked_batch": batch,
+        "left_out": _left_out(loader, batch),
+        "sampler": type(getattr(loader, "sampler", None)).__name__,
+    }
+    for index, other in enumerate(session.loaders):
+        if _same(facts, other):
+            loader.__dict__[NUMBER] = (session.pid, index)
+            return
+    index = _add(session, facts)
+    loader.__dict__[NUMBER] = (session.pid, index)
+    session.loaders[index].update(passed=_passed(given), arguments=_arguments(loader, batch))
+    try:
+        session.loaders[index]["data"] = weakref.ref(loader.dataset)
+    except TypeError:
+        pass
+    describe(session, index)
+
+
+def _arguments(loader: Any, batch: Any, **seen: Any) -> Facts:
+    """Arguments of a DataLoader, as it holds them or as they were `seen`."""
+    found = {name: getattr(loader, name) for name in IN_FORCE if hasattr(loader, name)}
+    found.update(batch_size=batch, **seen)
+    if not found.get("num_workers"):
+        found["prefetch_factor"] = None
+    return _plain(found)
+
+
+def _plain(values: Mapping[str, Any]) -> Facts:
+    kinds = (bool, int, float, str, type(None))
+    return {name: value for name, value in values.items() if isinstance(value, kinds)}
+
+
+def _passed(given: Mapping[str, Any]) -> Facts:
+    """Return plain keyword arguments of a call that passes a mapping on."""
+    frame = call_sites.caller()
+    if frame is None or frame.f_code.co_code[frame.f_lasti] != opcode.opmap["CALL_FUNCTION_EX"]:
+        return {}
+    return _plain(given)
+
+
+def _same(facts: Facts, other: Facts) -> bool:
+    return all(facts.get(key) == other.get(key) for key in BUILT)
+
+
+def _add(session: Session, facts: Facts) -> int:
+    """Add a loader of its own; return its index."""
+    batch = facts["asked_batch"]
+    sizes = isinstance(batch, int) and not isinstance(batch, bool)
+    counter = batches.Counter(float(batch) if sizes else None)
+    entry = {**{key: facts[key] for key in BUILT}, "counter": counter, "padding": Padding()}
+    session.loaders.append(entry)
+    return len(session.loaders) - 1
+
+
+def begins(session: Session, iterator: Any, loader: Any) -> None:
+    """Note the settings that a pass really runs with."""
+    if session.diagnosis is not None:
+        iterator.__dict__[NUMBER] = loader.__dict__.get(NUMBER)
+        return
+    built(session, loader, {})  # built before the probe came, or before a fork
+    index = _own_index(session, loader.__dict__[NUMBER][1], loader)
+    loader.__dict__[NUMBER] = iterator.__dict__[NUMBER] = (session.pid, index)
+    iterator.__dict__.pop(DONE, None)
+    facts = session.loaders[index]
+    first = not facts.get("iterated")
+    arguments = _arguments(
+        loader,
+        facts["asked_batch"],
+        num_workers=int(getattr(iterator, "_num_workers", 0)),
+        persistent_workers=bool(getattr(iterator, "_persistent_workers", False)),
+        pin_memory=bool(getattr(iterator, "_pin_memory", False)),
+    )
+    facts.update(
+        iterated=True,
+        iterator=weakref.ref(iterator),
+        by=id(loader),
+        loader=weakref.ref(loader),
+        arguments=arguments,
+        pass_items=items_of_a_pass(session.torch, loader),
+    )
+    if session.plan.get("ceilings_workers") and not arguments["persistent_workers"]:
+        facts["loader"] = lambda: loader  # a loader written into the `for` line is gone at once
+    describe(session, index)
+    if first:
+        session.record_everything()
+
+
+def _own_index(session: Session, index: int, loader: Any) -> int:
+    """Separate two loaders of one line that are iterated together."""
+    facts = session.loaders[index]
+    for other in range(index, len(session.loaders)):
+        iterator = (session.loaders[other].get("iterator") or (lambda: None))()
+        busy = iterator is not None and not iterator.__dict__.get(DONE)
+        ours = not busy or session.loaders[other]["by"] == id(loader)
+        if ours and _same(facts, session.loaders[other]):
+            return other
+    return _add(session, facts)
+
+
+def describe(session: Session, index: int) -> None:
+    """Write the facts of a loader to the log."""
+    facts = session.loaders[index]
+    content = {
+        "site": facts["site"],
+        "arguments": facts.get("arguments") or {},
+        "passed": facts.get("passed") or {},
+        "pass_items": facts.get("pass_items"),
+        "left_out": facts["left_out"],
+        "iterated": bool(facts.get("iterated")),
+        "other_thread": session.thread not in (None, facts.get("thread", session.thread)),
+        "padding": facts["padding"].summary() if facts["padding"] is not None else None,
+    }
+    session.add(("loader", index, content))
+
+
+def describe_all(session: Session) -> None:
+    """Write the facts of each loader."""
+    for index in range(len(session.loaders)):
+        describe(session, index)
+
+
+def worker_pids(facts: Facts) -> list[int]:
+    """Worker processes of a loader that are alive now."""
+    held = facts.get("iterator")
+    iterator = held() if held is not None else None
+    return [worker.pid for worker in getattr(iterator, "_workers", ()) if worker.is_alive()]
+
+
+def _length(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except Exception:
+        return None
+
+
+def items_of_a_pass(torch: Any, loader: Any) -> int | None:
+    """Items of one pass, over all ranks.
+
+    The whole data set without a sampler length, and None for an endless one.
+    """
+    held = _length(loader.dataset)
+    own = getattr(loader, "batch_sampler", None)
+    sampler = getattr(loader if own is None else own, "sampler", None)
+    if sampler is None or isinstance(loader.dataset, torch.utils.data.IterableDataset):
+        return held
+    drawn, ranks = _length(sampler), getattr(sampler, "num_replicas", 1)
+    if drawn is None or not isinstance(ranks, int) or ranks < 2:
+        return drawn
+    return drawn * ranks if held is None else min(drawn * ranks, held)  # some twice, to be equal
+
+
+def _left_out(loader: Any, batch: Any) -> int | None:
+    """Items of one pass dropped with the last batch."""
+    own = getattr(loader, "batch_sampler", None)
+    if not getattr(loader if own is None else own, "drop_last", False):  # may have no len()
+        return 0
+    length = _length(loader.dataset if own is None else getattr(own, "sampler", ()))
+    return None if length is None or not isinstance(batch, int) else length % batch
+
+
+def _first_site(loader: Any, known: list[Facts]) -> str | None:
+    """Line of the program's own loader of this data, where a library builds another."""
+    frame = call_sites.caller()
+    if frame is None or not call_sites.installed(frame.f_code.co_filename):
+        return None
+    data = loader.dataset
+    sites = (each["site"] for each in known if "data" in each and each["data"]() is data)
+    return next(sites, None)

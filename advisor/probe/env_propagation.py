@@ -1,9 +1,8 @@
 """Propagation of the probe into child processes.
 
-What starts the probe in another process is two variables. A program that replaces or starts
-another one with an environment from which they are missing gets them added, and the trial's own
-folder for temporary files, which in the user's would be left or denied; where an option of
-Python's keeps them out all the same, its command line is noted, so that it can be told.
+Two variables start the probe in another process. A program that replaces or starts another one
+with an environment that lacks them gets them added, and the trial's own folder for temporary
+files, which in the user's would be left or denied.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import functools
 import os
 from typing import Any, Sequence
 
-from .session import KEPT, Session
+from .session import Session
 
 SPEC = "GPU_ADVISOR_SPEC"
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
@@ -70,7 +69,6 @@ def _wrapped(session: Session, spec_path: str, original: Any) -> Any:
     @functools.wraps(original)
     def start(path: Any, argv: Any, env: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            note(session, argv)
             env = carried(env, spec_path)
         except Exception as problem:  # what the program asked for is done all the same
             session.fail(problem)
@@ -86,8 +84,6 @@ def popen(subprocess: Any, session: Session, spec_path: str) -> None:
     @functools.wraps(build)
     def __init__(self: Any, args: Any, *rest: Any, **kwargs: Any) -> None:
         try:
-            if isinstance(args, (list, tuple)):
-                note(session, args)
             if kwargs.get("env") is not None:
                 kwargs["env"] = carried(kwargs["env"], spec_path)
         except Exception as problem:
@@ -95,13 +91,3 @@ def popen(subprocess: Any, session: Session, spec_path: str) -> None:
         build(self, args, *rest, **kwargs)
 
     subprocess.Popen.__init__ = __init__
-
-
-def note(session: Session, command: Sequence[Any]) -> None:
-    """Record the command line of an uninstrumented Python."""
-    if isolating(command) is None or len(session.unreached) >= KEPT:
-        return
-    from . import record
-
-    session.unreached.append(" ".join(map(os.fsdecode, command))[:300])
-    record.beat(session)

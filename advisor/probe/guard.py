@@ -48,6 +48,7 @@ SAVERS = (
     ("h5py", "File.__init__", 1, 2),
 )
 """(module, function, position of the path, position of the mode) of what writes from C."""
+SAVER_MODULES = tuple(module for module, *_ in SAVERS)
 
 
 class Guard:
@@ -73,16 +74,14 @@ class Guard:
 
     def watch(self) -> None:
         """Listen to Python; this cannot be taken back."""
-        if not self._listens:
-            return
-        sys.addaudithook(self._hear)
+        if self._listens:
+            sys.addaudithook(self._audit)
 
-    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         find = _EVENTS.get(event)
-        if find is None or getattr(self._judging, "busy", False):
-            return
-        for path in find(args):
-            self.touch(path, tree=event in TREES)
+        if find is not None:
+            for path in find(args):
+                self.touch(path, tree=event in TREES)
 
     def touch(self, path: Any, *, tree: bool = False) -> None:
         """Check a change of `path`, or of its `tree`."""
@@ -139,12 +138,8 @@ class Guard:
         record.beat(self._session)
         control.leave(self._session, EXIT_CODE)
 
-    def savers(self) -> dict[str, Callable[[Any], None]]:
-        """Actions to run after each module's import."""
-        names = [module for module, *_ in SAVERS]
-        return dict.fromkeys(names, self._wrap_savers)
-
-    def _wrap_savers(self, module: Any) -> None:
+    def wrap_savers(self, module: Any) -> None:
+        """Wrap the functions of a library that write from C."""
         for name, function, position, mode in SAVERS:
             if name != module.__name__:
                 continue

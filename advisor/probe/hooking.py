@@ -5,11 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any, Callable
 
-from . import control
 from .session import Session
 
-POST = -7005
-"""Key in torch's hook dicts; torch's own are counted from 0 up."""
 ALWAYS = "_forward_hooks_always_called"
 """Attribute of modules that torch has since 2.1."""
 
@@ -31,7 +28,7 @@ def step_end(session: Session) -> Callable[[float], None]:
         if session.device is not None:
             session.attempt(session.device.mark, now)
         if now >= session.due:
-            control.tick(session, now)
+            session.tick(now)
 
     return step_ended
 
@@ -39,7 +36,7 @@ def step_end(session: Session) -> Callable[[float], None]:
 def listen(module: Any, key: int, hook: Any) -> None:
     """Call `hook(module, args, kwargs, output)` after each call of `module`.
 
-    Where torch can do that (2.1 and later) it is called for one that raised, too.
+    From torch 2.1 on it is called for one that raised, too.
     """
     module._forward_hooks[key] = hook
     module._forward_hooks_with_kwargs[key] = True
@@ -49,16 +46,8 @@ def listen(module: Any, key: int, hook: Any) -> None:
 
 def unlisten(module: Any, key: int) -> None:
     """Take that hook out again."""
-    module._forward_hooks.pop(key, None)
-    module._forward_hooks_with_kwargs.pop(key, None)
-    if ALWAYS in module.__dict__:
-        module._forward_hooks_always_called.pop(key, None)
-
-
-def dress(ours: Any, original: Any) -> None:
-    """Copy the signature and documentation of `original`."""
-    ours.__doc__ = original.__doc__
-    ours.__wrapped__ = original
+    for name in ("_forward_hooks", "_forward_hooks_with_kwargs", ALWAYS):
+        module.__dict__.get(name, {}).pop(key, None)
 
 
 def compiling_of(torch: Any) -> Callable[[], bool]:

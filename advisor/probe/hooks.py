@@ -1,7 +1,7 @@
 """Installation of all hooks in torch.
 
-Every hook appends one event and, when something is due, ticks. Whatever goes wrong in one of ours
-is kept in the record and never reaches the program.
+Every hook appends one event and, when something is due, ticks. Errors of ours are kept in the
+record and never reach the program.
 """
 
 from __future__ import annotations
@@ -10,28 +10,23 @@ import functools
 from typing import Any
 
 from . import (
-    autograd_optimizer_hooks,
+    control,
     cuda_graphs,
     dataloader_hooks,
     module_hooks,
-    override_install,
+    overrides,
     record,
+    training_hooks,
 )
 from .session import Session
 
 FLAG = "_gpu_advisor_hooked"
 PARTS = (
-    dataloader_hooks.built,
-    dataloader_hooks.handed_out,
-    module_hooks.watch,
-    autograd_optimizer_hooks.backwards,
-    autograd_optimizer_hooks.asked_for,
-    autograd_optimizer_hooks.scaler,
-    autograd_optimizer_hooks.optimizers,
-    autograd_optimizer_hooks.steps,
-    autograd_optimizer_hooks.recomputing,
+    dataloader_hooks.install,
+    module_hooks.install,
+    *training_hooks.PARTS,
     cuda_graphs.install,
-    override_install.install,
+    overrides.install,
 )
 """Parts that are hooked, each by itself: where one cannot be, the others are."""
 
@@ -43,6 +38,7 @@ def install(torch: Any, session: Session) -> None:
     session.patches.on_undo(functools.partial(record.aside, session))
     session.patches.put(torch, FLAG, True)
     session.torch = torch
+    session.tick = functools.partial(control.tick, session)
     for part in PARTS:
         try:
             part(torch, session)

@@ -1,9 +1,8 @@
 """Inner loops: networks called repeatedly within one forward.
 
-A module's first calls are scouted: hooks on every module, in place during the call only, count the
-calls of each. The network whose calls fill the root's forward then has hooks of its own
-during the root's later calls, and each of its calls counts as a forward. A loop too quick to be
-followed without slowing it down is only counted.
+In a module's first calls, hooks on every module count the calls of each. The network whose calls
+fill the root's forward then has hooks of its own during the root's later calls, and each of its
+calls counts as a forward. A loop too quick to be followed without slowing it down is only counted.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ MOST = 0.5
 """A loop takes at least this share of the root's forward, first call's start to last one's end."""
 QUICK_S = 0.0003
 """Calls that follow each other faster are not followed: the hooks would take more than 2 %."""
-FOLLOWED_AT_ONCE = 16
 
+HOOKS = ("_global_forward_pre_hooks", "_global_forward_hooks")
 OPTIONS = ("_global_forward_hooks_with_kwargs", "_global_forward_hooks_always_called")
 """Of global hooks, in later versions of torch."""
 KEY = -7003
@@ -41,7 +40,7 @@ clock = time.perf_counter
 class Calls:
     """Calls of one module within a root's forward."""
 
-    __slots__ = ("count", "first", "gaps", "last", "module", "path", "spans")
+    __slots__ = ("count", "first", "last", "module", "path", "spans")
 
     def __init__(self, module: Any, path: tuple[int, ...]) -> None:
         self.module = module
@@ -49,18 +48,8 @@ class Calls:
         """Ids of the modules around its first call."""
         self.count = 0
         self.first = self.last = 0.0
-        self.gaps: list[float] = []
-        """From one call's end to the next one's."""
         self.spans: list[tuple[float, float, bool]] = []
         """(enter, exit, graded), until it is followed."""
-
-    def add(self, enter: float, end: float) -> None:
-        if self.count:
-            self.gaps.append(end - self.last)
-        else:
-            self.first = enter
-        self.last = end
-        self.count += 1
 
 
 class Watch:
@@ -70,41 +59,37 @@ class Watch:
         self.root = root
         self._session = session
         self._ended = ended
-        """Told of each end of a followed call."""
+        """Called at each end of a followed call."""
         self._scouting = root.calls <= SCOUTED
         self._followed = {id(inner.module()): inner for inner in root.inners}
         self._calls: dict[int, Calls] = {}
         self._stack: list[tuple[int, float]] = []
         self._within: int | None = None
-        """The followed module that runs: what it calls is its own business."""
+        """The followed module that runs: its own calls are not looked at."""
         self._depth = 0
         session.add(("enter", clock(), root.index))
         self.resume()
-
-    # --- hooks ----------------------------------------------------------------------------
 
     def resume(self) -> None:
         """Put the hooks in."""
         if self._scouting:
             module = self._session.torch.nn.modules.module
-            module._global_forward_pre_hooks[KEY] = self._before
-            module._global_forward_hooks[KEY] = self._after
+            for name, hook in zip(HOOKS, (self._before, self._after)):
+                getattr(module, name)[KEY] = hook
             for name in OPTIONS:
-                if hasattr(module, name):
-                    getattr(module, name)[KEY] = True
+                getattr(module, name, {})[KEY] = True
             return
         for inner in self._followed.values():
             module = inner.module()
             if module is None or getattr(module, "_compiled_call_impl", None) is not None:
-                continue  # see module_hooks.shield_compiled for modules compiled in place
+                continue  # module_hooks.shield_compiled sees modules compiled in place
             module._forward_pre_hooks[KEY] = self._before
             listen(module, KEY, self._after)
 
     def suspend(self) -> None:
         """Take the hooks out."""
-        module = self._session.torch.nn.modules.module
-        for name in ("_global_forward_pre_hooks", "_global_forward_hooks", *OPTIONS):
-            getattr(module, name, {}).pop(KEY, None)
+        for name in (*HOOKS, *OPTIONS):
+            getattr(self._session.torch.nn.modules.module, name, {}).pop(KEY, None)
         for inner in self._followed.values():
             module = inner.module()
             if module is not None:
@@ -119,18 +104,15 @@ class Watch:
         kwargs, output = rest if len(rest) == 2 else (None, *rest)
         self._session.attempt(self.leave, module, args, kwargs, output, end)
 
-    # --- calls ----------------------------------------------------------------------------
-
     def enter(self, module: Any) -> None:
         """`module` is called inside the root."""
         key = id(module)
         if self._within is not None:
             self._depth += key == self._within
             return
-        inner = self._followed.get(key)
-        if inner is not None:
+        if key in self._followed:
             self._within = key
-            module_facts.begin(self._session, inner, module)
+            module_facts.begin(self._session, self._followed[key], module)
         self._stack.append((key, clock()))
 
     def leave(self, module: Any, args: Any, kwargs: Any, output: Any, end: float) -> None:
@@ -153,56 +135,46 @@ class Watch:
         if calls is None:
             if next(module.parameters(), None) is None:
                 return
-            path = tuple(other for other, _ in self._stack)
-            calls = self._calls[key] = Calls(module, path)
-        calls.add(enter, end)
-        inner = self._followed.get(key)
-        if inner is not None:
-            items = self._items(inner, args, kwargs, output)
-            graded = self._session.torch.is_grad_enabled()
-            self._session.add(("inner", enter, end, inner.index, items, graded))
+            calls = Calls(module, tuple(other for other, _ in self._stack))
+            self._calls[key] = calls
+            calls.first = enter
+        calls.count += 1
+        calls.last = end
+        graded = self._session.torch.is_grad_enabled()
+        if key in self._followed:
+            self._add(self._followed[key], args, kwargs, output, [(enter, end, graded)])
             self._ended(end)
         elif self._scouting:
-            calls.spans.append((enter, end, self._session.torch.is_grad_enabled()))
-            if calls.count == MANY and len(self._followed) < FOLLOWED_AT_ONCE:
+            calls.spans.append((enter, end, graded))
+            if calls.count == MANY:
                 self._follow(calls, args, kwargs, output)
 
     def _follow(self, calls: Calls, args: Any, kwargs: Any, output: Any) -> None:
         """Count calls of this module, not its children."""
         key = id(calls.module)
-        for other in self._within_it(key):
-            self.root.inners.remove(self._followed.pop(other))
-        inner = module_facts.known(self._session, calls.module)
-        self._followed[key] = inner
+        for other in [other for other in self._followed if other in self._calls]:
+            if key in self._calls[other].path:
+                self.root.inners.remove(self._followed.pop(other))
+        inner = self._followed[key] = module_facts.known(self._session, calls.module)
         self.root.inners.append(inner)
-        items = self._items(inner, args, kwargs, output, first=True)
-        for one in calls.spans:
-            self._session.add(("inner", one[0], one[1], inner.index, items, one[2]))
-        calls.spans.clear()
+        inner.calls += 1
+        self._add(inner, args, kwargs, output, calls.spans)
+        calls.spans = []
         module_facts.describe(self._session, self.root)
 
-    def _within_it(self, key: int) -> list[int]:
-        """Followed modules that were called within the module `key`."""
-        called = [other for other in self._followed if other in self._calls]
-        return [other for other in called if key in self._calls[other].path]
-
-    def _items(
-        self, inner: Module, args: Any, kwargs: Any, output: Any, *, first: bool = False
-    ) -> float:
-        inner.calls += first
-        return module_facts.items_of(self._session, inner, args, kwargs, output)
-
-    # --- judgement ------------------------------------------------------------------------
+    def _add(self, inner: Module, args: Any, kwargs: Any, output: Any, spans: Any) -> None:
+        """Record calls of a followed module."""
+        items = module_facts.items_of(self._session, inner, args, kwargs, output)
+        for enter, end, graded in spans:
+            self._session.add(("inner", enter, end, inner.index, items, graded))
 
     def close(self, start: float, end: float) -> None:
         """Close the root and judge its inner loop."""
         self.suspend()
-        if self.root.calls > JUDGED:
-            return
         loops = [(k, c) for k, c in self._calls.items() if k in self._followed and c.count >= MANY]
-        if not loops:
+        if self.root.calls > JUDGED or not loops:
             return
-        key, calls = max(loops, key=lambda pair: _middle(pair[1].gaps) * pair[1].count)
+        key, calls = max(loops, key=lambda pair: pair[1].last - pair[1].first)
         span = calls.last - calls.first
         fills = span >= MOST * (end - start)
         quick = span < QUICK_S * calls.count
@@ -211,12 +183,8 @@ class Watch:
         module_facts.describe(self._session, self.root)
 
 
-def _middle(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2]
-
-
 def begin(session: Session, root: Module, ended: Callable[[float], None]) -> None:
-    """A root was entered."""
+    """Watch a root that was entered, unless it trains."""
     if not root.parameters or (root.calls > SCOUTED and not root.inners):
         return
     if session.trained and session.torch.is_grad_enabled():
@@ -225,7 +193,7 @@ def begin(session: Session, root: Module, ended: Callable[[float], None]) -> Non
 
 
 def end(session: Session, start: float, now: float) -> None:
-    """The root that was entered is done."""
+    """Judge the root that was entered."""
     watch, session.watch = session.watch, None
     if watch is not None:
         watch.close(start, now)

@@ -1,22 +1,19 @@
-"""Facts of called modules: items, shapes and flags."""
+"""Facts of called modules: items, shapes, flags and sample numbers."""
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
-from typing import Any
+from typing import Any, Callable
 
-from . import batches, call_sites, module_tree, runtime_flags
-from .layers import LayerObserver
-from .layout import Layout, judge, placed
+from . import batch_axis, batches, call_sites
 from .session import Session
 
+LOOKS = (1, 2, 8, 64, 256)
+"""Calls that are looked at closely: settings may change after the first."""
 OUTPUTS_KEPT = 3
 SAMPLES = 64
-LOOKS = (2, 8, 64, 256)
-"""Calls at which flags and a few parameters are looked at: settings may change after the first."""
-NUMBERS = 16
-"""So many of each parameter that is looked at."""
 NUMBERS_KEPT = 1 << 16
 """Calls of which the numbers among the arguments are recorded."""
 
@@ -29,90 +26,74 @@ class Module:
         self.index = index
         self.name = type(module).__name__
         self.parameters = parameters
+        self.site = call_sites.call_site()
+        """`file.py:line` of its first call."""
         self.calls = 0
         self.light = False
-        """A loss function or the like beside a real network: nothing is to be learnt from it."""
+        """A loss function or the like beside a real network."""
         self.entered = False
         """It was called from outside any module."""
         self.counter = batches.Counter(least_depth=2)  # (args, kwargs) are no batch themselves
+        self.axis: batch_axis.BatchAxis | None = None
         self.by_output: bool | None = None
         """True if only the output counts items; None before the first call."""
         self.inners: list[Module] = []
         """Networks that it calls many times within one forward."""
         self.looped: float | None = None
         """Calls of such a network in one forward, where they are too quick to be followed."""
-        self.shapes: tuple[str, ...] = ()
         self.dims: list[list[int]] = []
-        """Whole shapes of the tensors that went into its first call."""
-        self.site: str | None = None
-        """`file.py:line` of its first call."""
-        self.firsts: list[tuple[list[Any], list[Any]]] = []
-        """Of the first calls: numbers that went in, and what came out."""
-        self.tree = module_tree.Tree(None)
-        """Modules and parameters below it."""
-        self.compiled, self.compilations = False, -1
-        """Whether any of it was, after so many times that the program compiled something."""
-        self.flags: dict[str, Any] = {}
+        """Shapes of the tensors that went into its first call."""
+        self.shapes: list[str] = []
+        """The same without the batch dimension, as text."""
         self.same_shape = False
         """The output has the shape of the input: a denoiser's does, and a classifier's does not."""
+        self.flags: dict[str, Any] = {}
+        self.observer: batch_axis.LayerObserver | None = None
+        """Of the layers, during a call that is looked at."""
+        self.firsts: list[tuple[list[Any], list[Any]]] = []
+        """Of the first calls: numbers that went in, and what came out."""
         self.numbers = 0
         """Calls of which numbers were recorded."""
-        self.watched: list[tuple[Any, dict[str, int]]] = []
-        """Leaves that carry a hook during this call, and parameters by output dtype."""
-        self.layer_observer: LayerObserver | None = None
-        """Listens during its first call."""
-        self.layout: Layout | None = None
         self.tokens = (0.0, 0.0)
         """Tokens and items of the calls so far, where tokens were seen."""
-        self.values: list[list[Any]] = []
-        """A few numbers of its parameters: early on, and later."""
-
-    def tree_of(self, module: Any) -> module_tree.Tree:
-        """Return the module tree below `module`."""
-        if not self.tree.are_current():
-            self.tree = module_tree.Tree(module)
-        return self.tree
+        self.values: Any = None
+        """A few numbers of its largest parameter, early on."""
 
     def items(self, inputs: Any) -> float:
         """Items of one call with `inputs`, (args, kwargs)."""
-        if self.layout is None:
+        found = None if self.axis is None else self.axis.count(inputs)
+        if self.axis is None or found is None:
             return self.counter.count(inputs)
-        found = self.layout.count(inputs)
-        if found is None:
-            return self.counter.count(inputs)
-        if self.layout.tokens is not None:
+        if self.axis.tokens is not None:
             tokens, items = self.tokens
-            self.tokens = tokens + (self.layout.count_tokens(inputs) or 0.0), items + found
+            self.tokens = tokens + (self.axis.count_tokens(inputs) or 0.0), items + found
         return found
 
 
 def known(session: Session, module: Any) -> Module:
-    """Return the entry of a module or compiled function."""
+    """Return the entry of a module or compiled function.
+
+    A program may make its modules anew for every step: an alike one that is gone lends its entry.
+    """
     entry = session.modules_by_id.get(id(module))
     if entry is None or entry.module() is not module:
-        tree = module_tree.Tree(module if hasattr(module, "_modules") else None)
-        entry = _gone_like(session, module, tree.size)
+        size = sum(each.numel() for each in parameters(module))
+        alike = (e for e in session.modules if e.module() is None)
+        name = type(module).__name__
+        entry = next((e for e in alike if (e.name, e.parameters) == (name, size)), None)
         if entry is None:
-            entry = Module(module, len(session.modules), tree.size)
+            entry = Module(module, len(session.modules), size)
             session.modules.append(entry)
-            entry.site = call_sites.call_site()
-        entry.tree = tree
+        entry.module = weakref.ref(module)
         session.modules_by_id[id(module)] = entry
         describe(session, entry)
     return entry
 
 
-def _gone_like(session: Session, module: Any, size: int) -> Module | None:
-    """Return the entry of a similar, deleted module.
-
-    A program may make its modules anew for every step.
-    """
-    name = type(module).__name__
-    for entry in session.modules:
-        if entry.name == name and entry.parameters == size and entry.module() is None:
-            entry.module = weakref.ref(module)
-            return entry  # type: ignore[no-any-return]
-    return None
+def parameters(module: Any) -> list[Any]:
+    """Parameters of a module that have a shape."""
+    held = module.parameters() if hasattr(module, "_modules") else ()
+    return [p for p in held if "Uninitialized" not in type(p).__name__]
 
 
 def describe(session: Session, entry: Module, *, at_end: bool = False) -> None:
@@ -122,7 +103,7 @@ def describe(session: Session, entry: Module, *, at_end: bool = False) -> None:
         "name": entry.name,
         "site": entry.site,
         "parameters": entry.parameters,
-        "unit": entry.layout.unit if entry.layout is not None else "sample",
+        "unit": entry.axis.unit if entry.axis is not None else "sample",
         "same_shape": entry.same_shape,
         "inners": [inner.index for inner in entry.inners],
         "looped": entry.looped,
@@ -133,7 +114,8 @@ def describe(session: Session, entry: Module, *, at_end: bool = False) -> None:
         "token_items": items,
     }
     if at_end:
-        content.update(_first_numbers(entry))
+        for place, name in enumerate(("inputs", "outputs")):
+            content[name] = [_read(call[place]) for call in entry.firsts]
     session.add(("module", entry.index, content))
 
 
@@ -143,82 +125,62 @@ def describe_all(session: Session) -> None:
         session.attempt(lambda entry=entry: describe(session, entry, at_end=True))
 
 
-def _first_numbers(entry: Module) -> dict[str, list[list[float]]]:
-    """Real numbers of the first calls' inputs and outputs."""
-    found: dict[str, list[list[float]]] = {"inputs": [], "outputs": []}
-    for went_in, came_out in entry.firsts:
-        for name, tensors in (("inputs", went_in), ("outputs", came_out)):
-            plain = [t for t in tensors if not t.is_complex()]
-            numbers = [float(v) for t in plain for v in t.to("cpu").tolist()]
-            found[name].append(numbers)
-    return found
-
-
 # --- one call -----------------------------------------------------------------------------
 
 
 def begin(session: Session, entry: Module, module: Any) -> None:
-    """Another call of `entry` begins."""
+    """Count a call that begins, and look at some of them."""
     entry.calls += 1
-    if entry.calls > LOOKS[-1] or not entry.parameters:
+    if entry.calls not in LOOKS or not entry.parameters:
         return
-    if entry.calls == 1:
-        session.attempt(_listen_to_layers, session, entry, module)
-    if entry.calls in LOOKS:
-        if session.capture is None:
-            session.attempt(_keep_values, entry, module)
-        runtime_flags.look(session, entry, module)
+    largest = max(parameters(module), key=lambda each: each.numel())
+    if entry.values is None and entry.calls > 1 and session.capture is None:
+        entry.values = samples(largest)
+    entry.flags = flags(session, module, largest)
+    compiled = bool(entry.flags.get("compiled"))
+    if entry.calls == 1 or not compiled:
+        entry.observer = batch_axis.LayerObserver(session.torch, module, compiled)
 
 
 def failed(session: Session, entry: Module, inputs: Any, problem: BaseException) -> None:
     """Note a failed call, and observe the next one."""
-    if entry.watched:
-        runtime_flags.unwatch_leaves(entry)
-    if entry.layer_observer is not None:
-        entry.layer_observer.stop()
-        entry.layer_observer, entry.calls = None, 0
+    if entry.observer is not None:
+        entry.observer.stop()
+        entry.observer, entry.calls = None, 0
     session.record_exception(problem, "forward", entry.items(inputs))
 
 
 def items_of(session: Session, entry: Module, args: Any, kwargs: Any, output: Any) -> float:
     """Items of this call; observe the first ones."""
     inputs = (args, kwargs or {})
-    if entry.calls > LOOKS[-1] and entry.by_output is not None:
-        return entry.counter.count(output) if entry.by_output else entry.items(inputs)
-    looked = bool(entry.watched) or entry.layer_observer is not None
-    if entry.watched:
-        runtime_flags.unwatch_leaves(entry)
     if entry.by_output is None:
         entry.by_output = _by_output(args, kwargs, output)
-    if entry.layer_observer is not None:
-        session.attempt(_judge_layout, session, entry, inputs, output)
-    if entry.calls <= OUTPUTS_KEPT and entry.parameters:
-        if not entry.shapes:
-            _note_shapes(entry, inputs, output)
-        if session.capture is None:
-            came_out = [_samples(tensor) for tensor in batches.tensors_in(output, 4)]
-            entry.firsts.append((_went_in(inputs), came_out))
-    if looked:
-        describe(session, entry)
+    if entry.calls <= LOOKS[-1] and entry.parameters:
+        if entry.calls <= OUTPUTS_KEPT and session.capture is None:
+            tensors = [t for t in batches.tensors_in(inputs, 4) if t.numel()]
+            came_out = batches.tensors_in(output, 4)
+            entry.firsts.append((list(map(samples, tensors)), list(map(samples, came_out))))
+        if entry.observer is not None:
+            session.attempt(_observed, session, entry, inputs, output)
     return entry.counter.count(output) if entry.by_output else entry.items(inputs)
 
 
-def _listen_to_layers(session: Session, entry: Module, module: Any) -> None:
-    entry.layer_observer = LayerObserver(session.torch, quiet=runtime_flags.any_compiled(module))
-    entry.layer_observer.listen(module)
-
-
-def _judge_layout(session: Session, entry: Module, inputs: Any, output: Any) -> None:
-    observer, entry.layer_observer = entry.layer_observer, None
+def _observed(session: Session, entry: Module, inputs: Any, output: Any) -> None:
+    """Keep what the layers showed in this call."""
+    observer, entry.observer = entry.observer, None
     if observer is None:
         return
     observer.stop()
-    if not entry.by_output:
-        loaded = session.latest_batch or None
-        entry.layout = judge(observer, inputs, output, loaded)
+    if observer.dtypes:
+        entry.flags["compute_dtype"] = max(observer.dtypes, key=lambda n: observer.dtypes[n])
+    if entry.calls == 1 and not entry.by_output:
+        entry.axis = batch_axis.find(observer, inputs, output, session.latest_batch or None)
         place = session.plan.get("batch_at")
         if place is not None and place["site"] == entry.site:
-            entry.layout = placed(place, inputs, entry.layout)
+            entry.axis = batch_axis.at_place(place, inputs, entry.axis)
+    if not entry.dims:
+        _note_shapes(entry, inputs, output)
+    describe(session, entry)
 
 
 def _by_output(args: Any, kwargs: Any, output: Any) -> bool:
@@ -233,23 +195,91 @@ def _has_rows(value: Any) -> bool:
 
 
 def _note_shapes(entry: Module, inputs: Any, output: Any) -> None:
-    shapes = [tuple(tensor.shape) for tensor in batches.tensors_in(inputs)]
-    entry.dims = [list(map(int, shape)) for shape in shapes]
-    samples = entry.layout.count(inputs) if entry.layout is not None else None
-    entry.shapes = tuple("x".join(map(str, _one(shape, samples))) or "scalar" for shape in shapes)
-    results = [tuple(tensor.shape) for tensor in batches.tensors_in(output, 1)]
-    if shapes and results and len(results[0]) > 1:
-        entry.same_shape = any(
-            shape[:1] == results[0][:1] and shape[2:] == results[0][2:]
+    shapes = [tuple(map(int, tensor.shape)) for tensor in batches.tensors_in(inputs)]
+    items = entry.axis.count(inputs) if entry.axis is not None else None
+    entry.dims = [list(shape) for shape in shapes]
+    for shape in shapes:
+        axis = 1 if len(shape) > 1 and shape[0] != items == shape[1] else 0
+        rest = shape[:axis] + shape[axis + 1 :]
+        entry.shapes.append("x".join(map(str, rest)) or "scalar")
+    for result in (tuple(tensor.shape) for tensor in batches.tensors_in(output, 1)):
+        entry.same_shape = len(result) > 1 and any(
+            len(shape) == len(result) and shape[:1] + shape[2:] == result[:1] + result[2:]
             for shape in shapes
-            if len(shape) == len(results[0])
         )
 
 
-def _one(shape: tuple[int, ...], samples: float | None) -> tuple[int, ...]:
-    """Return `shape` without its batch dimension."""
-    axis = 1 if len(shape) > 1 and shape[0] != samples == shape[1] else 0
-    return shape[:axis] + shape[axis + 1 :]
+# --- flags --------------------------------------------------------------------------------
+
+
+def flags(session: Session, module: Any, largest: Any) -> dict[str, Any]:
+    """Dtypes, layout, compilation and torch switches now in force."""
+    torch, kind = session.torch, largest.device.type
+    reads: dict[str, Callable[[], Any]] = {
+        "device": lambda: str(largest.device),
+        "model_dtype": lambda: _name(largest.dtype),
+        "autocast_dtype": lambda: _autocast(torch, kind),
+        "compiled": lambda: _any_compiled(module),
+        "channels_last": lambda: _channels_last(torch, module),
+        "threads": lambda: int(torch.get_num_threads()),
+    }
+    if kind == "cuda":
+        reads["tf32"] = lambda: has_tf32(torch)
+        for flag in ("benchmark", "deterministic", "allow_tf32"):
+            reads[f"cudnn_{flag}"] = functools.partial(getattr, torch.backends.cudnn, flag)
+    found: dict[str, Any] = {}
+    for name, read in reads.items():
+        try:
+            found[name] = read()
+        except Exception as problem:
+            session.note(f"{name} could not be read: {type(problem).__name__}: {problem}")
+    return found
+
+
+def has_tf32(torch: Any) -> bool:
+    """Return True if float32 products may use TF32.
+
+    Since 2.9 torch has a second way to say so. It raises where it is asked by the first one after a
+    program has used the second.
+    """
+    matmul = torch.backends.cuda.matmul
+    precision = getattr(matmul, "fp32_precision", None)
+    return bool(matmul.allow_tf32) if precision is None else precision == "tf32"
+
+
+def _channels_last(torch: Any, module: Any) -> bool | None:
+    """Return True for channels-last, None without convolutions."""
+    weights = [
+        p for p in parameters(module) if p.dim() == 4 and max(p.shape[2:]) > 1 and p.shape[1] > 1
+    ]
+    last = torch.channels_last
+    return all(p.is_contiguous(memory_format=last) for p in weights) if weights else None
+
+
+def _any_compiled(module: Any) -> bool:
+    """Return True if the module or a part of it is compiled."""
+    if "torch._dynamo" not in sys.modules:
+        return False
+    return any(
+        getattr(part, "_compiled_call_impl", None) is not None
+        or type(part).__name__ == "OptimizedModule"
+        or hasattr(vars(part).get("forward"), "_torchdynamo_orig_callable")
+        for part in module.modules()
+    )
+
+
+def _autocast(torch: Any, kind: str) -> str | None:
+    try:
+        return _name(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else None
+    except TypeError:  # torch before 2.4 knew CUDA and CPU by name
+        if kind == "cuda":
+            return _name(torch.get_autocast_gpu_dtype()) if torch.is_autocast_enabled() else None
+        enabled = torch.is_autocast_cpu_enabled()
+        return _name(torch.get_autocast_cpu_dtype()) if enabled else None
+
+
+def _name(dtype: Any) -> str:
+    return str(dtype).rsplit(".", 1)[-1]
 
 
 # --- numbers ------------------------------------------------------------------------------
@@ -274,7 +304,7 @@ def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, item
                 first = value.detach().reshape(-1)[:1]
                 found[name] = first.to("cpu", non_blocking=True) if first.is_cuda else first.clone()
     event = ("numbers", entry.index, found)
-    if session.device is None or not any(batches.is_tensor(value) for value in found.values()):
+    if session.device is None or not any(map(batches.is_tensor, found.values())):
         session.add(read_numbers(event))
     else:
         session.device.after_mark(event)
@@ -283,56 +313,32 @@ def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, item
 def read_numbers(event: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the event with its tensors read."""
     kind, index, found = event
-    plain = {
-        name: float(value.tolist()[0]) if batches.is_tensor(value) else value
-        for name, value in found.items()
-    }
+    plain = {n: float(v.tolist()[0]) if hasattr(v, "tolist") else v for n, v in found.items()}
     return kind, index, plain
 
 
-def _samples(tensor: Any) -> Any:
-    """Copy a few numbers of the first item asynchronously."""
+def samples(tensor: Any) -> Any:
+    """Copy a few numbers of the first item, without waiting for them."""
     first = _plain(tensor.detach())
     first = first[0] if first.dim() > 1 else first
     flat = first.flatten() if first.is_contiguous() else first.reshape(-1)
     return flat[:: max(1, flat.numel() // SAMPLES)][:SAMPLES].clone()
 
 
-def _went_in(inputs: Any) -> list[Any]:
-    """Return a few numbers of each input."""
-    try:
-        return [_samples(t) for t in batches.tensors_in(inputs, 4) if t.numel()]
-    except Exception:
-        return []
-
-
-def _keep_values(entry: Module, module: Any) -> None:
-    entry.values = [*entry.values[:1], _values(entry, module)]
-
-
-def _values(entry: Module, module: Any) -> list[Any]:
-    """Copy sample parameter values without synchronizing."""
-    return [_few(parameter) for parameter in entry.tree_of(module).some]
-
-
-def _few(parameter: Any) -> Any:
-    flat = _plain(parameter.detach()).reshape(-1)
-    return flat[:: max(1, flat.numel() // NUMBERS)][:NUMBERS].clone()
+def _read(tensors: list[Any]) -> list[float]:
+    """Real numbers of some samples."""
+    plain = [tensor for tensor in tensors if not tensor.is_complex()]
+    return [float(value) for tensor in plain for value in tensor.to("cpu").tolist()]
 
 
 def moved(entry: Module) -> bool:
-    """Return True if the parameters changed; synchronizes."""
-    module = entry.module()
-    latest = [_values(entry, module)] if module is not None else []
-    first, *later = [*entry.values, *latest] or [[]]
-    return any(_differ(first, other) for other in later)
-
-
-def _differ(some: list[Any], others: list[Any]) -> bool:
-    return len(some) == len(others) and any(
-        a.shape == b.shape and a.dtype == b.dtype and bool((a.to(b.device) != b).any())
-        for a, b in zip(some, others)
-    )
+    """Return True if its largest parameter changed since its first call."""
+    held = parameters(entry.module()) if entry.values is not None else []
+    if not held:
+        return False
+    latest = samples(max(held, key=lambda each: each.numel()))
+    alike = latest.shape == entry.values.shape and latest.dtype == entry.values.dtype
+    return alike and bool((latest.to(entry.values.device) != entry.values).any())
 
 
 def _plain(tensor: Any) -> Any:

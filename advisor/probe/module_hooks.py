@@ -1,8 +1,8 @@
 """Hooks of outermost module and compiled calls.
 
-Torch's global hook notices them. It costs at each module, so it is out while a module runs; the
-hook that sees the end of a call is on that module during the call only, so that outside of it the
-module can be pickled, copied and scripted as ever.
+Torch's global hook notices them. It costs at each module, so it is out while a module runs. The
+hook that sees the end of a call is on that module during the call only: outside of it the module
+can be pickled, copied and scripted as ever.
 """
 
 from __future__ import annotations
@@ -15,104 +15,86 @@ import types
 from typing import Any, Callable, Dict
 
 from . import inner_loops, module_facts
-from .hooking import ALWAYS, POST, compiling_of, is_muted, listen, step_end, tracing_of, unlisten
+from .hooking import ALWAYS, compiling_of, is_muted, listen, step_end, tracing_of, unlisten
 from .module_facts import Module
 from .session import Session
 
-KEY = -7001
-"""Key in torch's dict of global hooks; torch's own are counted from 0 up."""
+KEY, POST = -7001, -7005
+"""Keys in torch's dicts of hooks; torch's own are counted from 0 up."""
 
 clock = time.perf_counter
 
 
 class Entrance:
-    """Guard that marks a call as outermost."""
+    """Torch's global hook, in place while no module runs."""
 
     def __init__(self, hooks: Dict[int, Any], hook: Callable[[Any, Any], None]) -> None:
         self._hooks = hooks
         self._hook: Callable[[Any, Any], None] | None = hook
-        self.open = False
         self.wanted = True
         """Calls are recorded; else only what they raise."""
         self.reopen()
 
     @property
-    def is_gone(self) -> bool:
-        """The probe has stepped aside."""
-        return self._hook is None
+    def open(self) -> bool:
+        """Return True while calls are noticed."""
+        return KEY in self._hooks
 
     def shut(self) -> bool:
         """Close for a while; return the previous state."""
-        if not self.open:
-            return False
-        self.open = False
-        self._hooks.pop(KEY, None)
-        return True
+        return self._hooks.pop(KEY, None) is not None
 
     def reopen(self) -> None:
         """Notice calls again."""
         if self._hook is not None:
-            self.open = True
             self._hooks[KEY] = self._hook
 
     def remove(self) -> None:
         """Notice nothing for good."""
         self._hook = None
-        self.open = False
-        self._hooks.pop(KEY, None)
+        self.shut()
 
 
-def watch(torch: Any, session: Session) -> None:
+def install(torch: Any, session: Session) -> None:
     """Hook the calls of modules from outside any module."""
     step_ended = step_end(session)
     tracing, compiling = tracing_of(torch), compiling_of(torch)
     entered = 0.0
-    current: Any = None
+    current: Module | None = None
 
     def before(module: Any, args: Any) -> None:
         nonlocal entered, current
-        if _is_light(session, module):
+        if _is_light(session, module) or is_muted(session) or compiling() or tracing():
             return
-        if is_muted(session) or compiling() or tracing():
-            return
-        if not entrance.wanted:
-            _guard(session, module, raised)
-            return
+        if not entrance.wanted and ALWAYS not in module.__dict__:
+            return  # torch before 2.1 calls no hook for an exception
         entrance.shut()
+        current = None
         try:
-            current = _enter(session, module)
-            if current is None:
-                entrance.reopen()
-                return
+            if entrance.wanted:
+                current = _enter(session, module)
+                if current is None:
+                    entrance.reopen()
+                    return
             listen(module, POST, after)
         except Exception as problem:
             session.step_aside(problem)
             return
         session.in_call = True
-        session.attempt(inner_loops.begin, session, current, step_ended)
+        if current is not None:
+            session.attempt(inner_loops.begin, session, current, step_ended)
         entered = clock()
 
     def after(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
         end = clock()
         session.in_call = False
         unlisten(module, POST)
-        if entrance.is_gone:
-            return
         entrance.reopen()
         if session.watch is not None:
             session.attempt(inner_loops.end, session, entered, end)
         session.attempt(_leave, session, current, args, kwargs, output, entered, end)
-        step_ended(end)
-
-    def raised(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
-        session.in_call = False
-        unlisten(module, POST)
-        if entrance.is_gone:
-            return
-        entrance.reopen()
-        problem = sys.exc_info()[1]
-        if output is None and problem is not None:
-            session.attempt(session.record_exception, problem, "forward")
+        if current is not None:
+            step_ended(end)
 
     hooks = torch.nn.modules.module._global_forward_pre_hooks
     entrance = session.entrance = Entrance(hooks, before)
@@ -124,15 +106,6 @@ def _remove(session: Session) -> None:
     if session.watch is not None:
         session.watch.suspend()
         session.watch = None
-
-
-def _guard(session: Session, module: Any, raised: Any) -> None:
-    """Record only exceptions of this call while counting steps."""
-    if ALWAYS not in module.__dict__:  # torch before 2.1 calls no hook then
-        return
-    session.entrance.shut()
-    session.in_call = True
-    listen(module, POST, raised)
 
 
 def _enter(session: Session, module: Any) -> Module | None:
@@ -157,16 +130,25 @@ def _is_light(session: Session, module: Any) -> bool:
 
 
 def _leave(
-    session: Session, entry: Module, args: Any, kwargs: Any, output: Any, start: float, end: float
+    session: Session,
+    entry: Module | None,
+    args: Any,
+    kwargs: Any,
+    output: Any,
+    start: float,
+    end: float,
 ) -> None:
     """Record the end of a call, even a failed one."""
-    problem = sys.exc_info()[1]
-    if output is None and problem is not None:
+    problem = sys.exc_info()[1] if output is None else None
+    if entry is None:
+        if problem is not None:
+            session.record_exception(problem, "forward")
+        return
+    if problem is not None:
         module_facts.failed(session, entry, (args, kwargs or {}), problem)
         return
     items = module_facts.items_of(session, entry, args, kwargs, output)
-    graded = session.torch.is_grad_enabled()
-    session.add(("call", start, end, entry.index, items, graded))
+    session.add(("call", start, end, entry.index, items, session.torch.is_grad_enabled()))
     if session.thread is None:
         session.thread = threading.get_ident()
     alone = not (session.loaders or session.optimizers_built)
@@ -182,13 +164,12 @@ def _leave(
 def shield_compiled(eval_frame: Any, session: Session) -> None:
     """Keep torch.compile from tracing the call hook.
 
-    What was compiled runs with the hook out; a compiled module is observed from around the call.
+    Compiled code runs with the hook out; a compiled module is observed from around the call.
     """
     context, optimized = eval_frame._TorchDynamoContext, eval_frame.OptimizedModule
     compile_it, call_it = context.__call__, optimized.__call__
 
     def compiled(self: Any, fn: Any) -> Any:
-        session.compilations += 1
         made = compile_it(self, fn)
         if not isinstance(made, types.FunctionType) or type(self).__name__ == "DisableContext":
             return made  # what is not to be compiled must not be entered through us
@@ -222,8 +203,8 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any, in
         return _inside(session, watch, inside, call, args, kwargs)
     entrance = session.entrance
     outermost = entrance.shut()
+    entry = None
     try:
-        entry = None
         try:
             if outermost and module is not None and not compiling_of(session.torch)():
                 entry = _enter(session, module)

@@ -2,60 +2,72 @@
 
     loader.num_workers=4,loader.prefetch_factor=4@train.py:88
                         arguments of the DataLoaders built at that line; of all without `@`
-    loader.buckets=1    batches of items of like length
     autocast=bfloat16   around the forward of each module called from outside
     channels_last       weights and inputs of each such module
-    compile             the forward of each such module; compile=NAME with that backend
+    compile             the forward of each such module; compile=NAME with that backend or mode
     threads=4           of the CPU in one operation
     tf32  cudnn_benchmark  non_blocking  set_to_none  fused
 
-Several are joined by commas. The record's entry `whatif` says whether all of them applied and, if
-not, why; the effect is seen by the same observation as in every other run.
+Several are joined by commas. The record's entry `whatif` tells which of them applied. The effect is
+seen by the same observation as in every other run.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import inspect
+import sys
+import threading
+import time
+import warnings
+from typing import Any, Callable
 
-from .patches import Patches
-from .session import Session
+from .call_sites import call_site
+from .module_facts import has_tf32
+from .session import Patches, Session
 
 LOADER = "loader."
+WITHOUT_WORKERS = {
+    "prefetch_factor": None,
+    "persistent_workers": False,
+    "multiprocessing_context": None,
+    "timeout": 0,
+}
+"""A DataLoader without workers accepts these values only."""
+FLAGS = ("persistent_workers", "pin_memory")
+COMPILE_MODES = ("reduce-overhead", "max-autotune")
+AFTER_COMPILING = 3
+"""Calls after a compilation that still belong to warm-up: backwards are compiled late."""
+NEVER = {
+    "non_blocking": "no tensor was copied from host to device by `to` or `cuda`",
+    "set_to_none": "zero_grad was never asked to keep zeros",
+    "fused": "no optimizer with a fused update was built for parameters on a GPU",
+}
+
+clock = time.perf_counter
 
 
 class Overrides:
-    """Requested settings, and whether each was applied."""
+    """Requested settings, and how often each was applied."""
 
     def __init__(self, session: Session, asked: str) -> None:
-        self._session = session
+        self.session = session
         self.asked = asked
         self.patches = Patches()
-        """Changes made for it, to be undone later."""
         words, _, site = asked.partition("@")
         self.site: str | None = site or None
-        self.settings = {
-            name.strip(): value
-            for name, _, value in (word.partition("=") for word in words.split(","))
-        }
+        pairs = (word.partition("=") for word in words.split(","))
+        self.settings = {name.strip(): value for name, _, value in pairs}
         self.applied = dict.fromkeys(self.settings, 0)
-        """By setting: how often it was put in place."""
         self.why: str | None = None
         self.cost_s = 0.0
         self.caution: str | None = None
-        self.told_by: str | None = None
-        self.readings: int | None = None
         self.one_tensor: bool | None = None
 
     def refuse(self, why: str) -> None:
         """Record a failed override with its first reason."""
         self.why = self.why or why
-        note = f"what-if {self.asked}: {why}"
-        if note not in self._session.notes:
-            self._session.notes.append(note)
-
-    def warm_until(self, time_s: float) -> None:
-        """Delay the window until a one-time cost has passed."""
-        self._session.add(("warm", time_s))
+        self.session.note(f"what-if {self.asked}: {why}")
 
     def summary(self) -> dict[str, Any]:
         """The record's entry."""
@@ -66,8 +78,6 @@ class Overrides:
             "why": (self.why or self._never(missing[0])) if missing else None,
             "cost_s": self.cost_s or None,
             "caution": self.caution,
-            "told_by": self.told_by,
-            "readings": self.readings,
             "one_tensor": self.one_tensor,
         }
 
@@ -77,8 +87,368 @@ class Overrides:
         return NEVER.get(name, "no module with parameters was called")
 
 
-NEVER = {
-    "non_blocking": "no tensor was copied from host to device by `to` or `cuda`",
-    "set_to_none": "zero_grad was never asked to keep zeros",
-    "fused": "no optimizer with a fused update was built for parameters on a GPU",
+def install(torch: Any, session: Session) -> None:
+    """Put the plan's overrides and its device memory cap in place."""
+    cap = session.plan.get("memory_cap_gib")
+    if cap:
+        _cap_memory(torch, float(cap))
+    asked = session.plan.get("whatif")
+    if not asked:
+        return
+    session.overrides = overrides = Overrides(session, str(asked))
+    session.patches.on_undo(overrides.patches.undo)
+    loader = {n[len(LOADER) :]: v for n, v in overrides.settings.items() if n.startswith(LOADER)}
+    if loader:
+        _loader(torch, overrides, loader)
+    for name, value in overrides.settings.items():
+        if name in PROCESS_WIDE:
+            PROCESS_WIDE[name](torch, overrides)
+        elif name in MODULES:
+            session.on_module.append(functools.partial(_change_module, overrides, name, value))
+        elif not name.startswith(LOADER):
+            overrides.refuse(f"{name} is no what-if of this probe")
+
+
+def _change_module(overrides: Overrides, name: str, value: str, module: Any) -> None:
+    """Change a module at its first outermost call."""
+    try:
+        why = MODULES[name](overrides.session.torch, overrides, module, value)
+    except Exception as problem:
+        why = f"{type(problem).__name__}: {problem}"[:300]
+    if why is None:
+        overrides.applied[name] += 1
+    else:
+        overrides.refuse(why)
+
+
+def _cap_memory(torch: Any, cap_gib: float) -> None:
+    """Cap device memory to emulate a smaller card.
+
+    Torch switches the current card, so the program's choice is restored.
+    """
+
+    def cap() -> None:
+        before = torch.cuda.current_device()
+        for index in range(torch.cuda.device_count()):
+            total = torch.cuda.get_device_properties(index).total_memory / 1024.0**3
+            if cap_gib < total:
+                torch.cuda.set_per_process_memory_fraction(cap_gib / total, index)
+        torch.cuda.set_device(before)
+
+    torch.cuda._lazy_call(cap)
+
+
+# --- DataLoader arguments -----------------------------------------------------------------
+
+
+def _loader(torch: Any, overrides: Overrides, settings: dict[str, str]) -> None:
+    """Change the arguments of DataLoaders as they are built."""
+    loader = torch.utils.data.DataLoader
+    session, build = overrides.session, loader.__init__
+    signature = inspect.signature(build)
+    wanted = {n: bool(int(v)) if n in FLAGS else int(v) for n, v in settings.items()}
+
+    @functools.wraps(build)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        ours = session.diagnosis is None and not session.muted
+        if ours and overrides.site in (None, call_site()):
+            try:
+                bound = signature.bind(self, *args, **kwargs)
+                why = _rearrange(torch, overrides, bound.arguments, dict(wanted))
+                args, kwargs = bound.args[1:], bound.kwargs
+            except Exception as problem:
+                why = f"{type(problem).__name__}: {problem}"[:300]
+            if why is not None:
+                overrides.refuse(why)
+        build(self, *args, **kwargs)
+
+    overrides.patches.put(loader, "__init__", __init__)
+
+
+def _rearrange(
+    torch: Any, overrides: Overrides, given: dict[str, Any], wanted: dict[str, Any]
+) -> str | None:
+    """Put values into a DataLoader's arguments; return why not."""
+    batch = wanted.pop("batch_size", None)
+    workers = wanted.get("num_workers", given.get("num_workers", 0))
+    needs_workers = [name for name in wanted if name in WITHOUT_WORKERS and wanted[name]]
+    if not workers and needs_workers:
+        return f"{needs_workers[0]} needs workers, and the loader has none"
+    why = None if batch is None else _resize(torch, given, batch)
+    if why is not None:
+        return why
+    given.update(wanted)
+    if not workers:
+        given.update({name: v for name, v in WITHOUT_WORKERS.items() if name in given})
+    for name in overrides.applied:
+        overrides.applied[name] += name.startswith(LOADER)
+    iterable = isinstance(given["dataset"], torch.utils.data.IterableDataset)
+    if iterable and wanted.get("num_workers"):
+        overrides.caution = (
+            "the data set is an iterable one: unless it shards itself by worker, each worker "
+            "yields all of it"
+        )
+    return None
+
+
+def _resize(torch: Any, given: dict[str, Any], batch: int) -> str | None:
+    """Set another batch size; return why it cannot be had."""
+    own = given.get("batch_sampler")
+    if own is None:
+        if given.get("batch_size", 1) is None:
+            return "batch_size=None: the data set makes the batches itself"
+        given["batch_size"] = batch
+    elif type(own) is torch.utils.data.BatchSampler:
+        given["batch_sampler"] = type(own)(own.sampler, batch, own.drop_last)
+    elif isinstance(getattr(own, "batch_size", None), int):
+        own.batch_size = batch
+    else:
+        return f"{type(own).__name__} makes the batches and has no batch_size"
+    return None
+
+
+# --- the whole process --------------------------------------------------------------------
+
+
+def _non_blocking(torch: Any, overrides: Overrides) -> None:
+    """Make host-to-device copies non-blocking."""
+
+    def wrapped(original: Any) -> Any:
+        @functools.wraps(original)  # modes of torch's know functions by their names
+        def copy(self: Any, *args: Any, **kwargs: Any) -> Any:
+            stated = "non_blocking" in kwargs or any(isinstance(arg, bool) for arg in args)
+            if stated or overrides.session.muted or self.device.type != "cpu":
+                return original(self, *args, **kwargs)
+            moved = original(self, *args, non_blocking=True, **kwargs)
+            overrides.applied["non_blocking"] += moved.device.type == "cuda"
+            return moved
+
+        return copy
+
+    for name in ("to", "cuda"):
+        overrides.patches.put(torch.Tensor, name, wrapped(getattr(torch.Tensor, name)))
+
+
+def _set_to_none(torch: Any, overrides: Overrides) -> None:
+    """Drop gradients where zeros were to be kept."""
+
+    def wrapped(original: Any) -> Any:
+        def zero_grad(self: Any, set_to_none: bool = True) -> Any:
+            overrides.applied["set_to_none"] += not set_to_none
+            return original(self, True)
+
+        return zero_grad
+
+    for owner in (sys.modules["torch.optim.optimizer"].Optimizer, torch.nn.Module):
+        overrides.patches.put(owner, "zero_grad", wrapped(owner.zero_grad))
+
+
+def _fused(torch: Any, overrides: Overrides) -> None:
+    """Make an optimizer fused where its parameters allow."""
+    optimizer = sys.modules["torch.optim.optimizer"].Optimizer
+    build = optimizer.__init__
+
+    def __init__(self: Any, params: Any, defaults: Any) -> None:
+        if not isinstance(params, torch.Tensor):
+            params = list(params)
+            if "fused" in defaults and defaults["fused"] is None and _can_fuse(params):
+                defaults = {**defaults, "fused": True, "foreach": False}
+                self._step_supports_amp_scaling = True
+                overrides.applied["fused"] += 1
+        build(self, params, defaults)
+
+    overrides.patches.put(optimizer, "__init__", __init__)
+
+
+def _can_fuse(params: list[Any]) -> bool:
+    """Return True if all parameters are GPU floats."""
+    tensors = [each for part in params for each in _tensors_of(part)]
+    return bool(tensors) and all(
+        each.device.type == "cuda" and each.is_floating_point() for each in tensors
+    )
+
+
+def _tensors_of(part: Any) -> list[Any]:
+    """Tensors of one entry in an optimizer's `params`."""
+    if not isinstance(part, dict):
+        return [part[1]] if isinstance(part, tuple) else [part]
+    held = part["params"]
+    if hasattr(held, "device"):
+        return [held]
+    part["params"] = list(held)
+    return [each for inner in part["params"] for each in _tensors_of(inner)]
+
+
+# --- modules ------------------------------------------------------------------------------
+#
+# Hooks on a module are functions of this file, so that the module can be copied and pickled as
+# ever. They take effect from its second call on.
+
+_open = threading.local()
+_dtype: Any = None
+_asked: Overrides | None = None
+
+
+def _autocast(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
+    """Enter autocast around every call."""
+    global _dtype, _asked
+    _dtype, _asked = getattr(torch, value or "bfloat16"), overrides
+    hooks = (
+        module.register_forward_pre_hook(_enter_autocast),
+        module.register_forward_hook(_leave_autocast, always_call=True),
+    )
+    for hook in hooks:
+        overrides.patches.on_undo(hook.remove)
+    return None
+
+
+def _enter_autocast(module: Any, args: Any) -> None:
+    context = sys.modules["torch"].autocast(_device_type(module), dtype=_dtype)
+    context.__enter__()
+    _open.__dict__.setdefault("stack", []).append(context)
+
+
+def _leave_autocast(module: Any, args: Any, output: Any) -> Any:
+    """Leave autocast and convert results to float32."""
+    stack = _open.__dict__.get("stack")
+    if not stack:  # the call in which the hooks were put
+        return output
+    stack.pop().__exit__(None, None, None)
+    if _asked is not None:
+        one = isinstance(output, sys.modules["torch"].Tensor)
+        _asked.one_tensor = one and _asked.one_tensor is not False
+    return _widened(output)
+
+
+def _widened(value: Any) -> Any:
+    torch: Any = sys.modules["torch"]
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.dtype == _dtype else value
+    if isinstance(value, dict):
+        for key in list(value):
+            value[key] = _widened(value[key])
+    elif type(value) in (list, tuple):
+        return type(value)(_widened(part) for part in value)
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_widened(part) for part in value))
+    return value
+
+
+def _channels_last(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
+    """Convert parameters in place to channels-last.
+
+    Undo leaves the layout, because derived tensors share it.
+    """
+    if not any(parameter.dim() == 4 for parameter in module.parameters()):
+        return "the model has no 2-d convolution"
+    module.to(memory_format=torch.channels_last)
+    hook = module.register_forward_pre_hook(_laid_out, with_kwargs=True)
+    overrides.patches.on_undo(hook.remove)
+    return None
+
+
+def _laid_out(module: Any, args: Any, kwargs: Any) -> Any:
+    torch: Any = sys.modules["torch"]
+
+    def last(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.dim() == 4:
+            return value.to(memory_format=torch.channels_last)
+        return value
+
+    return tuple(map(last, args)), {key: last(value) for key, value in kwargs.items()}
+
+
+def _compile(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
+    """Compile the forward alone, and keep its hooks.
+
+    Calls that compile, and a few after them, are kept out of the window.
+    """
+    if not hasattr(torch, "compile") or not hasattr(module, "_compiled_call_impl"):
+        return f"torch {torch.__version__} cannot compile a module in place"
+    if any(
+        part._compiled_call_impl is not None or type(part).__name__ == "OptimizedModule"
+        for part in module.modules()
+    ):
+        return "the model is compiled already"
+    given = {"mode" if value in COMPILE_MODES else "backend": value} if value else {}
+    compiled = torch.compile(module.forward, **given)
+    settling = 0
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal settling
+        own = module.__dict__.get("forward", compiled)
+        module.__dict__["forward"] = compiled
+        before, start = compilations(), clock()
+        try:
+            return module._call_impl(*args, **kwargs)
+        finally:
+            if own is compiled:
+                module.__dict__.pop("forward", None)
+            else:
+                module.__dict__["forward"] = own
+            if compilations() != before:
+                overrides.cost_s += clock() - start
+                settling = AFTER_COMPILING
+            if settling:
+                settling -= 1
+                overrides.session.add(("warm", clock()))
+
+    module._compiled_call_impl = call
+    return None
+
+
+def compilations() -> int:
+    """Count of compilations so far."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    kinds = [counters.get(name, {}) for name in ("frames", "stats")]
+    return sum(int(count) for kind in kinds for count in kind.values())
+
+
+def _threads(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
+    """Set the thread count in the computing thread."""
+    overrides.patches.on_undo(functools.partial(torch.set_num_threads, torch.get_num_threads()))
+    torch.set_num_threads(int(value))
+    return None
+
+
+def _cudnn_benchmark(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
+    if _device_type(module) != "cuda":
+        return f"the model runs on {_device_type(module)}, where this setting does nothing"
+    flags = torch.backends.cudnn
+    overrides.patches.on_undo(functools.partial(setattr, flags, "benchmark", flags.benchmark))
+    flags.benchmark = True
+    return None
+
+
+def _tf32(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
+    """Enable TF32 by the setting all versions accept."""
+    if _device_type(module) != "cuda":
+        return f"the model runs on {_device_type(module)}, where this setting does nothing"
+
+    def put(precision: str) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # some versions call it the older way
+            torch.set_float32_matmul_precision(precision)
+
+    overrides.patches.on_undo(functools.partial(put, "high" if has_tf32(torch) else "highest"))
+    put("high")
+    return None
+
+
+def _device_type(module: Any) -> str:
+    return str(next(module.parameters()).device.type)
+
+
+PROCESS_WIDE: dict[str, Callable[[Any, Overrides], None]] = {
+    "non_blocking": _non_blocking,
+    "set_to_none": _set_to_none,
+    "fused": _fused,
+}
+MODULES: dict[str, Callable[[Any, Overrides, Any, str], str | None]] = {
+    "autocast": _autocast,
+    "channels_last": _channels_last,
+    "compile": _compile,
+    "cudnn_benchmark": _cudnn_benchmark,
+    "tf32": _tf32,
+    "threads": _threads,
 }

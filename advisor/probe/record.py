@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import sys
 from typing import Any, Callable
 
-from . import cuda_events, loader_facts, module_facts, training_signs
+from . import cuda_events, dataloader_hooks, module_facts, training_hooks
+from .recorder import write_whole
 from .session import Session
 
 VERSION = 3
@@ -22,17 +22,8 @@ GIB = 1024.0**3
 def put(session: Session, content: dict[str, Any]) -> None:
     """Write `content` as this process's record, atomically."""
     path = os.path.join(session.records, f"{session.pid}.json")
-    temporary = f"{path}.tmp"
-    # a name that is no UTF-8 must not cost the record: its odd characters become question marks
-    data = json.dumps(content, default=str, ensure_ascii=False).encode("utf-8", "replace")
-    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    try:
-        written = os.write(file, data)
-    finally:
-        os.close(file)
-    if written < len(data):  # a full disk takes a part first
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary)
-    os.replace(temporary, path)
+    write_whole(f"{path}.tmp", json.dumps(content, default=str, ensure_ascii=False), os.O_TRUNC)
+    os.replace(f"{path}.tmp", path)
 
 
 def beat(session: Session) -> None:
@@ -50,9 +41,10 @@ def aside(session: Session) -> None:
 
 def keep(session: Session) -> None:
     """Close the event log and keep its facts."""
+    session.reading = True
     if session.device is not None:
         session.attempt(session.device.finish)
-    for describe in (loader_facts.describe_all, module_facts.describe_all):
+    for describe in (dataloader_hooks.describe_all, module_facts.describe_all):
         session.attempt(describe, session)
     session.recorder.close()
     session.facts = facts(session)
@@ -86,36 +78,46 @@ def state_of(session: Session) -> dict[str, Any]:
         "steps": recorder.known_steps(),
         "whole_steps": recorder.whole_steps(session.optimizers_built > 0),
         "optimizers_built": session.optimizers_built,
-        "rank": session.rank,
-        "world_size": session.world_size,
+        "rank": _distributed("RANK", "get_rank", 0),
+        "world_size": _distributed("WORLD_SIZE", "get_world_size", 1),
         "exception": session.exception,
         "swallowed": session.swallowed,
         "ran_out": session.ran_out,
         "guard": session.guard,
         "writes": session.writes,
-        "unreached": session.unreached,
         "errors": session.errors,
         "notes": session.notes,
     }
 
 
+def _distributed(name: str, getter: str, default: int) -> int:
+    """Rank or world size of the job; the default outside one."""
+    dist = sys.modules.get("torch.distributed")
+    try:
+        if dist is not None and dist.is_available() and dist.is_initialized():
+            return int(getattr(dist, getter)())
+        return int(os.environ.get(name, default))
+    except Exception:
+        return default
+
+
 def facts(session: Session) -> dict[str, Any]:
     """Facts of the process, each independent of the others."""
-    whatif = session.overrides
+    overrides = session.overrides
     read: dict[str, Callable[[], Any]] = {
-        "trains": lambda: training_signs.sign(session),
+        "trains": lambda: training_hooks.sign(session),
         "set_to_none": lambda: None if session.set_to_none is None else bool(session.set_to_none),
         "fused": lambda: session.fused,
         "recomputes": lambda: session.recomputes,
         "skipped_updates": lambda: session.skipped_updates,
         "arguments": lambda: session.arguments,
         "defaulted": lambda: session.defaulted,
-        "learning": lambda: training_signs.learning(session),
+        "learning": lambda: training_hooks.learning(session),
         "cpus": cpus,
-        "whatif": lambda: whatif.summary() if whatif is not None else None,
+        "whatif": lambda: overrides.summary() if overrides is not None else None,
         "memory": lambda: memory(session),
         "card": lambda: cuda_events.card_facts(session),
-        "losses": lambda: loss_values(session),
+        "losses": lambda: training_hooks.loss_values(session),
     }
     found: dict[str, Any] = {}
     for name, fact in read.items():
@@ -126,31 +128,20 @@ def facts(session: Session) -> dict[str, Any]:
     return found
 
 
-def loss_values(session: Session) -> list[float]:
-    """Read the losses after the window."""
-    values = []
-    for loss in session.losses:
-        try:
-            values.append(training_signs.number_in(loss))
-        except Exception as problem:
-            session.note(f"a loss could not be read: {type(problem).__name__}: {problem}")
-    return values
-
-
 def memory(session: Session) -> dict[str, Any]:
     """Peak device and resident memory so far."""
     found: dict[str, Any] = {}
     torch = session.torch
     if torch is not None and torch.cuda.is_initialized():
-        all_stats = [torch.cuda.memory_stats(n) for n in range(torch.cuda.device_count())]
+        stats = [torch.cuda.memory_stats(n) for n in range(torch.cuda.device_count())]
         found = {
-            "allocated_gib": max(s.get("allocated_bytes.all.peak", 0) for s in all_stats) / GIB,
-            "reserved_gib": max(s.get("reserved_bytes.all.peak", 0) for s in all_stats) / GIB,
-            "alloc_retries": sum(s.get("num_alloc_retries", 0) for s in all_stats),
-            "ooms": sum(s.get("num_ooms", 0) for s in all_stats),
+            "allocated_gib": max(s.get("allocated_bytes.all.peak", 0) for s in stats) / GIB,
+            "reserved_gib": max(s.get("reserved_bytes.all.peak", 0) for s in stats) / GIB,
+            "alloc_retries": sum(s.get("num_alloc_retries", 0) for s in stats),
+            "ooms": sum(s.get("num_ooms", 0) for s in stats),
         }
     found["rss_gib"] = _own_rss_gib()
-    alive = {pid for facts in session.loaders for pid in loader_facts.worker_pids(facts)}
+    alive = {pid for facts in session.loaders for pid in dataloader_hooks.worker_pids(facts)}
     found["workers_rss_gib"] = sum(map(_private_gib, alive))
     return found
 

@@ -48,14 +48,7 @@ class Recorder:
         for event in events:
             if event[0] in self.counts:
                 self._count(event)
-        data = (json.dumps(events, default=str) + "\n").encode("utf-8", "replace")
-        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            written = os.write(file, data)
-        finally:
-            os.close(file)
-        if written < len(data):  # a full disk takes a part first
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+        write_whole(self._path, json.dumps(events, default=str) + "\n", os.O_APPEND)
 
     def _count(self, event: Event) -> None:
         kind, start, end = event[:3]
@@ -68,18 +61,14 @@ class Recorder:
         if kind in ("batch", "call"):
             self.last_items = event[4]
 
-    def divert(self, to: List[Event]) -> None:
-        """Redirect events to `to`, which is not written."""
-        self.add = to.append
-
-    def resume(self) -> None:
-        """Append to the log again."""
-        self.add = self._buffer.append
+    def divert(self, to: List[Event] | None) -> None:
+        """Append events to `to`, which is not written; None: to the log again."""
+        self.add = (self._buffer if to is None else to).append
 
     def close(self) -> None:
         """Write what is there, and record nothing more."""
         self.flush()
-        self.add = _drop
+        self.add = id  # takes an event, and drops it
 
     def known_steps(self) -> int:
         """Steps so far, by optimizers where possible."""
@@ -96,9 +85,20 @@ class Recorder:
 
     def at_work(self) -> bool:
         """Return True once steps have begun."""
-        most = max(self.counts[kind] for kind in ("call", "inner", "batch", "backward", "gradient"))
+        most = max(self.counts[kind] for kind in STEPS if kind != "step")
         return self.counts["step"] > 0 or most > SETTING_UP
 
 
-def _drop(event: Event) -> None:
-    """Take an event that is not recorded."""
+def write_whole(path: str, text: str, flags: int) -> None:
+    """Write `text` in one call. Raises OSError on a full disk.
+
+    A name that is no UTF-8 must not cost the record: its odd characters become question marks.
+    """
+    data = text.encode("utf-8", "replace")
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o644)
+    try:
+        written = os.write(file, data)
+    finally:
+        os.close(file)
+    if written < len(data):  # a full disk takes a part first
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)

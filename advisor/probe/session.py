@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import time
 from typing import Any, Callable
 
-from .patches import Patches
 from .recorder import Recorder
 
 KEPT = 5
 """Errors and exceptions of one kind that are kept."""
 NOTES_KEPT = 32
+MISSING = object()
+
+
+class Patches:
+    """Changes to other modules, in order."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], object]] = []
+
+    def put(self, owner: Any, name: str, value: Any) -> None:
+        """Set `owner.name` and remember what it replaced."""
+        held = vars(owner).get(name, MISSING)
+        setattr(owner, name, value)
+        self._undo.append(lambda: _restore(owner, name, held))
+
+    def on_undo(self, action: Callable[[], object]) -> None:
+        """Add another action that takes a hook back."""
+        self._undo.append(action)
+
+    def undo(self) -> None:
+        """Restore everything that can be restored."""
+        while self._undo:
+            try:
+                self._undo.pop()()
+            except Exception:
+                continue
+
+
+def _restore(owner: Any, name: str, held: Any) -> None:
+    if held is MISSING:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, held)
 
 
 class Session:
@@ -29,6 +59,8 @@ class Session:
         self.patches = Patches()
         self.overrides: Any = None
         """The plan's overrides, once torch is there."""
+        self.tick: Callable[[float], object] = float
+        """Periodic work, once torch is hooked."""
         self.leave: Callable[[int], object] = os._exit
         """os._exit as it was before it was wrapped."""
         self.on_module: list[Callable[[Any], object]] = []
@@ -55,20 +87,21 @@ class Session:
         self.modules_by_id: dict[int, Any] = {}
         """An id may come back after its module is gone."""
         self.watch: Any = None
-        """Of the module that runs, where what it calls is followed."""
+        """Of the module that runs, where its inner calls are followed."""
         self.in_call = False
         """Inside a module's forward."""
         self.capture: Any = None
         """True during a CUDA graph capture, which forbids queuing and waiting."""
+        self.graph_replayed = False
         self.heavy_modules = 0
         """Called modules that hold parameters."""
-        self.compilations = 0
-        """Times that the program had something compiled."""
         self.thread: int | None = None
         """Thread of the first forward: where the work is done."""
         self.device: Any = None
         """Clock of the card, once the program uses CUDA."""
-        self.host_syncs: Any = None
+        self.host_syncs = False
+        self.reading = False
+        """The probe itself reads numbers from the card."""
         self.latest_batch = 0.0
         """Items of the batch that came last."""
         self.fetching = False
@@ -95,9 +128,8 @@ class Session:
         self.arguments: dict[str, Any] = {}
         self.defaulted: list[str] = []
         self.writes: list[str] = []
-        self.unreached: list[str] = []
-        """Command lines of Pythons that were started where the probe cannot follow."""
         self.guard: str | None = None
+        """User's file that the guard refused to let change."""
         self.exception: dict[str, Any] | None = None
         self.swallowed: list[dict[str, Any]] = []
         self.ran_out: tuple[float, float] | None = None
@@ -108,7 +140,6 @@ class Session:
         self.due = 0.0
         """When a tick has something to do; infinite once the probe stepped aside."""
         self.next_beat = 0.0
-        self.first_event: float | None = None
         self.command = 0
         """Number of the last command that was carried out."""
         self.target: tuple[str, int] | None = None
@@ -118,37 +149,35 @@ class Session:
         """Facts of the whole process, as of the end of the window."""
         self.diagnosis: Any = None
         """Set once the window is over and the parts are looked at."""
-        self.graph_replayed = False
 
     def add(self, event: tuple[Any, ...]) -> None:
         """Record one event."""
         self.recorder.add(event)
 
+    # --- hooks ----------------------------------------------------------------------------
+
     def count_only(self, *, calls: bool) -> None:
         """Remove hooks not needed for counting; `calls` keeps forwards."""
-        if self.counting:
-            return
-        self.counting = True
-        for take_out, _ in self.optional:
-            take_out()
-        self.entrance.wanted = calls
-        if self.device is not None:
-            self.device.mark_rarely()
-        self.add(("hooks", time.perf_counter(), True, calls))
+        if not self.counting:
+            self._switch(counting=True, calls=calls)
 
     def record_everything(self) -> None:
-        """Remove every hook when a new kind of work begins."""
-        if not self.counting:
-            return
-        self.counting = False
-        for _, put_in in self.optional:
-            put_in()
-        self.entrance.wanted = True
-        self.add(("hooks", time.perf_counter(), False, True))
+        """Put every hook back when a new kind of work begins."""
+        if self.counting:
+            self._switch(counting=False, calls=True)
+
+    def _switch(self, *, counting: bool, calls: bool) -> None:
+        self.counting = counting
+        for take_out, put_in in self.optional:
+            (take_out if counting else put_in)()
+        self.entrance.wanted = calls
+        if counting and self.device is not None:
+            self.device.mark_rarely()
+        self.add(("hooks", time.perf_counter(), counting, calls))
 
     def replace(self, owner: Any, ours: dict[str, Any]) -> None:
-        """Install removable hooks on attributes of `owner`."""
-        held = {name: vars(owner).get(name) for name in ours}
+        """Install hooks on attributes of `owner` that counting does without."""
+        held = {name: vars(owner).get(name, MISSING) for name in ours}
 
         def put_in() -> None:
             for name, hook in ours.items():
@@ -156,16 +185,14 @@ class Session:
 
         def take_out() -> None:
             for name, original in held.items():
-                if vars(owner).get(name) is not ours[name]:
-                    continue  # another's hook lies over it
-                if original is None:
-                    delattr(owner, name)
-                else:
-                    setattr(owner, name, original)
+                if vars(owner).get(name) is ours[name]:  # else another's hook lies over it
+                    _restore(owner, name, original)
 
         put_in()
         self.optional.append((take_out, put_in))
         self.patches.on_undo(take_out)
+
+    # --- errors ---------------------------------------------------------------------------
 
     def step_aside(self, problem: BaseException) -> None:
         """Remove every hook after a fatal probe error."""
@@ -204,7 +231,7 @@ class Session:
     ) -> None:
         """Record a torch exception with its batch size.
 
-        Whether the program lives on is seen later. One of a replayed batch is ours: the program
+        The parent sees later if the program lived on. One of a replayed batch is ours: the program
         never goes through a batch twice.
         """
         if self.diagnosis is not None:
@@ -234,30 +261,3 @@ class Session:
             "where": "step" if stepping else "import" if importing else "start",
             "tail": "".join(traceback.format_exception(kind, problem, trace))[-3000:],
         }
-
-    @property
-    def rank(self) -> int:
-        """Rank in the job; 0 outside one."""
-        return _distributed("RANK", "get_rank", 0)
-
-    @property
-    def world_size(self) -> int:
-        """Ranks of the job; 1 outside one."""
-        return _distributed("WORLD_SIZE", "get_world_size", 1)
-
-
-def _distributed(name: str, getter: str, default: int) -> int:
-    dist = sys.modules.get("torch.distributed")
-    try:
-        if dist is not None and dist.is_available() and dist.is_initialized():
-            return int(getattr(dist, getter)())
-        return int(os.environ.get(name, default))
-    except Exception:
-        return default
-
-
-def load_spec(path: str) -> dict[str, Any]:
-    """spec.json as the launcher wrote it."""
-    with open(path, encoding="utf-8") as file:
-        spec: dict[str, Any] = json.load(file)
-    return spec

@@ -176,7 +176,7 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Finding:
             f"{ended}; output lines that match {trial.plan.unit_regex!r}: {ending.count.lines}",
             "Mend the pattern that counts: unit-regex in gpu-advisor.toml, or --unit-regex.",
         )
-    if not ending.booted or (not ending.steps and _unreached(ending)):
+    if not ending.booted or (not ending.steps and ending.lost):
         return _probe_missing(trial, ending)
     if problems := exceptions(ending):
         return _cause(trial, ending, problems)
@@ -194,7 +194,7 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Finding:
 
 def _probe_missing(trial: Trial, ending: TrialExit) -> Finding:
     option = isolating(trial.command)
-    why = [f"{option} keeps it out"] if option else _unreached(ending)[:1]
+    why = [f"{option} keeps it out"] if option else list(ending.lost)[:1]
     return Finding.of(
         "probe-not-loaded",
         "; ".join(
@@ -205,13 +205,6 @@ def _probe_missing(trial: Trial, ending: TrialExit) -> Finding:
             ]
         ),
     )
-
-
-def _unreached(ending: TrialExit) -> list[str]:
-    """Uninstrumented Pythons with their reasons."""
-    started = [command for process in ending.processes for command in process.unreached]
-    ignores = "ignores PYTHONPATH, and was started by the program itself"
-    return [*(f"`{command}` {ignores}" for command in started), *ending.lost]
 
 
 # --- the cause of a death -------------------------------------------------------------------

@@ -124,8 +124,6 @@ class ProcessRecord:
     """The user's file that it was kept from overwriting; it left with 97."""
     writes: tuple[str, ...] = ()
     """Files opened for writing outside the trial's scratch."""
-    unreached: tuple[str, ...] = ()
-    """Command lines of Pythons that it started where the probe cannot follow."""
     errors: tuple[str, ...] = ()
     """The probe's own, of which it survives some: see `state`."""
     notes: tuple[str, ...] = ()

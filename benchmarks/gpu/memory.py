@@ -56,11 +56,11 @@ def caps(bench: Bench) -> Iterator[Line]:
         fits = bench.measured(*LOOP, "--hungry", str(less), memory_cap_gib=cap_gib, limit_s=60.0)
         yield bench.line(
             f"{less:g} GiB under a cap of {cap_gib:g}", "it fits", told(fits),
-            isinstance(fits, Run), "advisor/probe/applying.py _cap_memory: was it put in?",
+            isinstance(fits, Run), "advisor/probe/overrides.py _cap_memory: was it put in?",
         )  # fmt: skip
         over = bench.measured(*LOOP, "--hungry", str(more), memory_cap_gib=cap_gib, limit_s=60.0)
         yield bench.line(
             f"{more:g} GiB under a cap of {cap_gib:g}", "gpu-oom", told(over),
             not isinstance(over, Run) and over.kind == "gpu-oom",
-            "advisor/probe/applying.py _cap_memory: expandable segments may not heed the fraction",
+            "advisor/probe/overrides.py _cap_memory: expandable segments may not heed the fraction",
         )  # fmt: skip

@@ -16,7 +16,7 @@ import time
 
 import torch
 
-from advisor.probe import control, cuda_events, hooks
+from advisor.probe import control, hooks
 from advisor.probe.session import Session
 from benchmarks.gpu.program import SIDE, SIMULATED, Kernels
 
@@ -47,8 +47,7 @@ def probed(count: int, ms: float, folder: str) -> float:
         steps(MODEL, OPTIMIZER, WARM, ms)
         control.tick(session, time.perf_counter())
         if session.device is None:
-            session.device = cuda_events.start_if_in_use(session)
-            cuda_events.watch_copies(session)
+            control.begin_clock(session)
         session.count_only(calls=False)
         return steps(MODEL, OPTIMIZER, count, ms)
     finally:

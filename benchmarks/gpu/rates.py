@@ -32,9 +32,9 @@ SEEN = {
 """Effect that the probe must have seen."""
 FEW = ("a sync-free loop", "whole-step CUDA graphs")
 MEND = {
-    "rate": "advisor/probe/clock.py (when was the device done?), then window.py (warm-up)",
-    "torch.compile": "advisor/probe/forwards.py shield_compiled; a recompile in the window",
-    "whole-step CUDA graphs": "advisor/probe/graphs.py: were replays counted, was the capture cut?",
+    "rate": "advisor/probe/cuda_events.py (when was the device done?), then window.py (warm-up)",
+    "torch.compile": "advisor/probe/module_hooks.py shield_compiled; a recompile in the window",
+    "whole-step CUDA graphs": "probe/cuda_graphs.py: were replays counted, was the capture cut?",
 }
 
 CAUSES = {
@@ -75,7 +75,7 @@ def rates(bench: Bench) -> Iterator[Line]:
             seen = getattr(run.effects, effect)
             yield bench.line(
                 f"{name} is seen", f"{effect} {wanted}", str(seen), seen == wanted,
-                "advisor/probe/roots.py _look",
+                "advisor/probe/module_facts.py flags",
             )  # fmt: skip
         if name == "a sync-free loop" and run.telemetry.gpu_util_pct is not None:
             yield bench.line(
@@ -92,7 +92,7 @@ def causes(bench: Bench) -> Iterator[Line]:
         asked = ON_A_SIMULATED_CARD.get(cause, words) if bench.simulated else words
         run = bench.measured(*asked.split(), limit_s=60.0)
         if not isinstance(run, Run):
-            mend = f"advisor/probe/timeline.py; {run.log_tail[-300:]}"
+            mend = f"advisor/analysis/device_time.py; {run.log_tail[-300:]}"
             yield bench.line(cause, "a diagnosis", told(run), False, mend)
             continue
         found = diagnose([run, run])
@@ -104,7 +104,7 @@ def causes(bench: Bench) -> Iterator[Line]:
         )
         yield bench.line(
             f"made: {cause}", cause, f"{found.name}: {shares}", found.name == cause,
-            "advisor/probe/timeline.py BEHIND_S, NEAR_S, and report/bottleneck.py WORTH_NAMING; "
+            "analysis/device_time.py BEHIND_S, NEAR_S, and report/bottleneck.py WORTH_NAMING; "
             "compare the shares",
         )  # fmt: skip
         kernel = _kernel_ms(asked)
@@ -114,7 +114,7 @@ def causes(bench: Bench) -> Iterator[Line]:
             yield bench.line(
                 f"{cause}: the card's share", f"{expected:.0%} or up to 10 points more, for the "
                 "small kernels around it", f"{run.shares.compute or 0:.1%}",
-                -SHARE_OFF <= off <= 2 * SHARE_OFF, "advisor/probe/timeline.py",
+                -SHARE_OFF <= off <= 2 * SHARE_OFF, "advisor/analysis/device_time.py",
             )  # fmt: skip
 
 

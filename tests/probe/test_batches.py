@@ -38,49 +38,26 @@ def test_what_stands_beside_the_batch_does_not_matter(beside: object) -> None:
     assert Counter().count(given) == 4
 
 
+MASK = torch.tensor([[1, 1, 0, 0], [1] * 4])
+
+
 @pytest.mark.parametrize(
-    ("batch", "tokens", "padded"),
+    ("batch", "positions", "padded"),
     [
-        ({"ids": torch.ones(2, 4), "attention_mask": torch.tensor([[1, 1, 0, 0], [1] * 4])}, 8, 2),
+        ({"ids": torch.ones(2, 4), "attention_mask": MASK}, 8, 2),
         ({"ids": torch.ones(2, 4), "lengths": torch.tensor([1, 4])}, 8, 3),
-        ({"ids": torch.ones(2, 9), "lengths": torch.tensor([1, 4])}, None, None),
+        ({"ids": torch.ones(2, 4), "mask": MASK.float()}, None, None),
         ({"ids": torch.ones(2, 4)}, None, None),
         ([torch.ones(2, 4)], None, None),
     ],
-    ids=["mask", "lengths", "lengths of something else", "nothing tells", "no mapping"],
+    ids=["mask", "lengths", "fractions", "no evidence", "no mapping"],
 )
-def test_padding(batch: object, tokens: int | None, padded: int | None) -> None:
-    """By the attention mask, or by lengths that fit the tokens beside them."""
+def test_padding(batch: object, positions: int | None, padded: int | None) -> None:
+    """By a mask or lengths of whole numbers, each by its name."""
     found = Padding()
-    found.note(batch)
-    assert found.summary() == (None if tokens is None else (2, tokens, padded, True))
-
-
-def frames(*lengths: int) -> torch.Tensor:
-    return torch.ones(len(lengths), max(lengths), 5)
-
-
-@pytest.mark.parametrize(
-    ("batches", "expected"),
-    [
-        (
-            [(frames(2, 4), torch.tensor([2, 4]), torch.tensor([1, 4])),
-             (frames(3, 1), torch.tensor([3, 1]), torch.tensor([2, 2]))],
-            (4, 14, 4, False),
-        ),
-        ([(frames(2, 4).transpose(0, 1), [2, 4]), (frames(6, 1).transpose(0, 1), [6, 1])],
-         (4, 20, 7, False)),
-        ([(torch.ones(2, 3, 8, 8), torch.tensor([1, 3]))] * 2, None),
-        ([(frames(2, 4), torch.tensor([2, 4])), (frames(3, 3), torch.tensor([2, 1]))], None),
-    ],
-    ids=["beside labels that fit once", "time first, a list", "labels of three", "labels"],
-)  # fmt: skip
-def test_lengths_without_a_name(batches: list[object], expected: object) -> None:
-    """They are what fits in every batch, and only where that differs from batch to batch."""
-    found = Padding()
-    for batch in batches:
-        found.note(batch)
-    assert found.summary() == expected
+    assert found.note(batch) is (positions is not None)
+    counts = {"rows": 2, "positions": positions, "padded": padded, "tokens": True}
+    assert found.summary() == (None if positions is None else counts)
 
 
 IMAGE, ROWS = torch.zeros(3, 8, 8), torch.ones

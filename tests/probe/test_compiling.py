@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.model import MeasurePlan
-from advisor.probe import record as probe_record
+from advisor.probe import training_hooks
 from advisor.probe.session import Session
 from tests.probe.program import compiling, python
 
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 torch = pytest.importorskip("torch")
 
 NOTED = (
-    "autograd_optimizer_hooks._keep_loss",
+    "batch_axis.LayerObserver",
     "batches.walk",
     "control._obey",
     "control._tick",
+    "dataloader_hooks.begins",
+    "dataloader_hooks.built",
+    "dataloader_hooks.describe",
     "inner_loops.Watch",
     "inner_loops.Watch.close",
     "inner_loops.Watch.enter",
@@ -30,31 +33,28 @@ NOTED = (
     "inner_loops.Watch.suspend",
     "inner_loops.begin",
     "inner_loops.end",
-    "loader_facts.begins",
-    "loader_facts.built",
-    "loader_facts.describe",
     "module_facts._note_shapes",
-    "module_facts._samples",
     "module_facts.begin",
     "module_facts.describe",
+    "module_facts.flags",
     "module_facts.items_of",
     "module_facts.known",
-    "padding.Padding.note",
+    "module_facts.samples",
+    "padding._sources",
     "padding.Padding.summary",
     "record.facts",
-    "record.loss_values",
     "record.memory",
     "recorder.Recorder.flush",
-    "runtime_flags._watch_leaves",
-    "runtime_flags.look",
-    "training_signs.stepped",
+    "training_hooks._keep_loss",
+    "training_hooks.loss_values",
+    "training_hooks.stepped",
 )
 """Functions of the probe that a hook or the record calls."""
 SILENT = ("record.beat", "record.put", "record.write", "session.Session.fail")
 """Those without which nothing can be written down."""
-FACTS = {"record.memory": "memory", "record.loss_values": "losses"}
+FACTS = {"record.memory": "memory", "training_hooks.loss_values": "losses"}
 """One fact that cannot be read takes no other along: the keys that the others have in a record."""
-UNUSED = ("batches.walk",)
+UNUSED = ("batches.walk", "padding._sources")
 
 
 @pytest.mark.parametrize("how", ["module", "in-place"])
@@ -119,5 +119,5 @@ def test_a_loss_that_cannot_be_read_takes_no_other_along(tmp_path: Path) -> None
     """It is left out, and noted."""
     session = Session({"records": str(tmp_path)})
     session.losses = [torch.tensor(2.0), Overwritten(), torch.tensor(1.0)]
-    assert probe_record.loss_values(session) == [2.0, 1.0]
+    assert training_hooks.loss_values(session) == [2.0, 1.0]
     assert "overwritten" in session.notes[0]

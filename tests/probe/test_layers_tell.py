@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.probe.layout import LayerObserver, judge
+from advisor.probe.batch_axis import LayerObserver, find
 
 torch = pytest.importorskip("torch")
 
@@ -32,11 +32,10 @@ class Bags(torch.nn.Module):  # type: ignore[misc, name-defined]
 def test_bags_of_ids_are_the_samples(first: tuple, later: tuple, items: int) -> None:  # type: ignore[type-arg]
     """Not their ids."""
     module = Bags()
-    teller = LayerObserver(torch, quiet=False)
-    teller.listen(module)
+    observer = LayerObserver(torch, module, compiled=False)
     output = module(*first)
-    teller.stop()
-    layout = judge(teller, (first, {}), output, None)
-    assert layout is not None
-    assert layout.unit == "sample"
-    assert layout.count((later, {})) == items
+    observer.stop()
+    axis = find(observer, (first, {}), output, None)
+    assert axis is not None
+    assert axis.unit == "sample"
+    assert axis.count((later, {})) == items

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from advisor.probe.loader_facts import items_of_a_pass
+from advisor.probe.dataloader_hooks import items_of_a_pass
 from tests.probe.program import PROGRAMS, in_a_file
 
 if TYPE_CHECKING:

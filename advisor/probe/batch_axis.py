@@ -1,0 +1,376 @@
+"""Batch axis: the sample dimension of a module's inputs.
+
+The first dimension of a tensor is the batch by custom only: a recurrent network takes [time,
+batch], hidden states begin with the number of layers, one observation has no batch at all. Layers
+know better: a convolution, a recurrent cell, attention, a batch norm each have a place for it. Of
+token ids without any such layer the sample dimension is unknown, and tokens are counted.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any, Callable, Sequence, Tuple
+
+from . import batches
+
+Path = Tuple[Any, ...]
+Shape = Tuple[int, ...]
+
+KEY = -7004
+"""Key of these hooks in torch's dicts."""
+LAYERS = 96
+"""Most layers that are observed in the one call."""
+CALLS = 512
+"""Limit of observed layer calls: a loop within one call repeats the same shapes."""
+INPUTS = 16
+"""Most tensors and lists among the inputs that are looked at."""
+
+
+class LayerObserver:
+    """Observer of one module's layers during one call."""
+
+    def __init__(self, torch: Any, module: Any, compiled: bool) -> None:
+        self.samples: list[tuple[int, int, int]] = []
+        """(dimensions, axis, size) of what layers with a place for the batch were given."""
+        self.flat: list[int] = []
+        """Rows of linear layers' inputs: a batch, or dimensions folded into it."""
+        self.alone: list[Shape] = []
+        """Shapes given to layers without any batch."""
+        self.ids: list[Shape] = []
+        """Shapes given to embeddings."""
+        self.embeds = False
+        """It holds embeddings, and their inputs cannot be seen."""
+        self.lengths: list[int] = []
+        """Sequence lengths of positions, attention and masks."""
+        self.sequential = False
+        """Some layer works along a sequence."""
+        self.dtypes: dict[str, int] = {}
+        """Parameters of the layers by dtype of their output."""
+        self._functional = torch.nn.functional
+        self._layers: list[Any] = []
+        self._functions: list[tuple[str, Any]] = []
+        self._observed = 0
+        if compiled:
+            self._read_tables(torch, module)
+        else:
+            self._hook_layers(torch.nn, module)
+            self._wrap("scaled_dot_product_attention", self._attention)
+            self._wrap("softmax", self._softmax)
+
+    def _read_tables(self, torch: Any, module: Any) -> None:
+        """Read causal masks and position tables, without a hook."""
+        shapes = [tuple(buffer.shape) for buffer in module.buffers()]
+        self.lengths += [s[-1] for s in shapes if len(s) > 1 and s[-1] == s[-2]]
+        sizes = [m.num_embeddings for m in module.modules() if isinstance(m, torch.nn.Embedding)]
+        self.embeds = bool(sizes)
+        self.lengths += [size for size in sizes if size < max(sizes)]
+
+    def _hook_layers(self, nn: Any, module: Any) -> None:
+        rules = _rules(nn)
+        for layer in module.modules():
+            rule = next((rule for kinds, rule in rules if isinstance(layer, kinds)), None)
+            own = 0 if layer._modules else sum(p.numel() for p in _known(layer))
+            if (rule is not None or own) and len(self._layers) < LAYERS:
+                layer._forward_hooks[KEY] = self._hook(rule, own)
+                self._layers.append(layer)
+
+    def _hook(self, rule: Callable[..., None] | None, own: int) -> Callable[..., None]:
+        def hook(layer: Any, args: Any, output: Any) -> None:
+            self._observed += 1
+            if self._observed > CALLS:
+                return
+            try:
+                if own and getattr(output, "is_floating_point", lambda: False)():
+                    name = str(output.dtype).rsplit(".", 1)[-1]
+                    self.dtypes[name] = self.dtypes.get(name, 0) + own
+                if rule is not None:
+                    rule(self, layer, args[0] if args else output, output)
+            except Exception:  # a layer with unusual arguments shows nothing
+                pass
+
+        return hook
+
+    def _wrap(self, name: str, observe: Callable[[Any], None]) -> None:
+        original = getattr(self._functional, name, None)
+        if original is None:
+            return
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            self._observed += 1
+            try:
+                if self._observed <= CALLS:
+                    observe(next(iter((*args, *kwargs.values()))))
+            except Exception:  # called in a way of its own
+                pass
+            return original(*args, **kwargs)
+
+        self._functions.append((name, original))
+        setattr(self._functional, name, wrapped)
+
+    def _attention(self, query: Any) -> None:
+        if query.dim() == 4:
+            self.sequential = True
+            self.samples.append((query.dim(), 0, int(query.shape[0])))
+
+    def _softmax(self, scores: Any) -> None:
+        if scores.dim() > 2 and scores.shape[-1] == scores.shape[-2]:
+            self.sequential = True
+            self.lengths.append(int(scores.shape[-1]))
+
+    def stop(self) -> None:
+        """Take the hooks out."""
+        for layer in self._layers:
+            layer._forward_hooks.pop(KEY, None)
+        for name, original in self._functions:
+            setattr(self._functional, name, original)
+        self._layers, self._functions = [], []
+
+
+def _known(layer: Any) -> list[Any]:
+    """A layer's own parameters that have a shape."""
+    own = [p for p in layer._parameters.values() if p is not None]
+    return [p for p in own if "Uninitialized" not in type(p).__name__]
+
+
+def _rules(nn: Any) -> tuple[tuple[Any, Callable[..., None]], ...]:
+    """Kinds of layers, and what each shows of the batch."""
+    return (
+        (nn.modules.conv._ConvNd, _convolution),
+        (nn.modules.batchnorm._BatchNorm, lambda seen, _, x, __: _along(seen, 0, x, bare=0)),
+        (nn.RNNBase, _recurrent),
+        ((nn.RNNCellBase, nn.Linear), _rows),
+        (nn.MultiheadAttention, lambda seen, m, _, y: _attended(seen, m, y[0])),
+        ((nn.TransformerEncoderLayer, nn.TransformerDecoderLayer),
+         lambda seen, m, _, y: _attended(seen, m.self_attn, y)),
+        # bags of ids, one behind the other, with their offsets
+        (nn.EmbeddingBag, lambda seen, _, ids, y: seen.samples.append((ids.dim() + 1, 0, len(y)))),
+        (nn.Embedding, lambda seen, _, ids, __: seen.ids.append(tuple(ids.shape))),
+    )  # fmt: skip
+
+
+def _along(seen: LayerObserver, axis: int, x: Any, *, bare: int) -> None:
+    """Note the batch of `x`, which has `bare` dimensions without one."""
+    if x.dim() == bare:
+        seen.alone.append(tuple(x.shape))
+    else:
+        seen.samples.append((x.dim(), axis, int(x.shape[axis])))
+
+
+def _convolution(seen: LayerObserver, layer: Any, x: Any, output: Any) -> None:
+    _along(seen, 0, x, bare=len(layer.kernel_size) + 1)
+
+
+def _attended(seen: LayerObserver, attention: Any, output: Any) -> None:
+    seen.sequential = True
+    _along(seen, 0 if attention.batch_first else 1, output, bare=2)
+
+
+def _recurrent(seen: LayerObserver, layer: Any, x: Any, output: Any) -> None:
+    seen.sequential = True
+    axis = 0 if layer.batch_first else 1
+    sizes = getattr(x, "batch_sizes", None)
+    if sizes is not None:  # a packed sequence: so many are in its first time step
+        seen.samples.append((3, axis, int(sizes[0])))
+    else:
+        _along(seen, axis, x, bare=2)
+
+
+def _rows(seen: LayerObserver, layer: Any, x: Any, output: Any) -> None:
+    if x.dim() == 1:
+        seen.alone.append(tuple(x.shape))
+    elif x.dim() == 2:
+        seen.flat.append(int(x.shape[0]))
+
+
+# --- the inputs ---------------------------------------------------------------------------
+
+
+class BatchAxis:
+    """Place of samples and tokens in a root's inputs."""
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        axis: int | None = None,
+        *,
+        alone: bool = False,
+        tokens: Path | None = None,
+    ) -> None:
+        self.path = path
+        self.axis = axis
+        """Dimension of the tensor at `path`; None: `path` leads to a list of samples."""
+        self.alone = alone
+        """Each call is one sample without a batch dimension."""
+        self.tokens = tokens
+        """Path to the token ids, where each position is a token."""
+
+    @property
+    def unit(self) -> str:
+        """Unit of the count."""
+        return "token" if self.path is None and not self.alone else "sample"
+
+    def count(self, inputs: Any) -> float | None:
+        """Units in one call, or None if the layout changed."""
+        if self.alone:
+            return 1.0
+        if self.path is None:
+            return self.count_tokens(inputs)
+        try:
+            value = batches.at(inputs, self.path)
+            hidden = _mapped(value)
+            if hidden is not None:
+                return hidden
+            return float(len(value) if self.axis is None else value.shape[self.axis])
+        except Exception:
+            return None
+
+    def count_tokens(self, inputs: Any) -> float | None:
+        """Token positions in one call, padding included."""
+        try:
+            return None if self.tokens is None else float(batches.at(inputs, self.tokens).numel())
+        except Exception:
+            return None
+
+
+def _mapped(value: Any) -> float | None:
+    """Count of samples hidden by `torch.func.vmap`."""
+    functorch: Any = getattr(sys.modules["torch"]._C, "_functorch", None)
+    wrapped = getattr(functorch, "is_functorch_wrapped_tensor", None)
+    while wrapped is not None and wrapped(value):
+        inside = functorch.get_unwrapped(value)
+        if functorch.is_batchedtensor(value):
+            return float(inside.shape[functorch.maybe_get_bdim(value)])
+        value = inside
+    return None
+
+
+class _Input:
+    """Input tensor, or list of tensors."""
+
+    def __init__(self, path: Path, value: Any) -> None:
+        self.path = path
+        self.listed = isinstance(value, (list, tuple))
+        self.shape: Shape = (len(value),) if self.listed else tuple(value.shape)
+        kind = str(getattr(value, "dtype", ""))
+        self.integer = not self.listed and "int" in kind and "uint8" not in kind
+        self.mapped = not self.listed and _mapped(value) is not None
+
+
+def find(seen: LayerObserver, inputs: Any, output: Any, loaded: float | None) -> BatchAxis | None:
+    """Find the batch axis of the observed call's `inputs`.
+
+    Returns None without evidence from layers or token ids.
+
+    `loaded`: items of the loader's batch that the call belongs to, where there is one.
+    """
+    found = _inputs(inputs)
+    plain = [each for each in found if not each.listed and each.shape]
+    if not plain:
+        return None
+    mapped = next((each for each in plain if each.mapped), None)
+    if mapped is not None:
+        return BatchAxis(mapped.path, 0)
+    ids = next((each for each in plain if _is_ids(each, seen)), None)
+    outputs = [tuple(value.shape) for value in batches.tensors_in(output, 1)]
+    tokens = ids.path if ids is not None and _language(ids, seen, outputs) else None
+    place = _by_layers(seen.samples, found)
+    if place is None and ids is not None and not _is_alone(ids, seen):
+        axis = _of_ids(ids, plain, seen, outputs, loaded)
+        if axis is None:
+            return BatchAxis(tokens=ids.path) if len(ids.shape) == 2 else None
+        place = ids.path, axis
+    if place is None:
+        rows = [(2, 0, size) for size in seen.flat]
+        place = _by_layers(rows, [each for each in plain if len(each.shape) > 1])
+    if place is not None:
+        return BatchAxis(*place, tokens=tokens)
+    alone = any(_is_alone(each, seen) for each in plain)
+    return BatchAxis(alone=True, tokens=tokens) if alone else None
+
+
+def at_place(known: dict[str, Any], inputs: Any, judged: BatchAxis | None) -> BatchAxis | None:
+    """Axis that an experiment showed, else the `judged` one."""
+    tensors = [path for path, value in batches.walk(inputs) if batches.is_tensor(value)]
+    if known["input"] >= len(tensors):
+        return judged
+    tokens = judged.tokens if judged is not None else None
+    found = BatchAxis(tensors[known["input"]], known["axis"], tokens=tokens)
+    return judged if found.count(inputs) is None else found
+
+
+def _inputs(inputs: Any) -> list[_Input]:
+    found: list[_Input] = []
+    for path, value in batches.walk(inputs):
+        listed = isinstance(value, (list, tuple)) and value and len(path) > 1
+        if batches.is_tensor(value) or (listed and all(map(batches.is_tensor, value))):
+            found.append(_Input(path, value))
+    return found[:INPUTS]
+
+
+def _is_ids(each: _Input, seen: LayerObserver) -> bool:
+    embedded = each.shape in seen.ids or (seen.embeds and len(each.shape) == 2)
+    return each.integer and 1 <= len(each.shape) <= 2 and embedded
+
+
+def _is_alone(each: _Input, seen: LayerObserver) -> bool:
+    """Return True if a layer received this input unbatched."""
+    return any(
+        math.prod(shape) == math.prod(each.shape) or (each.integer and shape[:1] == each.shape)
+        for shape in seen.alone
+    )
+
+
+def _language(ids: _Input, seen: LayerObserver, outputs: Sequence[Shape]) -> bool:
+    """Return True if the ids are token sequences."""
+    many = math.prod(ids.shape)
+    each = any(
+        len(shape) > 1 and (shape[: len(ids.shape)] == ids.shape or shape[0] == many)
+        for shape in outputs
+    )
+    return seen.sequential or each or any(length in ids.shape for length in seen.lengths)
+
+
+def _by_layers(
+    samples: Sequence[tuple[int, int, int]], found: Sequence[_Input]
+) -> tuple[Path, int | None] | None:
+    """Find the input and dimension of a layer's batch."""
+    tensors = [each for each in found if not each.listed]
+    for dims, axis, size in samples:
+        fits = [e for e in tensors if axis < len(e.shape) and e.shape[axis] == size]
+        # an embedding adds a dimension
+        for each in (e for e in fits if len(e.shape) + e.integer == dims):
+            return each.path, axis
+        for each in found:
+            if each.listed and each.shape[0] == size:
+                return each.path, None
+        for each in fits:
+            return each.path, axis
+        for each in tensors:
+            if each.shape[:2].count(size) == 1:
+                return each.path, each.shape[:2].index(size)
+        for each in tensors:
+            if len(each.shape) > 1 and each.shape[0] * each.shape[1] == size:
+                return each.path, 0
+    return None
+
+
+def _of_ids(
+    ids: _Input,
+    plain: Sequence[_Input],
+    seen: LayerObserver,
+    outputs: Sequence[Shape],
+    loaded: float | None,
+) -> int | None:
+    """Sample dimension of 2-D token ids, or None."""
+    if len(ids.shape) != 2:
+        return None
+    given = [each.shape for each in plain]
+    made = [shape for shape in seen.ids if shape not in given]
+    positions = [shape[-1] for shape in made if len(shape) == 1 or shape[:-1] == (1,)]
+    for length in [*positions, *seen.lengths]:
+        if length in ids.shape:
+            return 0 if ids.shape[0] == ids.shape[1] else 1 - ids.shape.index(length)
+    pooled = [shape[0] for shape in outputs if 1 <= len(shape) <= 2]
+    sizes = [loaded, *seen.flat, *pooled]
+    return next((ids.shape.index(size) for size in sizes if size in ids.shape), None)

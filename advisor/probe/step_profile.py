@@ -1,0 +1,191 @@
+"""Profile of one whole step: floating-point operations and memory by kind.
+
+The step goes on under a mode of torch's that sees every operation. Those that torch has a formula
+for are added up, and every storage that comes or goes is counted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import weakref
+from typing import Any, Callable, Iterable, NamedTuple
+
+from .module_facts import parameters
+from .overrides import compilations
+from .session import Session
+
+NAMES_KEPT = 8
+KNOWN = ("aten", "prim", "prims", "profiler")
+"""Namespaces of torch's own operations; those of its profiler compute nothing."""
+OPAQUE = ("rnn", "lstm", "gru")
+"""Torch's own that do much work and have no formula."""
+KINDS = ("model", "gradients", "optimizer", "activations", "workspace")
+"""Parameters and buffers; their gradients; state kept by the optimizer; results of forwards;
+results of backwards and updates."""
+
+
+class _Storage(NamedTuple):
+    """Storage of the step, numbered by its making."""
+
+    number: int
+    kind: str
+    size: int
+
+
+class StepProfile:
+    """Operations and live storages of one whole step."""
+
+    def __init__(self, session: Session, optimizer: Any) -> None:
+        self._session, self._optimizer = session, optimizer
+        self._mode = _mode(self)
+        self._formulas = formulas()
+        self.operations = 0
+        self.uncounted: set[str] = set()
+        groups = optimizer.param_groups if optimizer is not None else ()
+        self._device: Any = groups[0]["params"][0].device if groups else None
+        """Device of the model: memory elsewhere is not counted."""
+        self._live: dict[int, _Storage] = {}
+        """By address, which may come back."""
+        self._held: dict[int, Any] = {}
+        self._freed: list[tuple[int, _Storage]] = []
+        """Storages that went, each with the number of those made by then."""
+        self._made = self._bytes = 0
+        self._peak = self._peak_made = 0
+        """Most bytes, and storages made by then."""
+
+    def begin(self) -> None:
+        """Watch every operation from now on."""
+        for kind, storages in self._kept().items():
+            for storage in storages:
+                self._add(storage, kind)
+        self._mode.__enter__()
+
+    def end(self) -> dict[str, Any]:
+        """Stop watching; return entries of the record."""
+        self._mode.__exit__(None, None, None)
+        names = sorted(self.uncounted)[:NAMES_KEPT]
+        flops = {"per_step": float(self.operations), "uncounted": names}
+        return {"flops": flops, "footprint": self._at_peak() if self._device else None}
+
+    def _at_peak(self) -> dict[str, int]:
+        """Bytes of each kind at the fullest moment.
+
+        Kinds of storages that stay from step to step are known at the end only.
+        """
+        stays = {s._cdata: kind for kind, storages in self._kept().items() for s in storages}
+        found = dict.fromkeys(KINDS, 0)
+        live = [(each, stays.get(key, each.kind)) for key, each in self._live.items()]
+        gone = [(each, each.kind) for made, each in self._freed if made >= self._peak_made]
+        for each, kind in (*live, *gone):
+            if each.number <= self._peak_made:
+                found[kind] += each.size
+        return found
+
+    def counted(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run one operation, and add up its work and results."""
+        formula = self._formulas.get(func._overloadpacket)
+        if formula is None and func.namespace != "prim":
+            with self._mode:  # composed operations come whole in inference mode
+                made = func.decompose(*args, **kwargs)
+            if made is not NotImplemented:
+                return made
+        result = func(*args, **kwargs)
+        name = str(func._overloadpacket)
+        try:
+            if formula is not None:
+                self.operations += formula(*args, **kwargs, out_val=result)
+            elif func.namespace not in KNOWN or any(part in name for part in OPAQUE):
+                self.uncounted.add(name)
+        except Exception:
+            self.uncounted.add(name)
+        if self._device is not None:
+            torch = self._session.torch
+            backward = torch._C._current_graph_task_id() != -1
+            forward = torch.is_grad_enabled() and not backward
+            there = {s._cdata for s in self._storages((args, tuple(kwargs.values())))}
+            for storage in self._storages(result):
+                if storage._cdata not in there:
+                    self._add(storage, "activations" if forward else "workspace")
+        return result
+
+    def _storages(self, value: Any) -> Iterable[Any]:
+        """Yield storages of nested tensors on the model's device."""
+        if isinstance(value, (list, tuple)):
+            for each in value:
+                yield from self._storages(each)
+        elif hasattr(value, "untyped_storage"):
+            try:
+                if value.device == self._device:
+                    yield value.untyped_storage()
+            except (NotImplementedError, RuntimeError):
+                return
+
+    def _add(self, storage: Any, kind: str) -> None:
+        key, size = storage._cdata, storage.nbytes()
+        if key in self._live or not size:
+            return
+        self._made += 1
+        self._live[key] = _Storage(self._made, kind, size)
+        self._held[key] = weakref.ref(storage, lambda _: self._gone(key))
+        self._bytes += size
+        if self._bytes > self._peak:
+            self._peak, self._peak_made = self._bytes, self._made
+
+    def _gone(self, key: int) -> None:
+        self._held.pop(key, None)
+        entry = self._live.pop(key, None)
+        if entry is not None:
+            self._freed.append((self._made, entry))
+            self._bytes -= entry.size
+
+    def _kept(self) -> dict[str, list[Any]]:
+        """Storages that stay from step to step, by kind."""
+        if self._device is None:
+            return {}
+        groups, state = self._optimizer.param_groups, self._optimizer.state
+        modules = [entry.module() for entry in self._session.modules]
+        whole = [m for m in modules if hasattr(m, "buffers")]
+        held = [p for group in groups for p in group["params"]]
+        held += [p for m in whole for p in (*parameters(m), *m.buffers())]
+        gradients = [p.grad for p in held if p.grad is not None]
+        states = [tuple(each.values()) for each in state.values()]
+        kinds = {"model": held, "gradients": gradients, "optimizer": states}
+        return {kind: list(self._storages(tensors)) for kind, tensors in kinds.items()}
+
+
+def why_not(session: Session) -> str | None:
+    """Reason why no step can be profiled, or None."""
+    modules: Any = sys.modules["torch.nn.modules.module"]
+    if not hasattr(modules, "_global_forward_hooks_always_called") or not formulas():
+        return "this version of torch cannot count them"
+    if compilations():
+        return "compiled code does not show its operations"
+    scripted = sys.modules["torch"].jit.ScriptModule
+    if any(isinstance(entry.module(), scripted) for entry in session.modules):
+        return "scripted code does not show its operations"
+    if session.graph_replayed:
+        return "CUDA graphs do not show their operations"
+    return None
+
+
+def formulas() -> dict[Any, Callable[..., Any]]:
+    """Torch's FLOP formulas by operation, if available."""
+    try:
+        counter = importlib.import_module("torch.utils.flop_counter")
+    except ImportError:
+        return {}
+    return getattr(counter, "flop_registry", {})
+
+
+def _mode(profile: StepProfile) -> Any:
+    """Make the dispatch mode that observes operations."""
+    mode: Any = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
+
+    class Watching(mode):  # type: ignore[misc]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return profile.counted(func, args, kwargs or {})
+
+    return Watching()

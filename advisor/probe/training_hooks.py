@@ -1,0 +1,335 @@
+"""Hooks of gradients, scalers and optimizers, and the signs of training."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+import time
+import weakref
+from typing import Any, Callable
+
+from . import module_facts
+from .hooking import compiling_of, is_muted, step_end
+from .session import Session
+
+LOSSES_KEPT = 256
+LOSSES_LATER = 4
+"""Beyond those kept at first, every so many."""
+OPTIMIZERS_KEPT = 8
+CHECKPOINTS = (
+    "check_backward_validity",
+    "_checkpoint_without_reentrant_generator",
+    "_checkpoint_without_reentrant",
+)
+"""Functions that torch calls in each of the two kinds, by the names of its versions."""
+
+clock = time.perf_counter
+
+
+# --- gradients ----------------------------------------------------------------------------
+
+
+def backwards(torch: Any, session: Session) -> None:
+    """Hook backward passes and their losses."""
+    original = torch.autograd.backward
+    step_ended = step_end(session)
+    gradient = Gradient()
+    counted = itertools.count(1)
+
+    @functools.wraps(original)
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if session.muted:
+            return original(tensors, *args, **kwargs)
+        many = next(counted)
+        if many <= LOSSES_KEPT or not many % LOSSES_LATER:
+            session.attempt(_keep_loss, session, tensors)
+        alone = not session.optimizers  # else optimizer steps mark the use of gradients
+        fresh = alone and gradient.is_fresh()
+        was_open = session.entrance.shut()  # checkpointing calls modules again
+        enter = clock()
+        try:
+            result = original(tensors, *args, **kwargs)
+        except Exception as problem:
+            session.record_exception(problem, "backward")
+            raise
+        finally:
+            if was_open:
+                session.entrance.reopen()
+        end = clock()
+        session.trained = True
+        session.add(("backward", enter, end, fresh))
+        if session.device is not None and session.capture is None:
+            session.attempt(session.device.mark, end, True)
+        if alone:
+            session.attempt(gradient.note, session)
+            _boundary(session, "backward")
+            step_ended(end)
+        return result
+
+    session.patches.put(torch.autograd, "backward", backward)
+
+
+class Gradient:
+    """Gradient of one parameter, compared between backward passes.
+
+    While batches are accumulated it stays as the backward before left it. Dropped, zeroed or
+    clipped it was taken up: the update has come, or is about to.
+    """
+
+    def __init__(self) -> None:
+        self._held: Any = None
+        self._left: tuple[int, int] | None = None
+
+    def _parameter(self) -> Any:
+        return self._held() if self._held is not None else None
+
+    def is_fresh(self) -> bool:
+        """Return True before an update's first backward."""
+        parameter = self._parameter()
+        return parameter is None or _state(parameter.grad) != self._left
+
+    def note(self, session: Session) -> None:
+        """Keep the gradient's state after a backward pass."""
+        parameter = self._parameter()
+        if parameter is None or parameter.grad is None:
+            modules = [entry.module() for entry in session.modules if entry.parameters]
+            held = (p for m in modules if m is not None for p in module_facts.parameters(m))
+            parameter = next((p for p in held if p.grad is not None), None)
+            self._held = None if parameter is None else weakref.ref(parameter)
+        self._left = None if parameter is None else _state(parameter.grad)
+
+
+def _state(gradient: Any) -> tuple[int, int] | None:
+    """Identity of a tensor's current value."""
+    return None if gradient is None else (id(gradient), gradient._version)
+
+
+def _boundary(session: Session, kind: str) -> None:
+    if session.diagnosis is not None:
+        session.diagnosis.at(kind)
+
+
+def asked_for(torch: Any, session: Session) -> None:
+    """Hook `autograd.grad` and `torch.func` gradients."""
+    original, compiling = torch.autograd.grad, compiling_of(torch)
+    step_ended = step_end(session)
+
+    @functools.wraps(original)
+    def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if compiling() or session.muted or is_muted(session):
+            return original(outputs, inputs, *args, **kwargs)
+        enter = clock()
+        result = original(outputs, inputs, *args, **kwargs)
+        end = clock()
+        several = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
+        updates = any(isinstance(each, torch.nn.Parameter) for each in several)
+        # of one tensor that is no parameter, beside modules: guidance of a sampler, or forces
+        if updates or len(several) > 1 or not session.heavy_modules:
+            session.trained = True
+            session.add(("gradient", enter, end, True))
+            if not session.optimizers:
+                _boundary(session, "gradient")
+                step_ended(end)
+        else:
+            session.asked_gradients = True
+        return result
+
+    session.patches.put(torch.autograd, "grad", grad)
+
+
+def _keep_loss(session: Session, tensors: Any) -> None:
+    """Copy the loss without waiting for its value.
+
+    A copy, because a CUDA graph writes each loss to the same place. A captured loss is no value.
+    """
+    unscaled, session.unscaled = session.unscaled, None
+    if session.capture is not None:
+        return
+    tensor = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
+    if unscaled is None and getattr(tensor, "numel", lambda: 0)() == 1:
+        unscaled = tensor.detach()
+    if unscaled is not None:
+        session.losses.append(unscaled.clone() if unscaled.device.type == "cuda" else unscaled)
+        if len(session.losses) > 2 * LOSSES_KEPT:
+            del session.losses[LOSSES_KEPT::2]
+
+
+def recomputing(torch: Any, session: Session) -> None:
+    """Notice the first call of torch's checkpointing."""
+    module: Any = sys.modules.get(f"{torch.__name__}.utils.checkpoint")
+    names = [name for name in CHECKPOINTS if callable(vars(module).get(name))]
+    if len(names) < 2:
+        return
+    session.recomputes = False
+
+    def noticing(name: str, original: Any) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            session.recomputes = True
+            setattr(module, name, original)
+            return original(*args, **kwargs)
+
+        return called
+
+    for name in names:
+        session.patches.put(module, name, noticing(name, vars(module)[name]))
+
+
+# --- optimizers ---------------------------------------------------------------------------
+
+
+def scaler(torch: Any, session: Session) -> None:
+    """Hook GradScaler: unscaled losses and skipped updates."""
+    kind = getattr(getattr(torch, "amp", None), "GradScaler", None) or torch.cuda.amp.GradScaler
+    original, update = kind.scale, kind.step
+
+    @functools.wraps(original)
+    def scale(self: Any, outputs: Any) -> Any:
+        if isinstance(outputs, torch.Tensor):
+            session.unscaled = outputs.detach()
+        return original(self, outputs)
+
+    @functools.wraps(update)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = session.updates
+        result = update(self, *args, **kwargs)
+        if self.is_enabled() and session.updates == before:
+            session.skipped_updates += 1
+        return result
+
+    session.patches.put(kind, "scale", scale)
+    session.patches.put(kind, "step", step)
+
+
+def optimizers(torch: Any, session: Session) -> None:
+    """Hook optimizer construction, gradient resets and steps."""
+    module: Any = sys.modules["torch.optim.optimizer"]
+    kind = module.Optimizer
+    build, zero = kind.__init__, kind.zero_grad
+    step_ended = step_end(session)
+    entered = 0.0
+    held: dict[int, Any] = {}
+    fresh = itertools.count(1)
+
+    @functools.wraps(build)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        build(self, *args, **kwargs)
+        session.optimizers_built += 1
+
+    @functools.wraps(zero)
+    def zero_grad(self: Any, set_to_none: bool = True) -> Any:
+        session.set_to_none = set_to_none
+        return zero(self, set_to_none)
+
+    def number_of(optimizer: Any) -> int:
+        """Number by the first step; an id comes back once its owner is gone."""
+        owner, number = held.get(id(optimizer), (None, 0))
+        if owner is None or owner() is not optimizer:
+            number = next(fresh)
+            held[id(optimizer)] = weakref.ref(optimizer), number
+        return int(number)
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        nonlocal entered
+        entered = clock()
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        nonlocal entered
+        end = clock()
+        if session.muted or (session.muted is None and is_muted(session)):
+            return
+        session.trained = True
+        session.updates += 1
+        session.add(("step", entered or end, end, number_of(optimizer)))
+        entered = 0.0
+        if id(optimizer) not in session.optimizers:
+            session.attempt(stepped, session, optimizer)
+        if session.diagnosis is not None:
+            session.diagnosis.at("step", optimizer)
+        if end >= session.due or session.device is not None:
+            step_ended(end)
+
+    session.patches.put(kind, "__init__", __init__)
+    session.patches.put(kind, "zero_grad", zero_grad)
+    session.patches.on_undo(module.register_optimizer_step_pre_hook(before).remove)
+    session.patches.on_undo(module.register_optimizer_step_post_hook(after).remove)
+
+
+def stepped(session: Session, optimizer: Any) -> None:
+    """Record an optimizer's kind and rates at its first step.
+
+    One whose rates are still nought is looked at again. A rate that lies on a card is copied, and
+    read once the window is over; inside a capture nothing may be queued.
+    """
+    if len(session.optimizers) >= OPTIMIZERS_KEPT:
+        return
+    groups = optimizer.param_groups
+    if session.fused is None and groups and "fused" in groups[0]:
+        session.fused = bool(groups[0]["fused"])
+    rates = [group.get("initial_lr", group.get("lr", 0.0)) for group in groups]
+    on_card = [rate for rate in rates if getattr(rate, "is_cuda", False)]
+    if on_card and session.capture is not None:
+        return
+    kept = [rate.detach().clone() if hasattr(rate, "detach") else float(rate) for rate in rates]
+    if on_card or any(number_in(rate) for rate in kept):
+        session.optimizers[id(optimizer)] = (_kind(optimizer), kept)
+
+
+def _kind(optimizer: Any) -> str:
+    """Torch class of the optimizer, else its own."""
+    for each in type(optimizer).__mro__:
+        if each.__module__.startswith("torch.optim") and each.__name__ != "Optimizer":
+            return str(each.__name__)
+    return type(optimizer).__name__
+
+
+def number_in(value: Any) -> float:
+    """Read a tensor's number by the original `item`."""
+    if not hasattr(value, "detach"):
+        return float(value)
+    base: Any = sys.modules["torch"]._C
+    tensor = getattr(base, "TensorBase", None) or base._TensorBase
+    return float(tensor.item(value))
+
+
+PARTS = (backwards, asked_for, scaler, optimizers, recomputing)
+
+
+# --- the record ---------------------------------------------------------------------------
+
+
+def sign(session: Session) -> str | None:
+    """Clearest sign of training, or None.
+
+    optimizer: one of torch's stepped. backward, gradients: the program steps by itself. moved:
+    parameters changed, whoever changed them. asked: gradients were only asked for by what went in,
+    which may be guidance.
+    """
+    session.recorder.flush()
+    counts = session.recorder.counts
+    for kind, name in (("step", "optimizer"), ("backward", "backward"), ("gradient", "gradients")):
+        if counts[kind]:
+            return name
+    if any(entry.parameters and module_facts.moved(entry) for entry in session.modules):
+        return "moved"
+    return "asked" if session.asked_gradients else None
+
+
+def learning(session: Session) -> dict[str, Any]:
+    """Optimizer names and initial learning rates."""
+    seen = list(session.optimizers.values())
+    return {
+        "optimizers": sorted({name for name, _ in seen}),
+        "learning_rates": sorted({number_in(rate) for _, rates in seen for rate in rates} - {0.0}),
+    }
+
+
+def loss_values(session: Session) -> list[float]:
+    """Read the losses after the window."""
+    values = []
+    for loss in session.losses:
+        try:
+            values.append(number_in(loss))
+        except Exception as problem:
+            session.note(f"a loss could not be read: {type(problem).__name__}: {problem}")
+    return values
