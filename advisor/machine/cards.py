@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advisor.model import Telemetry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from advisor.model import Card
 
@@ -51,49 +51,35 @@ def _bare(uuid: str) -> str:
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
 
 
+HOW: dict[str, Callable[[list[Any]], Any]] = {
+    "gpu_util_pct": statistics.fmean,
+    "gpu_mem_used_gib": max,
+    "gpu_mem_others_gib": max,
+    "power_w": sum,
+    "energy_j": sum,
+    "sm_clock_mhz": statistics.fmean,
+    "sm_clock_spread_pct": max,
+    "busy_samples": min,
+    "foreign_pids": sum,
+    "samples": min,
+    "cpu_util_pct": max,
+}
+"""Way in which the figures of several cards become one."""
+
+
 def merged(each: Sequence[Telemetry]) -> Telemetry:
-    """Merge cards: power sums and utilisation means."""
+    """Merge cards; a figure that one of them withholds is None."""
     if len(each) == 1:
         return each[0]
+    figures = {name: [getattr(telemetry, name) for telemetry in each] for name in HOW}
     reasons: dict[str, float] = {}
-    for telemetry in each:
-        for name, share in telemetry.event_reasons:
-            reasons[name] = max(share, reasons.get(name, 0.0))
+    for name, share in (reason for telemetry in each for reason in telemetry.event_reasons):
+        reasons[name] = max(share, reasons.get(name, 0.0))
+    whole: dict[str, Any] = {
+        name: None if None in of else HOW[name](of) for name, of in figures.items()
+    }
     return Telemetry(
-        gpu_util_pct=_of(each, lambda t: t.gpu_util_pct, statistics.fmean),
-        gpu_mem_used_gib=_of(each, lambda t: t.gpu_mem_used_gib, max),
-        gpu_mem_others_gib=_of(each, lambda t: t.gpu_mem_others_gib, max),
-        power_w=_of(each, lambda t: t.power_w, sum),
-        energy_j=_of(each, lambda t: t.energy_j, sum),
-        sm_clock_mhz=_of(each, lambda t: t.sm_clock_mhz, statistics.fmean),
-        sm_clock_spread_pct=_of(each, lambda t: t.sm_clock_spread_pct, max),
-        mem_clock_mhz=_of(each, lambda t: t.mem_clock_mhz, statistics.fmean),
-        temperature_c=_of(each, lambda t: t.temperature_c, max),
+        **whole,
         event_reasons=tuple(reasons.items()),
-        busy_samples=_whole(each, lambda t: t.busy_samples, min),
-        foreign_pids=_whole(each, lambda t: t.foreign_pids, sum),
-        pcie_tx_mb_per_s=_of(each, lambda t: t.pcie_tx_mb_per_s, sum),
-        pcie_rx_mb_per_s=_of(each, lambda t: t.pcie_rx_mb_per_s, sum),
-        samples=min(telemetry.samples for telemetry in each),
-        cpu_util_pct=each[0].cpu_util_pct,
         gaps=tuple(sorted({gap for telemetry in each for gap in telemetry.gaps})),
     )
-
-
-def _of(
-    each: Sequence[Telemetry],
-    get: Callable[[Telemetry], float | None],
-    how: Callable[[Iterable[float]], float],
-) -> float | None:
-    """Reduce a figure of all cards, or None."""
-    values = [value for telemetry in each if (value := get(telemetry)) is not None]
-    return how(values) if len(values) == len(each) else None
-
-
-def _whole(
-    each: Sequence[Telemetry],
-    get: Callable[[Telemetry], int | None],
-    how: Callable[[Iterable[int]], int],
-) -> int | None:
-    values = [value for telemetry in each if (value := get(telemetry)) is not None]
-    return how(values) if len(values) == len(each) else None

@@ -58,15 +58,10 @@ def open_readers(
 
     Returns none and the reason where there is no such GPU.
     """
-    nvml, note = _load()
-    if nvml is None:
-        return [], note
-    devices, note = _devices(nvml)
-    if not devices:
-        return [], note
-    shown, note = _visible(devices, os.environ if environ is None else environ)
-    if index is not None:
-        shown = [device for device in (*shown, *devices) if device.index == index][:1]
+    nvml, shown, note = shown_devices(os.environ if environ is None else environ)
+    if index is not None and nvml is not None:
+        listed = (*shown, *_devices(nvml)[0])
+        shown = [device for device in listed if device.index == index][:1]
         note = f"NVML lists no GPU with index {index}."
     return ([GpuReader(device, nvml) for device in shown], None) if shown else ([], note)
 

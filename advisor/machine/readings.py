@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,20 +52,13 @@ class GpuSample:
     util_pct: float | None = None
     """Share of the driver's last sample period (1/6 to 1 s) with a kernel running."""
     mem_used_gib: float | None = None
-    mem_reserved_gib: float | None = None
-    """Held by the driver itself; older drivers count it into `mem_used_gib`."""
     power_w: float | None = None
     """A one second average on most cards since Ampere."""
-    power_limit_w: float | None = None
     energy_j: float | None = None
     """Counter since the driver was loaded."""
     sm_clock_mhz: float | None = None
-    mem_clock_mhz: float | None = None
-    temperature_c: float | None = None
     event_reasons: int | None = None
     """Bits of EVENT_REASONS."""
-    pcie_tx_mb_per_s: float | None = None
-    pcie_rx_mb_per_s: float | None = None
     processes: tuple[GpuProcess, ...] | None = None
     working_pids: tuple[int, ...] | None = None
     """Processes that ran kernels a moment ago; empty also where the driver does not say whose
@@ -102,18 +95,15 @@ class GpuReader:
         return self._device.uuid
 
     def sample(self, *, slow: bool = True) -> GpuSample:
-        """Take one sample; `slow` adds PCIe and processes."""
+        """Take one sample; `slow` adds the processes."""
         values: dict[str, Any] = {}
-        for reading in [r for r in self._pending if slow or not r.slow]:
+        for field in [each for each in self._pending if slow or each not in _SLOW]:
             try:
-                values |= zip(
-                    reading.fields, reading.read(self._nvml, self._device.handle), strict=True
-                )
+                values[field] = _READINGS[field](self._nvml, self._device.handle)
             except self._nvml.NVMLError as problem:
-                reason = _reason(self._nvml, problem, self._device)
-                self.gaps |= dict.fromkeys(reading.fields, reason)
+                self.gaps[field] = _reason(self._nvml, problem, self._device)
                 if _lasts(self._nvml, problem):
-                    self._pending.remove(reading)
+                    self._pending.remove(field)
         return GpuSample(**values)
 
 
@@ -128,120 +118,69 @@ def optional(nvml: Any, call: Callable[..., T], *args: Any) -> T | None:
 # --- the calls ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(NamedTuple):
     """Memory of a card or slice."""
 
     total_gib: float
     free_gib: float
     used_gib: float
-    reserved_gib: float | None
 
 
 def read_memory(nvml: Any, handle: Any) -> Memory:
     """Read memory, without the driver's share where possible."""
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
-        reserved = info.reserved / GIB
     except (AttributeError, nvml.NVMLError):
         info = nvml.nvmlDeviceGetMemoryInfo(handle)
-        reserved = None
-    return Memory(
-        total_gib=info.total / GIB,
-        free_gib=info.free / GIB,
-        used_gib=info.used / GIB,
-        reserved_gib=reserved,
-    )
+    return Memory(info.total / GIB, info.free / GIB, info.used / GIB)
 
 
-def _memory_fields(nvml: Any, handle: Any) -> tuple[float, float | None]:
-    memory = read_memory(nvml, handle)
-    return memory.used_gib, memory.reserved_gib
-
-
-def _event_reasons(nvml: Any, handle: Any) -> tuple[int]:
+def _event_reasons(nvml: Any, handle: Any) -> int:
     """Read event reasons by the new or old name."""
     try:
-        return (nvml.nvmlDeviceGetCurrentClocksEventReasons(handle),)
+        return int(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
     except (AttributeError, nvml.NVMLError_FunctionNotFound):
-        return (nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),)
+        return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
 
 
-def _processes(nvml: Any, handle: Any) -> tuple[tuple[GpuProcess, ...]]:
+def _processes(nvml: Any, handle: Any) -> tuple[GpuProcess, ...]:
     # The versioned calls: on an old driver the plain one raises what is no NVMLError.
     try:
         listed = nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
     except nvml.NVMLError_FunctionNotFound:
         listed = nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
-    return (
-        tuple(
-            GpuProcess(
-                pid=process.pid,
-                memory_gib=None if process.usedGpuMemory is None else process.usedGpuMemory / GIB,
-            )
-            for process in listed
-        ),
+    return tuple(
+        GpuProcess(
+            pid=process.pid,
+            memory_gib=None if process.usedGpuMemory is None else process.usedGpuMemory / GIB,
+        )
+        for process in listed
     )
 
 
-def _working_pids(nvml: Any, handle: Any) -> tuple[tuple[int, ...]]:
+def _working_pids(nvml: Any, handle: Any) -> tuple[int, ...]:
     since_us = int((time.time() - WORKING_S) * 1e6)
     try:
         reported = nvml.nvmlDeviceGetProcessUtilization(handle, since_us)
     except nvml.NVMLError as problem:
         if problem.value in {nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND}:
-            return ((),)  # no process, or no sample
+            return ()  # no process, or no sample
         raise
-    return (tuple(sorted({entry.pid for entry in reported if entry.smUtil >= WORKING_PCT})),)
+    return tuple(sorted({entry.pid for entry in reported if entry.smUtil >= WORKING_PCT}))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
-    fields: tuple[str, ...]
-    read: Callable[[Any, Any], tuple[Any, ...]]
-    slow: bool = False
-
-
-_READINGS = (  # fast ones first, so that a sample's time is theirs
-    _Reading(
-        fields=("util_pct",), read=lambda n, h: (float(n.nvmlDeviceGetUtilizationRates(h).gpu),)
-    ),
-    _Reading(fields=("mem_used_gib", "mem_reserved_gib"), read=_memory_fields),
-    _Reading(fields=("power_w",), read=lambda n, h: (n.nvmlDeviceGetPowerUsage(h) / 1000,)),
-    _Reading(
-        fields=("energy_j",), read=lambda n, h: (n.nvmlDeviceGetTotalEnergyConsumption(h) / 1000,)
-    ),
-    _Reading(
-        fields=("sm_clock_mhz",),
-        read=lambda n, h: (float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)),),
-    ),
-    _Reading(
-        fields=("mem_clock_mhz",),
-        read=lambda n, h: (float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM)),),
-    ),
-    _Reading(
-        fields=("temperature_c",),
-        read=lambda n, h: (float(n.nvmlDeviceGetTemperature(h, n.NVML_TEMPERATURE_GPU)),),
-    ),
-    _Reading(fields=("event_reasons",), read=_event_reasons),
-    _Reading(
-        fields=("power_limit_w",),
-        read=lambda n, h: (n.nvmlDeviceGetEnforcedPowerLimit(h) / 1000,),
-        slow=True,
-    ),
-    _Reading(
-        fields=("pcie_tx_mb_per_s",),
-        read=lambda n, h: (n.nvmlDeviceGetPcieThroughput(h, n.NVML_PCIE_UTIL_TX_BYTES) / 1000,),
-        slow=True,
-    ),
-    _Reading(
-        fields=("pcie_rx_mb_per_s",),
-        read=lambda n, h: (n.nvmlDeviceGetPcieThroughput(h, n.NVML_PCIE_UTIL_RX_BYTES) / 1000,),
-        slow=True,
-    ),
-    _Reading(fields=("processes",), read=_processes, slow=True),
-    _Reading(fields=("working_pids",), read=_working_pids, slow=True),
-)
+_READINGS: dict[str, Callable[[Any, Any], Any]] = {
+    "util_pct": lambda n, h: float(n.nvmlDeviceGetUtilizationRates(h).gpu),
+    "mem_used_gib": lambda n, h: read_memory(n, h).used_gib,
+    "power_w": lambda n, h: n.nvmlDeviceGetPowerUsage(h) / 1000,
+    "energy_j": lambda n, h: n.nvmlDeviceGetTotalEnergyConsumption(h) / 1000,
+    "sm_clock_mhz": lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)),
+    "event_reasons": _event_reasons,
+    "processes": _processes,
+    "working_pids": _working_pids,
+}
+"""Call of each field of GpuSample; fast ones first, so that a sample's time is theirs."""
+_SLOW = ("processes", "working_pids")
 
 
 def _lasts(nvml: Any, problem: Any) -> bool:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Self
 
 import psutil
 
-from advisor.machine import cards, gpu, host
+from advisor.machine import cards, host
+from advisor.machine.gpu import open_readers
 from advisor.machine.recording import Recording, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from advisor.machine.readings import GpuSample
     from advisor.model import Card, Telemetry
 
 SLOW_INTERVAL_S = 1.0
-"""Between readings that take long: PCIe counters and the process list."""
+"""Between readings that take long: the processes."""
 
 
 class Sampler:
@@ -45,7 +45,7 @@ class Sampler:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         environ = os.environ if environ is None else environ
-        self._readers, self._no_gpu = gpu.open_readers(gpu_index, environ)
+        self._readers, self._no_gpu = open_readers(gpu_index, environ)
         self._owner = _Owner([os.getpid()] if pids is None else pids)
         self._cpus = host.usable_cpus(environ)
         self._cpu_busy_s = _cpu_counter(self._cpus)
@@ -75,20 +75,14 @@ class Sampler:
         if self._thread.is_alive():
             self._thread.join()
 
-    def watch(self, pid: int) -> None:
-        """Count the tree of `pid` as ours."""
-        self._owner.roots.add(pid)
-
     def recording(self, position: int = 0) -> Recording:
         """Recording of one visible GPU so far."""
-        reader = self._readers[position] if self._readers else None
+        gaps = self._readers[position].gaps if self._readers else {}
         return Recording(
             samples=tuple(self._samples[position]),
             cpus=self._cpus,
-            gpu_name=reader.name if reader else None,
-            gpu_uuid=reader.uuid if reader else None,
             no_gpu=self._no_gpu,
-            gaps=tuple(sorted(reader.gaps.items())) if reader else (),
+            gaps=tuple(sorted(gaps.items())),
         )
 
     def summary(
@@ -120,11 +114,10 @@ class Sampler:
         if not self._readers:
             self._samples[0].append(Sample(time=time.time(), cpu_busy_s=busy_s))
         for reader, samples in zip(self._readers, self._samples, strict=False):
-            samples.append(self._sample(time.time(), busy_s, reader.sample(slow=slow)))
-
-    def _sample(self, now: float, busy_s: float | None, seen: GpuSample) -> Sample:
-        own, hidden = self._owner.split([process.pid for process in seen.processes or ()])
-        return Sample(time=now, cpu_busy_s=busy_s, gpu=seen, own_pids=own, hidden_pids=hidden)
+            now, gpu = time.time(), reader.sample(slow=slow)
+            own, hidden = self._owner.split([process.pid for process in gpu.processes or ()])
+            sample = Sample(time=now, cpu_busy_s=busy_s, gpu=gpu, own_pids=own, hidden_pids=hidden)
+            samples.append(sample)
 
 
 class _Owner:

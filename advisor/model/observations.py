@@ -239,10 +239,6 @@ class Telemetry:
     """Median over the busy samples."""
     sm_clock_spread_pct: float | None = None
     """Middle 90 % of the busy samples' SM clock, as percent of its median."""
-    mem_clock_mhz: float | None = None
-    """Median over the busy samples."""
-    temperature_c: float | None = None
-    """Highest."""
     event_reasons: tuple[tuple[str, float], ...] = ()
     """Name of the clock event reason and the share of busy samples that carried it (`idle`: of
     all samples)."""
@@ -251,8 +247,6 @@ class Telemetry:
     foreign_pids: int | None = None
     """Processes at work on the GPU that are not the program's own; where the driver does not say
     who works, all that hold a context there."""
-    pcie_tx_mb_per_s: float | None = None
-    pcie_rx_mb_per_s: float | None = None
     samples: int = 0
     cpu_util_pct: float | None = None
     """Of the CPUs this process may use; 100 means all of them busy."""
@@ -272,20 +266,12 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
-    """Load of other programs during the window.
-
-    A part of the window in which others took next to nothing is clean. Where the clean parts
-    are long enough the rate is counted over them alone, and the run is not disturbed.
-    """
+    """Load of other programs during the window."""
 
     disturbed: bool | None = None
     """True if the rate includes disturbed time; None if unknown."""
-    clean_share: float | None = None
-    """Undisturbed share of the window."""
     others_cpus: float | None = None
     """Mean number of CPUs, of those the run may use, that other processes kept busy."""
-    waited_cpus: float | None = None
-    """Mean number of the run's own threads that were ready and did not get a CPU."""
     waited_share: float | None = None
     """Share of the window in which some task waited for a CPU, by the kernel's pressure."""
     steal_share: float | None = None

@@ -43,10 +43,10 @@ def test_the_cards_in_use(watched: list[Watched], used: list[Card], expected: li
 
 def test_several_cards_add_up() -> None:
     """Power and energy are sums; what one card withholds is not told of all."""
-    one = Telemetry(gpu_util_pct=90.0, power_w=300.0, energy_j=600.0, temperature_c=60.0)
-    two = Telemetry(gpu_util_pct=50.0, power_w=200.0, temperature_c=80.0)
+    one = Telemetry(gpu_util_pct=90.0, power_w=300.0, energy_j=600.0)
+    two = Telemetry(gpu_util_pct=50.0, power_w=200.0)
     both = merged([one, two])
-    assert (both.gpu_util_pct, both.power_w, both.temperature_c) == (70.0, 500.0, 80.0)
+    assert (both.gpu_util_pct, both.power_w) == (70.0, 500.0)
     assert both.energy_j is None
     assert merged([one]) == one
 

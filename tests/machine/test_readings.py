@@ -19,14 +19,9 @@ if TYPE_CHECKING:
 READINGS = [
     ("util_pct", "util", 42, 42.0),
     ("power_w", "power", 123_456, 123.456),
-    ("power_limit_w", "power.limit", 350_000, 350.0),
     ("energy_j", "energy", 5_000_000_500, 5_000_000.5),
     ("sm_clock_mhz", "clock.sm", 1410, 1410.0),
-    ("mem_clock_mhz", "clock.mem", 1593, 1593.0),
-    ("temperature_c", "temperature", 83, 83.0),
     ("event_reasons", "events", 0x64, 0x64),
-    ("pcie_tx_mb_per_s", "pcie.tx", 1500, 1.5),
-    ("pcie_rx_mb_per_s", "pcie.rx", 25_000_000, 25_000.0),
 ]
 
 ERRORS = [
@@ -82,12 +77,12 @@ def test_memory_and_processes_may_be_missing_too(nvml: StubProcess, code: int, r
     nvml.stub.write(H100, {"err.memory": code, "err.processes": code})
     sample, gaps = nvml.call(read)
     assert (sample.mem_used_gib, sample.processes) == (None, None)
-    assert gaps == dict.fromkeys(("mem_used_gib", "mem_reserved_gib", "processes"), reason)
+    assert gaps == dict.fromkeys(("mem_used_gib", "processes"), reason)
 
 
-def test_the_drivers_own_memory_is_kept_apart(nvml: StubProcess) -> None:
+def test_the_drivers_own_memory_is_left_out(nvml: StubProcess) -> None:
     sample, _ = nvml.call(read)
-    assert (sample.mem_used_gib, sample.mem_reserved_gib) == (12.0, 600 / 1024)
+    assert sample.mem_used_gib == 12.0
 
 
 def test_processes_come_with_their_memory_where_it_is_known(nvml: StubProcess) -> None:
@@ -144,7 +139,6 @@ def test_an_older_driver_is_read_by_its_older_calls(
     assert sample.event_reasons == 0x8
     assert sample.processes == (GpuProcess(pid=77, memory_gib=1.0),)
     assert sample.mem_used_gib == pytest.approx(12 + 600 / 1024)
-    assert sample.mem_reserved_gib is None
     assert gaps == {}
 
 

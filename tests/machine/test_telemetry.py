@@ -13,12 +13,9 @@ import psutil
 import pytest
 import stub_timeline
 
-from advisor.machine import recording
 from advisor.machine.telemetry import Sampler, _Owner
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from advisor.machine.recording import Recording
     from tests.machine.conftest import StubProcess
 
@@ -31,16 +28,13 @@ def played(shared_process: StubProcess) -> tuple[Recording, float, float]:
     return shared_process.call(stub_timeline.play, str(shared_process.stub.folder))
 
 
-def test_a_scripted_timeline_is_summed_up(
-    played: tuple[Recording, float, float], tmp_path: Path
-) -> None:
-    """From library to summary: window, energy, event shares, clocks, processes; and replayed."""
+def test_a_scripted_timeline_is_summed_up(played: tuple[Recording, float, float]) -> None:
+    """From library to summary: window, energy, event shares, clocks, processes."""
     seen, start, end = played
     found = seen.summary(start + 0.2, end - 0.2)
     assert found.gaps == ()
     assert (found.gpu_util_pct, found.power_w, found.gpu_mem_used_gib) == (97.0, 600.0, 30.0)
-    assert (found.sm_clock_mhz, found.temperature_c) == (1700.0, 84.0)
-    assert (found.pcie_tx_mb_per_s, found.pcie_rx_mb_per_s) == (120.0, 2400.0)
+    assert found.sm_clock_mhz == 1700.0
     assert found.energy_j == pytest.approx(600.0 * (end - start - 0.4), rel=0.15)
     assert found.busy_samples == found.samples > 10
     shares = dict(found.event_reasons)
@@ -48,10 +42,6 @@ def test_a_scripted_timeline_is_summed_up(
     assert 0.2 < shares["software thermal slowdown"] < 0.8
     assert "idle" not in shares
     assert found.foreign_pids == 2
-
-    seen.save(tmp_path / "telemetry.jsonl")
-    replayed = recording.load(tmp_path / "telemetry.jsonl")
-    assert replayed.summary(start + 0.2, end - 0.2) == found
 
 
 def test_without_a_gpu_the_host_is_still_watched() -> None:

@@ -220,7 +220,6 @@ class RecordedEngine:
         ]
         disturbance = Disturbance(
             disturbed=not counted_clean,
-            clean_share=clean,
             others_cpus=sum(each.cpus for each in who),
             who=tuple(sorted(who, key=lambda each: -each.cpus)),
         )
