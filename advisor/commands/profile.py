@@ -22,7 +22,7 @@ from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import TRAINING_STEPS, Failure, MeasurePlan, Run
 from advisor.report import amdahl
-from advisor.report.bottleneck import Diagnosis, below_the_whole, diagnose, member, ranged, typical
+from advisor.report.bottleneck import Diagnosis, diagnose, member, part_name, ranged, typical
 from advisor.report.build import trial_entry
 from advisor.report.progress import Progress
 from advisor.runner import limits
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     if result[0].cards:
         aim = target.computed_on(aim, machine, result[0].cards[0])
     found = diagnose(result, profile=aim.profile)
-    help_ = amdahl.bounds(result, cpus=machine.cpus)
+    help_ = amdahl.bounds(result)
     if args.json:
         masked = masking.mask_value(as_object(result, workload.unit, found, help_))
         shown = json.dumps(masked, indent=2) + "\n"
@@ -231,11 +231,10 @@ def memo(runs: tuple[Run, ...], found: Diagnosis, help_: tuple[Bound, ...]) -> s
     sections = {
         "Measured": _measured(runs, run),
         "Where the time goes": [
-            f"{numbers.percent(share):>7}  {amdahl.named(run, name)}"
+            f"{numbers.percent(share):>7}  {part_name(run, name)}"
             for name, share in amdahl.measured_parts(run.shares).items()
         ],
         "Memory of a step at its peak": amdahl.footprint_lines(run),
-        "Ceiling of each part": _ceilings(runs, run),
         "What would help, and by how much at most": [
             f"{_at_most(each):>7}  {each.title}. {each.detail}" for each in help_
         ],
@@ -329,21 +328,3 @@ def _gpu(run: Run) -> list[str]:
         missing.setdefault(reason, []).append(reading)
     lost = [f"no {', '.join(readings)}: {reason}" for reason, readings in missing.items()]
     return [f"GPU {', '.join(parts)}", *lost]
-
-
-def _ceilings(runs: tuple[Run, ...], run: Run) -> list[str]:
-    found = run.ceilings
-    if found is None:
-        return []
-    rates = {
-        f"loader alone, {numbers.many(each.workers, 'worker')}": each.units_per_s
-        for each in found.loader
-    }
-    if found.compute_units_per_s is not None:
-        rates = {"compute alone": found.compute_units_per_s, **rates}
-    facts_by_name = {
-        name: f"{numbers.number(rate)} {numbers.plural(run.unit)}/s" for name, rate in rates.items()
-    }
-    facts_by_name |= dict.fromkeys(below_the_whole(runs), "not separable from the whole")
-    width = max(map(len, facts_by_name), default=0)
-    return [f"{name:<{width}}  {words}" for name, words in facts_by_name.items()]

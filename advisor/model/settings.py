@@ -87,6 +87,10 @@ class FalseMatch:
     why: str
 
 
+SHORT_NAMES = {"batch_size": "batch", "num_workers": "workers"}
+"""Words of a label for kinds whose settings have long names."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One value of one document, before and after."""
@@ -100,6 +104,13 @@ class Change:
     name: str | None = None
     """Longer name where knobs share one: `train.batch_size`. None: by the
     last part of its path."""
+
+    @property
+    def label(self) -> str:
+        """Short name and value: `batch 8`, `train batch 8`, `lr 0.1`."""
+        *above, leaf = (self.name or leaf_of(self.path)).split(".")
+        value = self.new if isinstance(self.new, str) else json.dumps(self.new)
+        return " ".join((*above, SHORT_NAMES.get(self.kind, leaf), value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +127,9 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """Label such as `batch_size=8`, or `original`."""
+        """Label such as `batch 8 · workers 4`, or `original`."""
         own = [c for c in self.changes if c.kind != "schedule"] or self.changes
-        shown = [f"{c.name or leaf_of(c.path)}={json.dumps(c.new)}" for c in own]
-        return " ".join(shown) or "original"
+        return " · ".join(c.label for c in own) or "original"
 
     def with_changes(self, *changes: Change) -> Candidate:
         """Return this candidate with further `changes`."""

@@ -22,19 +22,16 @@ import advisor
 from advisor.report import sections
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from markdown_it.token import Token
 
     from advisor.report.schema import Report
 
 FIGURES = "figures"
-MOST_COLUMNS = 3
-"""Columns that a narrow screen holds side by side."""
 _SUMMARY = re.compile(r"<summary>(.*)</summary>")
-_BREAKS = re.compile(r"[./](?=\w{2})")
-"""Places at which a long name may break."""
-_NUMBER = re.compile(r"text-align:\s*right")
+_LINKS = ("link", "autolink", "reference")
+"""Rules of Markdown that a report never uses."""
 
 
 def page(report: Report, drawn: Mapping[str, bytes], stem: str = "report") -> str:
@@ -43,33 +40,36 @@ def page(report: Report, drawn: Mapping[str, bytes], stem: str = "report") -> st
     `stem` is that of the files of patches beside it.
     """
     text = sections.render(report, stem, FIGURES, drawn)
-    title = next((line for line in text.splitlines() if line.startswith("# ")), "# report")
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            report=report,
-            title=Markup(_plain(_parser().parseInline(title[2:]))),  # noqa: S704  is escaped
-            body=Markup(_html(_parser().parse(text), drawn)),  # noqa: S704  the renderer escapes
-        )
+    body = _parser().render(text, {"drawn": drawn})
+    heading = next((line for line in text.splitlines() if line.startswith("# ")), "# report")
+    title = re.sub(r"<[^>]*>", "", _parser().renderInline(heading[2:]))
+    environment = Environment(
+        loader=FileSystemLoader(templates_folder()),
+        autoescape=True,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("page.html.j2").render(
+        report=report,
+        title=Markup(title),  # noqa: S704  the renderer escapes
+        body=Markup(body),  # noqa: S704  the renderer escapes
     )
 
 
 @cache
 def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": True}).enable("table")
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(
-        loader=FileSystemLoader(templates_folder()),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    parser = MarkdownIt("commonmark", {"html": True}).enable("table").disable(_LINKS)
+    for name, rule in {
+        "html_block": _own_tags,
+        "html_inline": _own_tags,
+        "image": _image,
+        "fence": _code_block,
+        "code_block": _code_block,
+        "table_open": lambda *_: '<div class="wide" tabindex="0"><table>\n',
+        "table_close": lambda *_: "</table></div>\n",
+    }.items():
+        parser.add_render_rule(name, rule)
+    return parser
 
 
 def templates_folder() -> Path:
@@ -79,138 +79,37 @@ def templates_folder() -> Path:
     return next((place for place in places if place.is_dir()), places[0])
 
 
-# --- tokens to HTML -----------------------------------------------------------------------
+# --- tokens that are not rendered as usual ------------------------------------------------
 
 
-def _html(tokens: Sequence[Token], drawn: Mapping[str, bytes]) -> str:
-    """HTML of these tokens."""
-    for table in _tables(tokens):
-        _for_readers(table)
-    out = []
-    for token in _flat(tokens):
-        match token.type:
-            case "html_block" | "html_inline":
-                out.append("".join(map(_own_tag, token.content.splitlines())))
-            case "image":
-                out.append(_image(token, drawn))
-            case "table_open":
-                out.append(f'<table class="{token.meta.get("class", "")}">\n')
-            case "table_close":
-                out.append("</table>\n")
-            case "fence" | "code_block":
-                out.append(f'<pre tabindex="0"><code>{escape(token.content)}</code></pre>\n')
-            case _:
-                out.append(_plain_token(token))
-    return "".join(out)
-
-
-def _flat(tokens: Sequence[Token]) -> Iterator[Token]:
-    for token in tokens:
-        if token.type == "inline":
-            yield from _flat(token.children or ())
-        elif not token.hidden:
-            yield token
-
-
-def _plain_token(token: Token) -> str:
-    """Copy a token of the allowed kinds.
-
-    Text, code spans, breaks, and tags without any attribute but those set here.
-    """
-    if token.type == "text":
-        return escape(token.content)
-    if token.type == "code_inline":
-        return "<code>" + _BREAKS.sub(r"\g<0><wbr>", escape(token.content)) + "</code>"
-    if token.type == "softbreak":
-        return "\n"
-    if token.nesting == 0:
-        return f"<{token.tag}>" if token.tag in {"br", "hr"} else escape(token.content)
-    if token.tag not in KNOWN_TAGS:
-        return ""
-    if token.nesting < 0:
-        return f"</{token.tag}>" + ("\n" if token.block else "")
-    attributes = "".join(
-        f' {name}="{escape(str(value))}"'
-        for name, value in token.attrs.items()
-        if name in {"class", "scope", "data-label"}
-    )
-    return f"<{token.tag}{attributes}>"
-
-
-KNOWN_TAGS = {
-    *("h1", "h2", "h3", "p", "ul", "ol", "li", "strong", "em"),
-    *("thead", "tbody", "tr", "th", "td", "blockquote"),
-}
-"""Tags that a token may open. There are no links in a report: of one, the text would be left."""
+def _own_tags(_: Any, tokens: Sequence[Token], at: int, *__: Any) -> str:
+    """Pass the lines of HTML that the sections write; any other is text."""
+    return "".join(map(_own_tag, tokens[at].content.splitlines()))
 
 
 def _own_tag(line: str) -> str:
-    """Pass the template's own HTML lines.
-
-    Any other is shown as text.
-    """
     tag = line.strip()
     if tag in {"<details>", "</details>", "<br>"}:
         return f"{tag}\n"
-    found = _SUMMARY.fullmatch(tag)
-    if found:
-        return f"<summary>{_html(_parser().parseInline(found[1]), {})}</summary>\n"
+    if found := _SUMMARY.fullmatch(tag):
+        return f"<summary>{_parser().renderInline(found[1])}</summary>\n"
     return escape(line)
 
 
-def _image(token: Token, drawn: Mapping[str, bytes]) -> str:
-    """Embed the figure in place of its address.
-
-    Nothing else is loaded from anywhere.
-    """
-    name = unquote(str(token.attrs.get("src", ""))).removeprefix(f"{FIGURES}/")
-    alt = escape(_text(token.children or ()))
+def _image(_: Any, tokens: Sequence[Token], at: int, __: Any, env: dict[str, Any]) -> str:
+    """Embed a figure; nothing is loaded from anywhere."""
+    name = unquote(str(tokens[at].attrs.get("src", ""))).removeprefix(f"{FIGURES}/")
+    alt = escape(_text(tokens[at].children or ()))
+    drawn = env.get("drawn", {})
     if name not in drawn:
         return alt
     data = base64.b64encode(drawn[name]).decode()
     return f'<img src="data:image/svg+xml;base64,{data}" alt="{alt}">'
 
 
-def _tables(tokens: Sequence[Token]) -> Iterator[list[Token]]:
-    opened = None
-    for at, token in enumerate(tokens):
-        if token.type == "table_open":
-            opened = at
-        elif token.type == "table_close" and opened is not None:
-            yield list(tokens[opened : at + 1])
+def _code_block(_: Any, tokens: Sequence[Token], at: int, *__: Any) -> str:
+    return f'<pre tabindex="0"><code>{escape(tokens[at].content)}</code></pre>\n'
 
 
-def _for_readers(table: list[Token]) -> None:
-    """Mark table heads, and name cells for narrow screens."""
-    body = next(at for at, token in enumerate(table) if token.type == "thead_close")
-    heads = [token.content for token in table[:body] if token.type == "inline"]
-    table[0].meta["class"] = "stack" if len(heads) > MOST_COLUMNS else ""
-    if not any(heads):
-        for token in table[1 : body + 1]:
-            token.type, token.children, token.hidden = "head", [], True
-    column = 0
-    for at, token in enumerate(table):
-        if token.type == "tr_open":
-            column = 0
-        elif token.type in {"th_open", "td_open"}:
-            if _NUMBER.search(str(token.attrs.pop("style", ""))):
-                token.attrs["class"] = "number"
-            if at < body:
-                token.attrs["scope"] = "col"
-            elif column == 0:
-                token.attrs["scope"] = "row"
-                token.tag = table[at + 2].tag = "th"
-            else:
-                token.attrs["data-label"] = " ".join(
-                    _text(_parser().parseInline(heads[column])).split()
-                )
-            column += 1
-
-
-def _plain(tokens: Sequence[Token]) -> str:
-    """Their text alone, escaped."""
-    return escape(" ".join(_text(tokens).split()))
-
-
-def _text(tokens: Sequence[Any]) -> str:
+def _text(tokens: Sequence[Token]) -> str:
     return "".join(_text(token.children) if token.children else token.content for token in tokens)

@@ -21,7 +21,7 @@ Value = str | int | float | bool | list[str | int | float | bool | None] | None
 OptimizeVerdict = Literal["improved", "unchanged", "partial"]
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, populate_by_name=True
     )
@@ -47,7 +47,7 @@ def _not_finite(content: Any) -> bool:
     return isinstance(content, float) and not math.isfinite(content)
 
 
-class Gain(_Part):
+class Gain(Part):
     """Ratio of scores, from interleaved fresh processes."""
 
     ratio: float
@@ -57,7 +57,7 @@ class Gain(_Part):
     pairs: int
 
 
-class Side(_Part):
+class Side(Part):
     """One configuration, before or after. Null: not measured."""
 
     units_per_s: float | None = None
@@ -72,9 +72,7 @@ class Side(_Part):
     quality: dict[str, float] = Field(default_factory=dict)
     gpu_util_pct: float | None = None
     """NVML's utilisation."""
-    cpu_util_pct: float | None = None
     wait_share: float | None = None
-    startup_s: float | None = None
     energy_j_per_unit: float | None = None
     power_w: float | None = None
     batch: float | None = None
@@ -84,7 +82,7 @@ class Side(_Part):
     """Parts of a unit's time; they add up to 1."""
 
 
-class ChangeEntry(_Part):
+class ChangeEntry(Part):
     """One value that was changed in the tuned config."""
 
     path: str
@@ -95,7 +93,7 @@ class ChangeEntry(_Part):
     document: str
 
 
-class DecisionEntry(_Part):
+class DecisionEntry(Part):
     """The outcome of one knob, and its reason."""
 
     path: str
@@ -112,7 +110,7 @@ class DecisionEntry(_Part):
     trials: list[str] = Field(default_factory=list)
 
 
-class QualityPoint(_Part):
+class QualityPoint(Part):
     """One quality measure at one candidate."""
 
     measure: str
@@ -133,7 +131,7 @@ class QualityPoint(_Part):
     """Chosen: the value is inside the limit. Confirmed: all of its bounds are."""
 
 
-class TrialEntry(_Part):
+class TrialEntry(Part):
     """One process that was run."""
 
     id: str
@@ -147,7 +145,6 @@ class TrialEntry(_Part):
     wait_share: float | None = None
     peak_mem_gib: float | None = None
     wall_s: float | None = None
-    rate_source: str | None = None
     detail: str = ""
     settings: dict[str, Value] | None = None
     """Values other than the original's, by path; null: not kept."""
@@ -157,13 +154,9 @@ class TrialEntry(_Part):
     """Taken from history."""
     repeated: bool = False
     """Contended, so it was run again and nothing rests on it."""
-    others_cpus: float | None = None
-    """CPUs that other programs kept busy meanwhile."""
-    contended: bool | None = None
-    """Others disturbed its whole window; null: not known."""
 
 
-class RoundEntry(_Part):
+class RoundEntry(Part):
     """Round of a comparison, with both variants."""
 
     round: int
@@ -176,7 +169,7 @@ class RoundEntry(_Part):
     """The gain rests on it."""
 
 
-class ComparisonEntry(_Part):
+class ComparisonEntry(Part):
     """Two variants against each other."""
 
     purpose: str
@@ -191,7 +184,7 @@ class ComparisonEntry(_Part):
     rounds: list[RoundEntry] = Field(default_factory=list)
 
 
-class MachineEntry(_Part):
+class MachineEntry(Part):
     """The host of the measurements."""
 
     cpu: str
@@ -204,10 +197,9 @@ class MachineEntry(_Part):
     gpu_note: str | None = None
     driver: str | None = None
     python: str | None = None
-    torch: str | None = None
 
 
-class TargetEntry(_Part):
+class TargetEntry(Part):
     """The card that was aimed at, and its capacity."""
 
     name: str
@@ -222,7 +214,7 @@ class TargetEntry(_Part):
     note: str = ""
 
 
-class SuggestionEntry(_Part):
+class SuggestionEntry(Part):
     """A proven change that is not applied."""
 
     title: str
@@ -232,7 +224,7 @@ class SuggestionEntry(_Part):
     patch: str | None = None
 
 
-class ActionEntry(_Part):
+class ActionEntry(Part):
     """One thing to do next."""
 
     text: str
@@ -242,7 +234,7 @@ class ActionEntry(_Part):
     """Gain seen so far, which ranks it; no proof."""
 
 
-class CandidateEntry(_Part):
+class CandidateEntry(Part):
     """The best candidate that is not proven."""
 
     label: str
@@ -252,7 +244,7 @@ class CandidateEntry(_Part):
     """Null where no pair of runs has bounds."""
 
 
-class Bottleneck(_Part):
+class Bottleneck(Part):
     """Largest cost, with measured evidence."""
 
     name: str
@@ -260,7 +252,7 @@ class Bottleneck(_Part):
     evidence: list[str] = Field(default_factory=list)
 
 
-class Report(_Part):
+class Report(Part):
     """report.json. The first block is also what `--json` prints."""
 
     schema_version: Literal[3] = SCHEMA_VERSION
@@ -305,23 +297,17 @@ class Report(_Part):
     phase: str | None = None
     command: str
     cwd: str
-    gain_quality: Gain | None = None
-    """Gain of numeric and quality changes on top of the free ones."""
     machine: MachineEntry
     target: TargetEntry | None = None
     bottleneck_before: Bottleneck | None = None
     bottleneck_after: Bottleneck | None = None
     decisions: list[DecisionEntry] = Field(default_factory=list)
-    quality_proven: bool | None = None
-    """Traded quality was confirmed inside its tolerances; null: nothing was traded."""
     quality: list[QualityPoint] = Field(default_factory=list)
     comparisons: list[ComparisonEntry] = Field(default_factory=list)
     safe: bool = False
     """Only changes that keep rounding and product were allowed."""
     noise: float | None = None
     """Relative spread between equal runs."""
-    tie_threshold: float | None = None
-    """Relative: rates closer than this were a tie in the search."""
     smallest_gain: float = 0.03
     objective: ObjectiveName = "throughput"
     """The metric that decided."""

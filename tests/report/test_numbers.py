@@ -7,11 +7,10 @@ import math
 import pytest
 
 from advisor import numbers
-from advisor.model import Interval, Stage
-from advisor.report import amdahl, sections, sentences
+from advisor.model import Interval
+from advisor.report import sections, sentences
 from advisor.report.schema import Gain
 from tests.report import examples
-from tests.runs import a_run
 
 
 @pytest.mark.parametrize(
@@ -141,14 +140,6 @@ def test_a_gain_of_a_unit_has_its_article(objective: str) -> None:
     for line in (told, title):
         assert " a image" not in line
     assert "an image" in told
-
-
-def test_a_stage_of_an_image_has_its_article() -> None:
-    stage = Stage(name="Net", share=0.8, calls_per_unit=2.0)
-    runs = [a_run(stages=(stage,), unit="image")] * 2
-    (detail,) = [each.detail for each in amdahl.bounds(runs) if "the network Net" in each.detail]
-    assert "2.00 times an image." in detail
-    assert "not measured" not in detail
 
 
 def test_bounds_that_tell_no_size_promise_no_gain() -> None:

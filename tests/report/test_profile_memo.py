@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from advisor.commands import profile
-from advisor.model import Ceilings, Effects, Footprint, Shares, Telemetry
+from advisor.model import Effects, Footprint, Shares, Telemetry
 from advisor.report.bottleneck import diagnose
 from tests.runs import a_run
 
@@ -52,9 +52,3 @@ def test_readings_carry_their_units() -> None:
     ):
         assert words in text
     assert "activations (50 %; grows with batch" in text
-
-
-def test_a_part_that_is_slower_alone_has_no_ceiling() -> None:
-    text = memo(Effects(batch=8), ceilings=Ceilings(compute_units_per_s=1e-3))
-    assert "compute alone  not separable from the whole" in text
-    assert "compute alone" not in memo(Effects(batch=8))
