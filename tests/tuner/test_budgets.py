@@ -165,7 +165,7 @@ def test_a_process_that_takes_too_long_ends_with_the_budget(tmp_path: Path) -> N
     limits = [each.trial.total_limit_s for each in late.asked]
     assert limits[0] == 50.0 + LATE_S
     assert max(limits[1:]) < 50.0
-    assert any("batch_size" in skipped.what for skipped in search.state.skipped)
+    assert any("batch " in skipped.what for skipped in search.state.skipped)
 
 
 @pytest.mark.parametrize("budget_s", [90.0, 100.0, 120.0])
@@ -181,7 +181,7 @@ def test_what_bounded_the_batch_is_told_although_the_budget_ended_the_search(
     search = formula_search(
         tmp_path, engine, INFERENCE, workload=TEST, budget_s=budget_s, gpu=False
     )
-    assert any("batch_size" in skipped.what for skipped in search.state.skipped)
+    assert any("batch " in skipped.what for skipped in search.state.skipped)
     assert "failed: gpu-oom" in search.decisions["batch_size"].reason
 
 

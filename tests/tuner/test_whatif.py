@@ -91,7 +91,7 @@ def test_waiting_that_noise_would_hide_gets_no_loader_trials(
     assert any("num_workers" in each for each in tried(engine)) is asked
 
 
-@pytest.mark.parametrize(("load_s", "first"), [(1e-6, "batch_size=32"), (0.02, "num_workers")])
+@pytest.mark.parametrize(("load_s", "first"), [(1e-6, "batch 32"), (0.02, "num_workers")])
 def test_what_promises_most_is_tried_first(load_s: float, first: str, tmp_path: Path) -> None:
     """A batch of the training by what the runs so far let expect, a loader by what is waited for;
     switches, which nothing is known of, after both."""
