@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import traceback
+from typing import NoReturn
 
 from advisor import __version__
 from advisor.errors import AdvisorError, InterruptedByUserError, UsageError
@@ -50,10 +51,19 @@ class _HelpFormatter(argparse.HelpFormatter):
         super().__init__(prog, max_help_position=26, width=max(width, 60))
 
 
+class _Parser(argparse.ArgumentParser):
+    """Parser whose refusals are errors of one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError."""
+        msg = f"{message}. `{self.prog} --help` lists the options."
+        raise UsageError(msg)
+
+
 def build_parser(name: str) -> argparse.ArgumentParser:
     """The parser of one subcommand."""
     module, summary = COMMANDS[name]
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"gpu-advisor {name}",
         description=summary[0].upper() + summary[1:] + ".",
         allow_abbrev=False,

@@ -181,8 +181,8 @@ def put(config: dict[str, Any], names: Names, draw: random.Random, value: int) -
 
 def discovered(made: Made) -> Discovery | Failure:
     """Run the program as it is, then with its suspects moved."""
-    asked = invocation.resolve(Path(made.config) if made.config else None, made.command)
-    found = [each for each in (asked.config, asked.command_line) if each is not None]
+    asked = invocation.resolve([Path(made.config)] if made.config else [], made.command)
+    found = (*asked.configs, asked.command_line)
     machine = read_machine()
     facts = TuningContext(
         sources=tuple(Source(document=each, findings=knobs.find(each)) for each in found),
@@ -196,7 +196,7 @@ def discovered(made: Made) -> Discovery | Failure:
         budget_s=NO_BUDGET_S,
     )
     program = Program(
-        config=asked.config, command_line=asked.command_line, cwd=asked.cwd, unit="sample"
+        configs=asked.configs, command_line=asked.command_line, cwd=asked.cwd, unit="sample"
     )
     plan = MeasurePlan(measure_s=SHORT_S, min_steps=FEW_STEPS, whole_batches=1)
     request = TrialRequest(variant=Variant(), purpose="baseline", plan=plan)

@@ -13,7 +13,7 @@ import pytest
 
 from advisor import knobs
 from advisor.commands import invocation
-from advisor.commands import session as job
+from advisor.commands import prepare as job
 from advisor.errors import (
     CommandMissingError,
     ConfigMissingError,
@@ -59,13 +59,13 @@ def change(path: str, new: int, old: int = 1) -> Change:
 
 
 def test_an_option_that_nobody_typed_is_a_knob_and_a_candidate_adds_it(project: Path) -> None:
-    asked = invocation.resolve(None, ["python", "predict.py", "--items", "40"])
+    asked = invocation.resolve([], ["python", "predict.py", "--items", "40"])
     found = knobs.find(asked.command_line).knob("--batch-size")
     assert found is not None
     assert (found.kind, found.value, found.editable) == ("batch_size", 1, True)
     assert found.why.endswith("the program's own default, predict.py:19")
     program = Program(
-        config=None, command_line=asked.command_line, cwd=project, unit="sample",
+        command_line=asked.command_line, cwd=project, unit="sample",
         output_flags=("--out",),
     )  # fmt: skip
     candidate = Candidate(changes=(change("--batch-size", 16),))
@@ -82,7 +82,7 @@ def test_an_option_that_nobody_typed_is_a_knob_and_a_candidate_adds_it(project: 
 def test_where_a_config_is_named_its_values_count_and_not_the_defaults(project: Path) -> None:
     """Else one setting would be two knobs, of which the program follows one."""
     (project / "c.yaml").write_text("batch_size: 2\n")
-    asked = invocation.resolve(Path("c.yaml"), ["python", "predict.py", "--cfg", "c.yaml"])
+    asked = invocation.resolve([Path("c.yaml")], ["python", "predict.py", "--cfg", "c.yaml"])
     assert list(asked.command_line.scalars) == ["--cfg"]
 
 
@@ -92,7 +92,7 @@ def test_an_output_folder_is_pointed_elsewhere_only_where_it_was_typed(project: 
     text += "p.add_argument('-o', '--output-dir', default='out')\np.parse_args()\n"
     (project / "main.py").write_text(text)
     for words, outputs in {("-o", "mine"): ("--output-dir",), (): ()}.items():
-        asked = invocation.resolve(None, ["python", "main.py", *words])
+        asked = invocation.resolve([], ["python", "main.py", *words])
         assert knobs.find(asked.command_line).outputs == outputs
 
 
@@ -106,7 +106,7 @@ p.parse_args()
 
 def test_a_value_that_the_program_does_not_take_is_never_tried(project: Path) -> None:
     (project / "main.py").write_text(CHOICES)
-    document = invocation.resolve(None, ["python", "main.py"]).command_line
+    document = invocation.resolve([], ["python", "main.py"]).command_line
     findings = knobs.find(document)
     refused = knobs.move(document, findings, "--batch-size", 32)
     assert isinstance(refused, knobs.InvalidChange)
@@ -126,7 +126,7 @@ p.parse_args()
 def test_a_switch_that_can_only_be_put_on_keeps_what_needs_it(project: Path) -> None:
     """No words take `--persistent-workers` back, and it needs workers."""
     (project / "main.py").write_text(SWITCHES)
-    document = invocation.resolve(None, ["python", "main.py"]).command_line
+    document = invocation.resolve([], ["python", "main.py"]).command_line
     findings = knobs.find(document)
     refused = knobs.move(document, findings, "--num-workers", 0)
     assert isinstance(refused, knobs.InvalidChange)
@@ -139,9 +139,9 @@ def test_a_config_that_the_command_names_is_left_and_told(project: Path) -> None
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--cfg')\np.parse_args()\n"
     )
     (project / "main.py").write_text(text)
-    asked = invocation.resolve(None, ["python", "main.py", "--cfg=c.yaml"])
+    asked = invocation.resolve([], ["python", "main.py", "--cfg=c.yaml"])
     (note,) = job.left_untuned(asked)
-    assert "gpu-advisor optimize c.yaml -- ..." in note
+    assert "`gpu-advisor optimize c.yaml -- ...`" in note
 
 
 UNREAD = {
@@ -153,7 +153,7 @@ UNREAD = {
 @pytest.mark.parametrize("name", UNREAD)
 def test_a_program_whose_options_are_unknown_says_why(project: Path, name: str) -> None:
     (project / "broken.py").write_text("a = = 1\n")
-    (note,) = job.left_untuned(invocation.resolve(None, ["python", name, "--batch-size", "4"]))
+    (note,) = job.left_untuned(invocation.resolve([], ["python", name, "--batch-size", "4"]))
     assert note.startswith("only the options that you typed are tuned: ")
     assert UNREAD[name] in note
 
@@ -166,15 +166,18 @@ PYTHON_CONFIG = {
 
 
 @pytest.mark.parametrize("case", PYTHON_CONFIG)
-def test_a_python_config_is_found_by_path_by_module_and_by_import(project: Path, case: str) -> None:
+def test_a_python_config_is_found_by_path_by_module_and_by_import(
+    project: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
     (project / "configs").mkdir()
     (project / "configs" / "small.py").write_text("batch_size = 2\n")
-    (project / "main.py").write_text("import sys\n")
-    (project / "imports.py").write_text("from configs import small\n")
-    asked = invocation.resolve(Path("configs/small.py"), PYTHON_CONFIG[case])
-    assert asked.config is not None
-    with pytest.raises(CommandMissingError, match="never names"):
-        invocation.resolve(Path("configs/small.py"), ["python", "main.py"])
+    config = Path("configs/small.py")
+    asked = invocation.resolve([config], PYTHON_CONFIG[case])
+    assert asked.paths == (config,)
+    monkeypatch.setenv("GPU_ADVISOR_ISOLATION", "guard")
+    if case != "by path":  # nothing stands in for the file, so it must be named
+        with pytest.raises(CommandMissingError, match="never names"):
+            invocation.resolve([config], PYTHON_CONFIG[case])
 
 
 # --- the whole call -----------------------------------------------------------------------------
@@ -199,7 +202,7 @@ REFUSED = {
     "--output": (
         ["--output", "x.yaml", "--", "python", "x.py"],
         UsageError,
-        "--output is for a tuned config",
+        "--output is for one tuned config",
     ),
     "a config that is gone": (["c.py", "--", "python", "c.py"], ConfigMissingError, "c.py"),
     "a broken Python config": (

@@ -170,6 +170,46 @@ def test_the_tuned_file_can_go_elsewhere(project: Path, gpu_advisor: warm.Server
     assert tuned.with_values(before) == CONFIG.encode()
 
 
+TWO = """\
+import re, sys, time
+step_s = float(re.search(r"step_s: (\\S+)", open(sys.argv[1]).read())[1])
+batch = int(re.search(r"batch_size: ([0-9]+)", open(sys.argv[2]).read())[1])
+while True:
+    time.sleep(step_s + 0.001 * batch)
+    print("done", batch, "signals", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_two_configs_are_tuned_written_and_reverted_together(
+    project: Path, gpu_advisor: warm.Server
+) -> None:
+    """The batch lies in the second one; the first one stays as it is."""
+    (project / "lines.py").write_text(TWO)
+    (project / "gpu-advisor.toml").write_text(
+        SETTINGS.format(python=sys.executable).replace("infer.yaml", "model.yaml")
+    )
+    texts = {"model.yaml": "step_s: 0.004  # slow\n", "data.yaml": "batch_size: 1  # one\n"}
+    for name, text in texts.items():
+        (project / name).write_text(text)
+    command = (sys.executable, "lines.py", *texts)
+    flags = ("--json", "--window", "0.2s", "--budget", "40s")
+    alone = ("optimize", "model.yaml", "--budget", "1s", "--", *command)
+    done = gpu_advisor.call(*alone, cwd=project, env=environment(project))
+    assert "`gpu-advisor optimize model.yaml data.yaml -- ...` tunes it too" in done.stderr
+    words = ("optimize", *texts, *flags, "--", *command)
+    found = result_of(gpu_advisor.call(*words, cwd=project, env=environment(project)))
+    (change,) = found["changes"]
+    assert (change["document"], change["path"]) == ("data.yaml", "batch_size")
+    tuned = texts["data.yaml"].replace("1", str(change["to"]), 1)
+    assert (project / "data.yaml").read_text() == tuned
+    assert (project / "model.yaml").read_text() == texts["model.yaml"]
+    undo = ("revert", "data.yaml")
+    assert found["config"] == "model.yaml, data.yaml"
+    assert gpu_advisor.call(*undo, cwd=project, env=environment(project)).returncode == 0
+    assert (project / "data.yaml").read_text() == texts["data.yaml"]
+
+
 FAILURES = {
     "a config that does not parse": (12, "a: [1\n", None, "line"),
     "a command that never names the config": (16, CONFIG, ("python", "x.py"), "never names"),
@@ -236,13 +276,11 @@ def test_a_read_only_config_is_refused_before_anything_runs(
     assert "trial 1" not in done.stderr
 
 
-def test_without_a_command_the_error_shows_what_was_found(
+def test_without_a_command_the_error_shows_where_it_goes(
     project: Path, gpu_advisor: warm.Server
 ) -> None:
-    (project / "README.md").write_text("Run it: `python restore.py --cfg infer.yaml`\n")
     done = gpu_advisor.call("optimize", "infer.yaml", cwd=project, env=environment(project))
     assert done.returncode == errors.CommandMissingError.exit_code
-    assert "README.md:1" in done.stderr
     assert "[workload.infer]" in done.stderr
 
 

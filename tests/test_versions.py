@@ -86,28 +86,28 @@ def test_a_rewritten_python_config_is_never_taken_for_what_was_compiled_before(
     assert batch() == "16"
     rewrite(config, batch_size=32)
     assert (batch(), int(config.stat().st_mtime)) == ("32", ahead + 1)
-    revert(config)
+    revert([config])
     assert (batch(), int(config.stat().st_mtime)) == ("16", ahead + 2)
 
 
 def test_revert_gives_the_original_bytes(config: Path) -> None:
     rewrite(config, batch_size=8, workers=2)
     assert config.read_bytes() != ORIGINAL
-    assert revert(config) == 1
+    assert revert([config]) == {config: 1}
     assert config.read_bytes() == ORIGINAL
 
 
 def test_all_goes_back_to_the_first_original(config: Path) -> None:
     rewrite(config, batch_size=8)
     rewrite(config, batch_size=16, workers=0)
-    assert revert(config, everything=True) == 2
+    assert revert([config], everything=True) == {config: 2}
     assert config.read_bytes() == ORIGINAL
 
 
 def test_in_an_edited_file_only_our_spans_go_back(config: Path) -> None:
     rewrite(config, batch_size=8)
     config.write_bytes(config.read_bytes().replace(b'"lr": 1e-3', b'"lr": 5e-4, "new": true'))
-    revert(config)
+    revert([config])
     assert config.read_bytes() == ORIGINAL.replace(b'"lr": 1e-3', b'"lr": 5e-4, "new": true')
 
 
@@ -116,7 +116,7 @@ def test_a_value_that_is_no_longer_ours_is_refused_with_a_diff(config: Path) -> 
     edited = config.read_bytes().replace(b'"batch_size": 8', b'"batch_size": 24')
     config.write_bytes(edited)
     with pytest.raises(RevertConflictError, match=r"(?s)batch_size is now 24, we wrote 8.*\+.*24"):
-        revert(config)
+        revert([config])
     assert config.read_bytes() == edited
 
 
@@ -127,15 +127,15 @@ def test_all_of_them_go_back_or_none(config: Path) -> None:
     edited = config.read_bytes().replace(b'"batch_size": 8', b'"batch_size": 24')
     config.write_bytes(edited)
     with pytest.raises(RevertConflictError, match="Nothing was changed"):
-        revert(config, everything=True)
+        revert([config], everything=True)
     assert config.read_bytes() == edited
-    assert revert(config) == 1
+    assert revert([config]) == {config: 1}
     assert b'"workers": 12' in config.read_bytes()
 
 
 def test_a_rewrite_that_was_never_put_in_place_is_not_called_an_edit(config: Path) -> None:
     keep_only(config, batch_size=8)
-    assert revert(config) == 0
+    assert revert([config]) == {config: 0}
     assert config.read_bytes() == ORIGINAL
 
 
@@ -144,7 +144,7 @@ def test_a_rewrite_that_was_never_put_in_place_does_not_hide_the_one_before(conf
     rewrite(config, batch_size=8)
     keep_only(config, batch_size=16)
     config.write_bytes(config.read_bytes().replace(b"1e-3", b"5e-4"))
-    assert revert(config) == 1
+    assert revert([config]) == {config: 1}
     assert config.read_bytes() == ORIGINAL.replace(b"1e-3", b"5e-4")
 
 
@@ -156,14 +156,14 @@ def test_a_record_that_cannot_be_read_breaks_no_call(config: Path, content: byte
     newest[0].write_bytes(content)
     assert [version.number for version in versions.all()] == [1]
     rewrite(config, workers=2)
-    assert revert(config, everything=True) == 2
+    assert revert([config], everything=True) == {config: 2}
     assert config.read_bytes() == ORIGINAL
 
 
 def test_a_renamed_project_finds_its_originals(config: Path) -> None:
     rewrite(config, batch_size=8)
     moved = config.parent.rename(config.parent.with_name("renamed"))
-    assert revert(moved / config.name) == 1
+    assert revert([moved / config.name]) == {moved / config.name: 1}
     assert (moved / config.name).read_bytes() == ORIGINAL
 
 
@@ -182,7 +182,7 @@ def test_two_calls_do_not_rewrite_one_config_at_once(config: Path) -> None:
     versions = Versions(state_folder(config.parent), config)
     rewrite(config, batch_size=8)
     with versions.held(), pytest.raises(StateBusyError, match="Another gpu-advisor works on"):
-        revert(config)
+        revert([config])
 
 
 def test_a_conflict_shows_no_secret(config: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_conflict_shows_no_secret(config: Path) -> None:
     rewrite(config, batch_size=8)
     config.write_bytes(config.read_bytes().replace(b'"batch_size": 8', b'"batch_size": 9'))
     with pytest.raises(RevertConflictError) as caught:
-        revert(config)
+        revert([config])
     assert "batch_size" in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
@@ -245,16 +245,16 @@ def test_an_edit_at_the_moment_of_the_write_is_never_lost() -> None:
 
 def test_nothing_to_revert_is_an_error_not_a_success(config: Path) -> None:
     with pytest.raises(RevertConflictError, match="never rewritten"):
-        revert(config)
+        revert([config])
     rewrite(config, batch_size=8)
-    revert(config)
+    revert([config])
     with pytest.raises(RevertConflictError):
-        revert(config)
+        revert([config])
 
 
 def test_a_missing_config_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigMissingError, match=r"nowhere\.json"):
-        revert(tmp_path / "nowhere.json")
+        revert([tmp_path / "nowhere.json"])
 
 
 QUALITY = """
@@ -295,5 +295,5 @@ def test_the_quality_reference_lives_as_long_as_the_config_descends_from_us(conf
     rewrite(config, batch_size=8)
     assert versions.quality_reference("key") == {"rmse": 0.5}
     assert versions.quality_reference("another measure") is None
-    revert(config)
+    revert([config])
     assert versions.quality_reference("key") is None

@@ -183,9 +183,9 @@ def not_taken(
     """Sentences on configs that the command ignores."""
     if not command or any("{config}" in word for word in command):
         return []
-    read = {one.name: one.document for one in found if one.document}
-    asked = [(path, read[str(path)]) for path in paths if str(path) in read]
-    reasons = (why_not_taken(tuple(command), *each, Path.cwd()) for each in asked)
+    names = {str(path) for path in paths}
+    asked = [one.document for one in found if one.document and one.name in names]
+    reasons = (why_not_taken(command, document, Path.cwd()) for document in asked)
     return [why for why in reasons if why]
 
 

@@ -1,22 +1,22 @@
-"""`gpu-advisor profile [CONFIG] [-- COMMAND ...]`: two measured runs."""
+"""`gpu-advisor profile [CONFIG ...] [-- COMMAND ...]`: two measured runs."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
-import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import knobs, masking, numbers
+from advisor import masking, numbers
 from advisor.commands import invocation
+from advisor.commands.measuring import program_of
 from advisor.config import originals
-from advisor.errors import FAILURE_EXIT_CODES, UsageError
+from advisor.errors import FAILURE_EXIT_CODES
 from advisor.executor.engines import EngineSettings, make_engine
 from advisor.executor.engines.scratch_dir import cancellable
-from advisor.executor.program import Program
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.machine import target
 from advisor.machine.host import read_machine
@@ -25,16 +25,16 @@ from advisor.report import amdahl
 from advisor.report.bottleneck import Diagnosis, diagnose, member, part_name, ranged, typical
 from advisor.report.build import trial_entry
 from advisor.report.progress import Progress
-from advisor.runner import limits
 from advisor.sandbox.capabilities import isolation_warnings
-from advisor.settings import parse_duration_s
+from advisor.settings import parse_duration_s, parsed_regex
 from advisor.tuner.prices import CEILINGS_S
 
 if TYPE_CHECKING:
     import argparse
 
+    from advisor.executor.program import Program
+    from advisor.machine.target import Target
     from advisor.report.amdahl import Bound
-    from advisor.settings import Workload
 
 RUNS = 2
 """One run alone shows no spread."""
@@ -50,21 +50,29 @@ MEASURED = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor profile`."""
     parser.add_argument(
-        "config", type=Path, nargs="?", help="config of your program; a command alone is enough"
+        "configs",
+        type=Path,
+        nargs="*",
+        metavar="CONFIG",
+        help="configs of your program; a command alone is enough",
     )
     parser.add_argument("--workload", metavar="NAME", help="entry of gpu-advisor.toml to run")
     parser.add_argument(
-        "--window", metavar="TIME", default="3s", help="measured window (default 3s)"
+        "--window",
+        type=invocation.argument(parse_duration_s),
+        metavar="TIME",
+        default="3s",
+        help="measured window (default 3s)",
     )
     parser.add_argument(
         "--unit", metavar="NAME", help="what one unit of work is called (default sample)"
     )
     parser.add_argument(
         "--unit-regex",
+        type=invocation.argument(parsed_regex),
         metavar="RE",
         help="count units by output lines that match; group 1, if any, is a number of units",
     )
-    limits.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument(
         "--allow-writes",
@@ -78,61 +86,46 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
 
     Returns 0 or the failure's code. Raises AdvisorError.
     """
-    if args.config is not None:
-        originals.recover(args.config)
+    for path in args.configs:
+        originals.recover(path)
     asked = invocation.resolve(
-        args.config, command, workload=args.workload, use_case="profile", with_options=False
+        args.configs, command, workload=args.workload, use_case="profile", with_options=False
     )
-    workload = _as_flags_say(asked.workload, args)
-    environ = {**os.environ, **workload.env}
-    invocation.require_program(asked.argv, asked.cwd, environ)
+    named = {"unit": args.unit, "unit_regex": args.unit_regex}
+    given = {name: value for name, value in named.items() if value is not None}
+    asked = replace(asked, workload=asked.workload.model_copy(update=given))
+    invocation.require_program(asked.argv, asked.cwd, asked.environ)
     machine = read_machine()
     aim = target.resolve("auto", machine)
-    flags = asked.command_line
-    program = Program(
-        config=asked.config,
-        command_line=flags,
-        cwd=asked.cwd,
-        unit=workload.unit,
-        output_paths=knobs.find(asked.config).outputs if asked.config else (),
-        output_flags=(*workload.output_flags, *knobs.find(flags).outputs),
-        env={**dict(aim.environment), **workload.env},
-        allow_writes=args.allow_writes,
-        limits=limits.asked(args, workload, asked.settings.defaults),
-    )
     plan = MeasurePlan(
-        measure_s=_window_s(args.window),
+        measure_s=args.window,
         min_steps=8,
-        unit_regex=workload.unit_regex,
+        unit_regex=asked.workload.unit_regex,
         ceilings_workers=tuple(sorted({0, machine.cpus})),
         ceilings_s=CEILINGS_S,
     )
-    result = measure(program, plan, gpu_uuid=aim.gpu.uuid if aim.gpu else None)
+    result = measure(program_of(asked, aim, allow_writes=args.allow_writes), plan, aim)
     if isinstance(result, Failure):
-        masked = masking.mask_value(as_object(result, workload.unit))
-        memo_ = masking.mask_text(failure_memo(result))
-        shown = json.dumps(masked, indent=2) + "\n" if args.json else memo_
-        sys.stdout.write(shown)
-        return FAILURE_EXIT_CODES[result.kind]
-    if result[0].cards:
-        aim = target.computed_on(aim, machine, result[0].cards[0])
-    found = diagnose(result, profile=aim.profile)
-    help_ = amdahl.bounds(result)
-    if args.json:
-        masked = masking.mask_value(as_object(result, workload.unit, found, help_))
-        shown = json.dumps(masked, indent=2) + "\n"
+        code, shown = FAILURE_EXIT_CODES[result.kind], failure_memo(result)
+        fields = as_object(result, asked.workload.unit)
     else:
+        if result[0].cards:
+            aim = target.computed_on(aim, machine, result[0].cards[0])
+        found = diagnose(result, profile=aim.profile)
         assert found is not None, "there are two runs"
-        shown = masking.mask_text(memo(result, found, help_))
-    sys.stdout.write(shown)
-    return 0
+        bounds = amdahl.bounds(result)
+        code, shown = 0, memo(result, found, bounds)
+        fields = as_object(result, asked.workload.unit, found, bounds)
+    if args.json:
+        shown = json.dumps(masking.mask_value(fields), indent=2) + "\n"
+    sys.stdout.write(shown if args.json else masking.mask_text(shown))
+    return code
 
 
-def measure(
-    program: Program, plan: MeasurePlan, *, gpu_uuid: str | None
-) -> tuple[Run, ...] | Failure:
+def measure(program: Program, plan: MeasurePlan, aim: Target) -> tuple[Run, ...] | Failure:
     """Equal runs of `program`, with progress on stderr."""
     runs: list[Run] = []
+    gpu_uuid = aim.gpu.uuid if aim.gpu else None
     with (
         Progress(unit=program.unit) as progress,
         cancellable() as off,
@@ -154,25 +147,6 @@ def measure(
                 return result
             runs.append(result)
     return tuple(runs)
-
-
-def _as_flags_say(workload: Workload, args: argparse.Namespace) -> Workload:
-    given = {"unit": args.unit, "unit_regex": args.unit_regex}
-    if args.unit_regex is not None:
-        try:
-            re.compile(args.unit_regex)
-        except re.error as problem:
-            msg = f"--unit-regex {args.unit_regex!r} is no regular expression: {problem}."
-            raise UsageError(msg) from problem
-    return workload.model_copy(update={k: v for k, v in given.items() if v is not None})
-
-
-def _window_s(text: str) -> float:
-    try:
-        return parse_duration_s(text)
-    except ValueError as problem:
-        msg = f"--window: {problem}"
-        raise UsageError(msg) from problem
 
 
 # --- one JSON object ----------------------------------------------------------------------

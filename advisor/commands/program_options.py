@@ -6,7 +6,6 @@ records what argparse, click, absl, fire, Hydra, OmegaConf and what is built on 
 
 from __future__ import annotations
 
-import ast
 import functools
 import json
 import re
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 PARSE_LIMIT_S = 120.0
 """Longest wait for a program to parse its arguments."""
-FILES_READ = 200
-"""Files of a program that are searched for an import."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,53 +155,3 @@ def _is_python(path: Path) -> bool:
     """True if the file begins like Python."""
     with path.open("rb") as file:
         return bool(re.match(rb"#!.*python|#!/bin/sh\n'''exec'", file.read(200)))
-
-
-# --- configs that are Python --------------------------------------------------------------------
-
-
-def imports(command: Sequence[str], cwd: Path, config: Path) -> bool:
-    """True if `command` imports the file at `config`."""
-    first = first_own_word(command)
-    script = _script(command, first, cwd)
-    if script is None:
-        return False
-    start = Path(script) if Path(script).is_absolute() else cwd / script.strip("/")
-    start = start if start.is_file() else start.with_name(f"{start.name}.py")
-    roots = (start.parent, cwd, cwd / "src")
-    named = [word.rpartition("=")[2] for word in command[first:]]
-    waiting = [start, *(file for word in named for file in _module_files(word, roots))]
-    wanted, seen = config.resolve(), set[Path]()
-    while waiting and len(seen) < FILES_READ:
-        path = waiting.pop().resolve()
-        if path == wanted and path != start.resolve():
-            return True
-        if path in seen:
-            continue
-        seen.add(path)
-        for name in _imported_names(path):
-            waiting += _module_files(name, (path.parent, *roots))
-    return False
-
-
-def _imported_names(path: Path) -> Iterator[str]:
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            yield module
-            yield from (f"{module}.{alias.name}".strip(".") for alias in node.names)
-
-
-def _module_files(name: str, roots: Sequence[Path]) -> list[Path]:
-    if not re.fullmatch(r"[A-Za-z_][\w.]{0,200}", name):
-        return []
-    parts = name.split(".")
-    places = (root.joinpath(*parts) for root in roots)
-    files = (file for place in places for file in (place.with_suffix(".py"), place / "__init__.py"))
-    return [file for file in files if file.is_file()]

@@ -1,7 +1,8 @@
-"""`gpu-advisor revert CONFIG`: the original, byte for byte."""
+"""`gpu-advisor revert CONFIG ...`: the originals, byte for byte."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor revert`."""
-    parser.add_argument("config", type=Path, help="the config that `optimize` rewrote")
+    parser.add_argument(
+        "configs", type=Path, nargs="+", metavar="CONFIG", help="configs that `optimize` rewrote"
+    )
     parser.add_argument(
         "--all", action="store_true", help="go back to before the first optimize, not only the last"
     )
@@ -31,47 +34,51 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     Raises RevertConflictError when unsafe.
     """
     del command
-    undone = revert(args.config, everything=args.all)
-    if undone:
+    for config, undone in revert(args.configs, everything=args.all).items():
         outcome = f"{numbers.many(undone, 'rewrite')} taken back"
-    else:
-        outcome = (
-            "nothing to take back; its last rewrite was never put in place, or was undone by hand"
-        )
-    sys.stdout.write(f"{args.config}: {outcome}\n")
+        if not undone:
+            outcome = "nothing to take back; its last rewrite is not in the file"
+        sys.stdout.write(f"{config}: {outcome}\n")
     return 0
 
 
-def revert(config: Path, *, everything: bool = False) -> int:
-    """Revert the rewrites of `config`; return their number.
+def revert(configs: list[Path], *, everything: bool = False) -> dict[Path, int]:
+    """Revert the rewrites of `configs`; return their numbers.
 
     0 if the last rewrite is not in the file: an earlier call was killed before it replaced the
-    config, or somebody undid the change. All of them are taken back in one step, or none.
+    config, or somebody undid the change. All configs are looked at before the first is written.
     """
+    kept_in = {config: _kept_in(config) for config in configs}
+    with contextlib.ExitStack() as stack:
+        plans = []
+        for config, versions in kept_in.items():
+            stack.enter_context(versions.held())
+            for note in versions.recover():
+                sys.stderr.write(f"gpu-advisor: {note}\n")
+            remove_candidates(config)
+            kept = versions.all()
+            undone = list(reversed(kept if everything else kept[-1:]))
+            current = content = read_bytes(config)
+            for version in undone:
+                content = undo(version, content, config)
+            plans.append((config, versions, undone, current, content))
+        for config, versions, undone, current, content in plans:
+            if content != current:
+                documents.write_atomic(config, content, current)
+            for version in undone:
+                versions.forget(version)
+    return {config: len(undone) for config, _, undone, _, _ in plans}
+
+
+def _kept_in(config: Path) -> Versions:
+    """Originals of `config`. Raises RevertConflictError."""
     read_bytes(config)
-    kept_in = [
-        versions
-        for state in existing_folders(project_root(config))
-        if (versions := Versions(state, config)).all()
-    ]
-    if not kept_in:
-        msg = (
-            f"{config} was never rewritten by gpu-advisor, or was reverted already. Name the file "
-            "that was tuned."
-        )
-        raise RevertConflictError(msg)
-    versions = kept_in[0]
-    with versions.held():
-        for note in versions.recover():
-            sys.stderr.write(f"gpu-advisor: {note}\n")
-        remove_candidates(config)
-        kept = versions.all()
-        undone = list(reversed(kept if everything else kept[-1:]))
-        current = content = read_bytes(config)
-        for version in undone:
-            content = undo(version, content, config)
-        if content != current:
-            documents.write_atomic(config, content, current)
-        for version in undone:
-            versions.forget(version)
-    return len(undone)
+    for state in existing_folders(project_root(config)):
+        versions = Versions(state, config)
+        if versions.all():
+            return versions
+    msg = (
+        f"{config} was never rewritten by gpu-advisor, or was reverted already. Name the file "
+        "that was tuned."
+    )
+    raise RevertConflictError(msg)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from advisor.executor.requests import TrialRequest
+    from advisor.executor.requests import KnobKey, TrialRequest
     from advisor.model import Candidate
 
 COMMAND_LINE = "command line"
@@ -38,15 +38,15 @@ def seed_environment(seed: int | None) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """Command with its config and its outputs' places."""
+    """Command with its configs and its outputs' places."""
 
-    config: documents.Document | None
+    configs: tuple[documents.Document, ...] = ()
     command_line: documents.Document
     """The user's argv as a document: `argv` format."""
     cwd: Path
     unit: str
-    output_paths: tuple[str, ...] = ()
-    """Scalars of the config that name output directories: pointed into scratch."""
+    output_paths: tuple[KnobKey, ...] = ()
+    """Scalars of the configs that name output directories: pointed into scratch."""
     output_flags: tuple[str, ...] = ()
     """The same on the command line."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -56,17 +56,19 @@ class Program:
     seed: int | None = None
     """Given to the command in every run; None: its own."""
 
-    def content(self, candidate: Candidate, extra: Mapping[str, JsonScalar] | None = None) -> bytes:
-        """Config bytes with `candidate`'s values, verified.
+    def content(
+        self, config: documents.Document, candidate: Candidate, outputs: str | None = None
+    ) -> bytes:
+        """Bytes of one config with `candidate`'s values, verified.
 
-        Empty without a config.
+        What it names as output goes to the folder `outputs`.
         """
-        if self.config is None:
-            return b""
         values: dict[str, JsonScalar] = {
-            c.path: c.new for c in candidate.changes if c.document == self.config.name
+            c.path: c.new for c in candidate.changes if c.document == config.name
         }
-        return self.config.with_values({**values, **(extra or {})})
+        if outputs is not None:
+            values |= {path: outputs for name, path in self.output_paths if name == config.name}
+        return config.with_values(values)
 
     def argv(
         self,
@@ -98,11 +100,11 @@ class Program:
         return command
 
     def values(self, candidate: Candidate) -> object:
-        """Config values as the program reads them."""
-        if self.config is None:
-            return None
-        content = self.content(candidate)
-        return documents.parse(content, self.config.format, self.config.name).data
+        """Values of the configs as the program reads them."""
+        return [
+            documents.parse(self.content(config, candidate), config.format, config.name).data
+            for config in self.configs
+        ]
 
     def trial(
         self,
@@ -119,10 +121,10 @@ class Program:
         outputs = str(scratch / "outputs")
         seed = self.seed if request.repeat is None else (self.seed or 0) + request.repeat
         command = with_seed(self.argv(candidate, command_line, outputs), seed)
-        files: tuple[TrialFile, ...] = ()
-        if self.config is not None:
-            content = self.content(candidate, dict.fromkeys(self.output_paths, outputs))
-            files = (TrialFile(original=str(self.config.path), content=content),)
+        files = tuple(
+            TrialFile(original=str(config.path), content=self.content(config, candidate, outputs))
+            for config in self.configs
+        )
         start_s, hang_s, total_s = self.limits.of(plan)
         return Trial(
             id=id_,

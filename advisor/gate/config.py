@@ -78,7 +78,7 @@ class Program:
         if self.config is None:
             return with_seed(tuple(shlex.split(self.command)), None)
         cwd = self.cwd(checkout)
-        return with_seed(invocation.split(self.command, cwd / self.config, cwd), None)
+        return with_seed(invocation.split(self.command, [cwd / self.config], cwd), None)
 
 
 def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tuple[Program, ...]:

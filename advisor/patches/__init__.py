@@ -106,10 +106,14 @@ def patch_for(state: TunerState, program: Program, suggestions: Sequence[Suggest
 
 def config_patch(program: Program, state: TunerState, suggestion: Suggestion) -> str | None:
     """The config's change as a diff."""
-    if program.config is None or program.config.path is None:
-        return None
-    old, new = (program.content(of) for of in (state.best, suggestion.variant.candidate))
-    return python_source.file_patch(program.config.path, old, new, program.cwd)
+    patches = []
+    for config in program.configs:
+        old, new = (
+            program.content(config, of) for of in (state.best, suggestion.variant.candidate)
+        )
+        if config.path is not None and new != old:
+            patches.append(python_source.file_patch(config.path, old, new, program.cwd))
+    return "".join(filter(None, patches)) or None
 
 
 def code_edit(state: TunerState, cwd: Path, suggestion: Suggestion) -> CodeEdit | None:

@@ -78,12 +78,10 @@ ISOLATION = {
 class RunInfo:
     """Call itself, as the report repeats it."""
 
-    config: Path | None
+    configs: tuple[Path, ...]
     report: Path
-    output: Path | None
-    """Path of the tuned config, if it was written."""
-    rewritten: tuple[Path, ...]
-    """Configs that existed before and can be restored."""
+    written: tuple[Path, ...]
+    """Paths of the tuned configs, where they were written."""
     dry_run: bool
     workload: str | None
     command: str
@@ -117,9 +115,9 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         changes=[_change(change, state) for change in winner.changes],
         runs=sum(not attempt.reused for attempt in found.attempts),
         wall_s=round(info.wall_s, 1),
-        config=str(info.config) if info.config is not None else "",
+        config=", ".join(map(str, info.configs)),
         tuned_command=tuned_command(found),
-        written=str(info.output) if info.output else None,
+        written=", ".join(map(str, info.written)) or None,
         report=str(info.report),
         reason=reason(found),
         baseline_note=baseline_note(found),
@@ -163,9 +161,7 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         next_actions=next_actions(found, info),
         diff=found.diff,
         how_to_run=how_to_run(found, info),
-        how_to_revert="\n".join(
-            f"gpu-advisor revert {shlex.quote(str(path))}" for path in info.rewritten
-        ),
+        how_to_revert=how_to_revert(info),
         suggestions=[
             _entry(SuggestionEntry, advice, detail=advice.reason, gain=gain_entry(advice.gain))
             for advice in found.advice
@@ -290,9 +286,15 @@ def tuned_command(found: TuningResult) -> str | None:
 def how_to_run(found: TuningResult, info: RunInfo) -> str:
     """The command that uses the result."""
     command = tuned_command(found) or info.command
-    if info.output not in {None, info.config}:
-        return command.replace(str(info.config), str(info.output))
+    if info.written and not set(info.written) <= set(info.configs):
+        return command.replace(str(info.configs[0]), str(info.written[0]))
     return command
+
+
+def how_to_revert(info: RunInfo) -> str:
+    """The command that restores rewritten configs."""
+    rewritten = [str(path) for path in info.written if path in info.configs]
+    return shlex.join(["gpu-advisor", "revert", *rewritten]) if rewritten else ""
 
 
 def best_candidate(found: TuningResult) -> CandidateEntry | None:

@@ -49,7 +49,7 @@ class TuningResult:
     @property
     def subject(self) -> str:
         """`command` or `config`: the thing that is tuned."""
-        return "command" if self.program.config is None else "config"
+        return "config" if self.program.configs else "command"
 
     @property
     def unit(self) -> str:

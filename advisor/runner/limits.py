@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.errors import UsageError
-from advisor.settings import parse_duration_s
-
 if TYPE_CHECKING:
-    import argparse
-
     from advisor.model import MeasurePlan
     from advisor.settings import Defaults, Workload
 
@@ -26,12 +21,6 @@ SLOW_CEILINGS = 5.0
 """Starting loader workers takes longer than measuring them."""
 WHOLE_S = 3600.0
 """A program that is run to its end takes as long as its user made it."""
-
-FLAGS = {
-    "start-limit": "longest wait for the program's first step (default 5m, longer if yours was)",
-    "hang-limit": "longest silence after a step (default 60s)",
-    "run-limit": "longest run of one process (default: what the window and the others add up to)",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,30 +53,6 @@ def parts_limit_s(plan: MeasurePlan) -> float:
     """Longest time for the parts, each measured alone after the window."""
     parts = 1 + len(plan.ceilings_workers) if plan.ceilings_workers else 0
     return SLOW_CEILINGS * plan.ceilings_s * parts
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--start-limit`, `--hang-limit` and `--run-limit`."""
-    for name, meaning in FLAGS.items():
-        parser.add_argument(f"--{name}", metavar="TIME", help=meaning)
-
-
-def asked(args: argparse.Namespace, workload: Workload, defaults: Defaults) -> Limits:
-    """Read limits from flags, else from gpu-advisor.toml.
-
-    Raises UsageError naming the flag and the forms allowed.
-    """
-    found = of_settings(workload, defaults)
-    for name, field in zip(FLAGS, ("start_s", "hang_s", "run_s"), strict=True):
-        text = getattr(args, name.replace("-", "_"))
-        if text is None:
-            continue
-        try:
-            found = replace(found, **{field: parse_duration_s(text)})
-        except ValueError as problem:
-            msg = f"--{name}: {problem}."
-            raise UsageError(msg) from problem
-    return found
 
 
 def of_settings(workload: Workload, defaults: Defaults) -> Limits:

@@ -72,7 +72,8 @@ def _parsed_command(text: str) -> str:
     return _no_nul(text)
 
 
-def _parsed_regex(text: str) -> str:
+def parsed_regex(text: str) -> str:
+    """Check a regular expression. Raises ValueError."""
     try:
         re.compile(text)
     except (re.error, RecursionError, OverflowError) as problem:
@@ -82,7 +83,7 @@ def _parsed_regex(text: str) -> str:
 
 
 def _parsed_number_regex(text: str) -> str:
-    if not re.compile(_parsed_regex(text)).groups:
+    if not re.compile(parsed_regex(text)).groups:
         msg = "has no group; put the number in brackets, such as ([0-9.]+)"
         raise ValueError(msg)
     return text
@@ -123,7 +124,7 @@ def _known_objective(name: str) -> str:
 
 Text = Annotated[str, AfterValidator(_no_nul)]
 Command = Annotated[str, AfterValidator(_parsed_command)]
-Regex = Annotated[str, AfterValidator(_parsed_regex)]
+Regex = Annotated[str, AfterValidator(parsed_regex)]
 NumberRegex = Annotated[str, AfterValidator(_parsed_number_regex)]
 Tolerance = Annotated[str, BeforeValidator(_parsed_tolerance, json_schema_input_type=float | str)]
 ObjectiveName = Annotated[

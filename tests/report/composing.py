@@ -34,10 +34,9 @@ def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHI
             diff="",
         ),
         build.RunInfo(
-            config=folder / "train.yaml",
+            configs=(folder / "train.yaml",),
             report=folder / "report.md",
-            output=None,
-            rewritten=(),
+            written=(),
             dry_run=True,
             workload=None,
             command="python train.py",

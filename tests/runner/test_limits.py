@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 
 import pytest
 
 from advisor import __main__ as main
-from advisor.errors import UsageError
 from advisor.model import MeasurePlan
 from advisor.runner import limits
 from advisor.runner.failure_patterns import CONFIG, DEVICE, LOST_WORK, NEXT_STEPS, OUT_OF_MEMORY
@@ -52,23 +50,11 @@ def test_a_compilation_may_be_silent_as_long_as_a_start() -> None:
     assert Limits(start_s=500.0).of(MeasurePlan(whatif="compile"))[1] == 500.0
 
 
-def asked(*flags: str, defaults: Defaults | None = None, **workload: object) -> Limits:
-    parser = argparse.ArgumentParser()
-    limits.add_arguments(parser)
-    entry = Workload.model_validate({"command": "x", **workload})
-    return limits.asked(parser.parse_args(flags), entry, defaults or Defaults())
-
-
-def test_a_flag_wins_over_the_workload_and_that_over_the_defaults() -> None:
+def test_a_workload_wins_over_the_defaults() -> None:
     defaults = Defaults.model_validate({"start-limit": "10m", "hang-limit": "2m", "run-limit": 9})
-    found = asked("--start-limit", "1h5m", defaults=defaults, **{"hang-limit": "90"})
-    assert found == Limits(start_s=3900.0, hang_s=90.0, run_s=9.0)
-    assert asked() == Limits()
-
-
-def test_a_limit_that_is_no_duration_is_refused_by_its_flag() -> None:
-    with pytest.raises(UsageError, match=r"--hang-limit: 'soon' is no duration; write 90s"):
-        asked("--hang-limit", "soon")
+    entry = Workload.model_validate({"command": "x", "hang-limit": "90"})
+    assert limits.of_settings(entry, defaults) == Limits(start_s=600.0, hang_s=90.0, run_s=9.0)
+    assert limits.of_settings(Workload(command="x"), Defaults()) == Limits()
 
 
 def test_every_flag_and_key_that_a_failure_names_exists() -> None:

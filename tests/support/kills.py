@@ -77,7 +77,7 @@ def check_after_kill(config: Path, tuned: bytes, failures: Failures, where: str)
         return
     try:
         try:
-            undone = revert(config)
+            undone = revert([config])[config]
         except RevertConflictError as problem:
             undone = 0
             if "never rewritten" not in str(problem):
@@ -85,7 +85,8 @@ def check_after_kill(config: Path, tuned: bytes, failures: Failures, where: str)
         if config.read_bytes() != ORIGINAL or undone != (found == tuned):
             failures.note(f"{where}: revert took back {undone} of a config that was {found[:24]!r}")
         rewrite(config)
-        if config.read_bytes() != tuned or revert(config) != 1 or config.read_bytes() != ORIGINAL:
+        whole = config.read_bytes() == tuned and revert([config]) == {config: 1}
+        if not whole or config.read_bytes() != ORIGINAL:
             failures.note(f"{where}: the next rewrite and revert went wrong")
     except Exception as problem:
         failures.note(f"{where}: the next call ended in {type(problem).__name__}: {problem}")
@@ -105,7 +106,7 @@ def kills(
     config = folder / "k" / "c.json"
     works: dict[str, Callable[[], object]] = {
         "write": lambda: rewrite(config),
-        "revert": lambda: revert(config),
+        "revert": lambda: revert([config]),
     }
     for name, work in works.items():
         fresh(config.parent, rewritten=name == "revert")
@@ -238,7 +239,7 @@ def full_disk(folder: Path, failures: Failures) -> dict[str, int]:
                 os.truncate(filled, max(0, filled.stat().st_size - 4096 * pages))
                 before = config.read_bytes()
                 try:
-                    rewrite(config) if name == "write" else revert(config)
+                    rewrite(config) if name == "write" else revert([config])
                     done[f"{name} done"] += 1
                 except AdvisorError as problem:
                     done[f"{name} refused"] += 1

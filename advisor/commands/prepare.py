@@ -1,0 +1,265 @@
+"""Flags and settings of `optimize`, checked before any process."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor import files, knobs, objective, settings
+from advisor.commands import invocation, program_options
+from advisor.config import originals
+from advisor.config.originals import Versions
+from advisor.errors import NotMeasuredError, UsageError
+from advisor.knobs.default_arguments import with_absent
+from advisor.machine import target
+from advisor.machine.host import read_machine
+from advisor.report import writing
+from advisor.report.progress import Progress
+from advisor.sandbox.capabilities import isolation_warnings
+from advisor.settings import parse_duration_s
+from advisor.state import existing_folders, project_root, state_folder
+from advisor.tuner.context import Source
+
+if TYPE_CHECKING:
+    import argparse
+
+    from advisor.model import Machine
+
+DEFAULT_REPORT = Path("report.md")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `gpu-advisor optimize`."""
+    parser.usage = "gpu-advisor optimize [CONFIG ...] [OPTIONS] [-- COMMAND ...]"
+    duration = invocation.argument(parse_duration_s)
+    runs = parser.add_argument_group("program")
+    runs.add_argument(
+        "configs",
+        type=Path,
+        nargs="*",
+        metavar="CONFIG",
+        help="JSON, YAML, TOML or Python configs that COMMAND reads; without one the options of "
+        "COMMAND are tuned",
+    )
+    runs.add_argument("--workload", metavar="NAME", help="entry of gpu-advisor.toml to run")
+    runs.add_argument(
+        "--allow-writes",
+        action="store_true",
+        help="go on although COMMAND writes over existing files of yours",
+    )
+    search = parser.add_argument_group("search")
+    search.add_argument(
+        "--budget", type=duration, metavar="TIME", help="time to spend: 90s, 10m (default)"
+    )
+    search.add_argument(
+        "--window",
+        type=duration,
+        metavar="TIME",
+        default="3s",
+        help="measured window of a trial (default 3s)",
+    )
+    search.add_argument(
+        "--target",
+        metavar="NAME",
+        help="GPU to tune for: auto (default), a profile such as rtx-4060, or a profile file",
+    )
+    search.add_argument(
+        "--objective",
+        choices=objective.AIMS,
+        metavar="METRIC",
+        help="throughput (default), latency, energy or cost of a unit of work",
+    )
+    search.add_argument(
+        "--constraint",
+        type=invocation.argument(lambda text: objective.parse_constraint(text).text),
+        action="extend",
+        nargs="+",
+        metavar="BOUND",
+        help="bounds that must hold: 'memory<=7GiB' 'latency_p95<=80ms' 'power<=250W'",
+    )
+    search.add_argument(
+        "--safe",
+        action="store_true",
+        help="change neither rounding nor results: only batch, workers and loader settings",
+    )
+    search.add_argument(
+        "--fresh", action="store_true", help="do not reuse measurements of earlier calls"
+    )
+    written = parser.add_argument_group("files")
+    written.add_argument(
+        "--output", type=Path, metavar="PATH", help="write the tuned config here, not in place"
+    )
+    written.add_argument(
+        "--dry-run", action="store_true", help="measure and report, but write no config"
+    )
+    written.add_argument(
+        "--report",
+        type=Path,
+        default=DEFAULT_REPORT,
+        metavar="PATH",
+        help="place of the report (default report.md; report.json beside it)",
+    )
+    written.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace files that gpu-advisor did not write at the places of report and --output",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    parser.epilog = (
+        "Limits of a trial, the seed, the price of an hour and quality measures are keys of "
+        "gpu-advisor.toml: see docs/configuration.md."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Everything about a call, checked before the first process."""
+
+    args: argparse.Namespace
+    asked: invocation.Invocation
+    typed: tuple[str, ...]
+    """The command, where it was typed after `--`."""
+    machine: Machine
+    target: target.Target
+    state: Path
+    versions: tuple[Versions, ...]
+    """Originals of each config; without one, of the settings file beside the command."""
+    objective: objective.Objective
+    budget_s: float
+    progress: Progress
+    report: files.Claim
+    output: files.Claim | None
+    """The place of --output; None where the configs themselves are rewritten."""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The configs, and then the command line."""
+        documents = (*self.asked.configs, self.asked.command_line)
+        phase = self.asked.phase
+        return tuple(Source(document=d, findings=knobs.find(d, phase=phase)) for d in documents)
+
+    @property
+    def memory_limit_gib(self) -> float:
+        """Memory limit of a candidate, in GiB."""
+        return target.memory_limit_gib(self.target, 0.9 * self.machine.ram_limit_gib)
+
+
+def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
+    """Check everything before the first run.
+
+    Nothing is run or written. Raises AdvisorError.
+    """
+    notes = [note for path in args.configs for note in originals.recover(path)]
+    asked = invocation.resolve(args.configs, command, workload=args.workload)
+    if asked.paths and not args.configs:  # gpu-advisor.toml named it
+        notes += originals.recover(asked.paths[0])
+        asked = invocation.resolve(asked.paths, command, workload=args.workload)
+    asked = replace(asked, configs=tuple(map(with_absent, asked.configs)))
+    if args.output is not None and len(asked.paths) != 1:
+        msg = f"--output is for one tuned config, and {len(asked.paths)} were named. Leave it out."
+        raise UsageError(msg)
+    in_place = args.output is None or os.path.realpath(args.output) == os.path.realpath(
+        asked.paths[0]
+    )
+    if in_place and not args.dry_run:
+        for path in asked.paths:
+            invocation.require_writable(path)
+    invocation.require_program(asked.argv, asked.cwd, asked.environ)
+    defaults = asked.settings.defaults
+    machine = read_machine()
+    aim = objective_of(args, asked, machine)
+    aimed = target.resolve(args.target or defaults.target, machine)
+    kept_for = asked.paths or (Path.cwd() / settings.FILE_NAME,)
+    root = project_root(kept_for[0])
+    never = [*asked.paths, *([] if in_place else [args.output])]
+    like = asked.paths[0] if asked.paths else None
+    report = writing.claim(args.report, never=never, like=like, overwrite=args.overwrite)
+    output = None if in_place else claim_output(args, asked.paths[0], root)
+    state = state_folder(root)
+    versions = tuple(Versions(state, path) for path in kept_for)
+    for each in versions:
+        each.make_folders()
+    budget_s = args.budget or defaults.budget
+    progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
+    notes += [] if aimed.present else [aimed.note]
+    for note in (*notes, *left_untuned(asked), *isolation_warnings(str(asked.cwd), asked.environ)):
+        progress.note(note)
+    return Job(
+        args=args,
+        asked=asked,
+        typed=tuple(command or ()),
+        machine=machine,
+        target=aimed,
+        state=state,
+        versions=versions,
+        objective=aim,
+        budget_s=budget_s,
+        progress=progress,
+        report=report,
+        output=output,
+    )
+
+
+def objective_of(
+    args: argparse.Namespace, asked: invocation.Invocation, machine: Machine
+) -> objective.Objective:
+    """Objective of flags, workload entry or defaults.
+
+    Raises UsageError, and NotMeasuredError where no card here could tell it.
+    """
+    entry, defaults = asked.workload, asked.settings.defaults
+    given = (args.constraint, entry.constraints, defaults.constraints)
+    bounds = next(each for each in given if each is not None)
+    name = args.objective or entry.objective or defaults.objective
+    try:
+        found = objective.parse(name, bounds, defaults.price_per_hour)
+    except ValueError as problem:
+        msg = f"{problem}."
+        raise UsageError(msg) from problem
+    metrics = (found.metric, *(each.metric for each in found.constraints))
+    of_cards = [metric.name for metric in metrics if metric.from_card]
+    if of_cards and not machine.gpus:
+        msg = (
+            f"Only a GPU's own counters tell {' and '.join(dict.fromkeys(of_cards))}, and "
+            f"{machine.gpu_note or 'there is no GPU here'}. Choose another objective, or run it "
+            "where there is one."
+        )
+        raise NotMeasuredError(msg)
+    return found
+
+
+def claim_output(args: argparse.Namespace, config: Path, root: Path) -> files.Claim:
+    """Claim the place of --output. Raises OutputRefusedError."""
+    return files.claim(
+        [args.output],
+        never=[config],
+        like=config,
+        overwrite=args.overwrite,
+        ours=lambda path: any(
+            Versions(state, config).is_output(path) for state in existing_folders(root)
+        ),
+    )
+
+
+def left_untuned(asked: invocation.Invocation) -> list[str]:
+    """Notes on options and configs that stay untuned."""
+    notes = []
+    if not asked.configs:
+        env = tuple(sorted(asked.workload.env.items()))
+        why = program_options.recorded(asked.argv, asked.cwd, env).why_unknown
+        notes = [f"only the options that you typed are tuned: {why}"] if why else []
+    tuned = {os.path.realpath(path) for path in asked.paths}
+    left = [
+        path
+        for path in invocation.configs_among(asked.argv, asked.cwd)
+        if os.path.realpath(asked.cwd / path) not in tuned
+        and path.suffix != ".py"  # as often a program
+    ]
+    if left:
+        words = shlex.join(map(str, (*asked.paths, *left)))
+        names = " and ".join(map(str, left))
+        notes.append(f"{names}: left alone. `gpu-advisor optimize {words} -- ...` tunes it too.")
+    return notes
