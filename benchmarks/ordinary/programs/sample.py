@@ -48,7 +48,7 @@ def main():
     while done < args.images:
         images = sample(model, cfg["sampling"]["batch_size"], cfg["sampling"]["steps"], 24)
         for image in images:
-            np.save(out / f"{done % 500:05d}.npy", image.numpy())
+            np.save(out / f"{done:06d}.npy", image.numpy())
             done += 1
         if done - mark >= 64:
             seconds = time.perf_counter() - began
