@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from advisor.knobs.catalogue import Shape, catalogue
+from advisor.knobs.catalogue import catalogue
+from advisor.knobs.schedule import rescaled_schedule
 from advisor.knobs.tree import canonical, number_of, parts_of
 from advisor.model import Change
 
@@ -42,14 +43,6 @@ def multiple_of(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...])
     return float(match["divisor"]) if match["divisor"] and only else number
 
 
-def no_multiple(knob: Knob, value: JsonScalar) -> str | None:
-    """Reason why the comment beside `knob` rules out `value`."""
-    step, number = multiple_of(knob.comment, knob.value), number_of(value)
-    if not step or number is None or number % step == 0:
-        return None
-    return f'{value} is no multiple of {step:g}, and the comment beside it says "{knob.comment}"'
-
-
 NARROW = ("bfloat16", "float16")
 """In the order in which they are tried: bfloat16 needs no loss scaling."""
 _WIDTH_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
@@ -65,10 +58,13 @@ def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
     if isinstance(knob.value, bool):
         return {} if knob.value else dict.fromkeys(_dtypes_of_flag(knob), True)
     row, current = row_of(knob.value)
+    upper = isinstance(knob.value, str) and knob.value.isupper()
     return {
-        dtype: _cased(row[dtype], knob.value)
+        dtype: word.upper() if upper and isinstance(word, str) else word
         for dtype in NARROW
-        if dtype in row and dtype != current and _WIDTH_BITS[dtype] <= _WIDTH_BITS[current]
+        if (word := row.get(dtype)) is not None
+        and dtype != current
+        and _WIDTH_BITS[dtype] <= _WIDTH_BITS[current]
     }
 
 
@@ -84,82 +80,14 @@ def _dtypes_of_flag(knob: Knob) -> tuple[str, ...]:
 
 def row_of(value: object) -> tuple[dict[str, JsonScalar], str]:
     """Spelling family of `value`, and its dtype."""
-    for row in catalogue().precision_rows:
+    for row in catalogue().table["precision-row"]:
         for dtype, word in row.items():
             if type(word) is type(value) and str(word).lower() == str(value).lower():
                 return dict(row), dtype
     return {}, "float32"
 
 
-def _cased(word: JsonScalar, like: object) -> JsonScalar:
-    return word.upper() if isinstance(word, str) and str(like).isupper() else word
-
-
-LARGEST_BETA = 0.999
-"""The field's usual cap; beyond it a step keeps nothing of what came before."""
-
-TOLERANCE = 1e-3
-"""Largest relative error of the terminal log-signal, after the ends were rounded."""
-
-
-def log_signal(start: float, end: float, steps: int, shape: Shape = "line") -> float:
-    """Log-signal of a schedule: log prod(1 - beta_t).
-
-    Raises ValueError where a beta is outside [0, 1).
-    """
-    betas = _betas(start, end, steps, shape)
-    if not all(0 <= beta < 1 for beta in betas):
-        msg = f"a schedule from {start} to {end} has a noise rate outside [0, 1)"
-        raise ValueError(msg)
-    return math.fsum(math.log1p(-beta) for beta in betas)
-
-
-def rescaled_schedule(
-    start: float, end: float, steps: int, new_steps: int, shape: Shape = "line"
-) -> tuple[float, float]:
-    """Rescale a schedule's ends to the same terminal signal.
-
-    Rounded to six significant digits, or as few more as keep the log-signal within TOLERANCE.
-    Raises ValueError, with the numbers, where no noise rate up to LARGEST_BETA does.
-    """
-    wanted = log_signal(start, end, steps, shape)
-    if wanted == 0:
-        msg = f"a schedule from {start} to {end} adds no noise"
-        raise ValueError(msg)
-    low, high = 0.0, LARGEST_BETA / max(start, end)
-    reached = log_signal(start * high, end * high, new_steps, shape)
-    if reached > wanted:
-        msg = (
-            f"{new_steps} steps cannot reach the terminal signal {math.exp(wanted):.3g} of "
-            f"{steps} steps from {start:g} to {end:g}: even a last noise rate of {LARGEST_BETA} "
-            f"leaves {math.exp(reached):.3g}"
-        )
-        raise ValueError(msg)
-    for _ in range(200):
-        middle = (low + high) / 2
-        if log_signal(start * middle, end * middle, new_steps, shape) > wanted:
-            low = middle
-        else:
-            high = middle
-    for digits in range(6, 18):
-        ends = (_rounded(start * low, digits), _rounded(end * low, digits))
-        if abs(log_signal(*ends, new_steps, shape) / wanted - 1) <= TOLERANCE:
-            return ends
-    msg = f"no rounding of the ends keeps the terminal signal {math.exp(wanted):.3g}"
-    raise ValueError(msg)
-
-
-def _betas(start: float, end: float, steps: int, shape: Shape) -> list[float]:
-    if steps < 2:
-        return [start] * steps
-    power = 2 if shape == "root-line" else 1
-    first, last = start ** (1 / power), end ** (1 / power)
-    return [(first + (last - first) * i / (steps - 1)) ** power for i in range(steps)]
-
-
-def _rounded(value: float, digits: int) -> float:
-    return float(f"{value:.{digits}g}")
-
+# --- a change with its links --------------------------------------------------------------
 
 NOTHING: Mapping[str, JsonScalar] = MappingProxyType({})
 MOST_SHOWN = 8
@@ -186,7 +114,7 @@ def move(
 
     The knob at `path` is set to `value`. Links that ask for nothing (`lr-batch`, `reference`)
     change nothing: where there is an accumulation the effective batch is kept, and with it the
-    learning rate stays right.
+    learning rate stays right. `beyond`: a batch may hold more than one update did.
     """
     knob = findings.knob(path)
     if knob is None:
@@ -194,13 +122,12 @@ def move(
     if not knob.editable:
         return InvalidChange(reason=f"{path}: {knob.why}")
     plan = _Plan(document, findings, knob, value, beside, beyond=beyond)
-    if why := plan.not_taken(path, value):
-        return InvalidChange(reason=f"{path} = {value}: {why}")
+    refusal = plan.why_refused(path, value)
     for link in findings.links:
-        linked = path in link.paths and link.kind in _MOVES
-        refusal = _MOVES[link.kind](plan, link) if linked else None
-        if refusal:
-            return InvalidChange(reason=f"{path} = {value}: {refusal}")
+        if path in link.paths and link.kind in _MOVES:
+            refusal = refusal or _MOVES[link.kind](plan, link)
+    if refusal:
+        return InvalidChange(reason=f"{path} = {value}: {refusal}")
     changes = tuple(change for change in plan.changes.values() if change.new != change.old)
     for change in changes:
         if not document.takes(change.path, change.new):
@@ -237,15 +164,16 @@ class _Plan:
         scalar = self.scalars.get(path)
         return scalar.value if scalar else None
 
-    def not_taken(self, path: str, value: JsonScalar) -> str | None:
-        """Reason why the program would refuse `value`.
+    def count(self, path: str) -> float | None:
+        """Present value at `path` as a number."""
+        return number_of(self.old(path))
 
-        Its choices or a comment say so.
-        """
-        knob = self.findings.knob(path)
-        if knob and (why := no_multiple(knob, value)):
-            return why
-        number = number_of(value)
+    def why_refused(self, path: str, value: JsonScalar) -> str | None:
+        """Reason why the program would refuse `value`, by choices or a comment."""
+        knob, number = self.findings.knob(path), number_of(value)
+        step = multiple_of(knob.comment, knob.value) if knob else None
+        if knob and step and number is not None and number % step:
+            return f'it is no multiple of {step:g}, and the comment beside it says "{knob.comment}"'
         if self.dataset and path == self.knob.path and number and number > self.dataset[1]:
             return f"the dataset is smaller: {self.dataset[0]} = {self.dataset[1]:g}"
         scalar = self.scalars.get(path)
@@ -260,11 +188,18 @@ class _Plan:
         scalar, knob = self.scalars.get(path), self.findings.knob(path)
         why = "it is a list" if scalar is None else None if scalar.editable else scalar.why
         why = knob.why if knob and not knob.editable else why
-        why = why or self.not_taken(path, value)
+        why = why or self.why_refused(path, value)
         if why:
             return f"{path} would have to become {value}, but {why}"
         self._plan(path, value, kind or (knob or self.knob).kind)
         return None
+
+    def set_count(self, path: str, number: float) -> str | None:
+        """Plan a number at `path`, in the type that stands there."""
+        old = self.old(path)
+        if isinstance(old, float):
+            return self.set(path, number)
+        return self.set(path, str(int(number)) if isinstance(old, str) else int(number))
 
     def _plan(self, path: str, value: JsonScalar, kind: str) -> None:
         like = self.findings.knob(path) or self.knob
@@ -279,11 +214,13 @@ class _Plan:
         )
 
 
+_ITEMS = "images|samples|items|examples|files|records|rows|instances"
 _DATASET_SIZE = re.compile(
-    r"(?:(?:num|n|max|total)_(?:(?:train|test|val|eval)_)?"
-    r"(?:images|samples|items|examples|files|records|rows|instances)"
-    r"|(?:data|dataset)_(?:len|length|size))"
+    rf"(?:(?:num|n|max|total)_)?(?:(?:train|test|val|eval)_)?(?:{_ITEMS})"
+    r"|(?:data|dataset|train|test|val|eval)_(?:len|length|size|set_size)|num_(?:train|val|test)"
 )
+_SIZE_OF_SECTION = re.compile(r"len|length|size|count|limit|num|n")
+_DATA_SECTION = re.compile(r"(?:(?:train|test|val|eval)_?)?(?:data|dataset)")
 
 
 def _dataset_size(document: Document, findings: Findings, knob: Knob) -> tuple[str, float] | None:
@@ -299,13 +236,18 @@ def _dataset_size(document: Document, findings: Findings, knob: Knob) -> tuple[s
         path: number
         for path, scalar in document.scalars.items()
         if path not in known
-        and not isinstance(scalar.value, bool)
         and (number := number_of(scalar.value)) is not None
         and number >= present
-        and _DATASET_SIZE.fullmatch(canonical(str(parts_of(path)[-1])))
+        and _names_dataset_size(path)
         and not _of_another_phase(path, knob)
     }
     return max(sizes.items(), key=lambda item: item[1], default=None)
+
+
+def _names_dataset_size(path: str) -> bool:
+    name, *above = (canonical(str(part)) for part in reversed(parts_of(path)))
+    in_data = bool(above) and _DATA_SECTION.fullmatch(above[0]) is not None
+    return bool(_DATASET_SIZE.fullmatch(name) or (in_data and _SIZE_OF_SECTION.fullmatch(name)))
 
 
 def _of_another_phase(path: str, knob: Knob) -> bool:
@@ -317,111 +259,68 @@ def _of_another_phase(path: str, knob: Knob) -> bool:
 def _move_product(plan: _Plan, link: KnobConstraint) -> str | None:
     """Keep batch x accumulation x ranks constant.
 
-    Another of them gives way to the one that moved. An accumulation of one batch has nothing to
-    give: a larger batch is then what it would be if that key were not there.
+    Another of them gives way to the one that moved: accumulation, else the batch, never the ranks.
+    A written product stays, and must divide.
     """
     new = number_of(plan.value)
     if not new or new < 1:
         return f"a {plan.knob.kind} is at least 1"
-    factors, total = _factors(plan, link)
-    if plan.knob.path not in factors:
-        return None if _is_alone(plan, factors) else _smaller_instead(factors)
-    others = [path for path in factors if path != plan.knob.path]
-    if total is not None and "batch_size" not in factors.values():
-        return _keep_derived(plan, total, others, new)
-    yielding = next((p for kind in _YIELDS for p in others if factors[p] == kind), None)
-    if yielding is None:
-        return _share_total(plan, total, others, new) if total else None
-    old, other = number_of(plan.old(plan.knob.path)), number_of(plan.old(yielding))
-    if old is None or other is None:
-        return f"{yielding} = {plan.old(yielding)} is no number to keep the product with"
-    if (old * other) % new == 0:
-        return plan.set(yielding, _like(old * other / new, plan.old(yielding)))
-    if other == 1 and (plan.knob.kind, factors[yielding]) == ("batch_size", "grad_accum"):
-        return _move_total(plan, total, new / old) if total else None
-    if plan.beyond and total is None and new > old * other and factors[yielding] == "grad_accum":
-        return plan.set(yielding, _like(1, plan.old(yielding)))
-    return f"the product {old:g} x {other:g} of {plan.knob.path} and {yielding} cannot be kept"
-
-
-def _is_alone(plan: _Plan, factors: Mapping[str, str]) -> bool:
-    """True if the global batch is the only batch."""
-    counts = [number_of(plan.old(p)) for p, kind in factors.items() if kind == "grad_accum"]
-    return "batch_size" not in factors.values() and all(count == 1 for count in counts)
-
-
-def _smaller_instead(factors: Mapping[str, str]) -> str:
-    return f"the global batch is what the optimizer sees: move {next(iter(factors), None)} instead"
-
-
-def _share_total(plan: _Plan, total: str, others: list[str], new: float) -> str | None:
-    """Keep the global batch a multiple of the smaller one.
-
-    The program accumulates as often as the one holds the other. It moves along where it holds it
-    once.
-    """
-    old, whole = number_of(plan.old(plan.knob.path)), number_of(plan.old(total))
-    if whole is not None and whole % new == 0:
-        return None
-    counts = [number_of(plan.old(path)) for path in others]
-    if old and None not in counts and whole == old * math.prod(filter(None, counts)):
-        return _move_total(plan, total, new / old)
-    return f"{total} = {plan.old(total)} is no multiple of {plan.value}"
-
-
-def _move_total(plan: _Plan, total: str, times: float) -> str | None:
-    """Move a global batch that is never accumulated.
-
-    Its key holds no more than the smaller.
-    """
-    whole = (number_of(plan.old(total)) or 0.0) * times
-    if not whole or whole != int(whole):
-        return f"{total} = {plan.old(total)} times {times:g} is no count"
-    return plan.set(total, _like(whole, plan.old(total)))
-
-
-_YIELDS = ("grad_accum", "batch_size")
-"""Which factor gives way, the first that is there: never the ranks, which the launcher sets."""
-
-
-def _factors(plan: _Plan, link: KnobConstraint) -> tuple[dict[str, str], str | None]:
-    """Factors by path, and the path of their product."""
-    factors, total = {}, None
+    kinds: dict[str, str] = {}
+    total = None
     for path in link.paths:
         knob = plan.findings.knob(path)
         if knob is not None and (knob.kind != "batch_size" or knob.scope != "global"):
-            factors[path] = knob.kind
+            kinds[path] = knob.kind
         else:
             total = path
-    return factors, total
+    others = [path for path in kinds if path != plan.knob.path]
+    if plan.knob.path == total:
+        alone = all(kinds[path] == "grad_accum" and plan.count(path) == 1 for path in others)
+        instead = f"the global batch is what the optimizer sees: move {next(iter(kinds))} instead"
+        return None if alone else instead
+    giving = ("grad_accum", "batch_size")
+    yielding = next((p for kind in giving for p in others if kinds[p] == kind), "")
+    if total is not None and ("batch_size" not in kinds.values() or not yielding):
+        return _divides(plan, total, others, new)
+    if not yielding:
+        return None
+    old, other = plan.count(plan.knob.path), plan.count(yielding)
+    if old is None or other is None:
+        return f"{yielding} = {plan.old(yielding)} is no number to keep the product with"
+    if (old * other) % new == 0:
+        return plan.set_count(yielding, old * other / new)
+    if (plan.knob.kind, kinds[yielding]) == ("batch_size", "grad_accum"):
+        if other == 1 and total is not None:
+            return _divides(plan, total, others, new)
+        if other == 1 or (plan.beyond and total is None and new > old * other):
+            return plan.set_count(yielding, 1)
+    return f"the product {old:g} x {other:g} of {plan.knob.path} and {yielding} cannot be kept"
 
 
-def _keep_derived(plan: _Plan, total: str, others: list[str], new: float) -> str | None:
-    """Require that the total divides evenly."""
-    whole = number_of(plan.old(total))
-    counts = [number_of(plan.old(path)) for path in others]
-    if whole is None or None in counts:
+def _divides(plan: _Plan, total: str, others: list[str], new: float) -> str | None:
+    """Require that the written product divides evenly.
+
+    A product of one batch on every rank, never accumulated, moves along.
+    """
+    whole, old = plan.count(total), plan.count(plan.knob.path)
+    counts = [plan.count(path) for path in others]
+    if whole is None or old is None or None in counts:
         return f"{', '.join((total, *others))} are not all numbers"
-    if whole % math.prod((new, *filter(None, counts))):
+    rest = math.prod(filter(None, counts))
+    if whole == old * rest and plan.knob.kind == "batch_size":
+        return plan.set_count(total, new * rest)
+    if whole % (new * rest):
         return f"{total} = {whole:g} is no multiple of {plan.value} times the other factors"
     return None
 
 
-def _like(number: float, old: JsonScalar) -> JsonScalar:
-    return (
-        number
-        if isinstance(old, float)
-        else str(int(number))
-        if isinstance(old, str)
-        else int(number)
-    )
+def _other(plan: _Plan, link: KnobConstraint) -> str:
+    return next(path for path in link.paths if path != plan.knob.path)
 
 
 def _move_exclusive(plan: _Plan, link: KnobConstraint) -> str | None:
-    other = next(path for path in link.paths if path != plan.knob.path)
-    if plan.value is True and plan.old(other) is not False:
-        return plan.set(other, False)
-    return None
+    other = _other(plan, link)
+    return plan.set(other, False) if plan.value is True and plan.old(other) is not False else None
 
 
 def _move_needing_workers(plan: _Plan, link: KnobConstraint) -> str | None:
@@ -440,20 +339,16 @@ def _move_schedule(plan: _Plan, link: KnobConstraint) -> str | None:
     steps_path, start_path, end_path = link.paths
     if plan.knob.path != steps_path:
         return f"it belongs to {steps_path}"
-    steps, new = number_of(plan.old(steps_path)), number_of(plan.value)
-    start, end = number_of(plan.old(start_path)), number_of(plan.old(end_path))
-    if None in (steps, new, start, end) or not new or new < 1:
+    steps, start, end = (plan.count(path) for path in link.paths)
+    new = number_of(plan.value)
+    if steps is None or start is None or end is None or not new or new < 1:
         return f"{start_path}, {end_path} and {steps_path} are not all numbers"
-    known = catalogue()
-    word = _schedule_word(plan, steps_path)
-    if word not in known.schedule_shapes:
+    word, shapes = _schedule_word(plan, steps_path), catalogue().schedule_shapes
+    if word not in shapes:
         return f"the schedule {word!r} is none whose terminal signal can be kept"
-    shape = known.schedule_shapes[word]
+    shape = shapes[word]
     if shape is None:
         return None
-    assert steps
-    assert start is not None
-    assert end is not None
     try:
         ends = rescaled_schedule(start, end, int(steps), int(new), shape)
     except ValueError as problem:
@@ -463,10 +358,10 @@ def _move_schedule(plan: _Plan, link: KnobConstraint) -> str | None:
 
 def _schedule_word(plan: _Plan, steps_path: str) -> str:
     """Word for the schedule's kind beside the steps."""
-    prefix = parts_of(steps_path)[:-1]
+    prefix, names = parts_of(steps_path)[:-1], catalogue().table["schedule"]["names"]
     for path, scalar in plan.scalars.items():
         parts = parts_of(path)
-        if parts[:-1] == prefix and canonical(str(parts[-1])) in catalogue().schedule_names:
+        if parts[:-1] == prefix and canonical(str(parts[-1])) in names:
             return str(scalar.value).lower()
     return "linear"
 
@@ -476,13 +371,12 @@ def _move_fixed(plan: _Plan, link: KnobConstraint) -> str | None:
 
 
 def _move_equal(plan: _Plan, link: KnobConstraint) -> str | None:
-    other = next(path for path in link.paths if path != plan.knob.path)
-    number = number_of(plan.value)
-    return plan.set(other, plan.value if number is None else _like(number, plan.old(other)))
+    other, number = _other(plan, link), number_of(plan.value)
+    return plan.set(other, plan.value) if number is None else plan.set_count(other, number)
 
 
 def _move_multiple(plan: _Plan, link: KnobConstraint) -> str | None:
-    total, new = number_of(plan.old(link.paths[1])), number_of(plan.value)
+    total, new = plan.count(link.paths[1]), number_of(plan.value)
     if total is not None and total > 0 and new and total % new:
         return f"{link.paths[1]} = {total:g} must be a multiple of it"
     return None

@@ -10,7 +10,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
 from advisor.knobs.registry import REGISTRY
-from advisor.knobs.tree import Leaf, number_of, words_of
+from advisor.knobs.tree import Leaf, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,10 +78,7 @@ def types_of(value: JsonScalar | tuple[JsonScalar, ...]) -> frozenset[str]:
             sides = sorted(map(int, value))[1:]  # type: ignore[arg-type]
             if len(value) == 3 and {value[0], value[2]} & {1, 3, 4} and sides[0] >= 8:
                 kinds.add("sides-and-channels")
-        elif all(
-            "float" in types_of(v) or "int" in types_of(v) or "numeric-text" in types_of(v)
-            for v in value
-        ):
+        elif all({"float", "int", "numeric-text"} & types_of(v) for v in value):
             kinds.add("floats")
         return frozenset(kinds)
     if value is None:
@@ -118,101 +115,59 @@ def _text_types(text: str) -> frozenset[str]:
     return frozenset(kinds)
 
 
+WORDS = ("under", "called", "parent")
+"""Conditions on words of the names around a leaf; with `not-` before them, the opposite."""
+KEYS = ("sibling", "document")
+"""Conditions on whole keys, as patterns."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One row of the catalogue: conditions and their meaning."""
 
     names: re.Pattern[str]
     family: Family
-    kind: str | None
-    trap: str | None
-    phase: Phase | None
-    unit: str | None
-    scope: str | None
-    under: frozenset[str]
-    not_under: frozenset[str]
-    called: frozenset[str]
-    not_called: frozenset[str]
-    parent: frozenset[str]
-    not_parent: frozenset[str]
-    sibling: re.Pattern[str] | None
-    not_sibling: re.Pattern[str] | None
-    document: re.Pattern[str] | None
-    not_document: re.Pattern[str] | None
-    format: str | None
-    phases: frozenset[str]
-    of_model: bool
-    or_only: str | None
-    of_stage: bool
+    kind: str | None = None
+    trap: str | None = None
+    phase: Phase | None = None
+    unit: str | None = None
+    scope: str | None = None
+    of_model: bool = False
+    or_only: str | None = None
+    format: str | None = None
+    phases: frozenset[str] = frozenset()
+    words: tuple[tuple[str, bool, frozenset[str]], ...] = ()
+    """Place, whether one of the words must stand there, and the words."""
+    keys: tuple[tuple[str, bool, re.Pattern[str]], ...] = ()
 
-    def fits(
-        self, leaf: Leaf, parent: str, names_in_document: frozenset[str], format_: str, phase: str
-    ) -> bool:
-        """True if `leaf` meets every other condition."""
+    def fits(self, leaf: Leaf, around: Mapping[str, frozenset[str]], of: str, phase: str) -> bool:
+        """True if `leaf`, in a document of format `of`, meets every condition."""
         return (
-            self.format in (None, format_)
+            self.format in (None, of)
             and (not self.phases or phase in self.phases)
-            and (not self.under or bool(self.under & leaf.words))
-            and not self.not_under & leaf.words
-            and (not self.called or bool(self.called & leaf.words_called))
-            and not self.not_called & leaf.words_called
-            and (not self.parent or bool(self.parent & words_of(parent)))
-            and not self.not_parent & words_of(parent)
-            and (self.sibling is None or _any(self.sibling, leaf.siblings))
-            and (self.not_sibling is None or not _any(self.not_sibling, leaf.siblings))
-            and (self.document is None or _any(self.document, names_in_document))
-            and (self.not_document is None or not _any(self.not_document, names_in_document))
+            and all(wanted != words.isdisjoint(around[at]) for at, wanted, words in self.words)
+            and all(
+                wanted == any(pattern.fullmatch(key) for key in around[at])
+                for at, wanted, pattern in self.keys
+            )
             and self.family.holds(leaf.value)
         )
 
 
-def _any(pattern: re.Pattern[str], names: frozenset[str]) -> bool:
-    return any(pattern.fullmatch(name) for name in names)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Switch:
-    """Key whose value makes settings beside it dead."""
-
-    key: str
-    values: frozenset[str]
-    instead: re.Pattern[str]
-    names: re.Pattern[str]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
-    """Everything catalogue.toml says."""
+    """Contents of catalogue.toml."""
 
+    table: Mapping[str, Any]
     families: Mapping[str, Family]
     rules: tuple[Rule, ...]
-    wrappers: frozenset[str]
     phase_words: Mapping[str, Phase]
-    sample_words: frozenset[str]
-    phase_switches: re.Pattern[str]
     phase_flags: Mapping[Phase, re.Pattern[str]]
-    own_phase_words: frozenset[str]
     document_phases: Mapping[Phase, re.Pattern[str]]
     comments: Mapping[str, re.Pattern[str]]
-    unit_switch_keys: frozenset[str]
-    unit_switch: Mapping[str, str]
-    global_batch: re.Pattern[str]
-    not_global_batch: re.Pattern[str]
-    switches: tuple[Switch, ...]
-    single_valued: re.Pattern[str]
-    reference_names: re.Pattern[str]
-    reference_suffixes: tuple[str, ...]
-    output_names: re.Pattern[str]
-    output_not_under: frozenset[str]
-    schedule_ends: tuple[tuple[str, str], ...]
-    schedule_names: frozenset[str]
+    names: Mapping[str, re.Pattern[str]]
+    """Patterns of whole names, by the table that lists them."""
     schedule_shapes: Mapping[str, Shape | None]
-    respacing_copies: frozenset[str]
-    fixed_targets: tuple[str, ...]
-    fixed_trained: frozenset[str]
-    self_scaling: re.Pattern[str]
-    multiples: frozenset[str]
-    precision_rows: tuple[Mapping[str, JsonScalar], ...]
 
     @functools.lru_cache(maxsize=8192)  # noqa: B019  (there is one catalogue in a process)
     def rules_for(self, name: str) -> tuple[Rule, ...]:
@@ -229,60 +184,33 @@ def catalogue() -> Catalogue:
     text = resources.files("advisor.knobs").joinpath("catalogue.toml").read_text("utf-8")
     table = tomllib.loads(text)
     families = {name: _family(row, table["family"]) for name, row in table["family"].items()}
+    plain = [{"kind": k.kind, "names": list(k.names)} for k in REGISTRY.values() if k.names]
     return Catalogue(
+        table=table,
         families=families,
-        rules=tuple(_rule(row, families) for row in (*table["rule"], *_plain_names())),
-        wrappers=frozenset(table["wrappers"]),
+        rules=tuple(_rule(row, families) for row in (*table["rule"], *plain)),
         phase_words={w: p for p in PHASES for w in table["phase-words"][p]},
-        sample_words=frozenset(table["phase-words"]["sample"]),
-        phase_switches=_union(table["phase-switch"]["names"]),
-        phase_flags={p: _union(table["phase-flag"][p]) for p in PHASES if p in table["phase-flag"]},
-        own_phase_words=frozenset(table["own-phase-words"]["words"]),
-        document_phases={
-            p: _union(table["phase-of-document"][p])
-            for p in PHASES
-            if p in table["phase-of-document"]
-        },
+        phase_flags=_by_phase(table["phase-flag"]),
+        document_phases=_by_phase(table["phase-of-document"]),
         comments={
             name: re.compile("|".join(patterns), re.IGNORECASE)
             for name, patterns in table["comments"].items()
         },
-        unit_switch_keys=frozenset(table["unit-switch"]["keys"]),
-        unit_switch=table["unit-switch"]["units"],
-        global_batch=_union(table["global-batch"]["document"]),
-        not_global_batch=_union(table["global-batch"]["not-document"]),
-        switches=tuple(
-            Switch(
-                key=row["key"],
-                values=frozenset(row["values"]),
-                instead=_union(row["instead"]),
-                names=_union(row["names"]),
-            )
-            for row in table["switch"]
-        ),
-        single_valued=_union(table["single-valued"]["names"]),
-        reference_names=_union(table["references"]["names"]),
-        reference_suffixes=tuple(table["references"]["suffixes"]),
-        output_names=_union(table["outputs"]["names"]),
-        output_not_under=frozenset(table["outputs"]["not-under"]),
-        schedule_ends=tuple((start, end) for start, end in table["schedule"]["ends"]),
-        schedule_names=frozenset(table["schedule"]["names"]),
-        schedule_shapes=_shapes(table["schedule"]),
-        respacing_copies=frozenset(table["respacing"]["copies"]),
-        fixed_targets=tuple(table["fixed-steps"]["targets"]),
-        fixed_trained=frozenset(table["fixed-steps"]["trained"]),
-        self_scaling=_union(table["self-scaling"]["names"]),
-        multiples=frozenset(table["multiples"]["names"]),
-        precision_rows=tuple(table["precision-row"]),
+        names={
+            name: _union(row["names"])
+            for name, row in table.items()
+            if isinstance(row, dict) and "names" in row
+        },
+        schedule_shapes={
+            **dict.fromkeys(table["schedule"]["line"], "line"),
+            **dict.fromkeys(table["schedule"]["root-line"], "root-line"),
+            **dict.fromkeys(table["schedule"]["without-ends"]),
+        },
     )
 
 
-def _shapes(row: Mapping[str, Any]) -> dict[str, Shape | None]:
-    return {
-        **dict.fromkeys(row["line"], "line"),
-        **dict.fromkeys(row["root-line"], "root-line"),
-        **dict.fromkeys(row["without-ends"]),
-    }
+def _by_phase(row: Mapping[str, list[str]]) -> dict[Phase, re.Pattern[str]]:
+    return {phase: _union(row[phase]) for phase in PHASES if phase in row}
 
 
 def _family(row: Mapping[str, Any], rows: Mapping[str, Any]) -> Family:
@@ -296,45 +224,23 @@ def _family(row: Mapping[str, Any], rows: Mapping[str, Any]) -> Family:
     )
 
 
-def _plain_names() -> list[dict[str, Any]]:
-    """Rules for the names that the registry itself holds."""
-    return [
-        {"kind": each.kind, "names": list(each.names)} for each in REGISTRY.values() if each.names
-    ]
-
-
-def _rule(row: dict[str, Any], families: Mapping[str, Family]) -> Rule:
+def _rule(row: Mapping[str, Any], families: Mapping[str, Family]) -> Rule:
     row = dict(row)
-    kind = row.pop("kind", None)
+    kind = row.get("kind")
     family = row.pop("value", REGISTRY[kind].family if kind else "any")
-    rule = Rule(
+    conditions = [(at, True, row.pop(at)) for at in (*WORDS, *KEYS) if at in row]
+    conditions += [
+        (at, False, row.pop(f"not-{at}")) for at in (*WORDS, *KEYS) if f"not-{at}" in row
+    ]
+    return Rule(
         names=_union(row.pop("names")),
         family=families[family],
-        kind=kind,
-        trap=row.pop("trap", None),
-        phase=row.pop("phase", None),
-        unit=row.pop("unit", None),
-        scope=row.pop("scope", None),
-        under=frozenset(row.pop("under", ())),
-        not_under=frozenset(row.pop("not-under", ())),
-        called=frozenset(row.pop("called", ())),
-        not_called=frozenset(row.pop("not-called", ())),
-        parent=frozenset(row.pop("parent", ())),
-        not_parent=frozenset(row.pop("not-parent", ())),
-        sibling=_union(row.pop("sibling", ())),
-        not_sibling=_union(row.pop("not-sibling", ())),
-        document=_union(row.pop("document", ())),
-        not_document=_union(row.pop("not-document", ())),
-        format=row.pop("format", None),
+        words=tuple((at, is_, frozenset(words)) for at, is_, words in conditions if at in WORDS),
+        keys=tuple((at, is_, _union(keys)) for at, is_, keys in conditions if at in KEYS),
         phases=frozenset(row.pop("for", ())),
-        of_model=row.pop("of-model", False),
-        or_only=row.pop("or-only", None),
-        of_stage=row.pop("of-stage", False),
+        **{name.replace("-", "_"): value for name, value in row.items()},
     )
-    assert not row, f"unknown condition in catalogue.toml: {sorted(row)}"
-    assert (rule.kind is None) != (rule.trap is None), f"a rule is a kind or a trap: {rule.names}"
-    return rule
 
 
-def _union(patterns: Any) -> Any:
-    return re.compile("|".join(f"(?:{p})" for p in patterns)) if patterns else None
+def _union(patterns: list[str]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))

@@ -2,113 +2,106 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.knobs.catalogue import catalogue
 from advisor.knobs.registry import REGISTRY, loader_arguments
-from advisor.knobs.tree import Leaf, Part, number_of, parts_of
+from advisor.knobs.tree import number_of, parts_of
 from advisor.model import Knob, KnobConstraint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
 
-    from advisor.knobs.finder import Classified
-
+    from advisor.knobs.tree import Leaf
 
 Found = tuple[str, tuple[str, ...], str]
-"""Kind, paths and why of a link."""
+"""Kind, paths and reason of a link."""
 
 
-def find_links(found: Classified) -> tuple[KnobConstraint, ...]:
+def find_links(
+    document: str, leaves: Sequence[Leaf], knobs: Sequence[Knob]
+) -> tuple[KnobConstraint, ...]:
     """Find all links between knobs and other leaves."""
-    around = _Around(found)
+    around = _Around(leaves, knobs)
     makers = (_products, _exclusives, _needing_workers, _schedules, _fixed_steps,
               _learning_rates, _agreeing_sizes, _multiples)  # fmt: skip
     return tuple(
-        KnobConstraint(kind=kind, document=found.document.name, paths=paths, why=why)
+        KnobConstraint(kind=kind, document=document, paths=paths, why=why)
         for maker in makers
         for kind, paths, why in maker(around)
     )
 
 
-class _Around:
+class _Around(NamedTuple):
     """Leaves and knobs of one document."""
 
-    def __init__(self, found: Classified) -> None:
-        self.catalogue = catalogue()
-        self.leaves = found.leaves
-        self.knobs = found.knobs
-        self.by_path: Mapping[str, Leaf] = {leaf.path: leaf for leaf in found.leaves}
-        self.parts: Mapping[str, tuple[Part, ...]] = {k.path: parts_of(k.path) for k in self.knobs}
+    leaves: Sequence[Leaf]
+    knobs: Sequence[Knob]
 
     def of_kind(self, kind: str, *phases: str) -> list[Knob]:
         return [k for k in self.knobs if k.kind == kind and (not phases or k.phase in phases)]
 
-    def nearest(self, knob: Knob, others: Iterable[Knob]) -> list[Knob]:
-        """Nearest of `others` to `knob` by their paths."""
-        shared = {o.path: _shared(self.parts[knob.path], self.parts[o.path]) for o in others}
-        best = max(shared.values(), default=-1)
-        return [o for o in others if shared[o.path] == best]
+    def leaf(self, knob: Knob) -> Leaf:
+        return next(leaf for leaf in self.leaves if leaf.path == knob.path)
 
     def siblings(self, knob: Knob) -> dict[str, Leaf]:
-        mapping = self.by_path[knob.path].mapping
+        mapping = self.leaf(knob).mapping
         return {leaf.name: leaf for leaf in self.leaves if leaf.mapping == mapping}
 
 
-def _shared(one: tuple[Part, ...], other: tuple[Part, ...]) -> int:
-    count = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        count += 1
-    return count
+def _nearest(knob: Knob, others: Iterable[Knob]) -> list[Knob]:
+    """Those of `others` that share most of their path with `knob`."""
+    shared = {other.path: _shared(knob, other) for other in others}
+    best = max(shared.values(), default=-1)
+    return [other for other in others if shared[other.path] == best]
+
+
+def _shared(one: Knob, other: Knob) -> int:
+    """Parts that begin both paths."""
+    pairs = list(zip(parts_of(one.path), parts_of(other.path), strict=False))
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), len(pairs))
 
 
 def _products(around: _Around) -> Iterable[Found]:
-    batches = [b for b in around.of_kind("batch_size", "train", "any") if b.scope != "global"]
-    totals = [b for b in around.of_kind("batch_size", "train", "any") if b.scope == "global"]
-    for accumulation in around.of_kind("grad_accum"):
-        near = [b.path for b in around.nearest(accumulation, batches)[:1]]
-        total = _total_of(around, accumulation, totals)
-        ranks = _ranks_of(around, accumulation, near)
+    every = around.of_kind("batch_size", "train", "any")
+    batches = [batch for batch in every if batch.scope != "global"]
+    totals = [batch for batch in every if batch.scope == "global"]
+    accumulations = around.of_kind("grad_accum")
+    for accumulation in accumulations:
+        near = _nearest(accumulation, batches)[:1]
+        total = [each.path for each in _nearest(accumulation, totals)[:1]]
+        factors = (*(batch.path for batch in near), accumulation.path)
+        paths = (*factors, *_ranks_of(around, accumulation, near), *total)
         if near:
             why = "samples of one optimizer step = batch x accumulation x devices: kept"
-            yield "product", (near[0], accumulation.path, *ranks, *total), why
+            yield "product", paths, why
         elif total:
             why = "the program divides the global batch by accumulation x devices: it must divide"
-            yield "product", (accumulation.path, *ranks, *total), why
-    if not around.of_kind("grad_accum"):
-        for batch in batches:
-            total = _total_of(around, batch, totals) if batch.scope == "micro" else ()
-            if total:
-                why = "the program accumulates global / (micro x devices) times: it must divide"
-                yield "product", (batch.path, *total), why
+            yield "product", paths, why
+    for batch in batches if not accumulations else ():
+        total = [each.path for each in _nearest(batch, totals)[:1]]
+        if batch.scope == "micro" and total:
+            why = "the program accumulates global / (micro x devices) times: it must divide"
+            yield "product", (batch.path, *total), why
 
 
-def _ranks_of(around: _Around, accumulation: Knob, batches: list[str]) -> tuple[str, ...]:
+def _ranks_of(around: _Around, accumulation: Knob, batches: list[Knob]) -> tuple[str, ...]:
     """Number of devices, for batches of one device.
 
     Empty unless it stands once, as a count.
     """
-    scopes = {knob.scope for knob in around.knobs if knob.path in batches}
     counts = [k for k in around.of_kind("num_devices") if (number_of(k.value) or 0) >= 1]
-    near = around.nearest(accumulation, counts)
-    return (near[0].path,) if len(near) == 1 and scopes <= {"device", "micro"} else ()
-
-
-def _total_of(around: _Around, knob: Knob, totals: list[Knob]) -> tuple[str, ...]:
-    """Global batch nearest to `knob`."""
-    return tuple(t.path for t in around.nearest(knob, totals)[:1] if t.path != knob.path)
+    near = _nearest(accumulation, counts)
+    of_one_device = all(batch.scope in ("device", "micro") for batch in batches)
+    return (near[0].path,) if len(near) == 1 and of_one_device else ()
 
 
 def _exclusives(around: _Around) -> Iterable[Found]:
-    flags = [k for k in around.of_kind("precision") if isinstance(k.value, bool | str)]
-    halves = [k for k in flags if _half(k) == "fp16"]
-    for half in halves:
+    flags = around.of_kind("precision")
+    for half in flags:
         others = [k for k in flags if _half(k) == "bf16" and k.phase == half.phase]
-        for other in around.nearest(half, others)[:1]:
-            why = "fp16 and bf16 exclude each other"
-            yield "exclusive", (half.path, other.path), why
+        for other in _nearest(half, others)[:1] if _half(half) == "fp16" else ():
+            yield "exclusive", (half.path, other.path), "fp16 and bf16 exclude each other"
 
 
 def _half(knob: Knob) -> str | None:
@@ -125,7 +118,7 @@ def _needing_workers(around: _Around) -> Iterable[Found]:
             if REGISTRY[kind].none_is_a_value and not _is_count(knob.value):
                 continue
             same = [w for w in workers if w.phase == knob.phase] or workers
-            for near in around.nearest(knob, same)[:1]:
+            for near in _nearest(knob, same)[:1]:
                 why = f"{kind} needs worker processes: PyTorch refuses it with none"
                 yield "needs-workers", (knob.path, near.path), why
 
@@ -135,35 +128,31 @@ def _is_count(value: object) -> bool:
 
 
 def _schedules(around: _Around) -> Iterable[Found]:
+    known = catalogue().table
     for knob in around.of_kind("timesteps"):
-        siblings = around.siblings(knob)
-        for start, end in around.catalogue.schedule_ends:
+        siblings, own = around.siblings(knob), around.leaf(knob).name
+        for start, end in known["schedule"]["ends"]:
             if start in siblings and end in siblings:
                 why = "the terminal signal prod(1 - beta) is kept: the ends move with the steps"
-                paths = (knob.path, siblings[start].path, siblings[end].path)
-                yield "schedule", paths, why
+                yield "schedule", (knob.path, siblings[start].path, siblings[end].path), why
+        paths = {each.path for each in around.knobs}
         for leaf in around.leaves:
-            if (
-                leaf.name in around.catalogue.respacing_copies
-                and (leaf.path not in around.parts or leaf.path > knob.path)
-                and leaf.name != around.by_path[knob.path].name
-                and number_of(leaf.value) == number_of(knob.value) is not None
-            ):
-                why = "the same number of steps, written twice"
-                yield "equal", (knob.path, leaf.path), why
+            copies = leaf.name in known["respacing"]["copies"] and leaf.name != own
+            first = leaf.path not in paths or leaf.path > knob.path
+            if copies and first and number_of(leaf.value) == number_of(knob.value) is not None:
+                yield "equal", (knob.path, leaf.path), "the same number of steps, written twice"
 
 
 def _fixed_steps(around: _Around) -> Iterable[Found]:
-    known = around.catalogue
+    row = catalogue().table["fixed-steps"]
     for target in around.leaves:
-        if not (isinstance(target.value, str) and target.value.endswith(known.fixed_targets)):
+        if not (isinstance(target.value, str) and target.value.endswith(tuple(row["targets"]))):
             continue
         for trained in around.leaves:
-            if trained.mapping != target.mapping or trained.name not in known.fixed_trained:
-                continue
-            for knob in around.of_kind("timesteps"):
+            if trained.mapping == target.mapping and trained.name in row["trained"]:
                 why = f"{target.value.rsplit('.', 1)[-1]} runs the steps it was trained with"
-                yield "fixed", (knob.path, trained.path), why
+                for knob in around.of_kind("timesteps"):
+                    yield "fixed", (knob.path, trained.path), why
 
 
 def _learning_rates(around: _Around) -> Iterable[Found]:
@@ -172,20 +161,19 @@ def _learning_rates(around: _Around) -> Iterable[Found]:
     totals = [b for b in batches if b.scope == "global"] or batches
     if not rates or not totals:
         return
-    scaling = around.catalogue.self_scaling
+    scaling = catalogue().names["self-scaling"]
     own = next((leaf for leaf in around.leaves if scaling.fullmatch(leaf.name)), None)
     why = (
         f"the program derives the rate from the batch ({own.path}): never scale it twice"
         if own
         else "a learning rate is chosen for one effective batch"
     )
-    paths = (*(b.path for b in totals), *(r.path for r in rates))
-    yield "lr-batch", paths, why
+    yield "lr-batch", (*(b.path for b in totals), *(r.path for r in rates)), why
 
 
 def _agreeing_sizes(around: _Around) -> Iterable[Found]:
     for knob in around.of_kind("image_size"):
-        name = around.by_path[knob.path].name
+        name = around.leaf(knob).name
         for leaf in around.leaves:
             copy = leaf.name == name and not leaf.ancestors and leaf.path != knob.path
             if copy and leaf.value == knob.value:
@@ -194,8 +182,11 @@ def _agreeing_sizes(around: _Around) -> Iterable[Found]:
 
 
 def _multiples(around: _Around) -> Iterable[Found]:
-    batches = around.of_kind("batch_size", "train")
-    for leaf in around.leaves:
-        if leaf.name in around.catalogue.multiples and batches:
-            why = f"{leaf.key} must be a multiple of the batch"
-            yield "multiple", (batches[0].path, leaf.path), why
+    for batch in around.of_kind("batch_size", "train")[:1]:
+        for leaf in around.leaves:
+            if leaf.name in catalogue().table["multiples"]["names"]:
+                yield (
+                    "multiple",
+                    (batch.path, leaf.path),
+                    f"{leaf.key} must be a multiple of the batch",
+                )

@@ -7,14 +7,13 @@ import itertools
 import math
 import re
 import tomllib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.knobs.candidate_values import row_of
 from advisor.knobs.catalogue import catalogue
 from advisor.knobs.constraints import find_links
-from advisor.knobs.finder import Classified
 from advisor.knobs.findings import Followed, Shown
 from advisor.knobs.registry import REGISTRY
 from advisor.knobs.tree import Leaf, leaves, number_of, parts_of
@@ -25,26 +24,50 @@ if TYPE_CHECKING:
 
     from advisor.config import Document
     from advisor.knobs.findings import Findings
-    from advisor.model import Effects, JsonScalar, KnobConstraint, Phase
+    from advisor.model import Effects, JsonScalar, Phase
 
 
-SMALLEST_SIDE = 8
-"""Shortest side of an image; shorter ones are channels."""
+# --- from settings to observations --------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relation:
-    """A rule from a setting to its observed value."""
+class Relation(NamedTuple):
+    """Observation that follows from a setting: its value times a factor."""
 
-    name: str
-    """A key of the sentences that the report has."""
-    shown: Callable[[JsonScalar, Effects], Shown | None]
-    """Expected observation for a value; None where it is no value for it."""
+    factor: Callable[[Effects], float]
     kind: str | None = None
     """Kind of the setting, where it shows in another."""
     scope: str | None = None
-    last_resort: bool = False
-    """True for a rare relation, tried only where no other explains."""
+
+    def shown(self, value: JsonScalar, seen: Effects) -> Shown | None:
+        """Expected observation; None if `value` cannot be such a setting."""
+        number = number_of(value)
+        if number is not None:
+            return round(number * self.factor(seen), 6)
+        row, dtype = row_of(value)
+        return dtype if row and isinstance(value, str) else None
+
+
+def _one(_: Effects) -> float:
+    return 1.0
+
+
+def _per_update(seen: Effects) -> float:
+    return 1 / float(seen.accumulation or 1.0)
+
+
+def _per_rank(seen: Effects) -> float:
+    return 1 / float(seen.group_size or seen.world_size or 1)
+
+
+def _per_both(seen: Effects) -> float:
+    return _per_update(seen) * _per_rank(seen)
+
+
+def _per_batch(seen: Effects) -> float:
+    return _per_rank(seen) / float(seen.batch_asked or seen.batch or 1.0)
+
+
+ITSELF = Relation(_one)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,25 +75,24 @@ class Aspect:
     """Observed quantity, with the kind of its knob."""
 
     kind: str
-    seen: Callable[[Effects], frozenset[Shown]]
-    """Empty where it was not seen, or is too common to be anybody's trace."""
-    relations: tuple[Relation, ...]
+    observation: Callable[[Effects], Shown | None]
+    least: float = 0.0
+    """Smaller observations are too common to be a trace."""
+    relations: tuple[Relation, ...] = (ITSELF,)
 
-    def explained(self, value: JsonScalar, seen: Effects) -> Relation | None:
-        """Plainest relation from `value` to the observation, or None.
+    def seen(self, effects: Effects) -> Shown | None:
+        """The observation, if it can be a trace."""
+        value = self.observation(effects)
+        if value is None or isinstance(value, str):
+            return value
+        return float(value) if value >= self.least else None
 
-        A relation that equals a plainer one (ranks, where there is one rank) is not asked.
-        """
-        wanted = self.seen(seen)
-        return next((r for r in self.relations if r.shown(value, seen) in wanted), None)
-
-    def known_from(self, knobs: Iterable[Knob], seen: Effects) -> bool:
-        """True if a named knob may explain it.
-
-        Also if one cannot be compared.
-        """
+    def known_from(self, knobs: Iterable[Knob], effects: Effects) -> bool:
+        """True if a named knob may explain it, or cannot be compared."""
+        wanted = self.seen(effects)
         return any(
-            not _comparable(knob, value) or self.explained(value, seen) is not None
+            not _comparable(knob, value)
+            or any(relation.shown(value, effects) == wanted for relation in self.relations)
             for knob in knobs
             for value in (knob.value if isinstance(knob.value, tuple) else (knob.value,))
         )
@@ -80,147 +102,38 @@ def _comparable(knob: Knob, value: JsonScalar) -> bool:
     if knob.kind == "precision":
         return isinstance(value, str) and bool(row_of(value)[0])
     counts_samples = knob.kind != "batch_size" or knob.unit in (None, "sample")
-    return counts_samples and not isinstance(value, bool) and number_of(value) is not None
-
-
-def _times(
-    factor: Callable[[Effects], float], plus: float = 0.0
-) -> Callable[[JsonScalar, Effects], Shown | None]:
-    def shown(value: JsonScalar, seen: Effects) -> Shown | None:
-        number = number_of(value)
-        return None if number is None else round(number * factor(seen) + plus, 6)
-
-    return shown
-
-
-def _one(_: Effects) -> float:
-    return 1.0
-
-
-def _ranks(seen: Effects) -> float:
-    return float(seen.group_size or seen.world_size or 1)
-
-
-def _updates_apart(seen: Effects) -> float:
-    """Batches of one optimizer step."""
-    return float(seen.accumulation or 1.0)
-
-
-def _batch(seen: Effects) -> float | None:
-    return seen.batch if seen.batch_asked is None else float(seen.batch_asked)
-
-
-def _spelled(value: JsonScalar, _: Effects) -> Shown | None:
-    row, dtype = row_of(value)
-    return dtype if row and isinstance(value, str) else None
-
-
-ITSELF = Relation(name="itself", shown=_times(_one))
-
-
-def _counts(*numbers: float | None, least: float = 0.0) -> frozenset[Shown]:
-    return frozenset(float(n) for n in numbers if n is not None and n >= least)
-
-
-def _sides(seen: Effects) -> frozenset[Shown]:
-    """Heights and widths of inputs that have channels."""
-    shapes = [re.findall(r"\d+", shape) for shape in seen.input_shapes]
-    sides = (float(side) for shape in shapes if len(shape) > 2 for side in shape[-2:])
-    return _counts(*sides, least=SMALLEST_SIDE)
+    return counts_samples and number_of(value) is not None
 
 
 BATCH = Aspect(
     kind="batch_size",
-    seen=lambda seen: _counts(_batch(seen), least=1),
+    observation=lambda seen: seen.batch if seen.batch_asked is None else seen.batch_asked,
+    least=1,
     relations=(
         ITSELF,
-        Relation(
-            name="global-over-accumulation",
-            shown=_times(lambda seen: 1 / _updates_apart(seen)),
-            scope="global",
-        ),
-        Relation(
-            name="global-over-ranks",
-            shown=_times(lambda seen: 1 / _ranks(seen)),
-            scope="global",
-        ),
-        Relation(
-            name="global-over-both",
-            shown=_times(lambda seen: 1 / _ranks(seen) / _updates_apart(seen)),
-            scope="global",
-        ),
-        Relation(
-            name="of-one-update",
-            shown=_times(_updates_apart),
-            scope="micro",
-            last_resort=True,
-        ),
-        Relation(name="of-one-device", shown=_times(_ranks), scope="device", last_resort=True),
+        Relation(_per_update, scope="global"),
+        Relation(_per_rank, scope="global"),
+        Relation(_per_both, scope="global"),
     ),
 )
 ASPECTS = (
     BATCH,
-    Aspect(
-        kind="num_workers",
-        seen=lambda seen: _counts(seen.workers),
-        relations=(
-            ITSELF,
-            Relation(name="of-all-ranks", shown=_times(lambda seen: 1 / _ranks(seen))),
-        ),
-    ),
+    Aspect(kind="num_workers", observation=lambda seen: seen.workers),
     Aspect(
         kind="grad_accum",
-        seen=lambda seen: _counts(seen.accumulation, least=2),
-        relations=(
-            ITSELF,
-            Relation(name="of-all-ranks", shown=_times(lambda seen: 1 / _ranks(seen))),
-            Relation(
-                name="global-decides-accumulation",
-                shown=_times(lambda seen: 1 / _ranks(seen) / (_batch(seen) or 1.0)),
-                kind="batch_size",
-                scope="global",
-            ),
-        ),
+        observation=lambda seen: seen.accumulation,
+        least=2,
+        relations=(ITSELF, Relation(_per_batch, "batch_size", "global")),
     ),
     Aspect(
         kind="timesteps",
-        seen=lambda seen: _counts(seen.forwards_per_unit, least=SAMPLER_FORWARDS),
-        relations=(
-            ITSELF,
-            Relation(name="one-less", shown=_times(_one, -1)),
-            Relation(name="one-more", shown=_times(_one, 1)),
-            Relation(name="twice", shown=_times(lambda _: 2.0)),
-            Relation(name="twice-less-one", shown=_times(lambda _: 2.0, -1)),
-        ),
+        observation=lambda seen: seen.forwards_per_unit,
+        least=SAMPLER_FORWARDS,
+        relations=(ITSELF, Relation(lambda _: 2.0)),
     ),
-    Aspect(
-        kind="precision",
-        seen=lambda seen: frozenset({seen.dtype} if seen.dtype else ()),
-        relations=(Relation(name="spelled", shown=_spelled),),
-    ),
-    Aspect(kind="image_size", seen=_sides, relations=(ITSELF,)),
+    Aspect(kind="precision", observation=lambda seen: seen.dtype),
 )
 """Kinds in order; the search can use the first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """One value that may decide what was seen."""
-
-    document: str
-    path: str
-    value: JsonScalar
-    traces: tuple[tuple[Aspect, Relation], ...]
-    """Aspects it may decide, each with its plainest relation first."""
-    weight: float
-    """Weight of its name and place; 0 is neutral."""
-    built: bool
-    """It stands among the parts of a network or an optimizer."""
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        """Kinds of the aspects it may decide."""
-        return frozenset(aspect.kind for aspect, _ in self.traces)
 
 
 def open_aspects(
@@ -230,94 +143,74 @@ def open_aspects(
 
     Where a kind stands nowhere under these phases, its other knobs count.
     """
-    wanted, phases, found = set(kinds), set(phases), tuple(found)
+    wanted, phases = set(kinds), set(phases)
+    knobs = [knob for each in found for knob in each.knobs]
     open_ = []
     for aspect in ASPECTS:
-        if aspect.kind not in wanted or not aspect.seen(seen):
+        if aspect.kind not in wanted or aspect.seen(seen) is None:
             continue
-        alike = [k for each in found for k in each.knobs if k.kind == aspect.kind]
+        alike = [knob for knob in knobs if knob.kind == aspect.kind]
         in_phase = [knob for knob in alike if knob.phase in phases]
         if not aspect.known_from(in_phase or alike, seen):
             open_.append(aspect)
     return tuple(open_)
 
 
-# --- who is suspected ---------------------------------------------------------------------
+# --- suspects -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """One value that may decide an observation."""
+
+    document: str
+    path: str
+    value: JsonScalar
+    traces: tuple[tuple[Aspect, Relation], ...]
+    """Aspects it may decide, each with its plainest relation first."""
+    named: bool
+    """Its name speaks for the kind."""
+    built: bool
+    """It stands among the parts of a network or an optimizer."""
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Kinds of the aspects it may decide."""
+        return frozenset(aspect.kind for aspect, _ in self.traces)
 
 
 def find_suspects(
     sources: Iterable[tuple[Document, Findings]], seen: Effects, aspects: Sequence[Aspect]
 ) -> tuple[Suspect, ...]:
     """Suspects for the observations, the likeliest first."""
-    all_ = [
+    every = [
         suspect
         for document, findings in sources
         for leaf in _unknown(document, findings)
-        if (suspect := _suspect(document, findings, leaf, seen, aspects)) is not None
+        if (suspect := _suspect(document.name, leaf, seen, aspects)) is not None
     ]
-    all_ = _without_last_resorts(all_)
-    free = frozenset[str]().union(*(each.kinds for each in all_ if not each.built))
-    kept = [each for each in all_ if not each.built or each.kinds - free]
-    return tuple(sorted(kept, key=lambda each: -each.weight))
+    free = frozenset[str]().union(*(each.kinds for each in every if not each.built))
+    kept = (each for each in every if not each.built or each.kinds - free)
+    return tuple(sorted(kept, key=lambda each: not each.named))
 
 
-def _without_last_resorts(all_: Sequence[Suspect]) -> list[Suspect]:
-    """Drop rare relations beside a plainer one."""
-    plain = {aspect.kind for each in all_ for aspect, r in each.traces if not r.last_resort}
-    kept = (
-        replace(
-            each,
-            traces=tuple(
-                (aspect, relation)
-                for aspect, relation in each.traces
-                if not relation.last_resort or aspect.kind not in plain
-            ),
-        )
-        for each in all_
-    )
-    return [each for each in kept if each.traces]
-
-
-def _suspect(
-    document: Document, findings: Findings, leaf: Leaf, seen: Effects, aspects: Sequence[Aspect]
-) -> Suspect | None:
+def _suspect(document: str, leaf: Leaf, seen: Effects, aspects: Sequence[Aspect]) -> Suspect | None:
     known, words = _words(), _words_in(leaf.name)
-    if words & known.never:
-        return None
-    for_kinds = {kind for kind, own in known.speaks.items() if own & words}
-    if not for_kinds and words & known.against:
+    named = {kind for kind, own in known.speaks.items() if own & words}
+    if words & known.never or (not named and words & known.against):
         return None
     assert not isinstance(leaf.value, tuple)
     traces = tuple(
         (aspect, relation)
         for aspect in aspects
         for relation in aspect.relations
-        if relation.shown(leaf.value, seen) in aspect.seen(seen)
-        and (not for_kinds or (relation.kind or aspect.kind) in for_kinds)
+        if relation.shown(leaf.value, seen) == aspect.seen(seen)
+        and (not named or (relation.kind or aspect.kind) in named)
     )
     if not traces:
         return None
-    kinds = {relation.kind or aspect.kind for aspect, relation in traces}
-    above = _words_in(*leaf.ancestors)
-    beside = any(
-        knob.path.rpartition(".")[0] == leaf.mapping and knob.kind in ("batch_size", "num_workers")
-        for knob in findings.knobs
-    )
-    weight = (
-        2.0 * bool(for_kinds)
-        + any(known.hints.get(kind, frozenset()) & words for kind in kinds)
-        + 0.5 * any(known.above.get(kind, frozenset()) & above for kind in kinds)
-        + 0.5 * (beside and bool(leaf.mapping))
-        - 0.5 * (number_of(leaf.value) in (0, 1))  # half of all flags are one of these
-    )
-    return Suspect(
-        document=document.name,
-        path=leaf.path,
-        value=leaf.value,
-        traces=traces,
-        weight=weight,
-        built=not for_kinds and bool(above & known.built),
-    )
+    built = not named and bool(_words_in(*leaf.ancestors) & known.built)
+    return Suspect(document, leaf.path, leaf.value, traces, bool(named), built)
 
 
 def _unknown(document: Document, findings: Findings) -> list[Leaf]:
@@ -348,37 +241,27 @@ def _movable(document: Document, leaf: Leaf) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Words:
-    """suspects.toml."""
+class _Words(NamedTuple):
+    """Contents of suspects.toml."""
 
     never: frozenset[str]
     against: frozenset[str]
     built: frozenset[str]
-    speaks: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    hints: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    above: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    speaks: Mapping[str, frozenset[str]]
 
 
 @functools.cache
 def _words() -> _Words:
     text = resources.files("advisor.knobs").joinpath("suspects.toml").read_text("utf-8")
     table = tomllib.loads(text)
-    sets = {name: frozenset(table[name]) for name in ("never", "against", "built")}
-    by_kind = {
-        name: {kind: frozenset(words) for kind, words in table[name].items()}
-        for name in ("speaks", "hints", "above")
-    }
-    return _Words(**sets, **by_kind)  # type: ignore[arg-type]
+    speaks = {kind: frozenset(words) for kind, words in table.pop("speaks").items()}
+    return _Words(**{name: frozenset(words) for name, words in table.items()}, speaks=speaks)
 
 
 def _words_in(*names: str) -> frozenset[str]:
     """Words of canonical names, without final digits."""
     words = (word for name in names for word in name.split("_"))
     return frozenset(re.sub(r"\d+$", "", word) or word for word in words)
-
-
-# --- some of them -----------------------------------------------------------------------
 
 
 def better_half(
@@ -398,13 +281,14 @@ def fewer(suspected: Sequence[Suspect]) -> tuple[Suspect, ...]:
     return half if len(half) < len(suspected) else half[: (len(half) + 1) // 2]
 
 
+# --- values of the experiment -------------------------------------------------------------
+
 MOST = 16
 """Values moved in one run: more would hardly leave a program that runs."""
 MULTIPLES = (2, 4, 8, 16)
-"""Tried first: what the present value must be a multiple of, its multiples are too, and of two of
-them one divides the other."""
+"""Tried first: of two multiples one divides the other, as heads and widths need."""
 MOST_WORKERS = 8
-"""A value that may be the workers is not raised beyond it, unless it was more than half of that."""
+"""A value that may be the workers is not raised beyond it, or twice its present value."""
 WIDTHS = ("bfloat16", "float16", "float32")
 """Dtypes to move to, in this order."""
 
@@ -417,15 +301,6 @@ class Move:
     new: JsonScalar
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The evidence of one run with moved values."""
-
-    followed: tuple[Followed, ...]
-    unclear: frozenset[str]
-    """Kinds that changed, or were not seen, and not as any one of the moved values would show."""
-
-
 def trial_values(
     suspected: Sequence[Suspect],
     seen: Effects,
@@ -434,19 +309,19 @@ def trial_values(
     lower: bool = False,
     backwards: bool = False,
 ) -> tuple[Move, ...]:
-    """Distinct value for each suspect.
+    """Distinct value for each suspect; indistinguishable ones are left out.
 
     Of several with one value the later ones get the larger values, `backwards` the smaller: where
     one of them must divide another, it does in one of the two. `room`: how many times as much
-    memory there is. `lower`: smaller values first. Indistinguishable values are left out.
+    memory there is. `lower`: smaller values first.
     """
     alike: dict[tuple[JsonScalar, str], list[Suspect]] = {}
     for suspect in suspected[:MOST]:
         alike.setdefault((suspect.value, type(suspect.value).__name__), []).append(suspect)
-    # Where batches share an update, what shows as the batch depends on how that is moved.
+    # Where batches share an update, the batch that shows depends on the new accumulation.
     groups = sorted(alike.values(), key=lambda group: not _in_accumulation(group))
     worlds = [seen]
-    taken: dict[str, set[Shown]] = {aspect.kind: set(aspect.seen(seen)) for aspect in ASPECTS}
+    taken = {(aspect.kind, aspect.seen(seen)) for aspect in ASPECTS}
     chosen: dict[Suspect, JsonScalar] = {}
     for group in groups:
         values = _apart(group, worlds, taken, _alternatives(group, seen, room, lower=lower))
@@ -455,14 +330,14 @@ def trial_values(
         if _in_accumulation(group):
             numbers = [number for value in values if (number := number_of(value))]
             worlds += [replace(seen, accumulation=number) for number in numbers]
-            taken["batch_size"] |= _shared_out(seen, numbers)
+            taken |= {("batch_size", _rounded(_of_one_update(seen) / n)) for n in numbers}
     return tuple(Move(suspect=each, new=chosen[each]) for each in suspected if each in chosen)
 
 
 def _in_accumulation(group: Sequence[Suspect]) -> bool:
     """True if one of `group` may be the accumulation."""
     traces = (trace for suspect in group for trace in suspect.traces)
-    return any("grad_accum" == aspect.kind == (r.kind or aspect.kind) for aspect, r in traces)
+    return any(aspect.kind == "grad_accum" and not r.kind for aspect, r in traces)
 
 
 def _of_one_update(seen: Effects) -> float:
@@ -470,15 +345,10 @@ def _of_one_update(seen: Effects) -> float:
     return float(seen.batch_asked or seen.batch or 1) * (seen.accumulation or 1.0)
 
 
-def _shared_out(seen: Effects, accumulations: Iterable[float]) -> set[Shown]:
-    """Batches of an unwritten global batch, by accumulation."""
-    return {float(math.floor(_of_one_update(seen) / number)) for number in accumulations}
-
-
 def _apart(
     group: Sequence[Suspect],
     worlds: Sequence[Effects],
-    taken: dict[str, set[Shown]],
+    taken: set[tuple[str, Shown | None]],
     values: Iterable[JsonScalar],
 ) -> list[JsonScalar]:
     """Values for the group that show as nothing `taken`."""
@@ -487,19 +357,16 @@ def _apart(
     for value in values:
         if len(found) == len(group):
             break
-        shows = [
-            [(aspect.kind, relation.shown(value, world)) for aspect, relation in traces]
+        if not all(_whole(relation.shown(value, worlds[0])) for _, relation in traces):
+            continue
+        shown = {
+            (aspect.kind, _rounded(relation.shown(value, world)))
             for world in worlds
-        ]
-        if not all(_whole(shown) for _, shown in shows[0]):
-            continue
-        seen = {(kind, _rounded(shown)) for world in shows for kind, shown in world}
-        if any(shown in taken[kind] for kind, shown in seen):
-            continue
-        for kind, shown in seen:
-            if shown is not None:
-                taken[kind].add(shown)
-        found.append(value)
+            for aspect, relation in traces
+        }
+        if not shown & taken:
+            taken |= shown
+            found.append(value)
     return found
 
 
@@ -516,10 +383,7 @@ def _whole(shown: Shown | None) -> bool:
 def _alternatives(
     group: Sequence[Suspect], seen: Effects, room: float, *, lower: bool
 ) -> Iterator[JsonScalar]:
-    """Values for a group, the safest first.
-
-    Spelled as its present one is.
-    """
+    """Values for a group, the safest first, in the present spelling."""
     old, kinds = group[0].value, frozenset[str]().union(*(each.kinds for each in group))
     number = number_of(old)
     if number is None:
@@ -538,17 +402,22 @@ def _alternatives(
     first = [*parts, *times] if lower or costly else [*times, *parts]
     more = (value + n for n in range(1, 4 * MOST))
     less = (value - n for n in range(1, value))
+    like = type(old)
+    assert like in (int, float, str)
     for new in itertools.chain(first, *((less, more) if not times else (more, less))):
-        yield _like(new, old)
+        yield like(new)
 
 
-def _like(number: int, old: JsonScalar) -> JsonScalar:
-    return (
-        str(number) if isinstance(old, str) else float(number) if isinstance(old, float) else number
-    )
+# --- outcome of a run ---------------------------------------------------------------------
 
 
-# --- what a run with them says ------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Evidence of one run with moved values."""
+
+    followed: tuple[Followed, ...]
+    unclear: frozenset[str]
+    """Kinds whose change no single moved value explains."""
 
 
 def read_outcome(
@@ -558,47 +427,42 @@ def read_outcome(
     followed: list[Followed] = []
     unclear = set()
     for aspect in aspects:
-        was, now = aspect.seen(before), aspect.seen(after)
-        fresh = now - was
-        if now and not fresh:
+        old, new = aspect.seen(before), aspect.seen(after)
+        if new is not None and new == old:
             continue
         shown = [
-            found
+            (move, relation)
             for move in moved
-            if (found := _followed(move, aspect, before, after, fresh)) is not None
+            if (relation := _explains(move, aspect, after, new)) is not None
         ]
         # A batch over an accumulation that moved with it shows as the quotient by definition.
-        shown = [each for each in shown if each.relation == ITSELF.name] or shown
-        if len(shown) == 1:
-            followed += shown
-        else:
+        shown = [pair for pair in shown if pair[1] is ITSELF] or shown
+        if len(shown) != 1 or old is None or new is None:
             unclear.add(aspect.kind)
+            continue
+        move, relation = shown[0]
+        followed.append(
+            Followed(
+                document=move.suspect.document,
+                path=move.suspect.path,
+                kind=relation.kind or aspect.kind,
+                shown_in=aspect.kind,
+                value=move.suspect.value,
+                scope=relation.scope,
+                moved_to=move.new,
+                before=old,
+                after=new,
+            )
+        )
     return Outcome(followed=tuple(followed), unclear=frozenset(unclear))
 
 
-def _followed(
-    move: Move, aspect: Aspect, before: Effects, after: Effects, fresh: frozenset[Shown]
-) -> Followed | None:
-    suspect = move.suspect
-    for its, relation in suspect.traces:
-        if its is not aspect:
-            continue
-        was, exact = relation.shown(suspect.value, before), relation.shown(move.new, after)
-        now = next((shown for shown in (exact, _rounded(exact)) if shown in fresh), None)
-        if was is None or now is None:
-            continue
-        return Followed(
-            document=suspect.document,
-            path=suspect.path,
-            kind=relation.kind or aspect.kind,
-            shown_in=aspect.kind,
-            value=suspect.value,
-            relation=relation.name,
-            scope=relation.scope,
-            moved_to=move.new,
-            before=was,
-            after=now,
-        )
+def _explains(move: Move, aspect: Aspect, after: Effects, new: Shown | None) -> Relation | None:
+    """Plainest relation by which the moved value shows as `new`."""
+    for its, relation in move.suspect.traces:
+        exact = relation.shown(move.new, after)
+        if its is aspect and new is not None and new in (exact, _rounded(exact)):
+            return relation
     return None
 
 
@@ -610,29 +474,14 @@ def joined(
     if not mine:
         return findings
     knobs = (*findings.knobs, *(_knob(each, phase) for each in mine.values()))
-    before = _links(document, findings, findings.knobs)
+    every = leaves(document.scalars)
+    before = find_links(document.name, every, findings.knobs)
     kept = (link for link in findings.links if link not in before)
     return replace(
         findings,
         knobs=knobs,
-        links=(*_links(document, findings, knobs), *kept),
+        links=(*find_links(document.name, every, knobs), *kept),
         followed=tuple(mine.values()),
-    )
-
-
-def _links(
-    document: Document, findings: Findings, knobs: Sequence[Knob]
-) -> tuple[KnobConstraint, ...]:
-    return find_links(
-        Classified(
-            document=document,
-            leaves=tuple(leaves(document.scalars)),
-            knobs=tuple(knobs),
-            traps=findings.traps,
-            links=(),
-            references=findings.references,
-            outputs=findings.outputs,
-        )
     )
 
 

@@ -32,8 +32,6 @@ class Followed:
     """The kind of what it was seen in: a global batch may show in the accumulation."""
     value: JsonScalar
     """As it stands in the document."""
-    relation: str
-    """Key of the report's sentence on it."""
     scope: str | None
     moved_to: JsonScalar
     before: Shown

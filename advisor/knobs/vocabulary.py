@@ -7,37 +7,49 @@ import re
 import tomllib
 from dataclasses import dataclass, replace
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from advisor.knobs.catalogue import Family, catalogue
+from advisor.knobs.catalogue import catalogue
 from advisor.knobs.tree import Leaf, number_of, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
+    from advisor.knobs.catalogue import Family
+    from advisor.model import Phase
 
 Words = tuple[str, ...]
 
 _LEAST_PLURAL = 4
 _LONG_PART = 3
+_OUTSIDE_USUAL = -5
+_COMMENT = 1
+_OTHER_COMMENT = -9
+_WHOLE = frozenset({"value", "default"})
+"""Names of a leaf that is the whole of what the key above names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phrases:
-    """Evidence of a name for and against one kind."""
+class Meaning:
+    """Kind of a leaf, or with `trap` a look-alike."""
 
-    weight: int
-    """Weight of every phrase and unknown word together."""
-    speaks: tuple[str, ...]
-    """Phrases that speak for the kind, as read."""
-    objects: tuple[str, ...]
-    """Phrases that speak against it."""
-    speaking: int
-    """The weight of `speaks` alone."""
+    kind: str
+    trap: str | None = None
+    phase: Phase | None = None
+    unit: str | None = None
+    scope: str | None = None
+    why: str
+    """The evidence with its weights: "`batch size` +6, `sw` -1, under `loader` +1"."""
+    of_model: bool = False
+    """Part of the architecture: what has its name and value elsewhere must agree with it."""
+    or_only: bool = False
+    """With `trap`: a knob all the same where nothing else in the document is of the kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOfName:
+    """Weights of the words that speak for one kind, and against it."""
+
     kind: str
     family: Family
     phrases: Mapping[Words, int]
@@ -51,114 +63,76 @@ class KindOfName:
     not_comment: re.Pattern[str] | None
     usual: tuple[float, float] | None
     as_list: int
-    as_round: int
     only: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """Everything names.toml says."""
+    """Contents of names.toml."""
 
+    table: Mapping[str, Any]
     enough: int
-    high: int
-    unknown: int
-    stage: tuple[str, ...]
-    """Keys that, with a strange word before them, tell of a stage of training."""
     spelling: Mapping[str, Words]
     neutral: frozenset[str]
     known: frozenset[str]
     """Every word of the file."""
     parts: frozenset[str]
-    """Those that a glued word may be made of: neutral ones and such as speak for a kind. What
-    speaks against one must stand alone, or `gammanet` would be two."""
+    """Words of which a glued word may be made: neutral, or speaking for a kind."""
     kinds: tuple[KindOfName, ...]
-    scope: Mapping[str, tuple[Words, ...]]
-    unit: Mapping[str, tuple[Words, ...]]
-    value_names: Mapping[str, str]
-    """Names of a leaf that is what the key above it names, and of which kind that must be."""
-    names_of_parts: frozenset[str]
-    """Words that, like neutral ones, only say for which part of it."""
-    several: tuple[str, ...]
-    """Ends of keys below which a number names one of several values."""
-    bounds: frozenset[str]
-    """Keys beside such a leaf that tell of a search space."""
 
 
 @functools.cache
-def table() -> Vocabulary:
+def vocabulary() -> Vocabulary:
+    """The vocabulary shipped with the package."""
     text = resources.files("advisor.knobs").joinpath("names.toml").read_text("utf-8")
-    data = tomllib.loads(text)
+    table = tomllib.loads(text)
     spelling = {
-        other: tuple(word.split()) for word, others in data["spelling"].items() for other in others
+        other: tuple(word.split()) for word, others in table["spelling"].items() for other in others
     }
-    kinds = tuple(_kind_of_name(kind, row, spelling) for kind, row in data["kind"].items())
-    neutral = frozenset(w for word in data["neutral"]["words"] for w in spelling.get(word, (word,)))
+    kinds = tuple(_kind_of_name(kind, row, spelling) for kind, row in table["kind"].items())
+    neutral = _respelled(" ".join(table["neutral"]["words"]), spelling)
     weighed = [(phrase, weight) for kind in kinds for phrase, weight in kind.phrases.items()]
-    known = {word for phrase, _ in weighed for word in phrase}
-    speaking = {word for phrase, weight in weighed if weight > 0 for word in phrase}
-    respelled = {
-        part: {
-            meaning: tuple(_respelled(phrase, spelling) for phrase in phrases)
-            for meaning, phrases in data[part].items()
-        }
-        for part in ("scope", "unit")
-    }
     return Vocabulary(
-        enough=data["enough"],
-        high=data["high"],
-        unknown=data["unknown"],
-        stage=tuple(data["stage"]),
+        table=table,
+        enough=table["enough"],
         spelling=spelling,
-        neutral=neutral,
-        known=frozenset(known) | neutral | spelling.keys(),
-        parts=frozenset(speaking) | neutral | spelling.keys(),
+        neutral=frozenset(neutral),
+        known=frozenset({*neutral, *spelling, *(word for p, _ in weighed for word in p)}),
+        parts=frozenset({*neutral, *spelling, *(w for p, n in weighed if n > 0 for w in p)}),
         kinds=kinds,
-        scope=respelled["scope"],
-        unit=respelled["unit"],
-        value_names=data["value-of-the-key-above"]["names"],
-        names_of_parts=neutral | frozenset(data["value-of-the-key-above"]["parts"]),
-        several=tuple(data["value-of-the-key-above"]["several"]),
-        bounds=frozenset(data["value-of-the-key-above"]["bounds"]),
     )
 
 
 def _kind_of_name(kind: str, row: dict[str, Any], spelling: Mapping[str, Words]) -> KindOfName:
-    weights = {
-        _respelled(phrase, spelling): int(weight)
-        for weight, phrases in row["name"].items()
-        for phrase in phrases
-    }
-    order = sorted(weights, key=lambda phrase: (-len(phrase), -abs(weights[phrase])))
+    def weights(of: str) -> dict[str, int]:
+        return {word: int(weight) for weight, words in row.get(of, {}).items() for word in words}
+
+    def pattern(of: str) -> re.Pattern[str] | None:
+        return re.compile(row[of], re.IGNORECASE) if of in row else None
+
+    phrases = {_respelled(phrase, spelling): weight for phrase, weight in weights("name").items()}
+    order = sorted(phrases, key=lambda phrase: (-len(phrase), -abs(phrases[phrase])))
     return KindOfName(
         kind=kind,
         family=catalogue().families[row["value"]],
-        phrases={phrase: weights[phrase] for phrase in order},
-        speaking=frozenset(phrase[0] for phrase in order if weights[phrase] > 0),
-        called=_weights(row.get("called", {})),
-        above=_weights(row.get("above", {})),
-        beside=_weights(row.get("beside", {})),
-        comment=_pattern(row.get("comment")),
-        not_comment=_pattern(row.get("not-comment")),
+        phrases={phrase: phrases[phrase] for phrase in order},
+        speaking=frozenset(phrase[0] for phrase in order if phrases[phrase] > 0),
+        called=weights("called"),
+        above=weights("above"),
+        beside=weights("beside"),
+        comment=pattern("comment"),
+        not_comment=pattern("not-comment"),
         usual=tuple(row["usual"]) if "usual" in row else None,
         as_list=row.get("list", 0),
-        as_round=row.get("round", 0),
         only=row.get("only", False),
     )
-
-
-def _pattern(text: str | None) -> re.Pattern[str] | None:
-    return re.compile(text, re.IGNORECASE) if text else None
-
-
-def _weights(row: Mapping[str, Iterable[str]]) -> dict[str, int]:
-    return {word: int(weight) for weight, words in row.items() for word in words}
 
 
 def _respelled(phrase: str, spelling: Mapping[str, Words]) -> Words:
     return tuple(w for word in phrase.split() for w in spelling.get(word, (word,)))
 
 
-# --- words --------------------------------------------------------------------------------------
+# --- words --------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=8192)
@@ -167,16 +141,16 @@ def words_in(name: str) -> Words:
 
     `maxbatchsize0` is max, batch, size.
     """
-    vocabulary = table()
+    known, spelling = vocabulary().known, vocabulary().spelling
     found: list[str] = []
     for token in filter(None, name.split("_")):
         bare = token.rstrip("0123456789")
         one = token.removesuffix("s") if len(token) > _LEAST_PLURAL else token
-        parts = (token,) if token in vocabulary.known else _parted(token) or _parted(bare)
-        if not parts and one in vocabulary.known:
+        parts = (token,) if token in known else _parted(token) or _parted(bare)
+        if not parts and one in known:
             parts = (one,)
         for word in parts or filter(None, (bare,)):
-            found.extend(vocabulary.spelling.get(word, (word,)))
+            found.extend(spelling.get(word, (word,)))
     return tuple(found)
 
 
@@ -192,7 +166,7 @@ def _unglued(token: str) -> Words:
 
     Empty where there are none.
     """
-    parts = table().parts
+    parts = vocabulary().parts
     if token in parts:
         return (token,)
     found = []
@@ -204,40 +178,44 @@ def _unglued(token: str) -> Words:
     return min(found, key=len, default=())
 
 
+class Phrases(NamedTuple):
+    """Evidence of a name for and against one kind."""
+
+    weight: int
+    """Weight of every phrase and unknown word together."""
+    speaking: int
+    """Weight of the phrases that speak for the kind."""
+    read: tuple[str, ...]
+    """Phrases of the name that have a weight."""
+
+
 @functools.lru_cache(maxsize=8192)
 def spoken(name: str) -> Mapping[str, Phrases]:
     """Evidence of a canonical name, by kind."""
     words = words_in(name)
     found = {
         kind.kind: _phrases(words, kind.phrases)
-        for kind in table().kinds
+        for kind in vocabulary().kinds
         if not kind.speaking.isdisjoint(words)
     }
-    return {kind: phrases for kind, phrases in found.items() if phrases.speaks}
+    return {kind: phrases for kind, phrases in found.items() if phrases.speaking}
 
 
 def _phrases(words: Words, weights: Mapping[Words, int]) -> Phrases:
-    vocabulary = table()
     left = dict(enumerate(words))
-    speaks, objects, weight, speaking = [], [], 0, 0
+    read: list[tuple[int, str]] = []
     for phrase in weights:
         if phrase[0] not in words:
             continue
         while (at := _where(phrase, left)) is not None:
             for place in at:
                 del left[place]
-            weight += weights[phrase]
-            if weights[phrase] > 0:
-                speaks.append(" ".join(phrase))
-                speaking += weights[phrase]
-            elif weights[phrase] < 0:
-                objects.append(" ".join(phrase))
-    strange = sum(word not in vocabulary.neutral for word in left.values())
+            read.append((weights[phrase], " ".join(phrase)))
+    strange = sum(word not in vocabulary().neutral for word in left.values())
     return Phrases(
-        weight=weight + vocabulary.unknown * strange,
-        speaks=tuple(speaks),
-        objects=tuple(objects),
-        speaking=speaking,
+        weight=sum(weight for weight, _ in read) + vocabulary().table["unknown"] * strange,
+        speaking=sum(weight for weight, _ in read if weight > 0),
+        read=tuple(phrase for weight, phrase in read if weight),
     )
 
 
@@ -246,7 +224,6 @@ def _where(phrase: Words, left: Mapping[int, str]) -> tuple[int, ...] | None:
 
     At most neutral words lie between them.
     """
-    neutral = table().neutral
     places = sorted(left)
     for start, first in enumerate(places):
         if left[first] != phrase[0]:
@@ -257,7 +234,7 @@ def _where(phrase: Words, left: Mapping[int, str]) -> tuple[int, ...] | None:
                 break
             if left[place] == phrase[len(at)]:
                 at.append(place)
-            elif left[place] not in neutral:
+            elif left[place] not in vocabulary().neutral:
                 break
         if len(at) == len(phrase):
             return tuple(at)
@@ -266,107 +243,51 @@ def _where(phrase: Words, left: Mapping[int, str]) -> tuple[int, ...] | None:
 
 def speaks(name: str) -> bool:
     """True if the canonical name alone suggests a knob."""
-    return any(found.weight >= table().enough for found in spoken(name).values())
+    return any(found.weight >= vocabulary().enough for found in spoken(name).values())
 
 
-def scope_of(name: str) -> str | None:
-    """Scope of a batch: micro, device or global."""
-    return _meaning_of(name, table().scope)
+def _said_of_batch(name: str, table: str) -> str | None:
+    """Scope or unit in the name of a batch."""
+    words, spelling = dict(enumerate(words_in(name))), vocabulary().spelling
+    phrases = ((m, p) for m, several in vocabulary().table[table].items() for p in several)
+    return next((m for m, p in phrases if _where(_respelled(p, spelling), words)), None)
 
 
-def unit_of(name: str) -> str | None:
-    """Unit of a batch, if not samples."""
-    return _meaning_of(name, table().unit)
+# --- a leaf in its place ------------------------------------------------------------------
 
 
-def _meaning_of(name: str, phrases: Mapping[str, tuple[Words, ...]]) -> str | None:
-    words = dict(enumerate(words_in(name)))
-    meanings = (
-        m for m, several in phrases.items() for p in several if _where(p, words) is not None
-    )
-    return next(meanings, None)
-
-
-_OUTSIDE_USUAL = -5
-_COMMENT = 1
-_OTHER_COMMENT = -9
-_LEAST_ROUND = 16
-_WHOLE = frozenset({"value", "default"})
-"""Names of a leaf that is the whole of what the key above names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """A name taken apart in its place."""
-
-    kind: str
-    score: int
-    why: str
-    """The evidence with its weights: "`batch size` +6, `sw` -1, under `loader` +1"."""
-    is_knob: bool
-    """False for a look-alike, whose name has the words but something speaks against it."""
-    is_sure: bool
-    is_only: bool
-    """A look-alike by its place alone: a knob all the same where nothing else is of the kind."""
-
-
-def read(leaf: Leaf) -> Reading | None:
+def read(leaf: Leaf) -> Meaning | None:
     """Most likely kind of `leaf`, by its words."""
-    vocabulary = table()
     by_kind = spoken(leaf.name)
     if not by_kind:
         return None
-    readings = [
-        _reading(leaf, kind, by_kind[kind.kind])
-        for kind in vocabulary.kinds
+    enough = vocabulary().enough
+    scored = [
+        _scored(leaf, kind, by_kind[kind.kind])
+        for kind in vocabulary().kinds
         if kind.kind in by_kind and kind.family.holds(leaf.value)
     ]
-    knobs = [reading for reading in readings if reading.is_knob]
-    best = max(knobs, key=lambda reading: reading.score, default=None)
-    if best:
-        return best
-    return next((r for r in readings if by_kind[r.kind].speaking >= vocabulary.enough), None)
+    knobs = [each for each in scored if each[0] >= enough]
+    if knobs:
+        return max(knobs, key=lambda each: each[0])[1]
+    alike = (m for _, m in scored if by_kind[m.kind].speaking >= enough)
+    return next(alike, None)
 
 
-def of_key_above(leaf: Leaf) -> Leaf | None:
-    """Give `leaf` the name of the key above it.
-
-    Only where its own name means no more than a value.
-    """
-    vocabulary = table()
-    kind = vocabulary.value_names.get(leaf.name)
-    words = words_in(leaf.name)
-    is_part = words and vocabulary.names_of_parts.issuperset(words)
-    is_one = leaf.name.isdecimal() and "".join(leaf.ancestors[:1]).endswith(vocabulary.several)
-    if kind is None and (is_part or is_one):
-        kind = "any"
-    if kind is None or not leaf.ancestors or leaf.keys & vocabulary.bounds:
-        return None
-    name, *above = leaf.ancestors
-    by_kind = spoken(name)
-    counted = by_kind.values() if kind == "any" else filter(None, (by_kind.get(kind),))
-    is_known = kind == "any" and leaf.name in _WHOLE and bool(catalogue().rules_for(name))
-    if not is_known and all(phrases.weight < vocabulary.enough for phrases in counted):
-        return None
-    return replace(leaf, name=name, ancestors=tuple(above))
-
-
-def _reading(leaf: Leaf, kind: KindOfName, phrases: Phrases) -> Reading:
-    vocabulary = table()
+def _scored(leaf: Leaf, kind: KindOfName, phrases: Phrases) -> tuple[int, Meaning]:
     evidence = list(_around(leaf, kind))
     score = phrases.weight + sum(weight for _, weight in evidence)
-    words = " and ".join(f"`{phrase}`" for phrase in (*phrases.speaks, *phrases.objects))
-    parts = [
-        f"{words} in its name {phrases.weight:+d}",
-        *(f"{what} {weight:+d}" for what, weight in evidence),
-    ]
-    return Reading(
+    words = " and ".join(f"`{phrase}`" for phrase in phrases.read)
+    parts = [f"{words} in its name {phrases.weight:+d}"]
+    why = ", ".join([*parts, *(f"{what} {weight:+d}" for what, weight in evidence)])
+    enough, is_batch = vocabulary().enough, kind.kind == "batch_size"
+    return score, Meaning(
         kind=kind.kind,
-        score=score,
-        why=", ".join(parts),
-        is_knob=score >= vocabulary.enough,
-        is_sure=score >= vocabulary.high,
-        is_only=kind.only and phrases.weight >= vocabulary.enough,
+        trap=None if score >= enough else f"no {kind.kind}: {why}",
+        or_only=kind.only and phrases.weight >= enough,
+        unit=_said_of_batch(leaf.name, "unit") if is_batch else None,
+        scope=_said_of_batch(leaf.name, "scope") if is_batch else None,
+        why=why if score >= vocabulary().table["high"] else f"{why}: barely enough",
     )
 
 
@@ -375,41 +296,45 @@ def _around(leaf: Leaf, kind: KindOfName) -> Iterator[tuple[str, int]]:
     places = [(name, kind.called, "in a") for name in leaf.called]
     places += [(name, kind.above, "under") for name in leaf.ancestors]
     for name, weights, where in places:
-        listed = words_of(name) & weights.keys()
+        listed = sorted(words_of(name) & weights.keys())
         if listed:
-            word = max(sorted(listed), key=lambda w: abs(weights[w]))
+            word = max(listed, key=lambda word: abs(weights[word]))
             yield f"{where} `{word}`", weights[word]
             break
-    stage = stage_of(leaf)
-    if stage:
-        yield f"beside `{stage}`", -table().unknown
-    beside = leaf.siblings & kind.beside.keys()
+    beside = sorted(leaf.siblings & kind.beside.keys())
     if beside:
-        key = max(sorted(beside), key=lambda k: kind.beside[k])
+        key = max(beside, key=lambda key: kind.beside[key])
         yield f"beside `{key}`", kind.beside[key]
-    if kind.comment and kind.comment.search(leaf.comment or ""):
-        yield "its comment", _COMMENT
-    if kind.not_comment and kind.not_comment.search(leaf.comment or ""):
-        yield "its comment", _OTHER_COMMENT
+    for pattern, weight in ((kind.comment, _COMMENT), (kind.not_comment, _OTHER_COMMENT)):
+        if pattern and pattern.search(leaf.comment or ""):
+            yield "its comment", weight
     if kind.as_list and leaf.is_list:
         yield "a list", kind.as_list
-    if kind.as_round and words_in(leaf.name)[-1] in kind.speaking and _is_round(leaf.value):
-        yield f"the value {leaf.value}", kind.as_round
     values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
     numbers = [number for value in values if (number := number_of(value)) is not None]
     if kind.usual and any(not kind.usual[0] <= number <= kind.usual[1] for number in numbers):
         yield f"the value {leaf.value}", _OUTSIDE_USUAL
 
 
-def stage_of(leaf: Leaf) -> str | None:
-    """Key that shows a strange first word as a stage."""
-    vocabulary = table()
-    first = leaf.name.split("_")[0]
-    if not vocabulary.known.isdisjoint(words_in(first)):
+def of_key_above(leaf: Leaf) -> Leaf | None:
+    """Give `leaf` the name of the key above it.
+
+    Only where its own name means no more than a value.
+    """
+    known = vocabulary()
+    row = known.table["value-of-the-key-above"]
+    kind = row["names"].get(leaf.name)
+    words = words_in(leaf.name)
+    is_part = words and known.neutral.union(row["parts"]).issuperset(words)
+    is_one = leaf.name.isdecimal() and "".join(leaf.ancestors[:1]).endswith(tuple(row["several"]))
+    if kind is None and (is_part or is_one):
+        kind = "any"
+    if kind is None or not leaf.ancestors or not leaf.keys.isdisjoint(row["bounds"]):
         return None
-    keys = (f"{first}_{key}" for key in vocabulary.stage)
-    return next((key for key in keys if key in leaf.siblings), None)
-
-
-def _is_round(value: object) -> bool:
-    return isinstance(value, int) and value >= _LEAST_ROUND and value.bit_count() == 1
+    name, *above = leaf.ancestors
+    by_kind = spoken(name)
+    counted = by_kind.values() if kind == "any" else filter(None, (by_kind.get(kind),))
+    is_known = kind == "any" and leaf.name in _WHOLE and bool(catalogue().rules_for(name))
+    if not is_known and all(phrases.weight < known.enough for phrases in counted):
+        return None
+    return replace(leaf, name=name, ancestors=tuple(above))

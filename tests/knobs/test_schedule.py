@@ -7,21 +7,19 @@ import math
 import numpy as np
 import pytest
 
-from advisor.knobs import candidate_values, catalogue
+from advisor.knobs import catalogue, schedule
 
 
 def test_the_log_signal_is_that_of_the_textbook_product() -> None:
     betas = np.linspace(1e-6, 0.01, 2000)
-    assert candidate_values.log_signal(1e-6, 0.01, 2000) == pytest.approx(np.log1p(-betas).sum())
+    assert schedule.log_signal(1e-6, 0.01, 2000) == pytest.approx(np.log1p(-betas).sum())
     roots = np.linspace(0.00085**0.5, 0.012**0.5, 1000) ** 2
-    got = candidate_values.log_signal(0.00085, 0.012, 1000, "root-line")
+    got = schedule.log_signal(0.00085, 0.012, 1000, "root-line")
     assert got == pytest.approx(np.log1p(-roots).sum())
 
 
 def test_a_known_terminal_signal() -> None:
-    assert math.exp(candidate_values.log_signal(1e-6, 0.01, 2000)) == pytest.approx(
-        4.4e-5, rel=0.02
-    )
+    assert math.exp(schedule.log_signal(1e-6, 0.01, 2000)) == pytest.approx(4.4e-5, rel=0.02)
 
 
 @pytest.mark.parametrize("shape", ["line", "root-line"])
@@ -30,26 +28,26 @@ def test_a_known_terminal_signal() -> None:
 def test_the_ends_keep_the_terminal_signal_and_their_ratio(
     shape: catalogue.Shape, start: float, end: float, steps: int, new: int
 ) -> None:
-    first, last = candidate_values.rescaled_schedule(start, end, steps, new, shape)
-    kept = candidate_values.log_signal(first, last, new, shape)
-    assert kept == pytest.approx(candidate_values.log_signal(start, end, steps, shape), rel=1e-3)
+    first, last = schedule.rescaled_schedule(start, end, steps, new, shape)
+    kept = schedule.log_signal(first, last, new, shape)
+    assert kept == pytest.approx(schedule.log_signal(start, end, steps, shape), rel=1e-3)
     assert last / first == pytest.approx(end / start, rel=1e-4)
     assert last < 1
 
 
 def test_the_ends_are_tidy_numbers() -> None:
-    for end in candidate_values.rescaled_schedule(1e-6, 0.01, 2000, 512):
+    for end in schedule.rescaled_schedule(1e-6, 0.01, 2000, 512):
         assert len(f"{end:.17g}".rstrip("0")) <= 24
         assert float(f"{end:.6g}") == end
 
 
 def test_too_few_steps_are_refused_with_the_numbers() -> None:
     with pytest.raises(ValueError, match=r"3 steps cannot reach the terminal signal 6\.6e-21"):
-        candidate_values.rescaled_schedule(1e-4, 0.09, 1000, 3)
+        schedule.rescaled_schedule(1e-4, 0.09, 1000, 3)
 
 
 def test_a_schedule_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="outside"):
-        candidate_values.rescaled_schedule(0.1, 1.5, 10, 5)
+        schedule.rescaled_schedule(0.1, 1.5, 10, 5)
     with pytest.raises(ValueError, match="no noise"):
-        candidate_values.rescaled_schedule(0.0, 0.0, 10, 5)
+        schedule.rescaled_schedule(0.0, 0.0, 10, 5)
