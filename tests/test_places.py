@@ -104,7 +104,7 @@ def test_a_config_called_report_json_is_not_replaced_by_the_report(project: Path
         ("report.json", ()),
         ("report-figures/batch.svg", ()),
         ("report-advice-1.patch", ()),
-        ("report-advice-77.patch", ()),
+        ("report-advice-20.patch", ()),
         ("tuned.json", ("--output", "tuned.json")),
     ],
 )

@@ -22,7 +22,7 @@ from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import TRAINING_STEPS, Failure, MeasurePlan, Run
 from advisor.report import amdahl
-from advisor.report.bottleneck import Diagnosis, diagnose, member, part_name, ranged, typical
+from advisor.report.bottleneck import diagnose, member, part_name, ranged, typical
 from advisor.report.build import trial_entry
 from advisor.report.progress import Progress
 from advisor.sandbox.capabilities import isolation_warnings
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from advisor.executor.program import Program
     from advisor.machine.target import Target
     from advisor.report.amdahl import Bound
+    from advisor.report.schema import Bottleneck
 
 RUNS = 2
 """One run alone shows no spread."""
@@ -155,7 +156,7 @@ def measure(program: Program, plan: MeasurePlan, aim: Target) -> tuple[Run, ...]
 def as_object(
     result: tuple[Run, ...] | Failure,
     unit: str,
-    found: Diagnosis | None = None,
+    found: Bottleneck | None = None,
     help_: tuple[Bound, ...] = (),
 ) -> dict[str, Any]:
     """Object of `--json`; None is "not measured".
@@ -191,7 +192,7 @@ def as_object(
         "peak_mem_gib": run.peak_mem_gib,
         "effects": dataclasses.asdict(effects) | {"arguments": dict(effects.arguments)},
         "shares": amdahl.measured_parts(run.shares) or None,
-        "bottleneck": dataclasses.asdict(found),
+        "bottleneck": found.model_dump(),
         "advice": [dataclasses.asdict(each) for each in help_],
     }
 
@@ -199,7 +200,7 @@ def as_object(
 # --- the memo -----------------------------------------------------------------------------
 
 
-def memo(runs: tuple[Run, ...], found: Diagnosis, help_: tuple[Bound, ...]) -> str:
+def memo(runs: tuple[Run, ...], found: Bottleneck, help_: tuple[Bound, ...]) -> str:
     """The memo: the bottleneck first, then its evidence."""
     run = typical(runs)
     sections = {
@@ -212,7 +213,7 @@ def memo(runs: tuple[Run, ...], found: Diagnosis, help_: tuple[Bound, ...]) -> s
         "What would help, and by how much at most": [
             f"{_at_most(each):>7}  {each.title}. {each.detail}" for each in help_
         ],
-        "Evidence": found.evidence,
+        "Evidence": tuple(found.evidence),
         "Notes": run.notes,
     }
     parts = [found.sentence]

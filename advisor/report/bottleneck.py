@@ -6,11 +6,12 @@ Every figure is a mean over equal processes, with its range; one process names n
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from advisor import numbers
 from advisor.model import SAMPLER_FORWARDS, Shares
+from advisor.report.schema import Bottleneck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,8 +38,6 @@ class Part(NamedTuple):
     cause: str
     """Name of the bottleneck."""
     name: str
-    on_device: str
-    """The same, where the shares tell what a device did."""
     fix: str
     how: str
 
@@ -47,60 +46,44 @@ PARTS = {
     "data_wait": Part(
         "data",
         "waiting for data",
-        "waiting for data with nothing queued",
         "Feed the data faster",
         "more loader workers, a cheaper transform or faster storage",
     ),
     "host_to_device": Part(
         "transfer",
         "copies to the device",
-        "copies to the GPU",
         "Overlap the copies to the device",
         "pinned memory and non-blocking copies, or fewer bytes",
     ),
     "launch": Part(
         "launch",
-        "launching kernels",
         "launching small kernels",
         "Launch fewer, larger kernels",
         "compilation, CUDA graphs or a larger batch",
     ),
     "sync": Part(
         "synchronisation",
-        "waiting for the GPU",
-        "the host waiting for the GPU before it queues more",
+        "the host waiting for the GPU",
         "Wait for the GPU less often",
         "fewer `.item()`, `.cpu()` and printed losses",
     ),
     "compute": Part(
         "compute",
         "compute",
-        "the GPU at work",
         "Make the compute faster",
         "a larger batch, a lower precision or compilation",
     ),
     "other": Part(
         "host code",
         "host code between steps",
-        "host code outside the model's calls, with nothing queued",
         "Do less between the model's calls",
         "fewer conversions, prints and `.item()` calls, or loader workers",
     ),
-    "saving": Part("saving", "saving", "saving", "Save less", "rarer or asynchronous checkpoints"),
+    "saving": Part("saving", "saving", "Save less", "rarer or asynchronous checkpoints"),
 }
 """Words for each field of Shares."""
 IDLE = ("data_wait", "host_to_device", "launch", "sync", "other")
 """Fields of Shares in which a GPU had too little to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
-    """The bottleneck of one configuration."""
-
-    name: str
-    """A `cause` of PARTS, `sampling steps`, or `other` where the parts are unknown."""
-    sentence: str
-    evidence: tuple[str, ...]
 
 
 # --- equal runs ---------------------------------------------------------------------------
@@ -158,9 +141,7 @@ def part_share(run: Run, part: str) -> float | None:
 
 def part_name(run: Run, part: str) -> str:
     """Name of a field of Shares in `run`."""
-    if run.shares.launch is not None:
-        return PARTS[part].on_device
-    waits = part == "other" and run.on_gpu
+    waits = part == "other" and run.on_gpu and run.shares.launch is None
     return PARTS[part].name + (", or waiting for the GPU" if waits else "")
 
 
@@ -178,7 +159,7 @@ def rate_of(runs: Sequence[Run]) -> str:
 # --- the bottleneck -----------------------------------------------------------------------
 
 
-def diagnose(runs: Sequence[Run], *, profile: GpuProfile | None = None) -> Diagnosis | None:
+def diagnose(runs: Sequence[Run], *, profile: GpuProfile | None = None) -> Bottleneck | None:
     """Name the bottleneck of equal runs.
 
     None with fewer than two of them.
@@ -200,8 +181,8 @@ def diagnose(runs: Sequence[Run], *, profile: GpuProfile | None = None) -> Diagn
         )
     else:
         name, text = PARTS[part].cause, _sentence(runs, run, part)
-    evidence = (*_step(run), *_waste(run), *_isolated(runs), *_device(run, profile))
-    return Diagnosis(name=name, sentence=text, evidence=evidence)
+    evidence = [*_step(run), *_waste(run), *_isolated(runs), *_device(run, profile)]
+    return Bottleneck(name=name, sentence=text, evidence=evidence)
 
 
 def _sentence(runs: Sequence[Run], run: Run, part: str) -> str:

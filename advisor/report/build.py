@@ -269,8 +269,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 def bottleneck(found: TuningResult, candidate: Candidate, info: RunInfo) -> Bottleneck | None:
     """Largest cost of one configuration; None with fewer than two runs of it."""
     profile = info.target.profile if info.target.present else None
-    diagnosis = diagnose(runs_of(found, candidate), profile=profile)
-    return None if diagnosis is None else _entry(Bottleneck, diagnosis)
+    return diagnose(runs_of(found, candidate), profile=profile)
 
 
 # --- commands and next actions ------------------------------------------------------------

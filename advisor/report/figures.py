@@ -13,7 +13,7 @@ import warnings
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advisor import numbers
 from advisor.report.markdown import clip
@@ -75,47 +75,28 @@ class Figure:
     paint: Callable[[Canvas], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchCurve:
-    """Throughput and memory against batch size, all else equal."""
+class Point(NamedTuple):
+    """Runs of one batch size, all else equal."""
 
-    units: str
-    beside: str
-    """Settings that all of these runs share: `workers 1`."""
-    rates: dict[float, list[float]]
-    """Units/s of each run, by batch size."""
-    memory_gib: dict[float, float]
-    """Largest peak, by batch size."""
-    failed: dict[float, str]
-    """Kind of failure, by batch size."""
-    chosen: float | None
-    noise: float | None
-    memory_limit_gib: float | None
-
-    @property
-    def means(self) -> dict[float, float]:
-        """Mean units/s by batch size, ascending."""
-        return {batch: fmean(self.rates[batch]) for batch in sorted(self.rates)}
-
-    @property
-    def alt(self) -> str:
-        points = "; ".join(
-            f"{numbers.count(batch)}: {numbers.number(rate)} {self.units}/s"
-            + (f", {numbers.gib(self.memory_gib[batch])}" if batch in self.memory_gib else "")
-            for batch, rate in self.means.items()
-        )
-        ends = "".join(f"; {numbers.count(batch)}: {kind}" for batch, kind in self.failed.items())
-        beside = f", with {self.beside}" if self.beside else ""
-        return f"Throughput and peak memory by batch size{beside}. {points}{ends}."
+    batch: float
+    rates: tuple[float, ...]
+    """Units/s of each run."""
+    peak_gib: float | None
+    """Largest peak."""
+    failure: str
+    """Kind of failure where no run ended well."""
 
 
 def plan(report: Report) -> tuple[Figure, ...]:
     """Figures with data in `report`, in reading order."""
     found: list[Figure] = []
-    if curve := batch_curve(report):
-        height = 3.9 if curve.memory_gib else 2.4
-        paint = partial(_paint_batch, curve=curve)
-        found.append(Figure(file="batch.svg", alt=curve.alt, height=height, paint=paint))
+    beside, points = batch_curve(report)
+    if points:
+        height = 3.9 if any(point.peak_gib for point in points) else 2.4
+        paint = partial(_paint_batch, report=report, beside=beside, points=points)
+        shown = "; ".join(_text(report, point) for point in points)
+        alt = f"Throughput and peak memory by batch size{beside and f', with {beside}'}. {shown}."
+        found.append(Figure(file="batch.svg", alt=alt, height=height, paint=paint))
     confirmed = [each for each in report.comparisons if each.rounds and each.purpose == "confirm"]
     if compared := confirmed[:MOST_COMPARED]:
         unit = report.objective_unit or f"{numbers.plural(report.unit)}/s"
@@ -154,39 +135,40 @@ def draw(report: Report) -> dict[str, bytes] | None:
 # --- data ---------------------------------------------------------------------------------
 
 
-def batch_curve(report: Report) -> BatchCurve | None:
-    """Batch curve with the most sizes; None without two comparable ones."""
-    groups: dict[str, list[TrialEntry]] = {}
+def batch_curve(report: Report) -> tuple[str, list[Point]]:
+    """Settings beside the batch, and the points by batch size.
+
+    Runs that share all other settings are compared. No points without two sizes.
+    """
+    groups: dict[str, dict[float, list[TrialEntry]]] = {}
     for trial in report.trials:
         if trial.purpose in COMPARABLE and trial.whatif is None and trial.batch:
             words = trial.label.split(" · ")
             rest = " · ".join(w for w in words if "batch" not in w.split() and w != "original")
-            groups.setdefault(rest, []).append(trial)
-    curves = [_curve(report, trials, rest) for rest, trials in groups.items()]
-    best = max(curves, key=lambda curve: len(curve.rates), default=None)
-    return best if best and len(best.rates) > 1 else None
+            groups.setdefault(rest, {}).setdefault(trial.batch, []).append(trial)
+    curves = {
+        rest: [_point(batch, sizes[batch]) for batch in sorted(sizes)]
+        for rest, sizes in groups.items()
+    }
+    sizes = {rest: sum(bool(point.rates) for point in points) for rest, points in curves.items()}
+    best = max(sizes, key=lambda rest: sizes[rest], default="")
+    return (best, curves[best]) if sizes.get(best, 0) > 1 else ("", [])
 
 
-def _curve(report: Report, trials: list[TrialEntry], rest: str) -> BatchCurve:
-    rates: dict[float, list[float]] = {}
-    memory: dict[float, float] = {}
-    for trial in trials:
-        if trial.outcome == "ok" and trial.batch and trial.units_per_s is not None:
-            rates.setdefault(trial.batch, []).append(trial.units_per_s)
-            if trial.peak_mem_gib is not None:
-                memory[trial.batch] = max(trial.peak_mem_gib, memory.get(trial.batch, 0.0))
-    side = report.after if report.changes else report.before
-    ended = {trial.batch or 0.0: trial.outcome for trial in trials if trial.outcome != "ok"}
-    return BatchCurve(
-        units=numbers.plural(report.unit),
-        beside=rest,
-        rates=rates,
-        memory_gib=memory,
-        failed={batch: kind for batch, kind in ended.items() if batch not in rates},
-        chosen=side.batch if side.batch in rates else None,
-        noise=report.noise,
-        memory_limit_gib=report.target.memory_limit_gib if report.target else None,
-    )
+def _point(batch: float, trials: list[TrialEntry]) -> Point:
+    rates = tuple(trial.units_per_s for trial in trials if trial.units_per_s is not None)
+    peaks = [trial.peak_mem_gib for trial in trials if trial.peak_mem_gib is not None]
+    failure = "" if rates else trials[-1].outcome
+    return Point(batch, rates, max(peaks, default=None), failure)
+
+
+def _text(report: Report, point: Point) -> str:
+    """`8: 0.722 tiles/s, 0.52 GiB`, or the failure."""
+    shown = point.failure
+    if point.rates:
+        shown = f"{numbers.number(fmean(point.rates))} {numbers.plural(report.unit)}/s"
+    peak = f", {numbers.gib(point.peak_gib)}" if point.peak_gib is not None else ""
+    return f"{numbers.count(point.batch)}: {shown}{peak}"
 
 
 def _rounds_text(compared: list[ComparisonEntry]) -> str:
@@ -203,50 +185,42 @@ def _rounds_text(compared: list[ComparisonEntry]) -> str:
 # --- drawing ------------------------------------------------------------------------------
 
 
-def _paint_batch(canvas: Canvas, *, curve: BatchCurve) -> None:
-    panels = canvas.subplots(2 if curve.memory_gib else 1, 1, sharex=True, squeeze=False)[:, 0]
-    batches = sorted({*curve.rates, *curve.failed})
-    means = curve.means
-    best = max(means.values())
-    title = f"throughput, {curve.units}/s"
-    if curve.noise:
-        panels[0].axhspan(best * (1 - curve.noise), best, color=ACCENT, alpha=0.14, linewidth=0)
-        title += f"; the band is the noise of equal runs ({numbers.percent(curve.noise)})"
-    panels[0].set_title(title)
-    panels[0].plot(list(means), list(means.values()), color=ACCENT)
-    for batch, runs in curve.rates.items():
-        panels[0].plot([batch] * len(runs), runs, "o", color=ACCENT)
-    highest = max(max(runs) for runs in curve.rates.values())
+def _paint_batch(canvas: Canvas, *, report: Report, beside: str, points: list[Point]) -> None:
+    ran = [point for point in points if point.rates]
+    peaks = {point.batch: point.peak_gib for point in ran if point.peak_gib is not None}
+    means = {point.batch: fmean(point.rates) for point in ran}
+    panels = canvas.subplots(2 if peaks else 1, 1, sharex=True, squeeze=False)[:, 0]
+    chosen = (report.after if report.changes else report.before).batch
+    highest = max(max(point.rates) for point in ran)
+    panels[0].set_title(f"throughput, {numbers.plural(report.unit)}/s")
     panels[0].set_ylim(0, 1.15 * highest)
-    panels[0].plot([*curve.failed], [0.05 * highest] * len(curve.failed), "x", color=BAD)
-    _ring(panels[0], means, curve.chosen, ACCENT)
-    if curve.memory_gib:
-        _paint_memory(panels[1], curve)
+    _line(panels[0], means, chosen, ACCENT)
+    for point in ran:
+        panels[0].plot([point.batch] * len(point.rates), point.rates, "o", color=ACCENT)
+    failed = [point for point in points if point.failure]
+    panels[0].plot([p.batch for p in failed], [0.05 * highest] * len(failed), "x", color=BAD)
+    if peaks:
+        limit = report.target.memory_limit_gib if report.target else None
+        top, title = max(peaks.values()), "peak memory, GiB"
+        if limit is not None and limit < top * 4:
+            top, title = max(top, limit), f"{title}; the dashed line is the limit"
+            panels[1].axhline(limit, color=BAD, linewidth=1, linestyle=(0, (4, 3)))
+        panels[1].set_ylim(0, top * 1.15)
+        panels[1].set_title(title)
+        _line(panels[1], peaks, chosen, INK)
     for panel in panels:
         panel.set_xscale("log", base=2)
-        panel.set_xticks(batches, [numbers.count(batch) for batch in batches])
+        panel.set_xticks([p.batch for p in points], [numbers.count(p.batch) for p in points])
         panel.minorticks_off()
         panel.grid(axis="y")
-        panel.margins(x=0.06)
-    notes = [curve.beside] if curve.beside else []
-    notes += ["the ring is the chosen size"] if curve.chosen else []
-    notes += [f"x: {', '.join(dict.fromkeys(curve.failed.values()))}"] if curve.failed else []
-    panels[-1].set_xlabel(f"batch size ({'; '.join(notes)})" if notes else "batch size")
+    notes = [beside, "the ring is the chosen size" if chosen in means else ""]
+    notes += [f"x: {failed[0].failure}"] if failed else []
+    panels[-1].set_xlabel("; ".join(filter(None, ("batch size", *notes))))
 
 
-def _paint_memory(axes: Axes, curve: BatchCurve) -> None:
-    peaks, limit = dict(sorted(curve.memory_gib.items())), curve.memory_limit_gib
-    axes.plot(list(peaks), list(peaks.values()), "o-", color=INK)
-    top, title = max(peaks.values()), "peak memory, GiB"
-    if limit is not None and limit < top * 4:
-        top, title = max(top, limit), f"{title}; the dashed line is the limit"
-        axes.axhline(limit, color=BAD, linewidth=1, linestyle=(0, (4, 3)))
-    axes.set_ylim(0, top * 1.15)
-    axes.set_title(title)
-    _ring(axes, peaks, curve.chosen, INK)
-
-
-def _ring(axes: Axes, points: dict[float, float], chosen: float | None, colour: str) -> None:
+def _line(axes: Axes, points: dict[float, float], chosen: float | None, colour: str) -> None:
+    """Points in a line, with a ring around the chosen one."""
+    axes.plot(list(points), list(points.values()), "o-", color=colour)
     if chosen in points:
         axes.plot([chosen], [points[chosen]], "o", ms=9, mfc="none", mec=colour, mew=1.6)
 

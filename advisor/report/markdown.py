@@ -79,11 +79,6 @@ def fill(template: str, **values: object) -> Markup:
     return as_markdown(template.format(**{name: text(each) for name, each in values.items()}))
 
 
-def join(parts: Iterable[Markup]) -> Markup:
-    """Parts with commas between them."""
-    return as_markdown(", ".join(parts))
-
-
 def table(head: Sequence[object], align: str, rows: Iterable[Sequence[object]]) -> Markup:
     """Table; `align` has `l` or `r` a column."""
     marks = [":--" if letter == "l" else "--:" for letter in align]

@@ -248,6 +248,8 @@ class Bottleneck(Part):
     """Largest cost, with measured evidence."""
 
     name: str
+    """data, transfer, launch, synchronisation, compute, host code, saving, sampling steps, or other
+    where the parts are unknown."""
     sentence: str
     evidence: list[str] = Field(default_factory=list)
 

@@ -443,50 +443,14 @@ def details_heading(_: Page) -> str:
     return "## Details"
 
 
-def variants(report: Report) -> dict[str, str]:
-    """Letters of the variants, by label.
-
-    A is the original. Labels that set the same values in another order share a letter.
-    """
-    labels = ["original"]
-    for each in report.comparisons:
-        labels += [each.before, each.after]
-    labels += [trial.label for trial in report.trials]
-    letters: dict[frozenset[str], str] = {}
-    for label in labels:
-        letters.setdefault(frozenset(label.split(" · ")), _letter(len(letters)))
-    return {label: letters[frozenset(label.split(" · "))] for label in labels}
-
-
-def _letter(at: int) -> str:
-    """A to Z, then AA, AB."""
-    return (_letter(at // 26 - 1) if at >= 26 else "") + chr(ord("A") + at % 26)
-
-
-def legend(page: Page) -> str | None:
-    """The letters of the variants, and the paths of their settings."""
-    labels: dict[str, str] = {}
-    for label, letter in variants(page.report).items():
-        labels.setdefault(letter, label)
-    if len(labels) == 1:
-        return None
-    rows = [(letter, code(label)) for letter, label in labels.items()]
-    blocks = [table(("variant", "settings"), "ll", rows)]
-    paths = dict.fromkeys(path for trial in page.report.trials for path in trial.settings or {})
-    if paths:
-        blocks.append(fill("Settings: {paths}.", paths=markdown.join(map(code, paths))))
-    return details("Variants", "\n\n".join(blocks))
-
-
 def rounds(page: Page) -> str | None:
     """Every round of every comparison."""
-    report, named = page.report, variants(page.report)
+    report = page.report
     unit = report.objective_unit or f"{numbers.plural(report.unit)}/s"
     blocks: list[str] = []
     for each in report.comparisons:
         if not each.rounds:
             continue
-        before, after = named[each.before], named[each.after]
         gain = numbers.gain(each.gain) if each.gain else "no interval"
         rows = [
             (
@@ -498,24 +462,26 @@ def rounds(page: Page) -> str | None:
             )
             for entry in each.rounds
         ]
-        blocks.append(text(f"{after} against {before}: {gain}, {unit} by round."))
-        blocks.append(table(("round", before, after, ""), "rrrl", rows))
+        blocks.append(text(f"{each.after} against {each.before}: {gain}, {unit} by round."))
+        blocks.append(table(("round", "before", "after", ""), "rrrl", rows))
     return details("Rounds of the comparisons", "\n\n".join(blocks)) if blocks else None
 
 
 def trials(page: Page) -> str | None:
     """Every process of the call, and the last output of those that failed."""
-    report, named = page.report, variants(page.report)
+    report = page.report
     if not report.trials:
         return None
     rate = f"{numbers.plural(report.unit)}/s"
     head = ("trial", "purpose", "variant", rate, "batch", "workers", "wait", "peak memory", "took")
-    rows = [(t.id, t.purpose, named[t.label], *_trial_figures(t)) for t in report.trials]
-    blocks = [table((*head, ""), "lllrrrrrrl", rows)]
+    rows = [(t.id, t.purpose, t.label, *_trial_figures(t)) for t in report.trials]
+    blocks: list[str] = [table((*head, ""), "lllrrrrrrl", rows)]
+    paths = dict.fromkeys(path for trial in report.trials for path in trial.settings or {})
+    blocks += [fill("Settings that moved: {paths}.", paths=", ".join(paths))] if paths else []
     for trial in report.trials:
         if trial.outcome != "ok" and trial.detail:
-            ended = f"{trial.id}, variant {named[trial.label]}, {trial.outcome}:"
-            blocks += [text(ended), fenced(trial.detail)]
+            blocks.append(text(f"{trial.id}, {trial.label}, {trial.outcome}:"))
+            blocks.append(fenced(trial.detail))
     done = numbers.many(report.runs, "process")
     took = f"{done} in {numbers.duration(report.wall_s)}"
     return details(f"{numbers.many(len(rows), 'trial')}: {took}", "\n\n".join(blocks))
@@ -538,7 +504,6 @@ def _trial_figures(trial: TrialEntry) -> Iterable[str]:
 
 def quality(page: Page) -> str | None:
     """Every judgement of a quality measure."""
-    named = variants(page.report)
     rows = []
     for point in page.report.quality:
         items = f" of {point.items} items" if point.items > 1 else ""
@@ -548,7 +513,7 @@ def quality(page: Page) -> str | None:
         rows.append(
             (
                 point.measure,
-                named.get(point.candidate) or code(point.candidate),
+                point.candidate,
                 numbers.measure(point.value) + shown,
                 numbers.measure(point.reference),
                 numbers.measure(point.limit),
@@ -629,7 +594,6 @@ SECTIONS: tuple[Callable[[Page], str | None], ...] = (
     settings,
     caveats,
     details_heading,
-    legend,
     rounds,
     trials,
     quality,

@@ -19,8 +19,11 @@ from advisor.report.sections import patch_file
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MAX_PATCHES = 40
+MOST_PATCHES = 20
 """Suggestions that get a file of their own."""
+NO_PATCH = (
+    " (No patch is shown, because the lines around the change hold what looks like a secret.)"
+)
 
 
 def claim(
@@ -30,32 +33,24 @@ def claim(
     like: Path | None = None,
     overwrite: bool = False,
 ) -> files.Claim:
-    """Claim the places of a report.
+    """Claim `report_md` and, beside it, JSON, figures and patches.
 
-    They are `report_md`, and beside it, with the same stem, the JSON, the figures and the patches.
-    To be called before anything is measured. `never` are files that must stay; nothing is open to
-    more people than the file `like`. Raises OutputRefusedError when one of the places is another's,
-    or cannot be written.
+    `never` are files that must stay; nothing is open to more people than the file `like`. Raises
+    OutputRefusedError when one of the places is another's, or cannot be written.
     """
     if report_md.suffix == ".json":
         msg = f"{report_md} would be overwritten by the JSON beside it; name the report *.md."
         raise OutputRefusedError(msg)
     real = Path(os.path.realpath(report_md))
-    numbers = {*range(1, MAX_PATCHES + 1), *_numbered_patches(real)}
-    places = [
-        real,
-        real.with_suffix(".json"),
-        *(_figures(real) / name for name in figures.FILES),
-        *(real.with_name(patch_file(real.stem, number)) for number in sorted(numbers)),
-    ]
+    figures_here = [_figures(real) / name for name in figures.FILES]
+    places = [real, real.with_suffix(".json"), *figures_here, *_patch_places(real)]
     return files.claim(places, never=never, like=like, overwrite=overwrite)
 
 
 def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -> None:
-    """Write the report into its places.
+    """Write the report into its places, with secrets masked.
 
-    `claim` found them, or finds them here. What looks like a secret is masked. Raises
-    OutputRefusedError when a place cannot be written.
+    Raises OutputRefusedError when a place cannot be written.
     """
     claimed = claimed or claim(report_md)
     report_md = Path(os.path.realpath(report_md))
@@ -63,13 +58,16 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
     # The record first: if drawing fails, everything can be drawn from it again.
     claimed.write(report_md.with_suffix(".json"), dump(report).encode())
     folder = _figures(report_md)
-    drawn = figures.draw(report)
-    if drawn is None:
-        drawn = _kept_figures(report, folder)
-    else:
-        for name, svg in drawn.items():
-            claimed.write(folder / name, svg + _figure_mark(report))
-    _write_patches(report, report_md, claimed)
+    drawn, is_new = _drawn(report, folder)
+    for name, svg in drawn.items() if is_new else ():
+        claimed.write(folder / name, svg)
+    for number, place in enumerate(_patch_places(report_md), 1):
+        entries = report.suggestions[number - 1 : number]
+        if entries and entries[0].patch:
+            head = f"{files.MARKS['.patch']}: suggestion {number} of {report_md.name}\n"
+            claimed.write(place, (head + entries[0].patch).encode(errors="replace"))
+        elif place.exists():  # of an earlier report
+            claimed.remove(place)
     text = sections.render(report, report_md.stem, folder.name, drawn)
     text = f"{text}\n{files.MARKS['.md']}\n"
     claimed.write(report_md, text.encode(errors="replace"))
@@ -88,8 +86,7 @@ def claim_page(
 ) -> files.Claim:
     """Claim the place of the HTML page.
 
-    Raises OutputRefusedError when it is another's, or cannot be written, or its name does not end
-    in `.html`.
+    Raises OutputRefusedError, also where its name does not end in `.html`.
     """
     if place.suffix != ".html":
         msg = f"{place} would hold HTML, and its name does not say so; name it *.html."
@@ -98,15 +95,13 @@ def claim_page(
 
 
 def write_page(report: Report, place: Path, claimed: files.Claim, source: Path) -> None:
-    """Write the HTML page of `report`.
+    """Write the HTML page of `report`, with secrets masked.
 
-    `source` is the report.json; its figures and patches lie beside it. Secrets are masked. Raises
-    OutputRefusedError when the page cannot be written.
+    `source` is the report.json; its figures and patches lie beside it. Raises OutputRefusedError
+    when the page cannot be written.
     """
     report = masked(report)
-    drawn = figures.draw(report)
-    if drawn is None:
-        drawn = _kept_figures(report, _figures(Path(os.path.realpath(source))))
+    drawn, _ = _drawn(report, _figures(Path(os.path.realpath(source))))
     text = html.page(report, drawn, source.stem)
     claimed.write(place, f"{text}{files.MARKS['.html']}\n".encode(errors="replace"))
 
@@ -114,26 +109,15 @@ def write_page(report: Report, place: Path, claimed: files.Claim, source: Path) 
 def masked(report: Report) -> Report:
     """`report` without what looks like a secret.
 
-    A patch that would show one cannot be masked, because it would not apply any more: it is left
-    out, and its advice says so.
+    A masked patch would not apply any more: it is left out, and its advice says so.
     """
-    suggestions = [
-        entry
-        if entry.patch is None or _mask_patch(entry.patch) == entry.patch
-        else entry.model_copy(
-            update={
-                "patch": None,
-                "detail": f"{entry.detail} (No patch is shown, because the lines around the change "
-                "hold what looks like a secret.)",
-            }
-        )
-        for entry in report.suggestions
-    ]
-    fields = report.model_copy(update={"suggestions": suggestions}).model_dump(by_alias=True)
+    fields = report.model_dump(by_alias=True)
     patches = [entry.pop("patch") for entry in fields["suggestions"]]
     fields = masking.mask_value(fields)
     for entry, patch in zip(fields["suggestions"], patches, strict=True):
-        entry["patch"] = patch
+        is_clean = patch is None or _mask_patch(patch) == patch
+        entry["patch"] = patch if is_clean else None
+        entry["detail"] += "" if is_clean else NO_PATCH
     return Report.model_validate(fields)
 
 
@@ -144,15 +128,9 @@ def load(path: Path) -> Report:
     """
     try:
         fields = json.loads(files.read_whole(path))
-    except OSError as problem:
-        reason = problem.strerror or problem
-        msg = f"{path} could not be read: {reason}. Name the report.json of a run."
-        raise ReportError(msg) from problem
-    except RecursionError as problem:
-        msg = f"{path} is nested too deeply to be a report. Name the report.json of a run."
-        raise ReportError(msg) from problem
-    except ValueError as problem:
-        msg = f"{path} is not JSON: {problem}. Name the report.json, not the report.md."
+    except (OSError, RecursionError, ValueError) as problem:
+        why = "it is nested too deeply" if isinstance(problem, RecursionError) else problem
+        msg = f"{path} could not be read as JSON ({why}). Name the report.json of a run."
         raise ReportError(msg) from problem
     version = fields.get("schema_version") if isinstance(fields, dict) else None
     if version != SCHEMA_VERSION:
@@ -181,34 +159,10 @@ def headline(report: Report) -> dict[str, Any]:
     return {key: fields[key] for key in HEADLINE}
 
 
-def _write_patches(report: Report, report_md: Path, claimed: files.Claim) -> None:
-    """Write one file for each patch.
-
-    Those of an earlier report go.
-    """
-    patches = {
-        number: entry.patch
-        for number, entry in enumerate(report.suggestions[:MAX_PATCHES], 1)
-        if entry.patch
-    }
-    for number in _numbered_patches(report_md) - patches.keys():
-        place = report_md.with_name(patch_file(report_md.stem, number))
-        if place in claimed.places:  # any other one came meanwhile
-            claimed.remove(place)
-    for number, patch in patches.items():
-        head = f"{files.MARKS['.patch']}: suggestion {number} of {report_md.name}\n"
-        place = report_md.with_name(patch_file(report_md.stem, number))
-        claimed.write(place, (head + patch).encode(errors="replace"))
-
-
-def _numbered_patches(report_md: Path) -> set[int]:
-    """Numbers of the patch files that lie beside `report_md`."""
-    name = re.compile(re.escape(f"{report_md.stem}-advice-") + r"([1-9][0-9]{0,5})\.patch")
-    try:
-        entries = os.listdir(report_md.parent)  # noqa: PTH208  names only
-    except OSError:
-        return set()
-    return {int(found[1]) for entry in entries if (found := name.fullmatch(entry))}
+def _patch_places(report_md: Path) -> list[Path]:
+    """Places of the patches beside `report_md`."""
+    numbers = range(1, MOST_PATCHES + 1)
+    return [report_md.with_name(patch_file(report_md.stem, number)) for number in numbers]
 
 
 def _mask_patch(patch: str) -> str:
@@ -218,23 +172,19 @@ def _mask_patch(patch: str) -> str:
     return masking.mask_code(patch) if code else masking.mask_text(patch)
 
 
-def _kept_figures(report: Report, folder: Path) -> dict[str, bytes]:
-    """Figures that an earlier call drew of this report."""
-    kept = {}
-    for figure in figures.plan(report):
-        try:
-            svg = (folder / figure.file).read_bytes()
-        except OSError:
-            continue
-        if svg.endswith(_figure_mark(report)):
-            kept[figure.file] = svg
-    return kept
+def _drawn(report: Report, folder: Path) -> tuple[dict[str, bytes], bool]:
+    """Figures with their mark, and True if they are new.
 
-
-def _figure_mark(report: Report) -> bytes:
-    """Last lines of a figure: its report and our mark."""
+    Without matplotlib they are those that an earlier call drew of this report.
+    """
     created = re.sub(r"[^0-9A-Za-z:.+]", "", report.created)
-    return f"<!-- of the report of {created} -->\n{files.MARKS['.svg']}\n".encode()
+    mark = f"<!-- of the report of {created} -->\n{files.MARKS['.svg']}\n".encode()
+    drawn = figures.draw(report)
+    if drawn is not None:
+        return {name: svg + mark for name, svg in drawn.items()}, True
+    there = [folder / figure.file for figure in figures.plan(report)]
+    kept = {place.name: place.read_bytes() for place in there if place.is_file()}
+    return {name: svg for name, svg in kept.items() if svg.endswith(mark)}, False
 
 
 def _figures(report_md: Path) -> Path:

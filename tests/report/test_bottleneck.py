@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,8 +22,11 @@ from advisor.model import (
 )
 from advisor.report import amdahl
 from advisor.report.amdahl import bounds, measured_parts
-from advisor.report.bottleneck import Diagnosis, diagnose
+from advisor.report.bottleneck import diagnose
 from tests.runs import a_run
+
+if TYPE_CHECKING:
+    from advisor.report.schema import Bottleneck
 
 RUN = a_run(
     unit="tile",
@@ -41,7 +45,7 @@ def by_title(run: Run) -> dict[str, float | None]:
     return {b.title: b.at_most.estimate if b.at_most else None for b in bounds([run, run])}
 
 
-def found(*runs: Run) -> Diagnosis:
+def found(*runs: Run) -> Bottleneck:
     """Diagnosis of two equal runs, or of those given."""
     diagnosis = diagnose(runs if len(runs) > 1 else (*runs, *runs))
     assert diagnosis is not None

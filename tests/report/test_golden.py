@@ -147,12 +147,6 @@ def test_settings_of_another_phase_are_left_out() -> None:
     assert f"`{other.path}`" not in render(report)
 
 
-def test_labels_that_set_the_same_values_share_a_letter() -> None:
-    named = sections.variants(golden.report("quality-gated"))
-    assert named["batch 8 · workers 1"] == named["workers 1 · batch 8"]
-    assert named["original"] == "A"
-
-
 @pytest.mark.parametrize("report", [examples.partial(decisions=[]), examples.improved()])
 def test_every_section_renders_alone_or_not_at_all(report: Report) -> None:
     page = sections.Page(report=report)

@@ -60,8 +60,8 @@ def test_a_gain_that_was_not_confirmed_is_null() -> None:
     ("content", "said"),
     [
         (None, "could not be read"),
-        (b"# a report", "is not JSON"),
-        (b"\xff\xfe", "is not JSON"),
+        (b"# a report", "could not be read as JSON"),
+        (b"\xff\xfe", "could not be read as JSON"),
         (b"[]", "schema_version None"),
         (b'{"schema_version": 7}', "schema_version 7; this gpu-advisor reads 3"),
         (b'{"schema_version": 2}', "schema_version 2; this gpu-advisor reads 3"),
