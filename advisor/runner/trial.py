@@ -21,7 +21,7 @@ from advisor.runner.measured_run import loader_effects, measured_run
 from advisor.runner.monitor import Monitor, TrialExit
 from advisor.runner.output import Tally
 from advisor.runner.result_files import read_copies, read_folder, relative_name
-from advisor.sandbox.capabilities import FORCED, LAYER_FOLDER, LAYER_SIZE
+from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.refusals import refusal
 
 if TYPE_CHECKING:
@@ -180,7 +180,6 @@ def _by_sandbox(
         ],
         cwd=trial.cwd,
         changes=launched.changes,
-        variables={"size": LAYER_SIZE, "folder": LAYER_FOLDER},
     )
     return Finding.of(*found) if found else None
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Sandbox(Protocol):
-    """Isolation of one trial, called in this order."""
+class Sandbox:
+    """Isolation of one trial, called in this order; this one confines nothing."""
+
+    @property
+    def listens(self) -> int | None:
+        """Descriptor to be watched while the program runs."""
+        return None
 
     def enter(self) -> None:
         """Enter the isolation before the program. Raises OSError."""
 
     def put(self, path: str, content: bytes) -> None:
-        """Show `content` at `path` to the program alone.
+        """Show `content` at `path` to the program alone. Raises OSError.
 
-        Raises OSError.
+        Only an overlay can: else candidates lie beside their originals.
         """
+        raise NotImplementedError
 
     def confine(self) -> None:
         """Confine the process just before it executes the command."""
@@ -26,47 +32,18 @@ class Sandbox(Protocol):
     def serve(self) -> None:
         """Read from `listens`."""
 
-    @property
-    def listens(self) -> int | None:
-        """Descriptor to be watched while the program runs."""
-
     def changes(self, copies: str) -> dict[str, Any] | None:
-        """Changes by the program, read after its end.
+        """Changes by the program, read after its end; None where they are not known.
 
         Keys: created, changed, removed, sealed (absolute paths; the last were shown read-only),
         full (bytes of a full layer, or None), denied (folders that could not be made), written_at
         (times of product files), results (new files of items and their copies in `copies`).
         """
-
-    def leave(self) -> None:
-        """Return to the host's files and drop the layers."""
-
-
-class NoSandbox:
-    """Sandbox without isolation, except the write guard."""
-
-    listens: int | None = None
-
-    def enter(self) -> None:
-        """Do nothing."""
-
-    def put(self, path: str, content: bytes) -> None:
-        """Refuse: candidates lie beside their originals."""
-        raise NotImplementedError
-
-    def confine(self) -> None:
-        """Do nothing."""
-
-    def serve(self) -> None:
-        """Do nothing."""
-
-    def changes(self, copies: str) -> dict[str, Any] | None:
-        """Return None: not known."""
         del copies
         return None
 
     def leave(self) -> None:
-        """Do nothing."""
+        """Return to the host's files and drop the layers."""
 
 
 def open_sandbox(policy: Mapping[str, Any], cwd: str) -> Sandbox:
@@ -81,4 +58,4 @@ def open_sandbox(policy: Mapping[str, Any], cwd: str) -> Sandbox:
 
             return Landlock(policy)
         case _:
-            return NoSandbox()
+            return Sandbox()

@@ -17,7 +17,7 @@ from advisor.errors import UsageError
 from advisor.machine.host import memory_limit_bytes
 from advisor.sandbox import selftest
 from advisor.sandbox.path_policy import CACHES, around, caches, is_within, serves_mps
-from advisor.sandbox.policy import KINDS, Kind, SandboxPolicy
+from advisor.sandbox.policy import KINDS, LAYER_FOLDER, LAYER_SIZE, Kind, SandboxPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 FORCED = "GPU_ADVISOR_ISOLATION"
 """Variable: use this kind, or fail."""
 ASKED_FOR = f"{FORCED} asks for it"
-LAYER_FOLDER = "GPU_ADVISOR_LAYER_FOLDER"
-"""Variable: folder, on a disk, that takes what a trial writes, in place of memory."""
-LAYER_SIZE = "GPU_ADVISOR_LAYER_SIZE"
-"""Variable: most that a trial may write into memory: 8G, 512M."""
 
 MEMORY_SHARE = 4
 """Share of memory that a trial's temporary writes may take."""

@@ -9,6 +9,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from advisor.sandbox import kernel, untrusted
+from advisor.sandbox.api import Sandbox
 from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
 from advisor.sandbox.seccomp import (
     MAKES_FOLDER,
@@ -38,8 +39,8 @@ READ = READ_FILE | READ_DIR
 """Denied where folders are hidden."""
 
 
-class Landlock:
-    """Confines the command, not its supervisor; see `api.Sandbox`."""
+class Landlock(Sandbox):
+    """Confines the command, not its supervisor."""
 
     def __init__(self, policy: Mapping[str, Any]) -> None:
         self._free = (*policy["passes"], *SYSTEM_TREES)
@@ -47,9 +48,6 @@ class Landlock:
         self._denied: list[str] = []
         connect = (untrusted.CONNECT,) if self._read else ()
         self._listener = SyscallListener((*METADATA, *MAKES_FOLDER, *connect), self.judge)
-
-    def enter(self) -> None:
-        """Do nothing."""
 
     def confine(self) -> None:
         """Deny writes of this process and its children."""
@@ -111,10 +109,6 @@ class Landlock:
             )
         finally:
             os.close(place)
-
-    def put(self, path: str, content: bytes) -> None:
-        """Refuse: candidates lie beside their originals."""
-        raise NotImplementedError
 
     @property
     def listens(self) -> int:

@@ -14,6 +14,7 @@ import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advisor.sandbox import kernel, layers, untrusted
+from advisor.sandbox.api import Sandbox
 from advisor.sandbox.mounts import Step, foreign_below, look_around, plan, read_mounts
 from advisor.sandbox.path_policy import SOCKET_TREES, SYSTEM_TREES
 from advisor.sandbox.pyc_mtime import set_content_mtime
@@ -45,8 +46,8 @@ class Layer(NamedTuple):
     """Its folder, relative to that of all layers."""
 
 
-class Overlay:
-    """Overlays over every writable file system; see `api.Sandbox`."""
+class Overlay(Sandbox):
+    """Overlays over every writable file system."""
 
     def __init__(self, policy: Mapping[str, Any], cwd: str) -> None:
         self._policy = policy

@@ -259,7 +259,6 @@ def test_a_denied_write_says_why_it_was_not_thrown_away_instead() -> None:
             [f"[Errno 13] Permission denied: '{Path.home()}/a'"],
             cwd="/",
             changes=None,
-            variables={},
         )
         assert found is not None
         assert named in found.next_step
