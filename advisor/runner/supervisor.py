@@ -31,7 +31,7 @@ from advisor.sandbox.api import open_sandbox
 from advisor.sandbox.pyc_mtime import set_content_mtime
 
 if TYPE_CHECKING:
-    from advisor.sandbox.api import Sandbox
+    from advisor.sandbox.base import Sandbox
 
 TERM_GRACE_S = 2.0
 """Between SIGTERM and SIGKILL: multiprocessing's resource tracker needs it to unlink."""

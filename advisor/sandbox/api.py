@@ -1,49 +1,13 @@
-"""Interface of all isolation kinds for the supervisor."""
+"""Choice of the isolation for the supervisor."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from advisor.sandbox.base import Sandbox
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-class Sandbox:
-    """Isolation of one trial, called in this order; this one confines nothing."""
-
-    @property
-    def listens(self) -> int | None:
-        """Descriptor to be watched while the program runs."""
-        return None
-
-    def enter(self) -> None:
-        """Enter the isolation before the program. Raises OSError."""
-
-    def put(self, path: str, content: bytes) -> None:
-        """Show `content` at `path` to the program alone. Raises OSError.
-
-        Only an overlay can: else candidates lie beside their originals.
-        """
-        raise NotImplementedError
-
-    def confine(self) -> None:
-        """Confine the process just before it executes the command."""
-
-    def serve(self) -> None:
-        """Read from `listens`."""
-
-    def changes(self, copies: str) -> dict[str, Any] | None:
-        """Changes by the program, read after its end; None where they are not known.
-
-        Keys: created, changed, removed, sealed (absolute paths; the last were shown read-only),
-        full (bytes of a full layer, or None), denied (folders that could not be made), written_at
-        (times of product files), results (new files of items and their copies in `copies`).
-        """
-        del copies
-        return None
-
-    def leave(self) -> None:
-        """Return to the host's files and drop the layers."""
 
 
 def open_sandbox(policy: Mapping[str, Any], cwd: str) -> Sandbox:

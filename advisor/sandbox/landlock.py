@@ -9,7 +9,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from advisor.sandbox import kernel, untrusted
-from advisor.sandbox.api import Sandbox
+from advisor.sandbox.base import Sandbox
 from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
 from advisor.sandbox.seccomp import (
     MAKES_FOLDER,

@@ -14,7 +14,7 @@ import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advisor.sandbox import kernel, layers, untrusted
-from advisor.sandbox.api import Sandbox
+from advisor.sandbox.base import Sandbox
 from advisor.sandbox.mounts import Step, foreign_below, look_around, plan, read_mounts
 from advisor.sandbox.path_policy import SOCKET_TREES, SYSTEM_TREES
 from advisor.sandbox.pyc_mtime import set_content_mtime
