@@ -28,7 +28,7 @@ RANGE_PER_SIGMA = (1.128, 1.693, 2.059)
 PAIR_GAP_PER_SIGMA = 0.9539
 """Median distance of two normal draws, in standard deviations."""
 RANK_SHARE = 0.75
-"""Share of `ALPHA` that the ranks of all runs may use; the rest is for the pairs."""
+"""Share of `ALPHA` for the ranks of all runs, where the pairs are too few for ranks."""
 
 
 # --- Wilcoxon and Walsh -------------------------------------------------------------------
@@ -131,6 +131,18 @@ def rank_sum_counts(one: int, other: int) -> tuple[int, ...]:
     return tuple(counts)
 
 
+def rank_sum_rank(one: int, other: int, alpha: float) -> tuple[int, float]:
+    """Largest k with P(U < k) <= alpha, and that probability."""
+    counts = rank_sum_counts(one, other)
+    orders, below, k = sum(counts), 0, 0
+    for count in counts:
+        if below + count > alpha * orders * (1 + 1e-12):
+            break
+        below += count
+        k += 1
+    return k, below / orders
+
+
 def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: float) -> Interval:
     """Shift of `one` above `other`, with rank bounds.
 
@@ -138,13 +150,7 @@ def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: flo
     infinite where values are too few.
     """
     shifts = sorted(a - b for a in one for b in other)
-    counts = rank_sum_counts(len(one), len(other))
-    allowed, below, k = alpha * sum(counts), 0, 0
-    for count in counts:
-        below += count
-        if below > allowed * (1 + 1e-12):
-            break
-        k += 1
+    k, _ = rank_sum_rank(len(one), len(other), alpha)
     return Interval(
         estimate=statistics.median(shifts),
         low=shifts[k - 1] if k else -math.inf,
@@ -184,23 +190,25 @@ def comparison_interval(
     sigma_at_least: float = 0.0,
     known_sigma: float = 0.0,
 ) -> Interval:
-    """Paired interval, helped by all runs' ranks.
+    """Paired interval, narrowed by the ranks of all runs.
 
-    `reference` and `candidate` are the logs of all runs of each arm that did not choose it. Where
-    their number lets ranks decide, that test takes its share of `alpha` and the pairs have the
-    rest. So an outlier in favour of the candidate cannot widen the bound against it.
+    `reference` and `candidate` are the logs of all runs of each arm that did not choose it. The two
+    methods share `alpha`; what the ranks cannot use goes to the pairs. So an outlier in favour of
+    the candidate cannot widen the bound against it.
     """
+    n = len(ratios)
+    exact = n >= fewest_pairs(alpha)
+    for_pairs = max(alpha / 2, 2.0**-n) if exact else (1 - RANK_SHARE) * alpha
+    _, used = rank_sum_rank(len(candidate), len(reference), alpha - for_pairs)
+    ranks = two_sample_interval(candidate, reference, used)
+    left = max(alpha - used, for_pairs)
     known = {"sigma_at_least": sigma_at_least, "known_sigma": known_sigma}
-    orders = math.comb(len(reference) + len(candidate), len(candidate))
-    if len(ratios) >= fewest_pairs(alpha) or orders * RANK_SHARE * alpha < 1:
-        return paired_interval(ratios, alpha, **known)
-    ranks = two_sample_interval(candidate, reference, 1 / orders)
-    pairs = t_interval(ratios, alpha - 1 / orders, **known)
+    pairs = walsh_interval(ratios, left) if exact else t_interval(ratios, left, **known)
     return Interval(
         estimate=pairs.estimate,
         low=max(ranks.low, pairs.low),
         high=min(ranks.high, pairs.high),
-        n=pairs.n,
+        n=n,
         confidence=1 - 2 * alpha,
     )
 

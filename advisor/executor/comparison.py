@@ -129,16 +129,19 @@ class Comparison:
         ratios = [] if self.failure else self.log_gains(objective, arm)
         if len(ratios) < FEWEST:
             return None
+        sigma = self.ab_test.sigma
+        if self.collapsed(arm):  # ranks hardly see how far a run fell
+            found = stats.paired_interval(ratios, sigma_at_least=sigma, known_sigma=sigma)
+            return as_gains(found)
         first = (*self.runs(self.ab_test.names[0]), *self.outside)
-        return as_gains(
-            stats.comparison_interval(
-                ratios,
-                [_log_merit(objective, run) for run in first],
-                [_log_merit(objective, run) for run in self.runs(arm)],
-                sigma_at_least=self.ab_test.sigma,
-                known_sigma=self.ab_test.sigma,
-            )
+        found = stats.comparison_interval(
+            ratios,
+            [_log_merit(objective, run) for run in first],
+            [_log_merit(objective, run) for run in self.runs(arm)],
+            sigma_at_least=sigma,
+            known_sigma=sigma,
         )
+        return as_gains(found)
 
     def _typical(self, objective: Objective, arm: str) -> float:
         return statistics.median(objective.score(run) for run in self.runs(arm))
