@@ -17,36 +17,13 @@ if TYPE_CHECKING:
 LOOK_S = 0.2
 """Length of the look before each process; it resolves a tenth of a CPU."""
 PATIENCE_S = 5.0
-"""Longest wait before one process. In vain, the next one is half as long; when it helped, whole."""
+"""Longest wait before one process."""
 LEAST_S = 1.0
 """A wait shorter than this is not begun."""
-TOTAL_S = 30.0
-"""Longest wait of one engine, all its processes together."""
 BACKOFF = 1.5
 MOST_NAMED = 3
 WORTH_A_NAME = 0.05
 """CPUs; the first `MOST_NAMED` that hold more are named."""
-
-
-class Patience:
-    """Budget of waiting, shortened where waiting was in vain."""
-
-    def __init__(self, total_s: float = TOTAL_S) -> None:
-        self._total_s = min(total_s, TOTAL_S)
-        self._next_s = PATIENCE_S
-        self.waited_s = 0.0
-        """In all, with the looks at a busy machine."""
-
-    @property
-    def limit_s(self) -> float:
-        """Longest wait; 0 after too many vain ones."""
-        limit = min(self._next_s, self._total_s - self.waited_s)
-        return limit if limit >= LEAST_S else 0.0
-
-    def learn(self, seconds: float, *, helped: bool) -> None:
-        """A wait of `seconds` is over."""
-        self.waited_s += seconds
-        self._next_s = PATIENCE_S if helped else self._next_s / 2
 
 
 def look_around(seconds: float, gpu_index: int | None = None) -> Disturbance:
@@ -58,32 +35,27 @@ def look_around(seconds: float, gpu_index: int | None = None) -> Disturbance:
 
 
 def wait_until_quiet(
-    patience: Patience,
+    limit_s: float,
     say: Callable[[str], None],
-    limit_s: float = PATIENCE_S,
     *,
     look: Callable[[float], Disturbance] = look_around,
     wait: Callable[[float], object] = time.sleep,
 ) -> Disturbance:
-    """Wait while others hold the machine.
+    """Wait at most `limit_s` while others hold the machine; return the last look.
 
-    At most `limit_s`, or as long as `patience` has. Gives the last look. `wait` sleeps for so many
-    seconds, and may return true to give up.
+    `wait` sleeps for so many seconds, and may return true to give up.
     """
     begun, pause = time.monotonic(), LOOK_S
     seen = look(LOOK_S)
-    if not seen.disturbed:
+    if not seen.disturbed or limit_s < LEAST_S:
         return seen
-    limit = min(limit_s, patience.limit_s)
-    until, given_up = begun + limit, False
-    if limit:
-        say(f"waiting for a quiet moment: {in_words(seen)}")
+    until, given_up = begun + min(limit_s, PATIENCE_S), False
+    say(f"waiting for a quiet moment: {in_words(seen)}")
     while seen.disturbed and not given_up and (left := until - time.monotonic()) > 0:
         pause *= BACKOFF
         given_up = bool(wait(min(pause, left)))
         seen = look(LOOK_S)
-    patience.learn(time.monotonic() - begun, helped=not seen.disturbed)
-    if limit and seen.disturbed:
+    if seen.disturbed:
         say(f"going on beside others: {in_words(seen)}")
     return seen
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.executor.engines import EngineSettings
-from advisor.executor.engines.idle import Patience, look_around, wait_until_quiet
+from advisor.executor.engines.idle import LOOK_S, look_around, wait_until_quiet
 from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.machine.host import read_machine
 from advisor.machine.lock import gpu_lock
@@ -36,7 +36,8 @@ class LocalEngine:
     def __init__(self, settings: EngineSettings | None = None) -> None:
         self._settings = settings or EngineSettings()
         self._cancel = self._settings.cancel or threading.Event()
-        self._patience = Patience(self._settings.max_wait_s)
+        self._waited_s = 0.0
+        """Beyond one look a process."""
         self._held = contextlib.ExitStack()
         self._folder: Path | None = None
         self._given: set[str] = set()
@@ -85,13 +86,15 @@ class LocalEngine:
         return self._folder / name
 
     def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
-        """Wait for others while patience lasts.
+        """Wait for others, within the limit of all waits.
 
         Returns who is still at work.
         """
         look = partial(look_around, gpu_index=self._settings.gpu_index)
         say = self._settings.on_busy or (lambda _: None)
-        seen = wait_until_quiet(self._patience, say, limit_s, look=look, wait=self._cancel.wait)
+        begun, left_s = time.monotonic(), self._settings.max_wait_s - self._waited_s
+        seen = wait_until_quiet(min(limit_s, left_s), say, look=look, wait=self._cancel.wait)
+        self._waited_s += max(0.0, time.monotonic() - begun - LOOK_S)
         return seen.who if seen.disturbed else ()
 
     def run(self, trial: Trial) -> Run | Failure:

@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import nvml_stub
 import pytest
 
-from advisor.executor.engines import idle
-from advisor.executor.engines.idle import Patience, in_words, wait_until_quiet
+from advisor.executor.engines import EngineSettings, idle, local
+from advisor.executor.engines.idle import in_words, wait_until_quiet
 from advisor.model import Disturbance, Neighbour
 
 if TYPE_CHECKING:
@@ -43,52 +44,37 @@ class World:
     def wait(self, seconds: float) -> None:
         self.now += seconds
 
-    def before_a_process(self, patience: Patience) -> Disturbance:
-        return wait_until_quiet(patience, self.said.append, look=self.look, wait=self.wait)
+    def before_a_process(self, limit_s: float = 10.0) -> Disturbance:
+        return wait_until_quiet(limit_s, self.said.append, look=self.look, wait=self.wait)
 
 
-def test_a_quiet_machine_costs_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing is said."""
-    world = World(monkeypatch, IDLE)
-    assert world.before_a_process(Patience()) == IDLE
+@pytest.mark.parametrize(("seen", "limit_s"), [(IDLE, 10.0), (Disturbance(), 10.0), (BUSY, 0.5)])
+def test_no_wait_costs_one_look(
+    seen: Disturbance, limit_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a quiet machine, on one whose load is unknown, and where no time is left to wait."""
+    world = World(monkeypatch, seen)
+    assert world.before_a_process(limit_s) == seen
     assert world.said == []
     assert world.now == pytest.approx(idle.LOOK_S)
 
 
-def test_a_host_that_does_not_tell_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unverified is not busy."""
-    world = World(monkeypatch, Disturbance())
-    world.before_a_process(Patience())
-    assert world.now == pytest.approx(idle.LOOK_S)
-
-
 def test_a_passing_burst_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who it was is said, with the share of each."""
     world = World(monkeypatch, BUSY, BUSY, IDLE)
-    patience = Patience()
-    assert world.before_a_process(patience) == IDLE
+    assert world.before_a_process() == IDLE
     assert all("others keep 1.3 CPUs busy (firefox 0.8, make 0.4)" in line for line in world.said)
-    assert patience.limit_s == idle.PATIENCE_S
 
 
-def test_who_stays_is_waited_for_ever_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten processes beside one who stays wait less than two whole waits in all."""
+def test_all_waits_of_an_engine_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten processes beside one who stays: 5 % of a budget of three minutes, and their looks."""
     world = World(monkeypatch, BUSY)
-    patience = Patience()
+    monkeypatch.setattr(local, "look_around", lambda seconds, **_: world.look(seconds))
+    monkeypatch.setattr(threading.Event, "wait", lambda _, seconds: world.wait(seconds))
+    engine = local.LocalEngine(EngineSettings(max_wait_s=9.0, on_busy=world.said.append))
     for _ in range(10):
-        assert world.before_a_process(patience) == BUSY
-    looks_s = 10 * idle.LOOK_S
-    assert idle.PATIENCE_S < world.now < 2.1 * idle.PATIENCE_S + looks_s
+        assert engine.wait_until_quiet(10.0) == BUSY.who
+    assert world.now <= 9.0 + 14 * idle.LOOK_S
     assert "going on beside others" in world.said[-1]
-
-
-def test_all_waits_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One who comes and goes cannot eat the budget."""
-    world = World(monkeypatch, *(10 * [BUSY] + [IDLE]) * 30)
-    patience = Patience()
-    for _ in range(30):
-        world.before_a_process(patience)
-    assert patience.waited_s <= idle.TOTAL_S + 31 * idle.LOOK_S
 
 
 def test_a_hypervisor_that_takes_time_is_named() -> None:
