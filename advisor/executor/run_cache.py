@@ -42,12 +42,25 @@ class RunCache:
     machine_key: str
     program_key: str
     trusted: bool = True
-    """True if runs of earlier calls are used; those of this call always are."""
-    set_aside: str = ""
-    """Reason why the runs of earlier calls are not used any more; empty while they are."""
+    """True if runs of earlier calls may be used; those of this call always are."""
     since: float = field(default_factory=time.time)
+    """Epoch seconds at which this call began."""
+    _reason: str = ""
+    """Reason why no runs of earlier calls are used; empty while they are."""
+    _disturbed: set[str] = field(default_factory=set)
+    """Keys of which earlier calls kept contended runs alone."""
     _earlier: list[float] = field(default_factory=list)
     """Rates of the original in earlier calls, until they were compared with this one's."""
+
+    @property
+    def set_aside(self) -> str:
+        """Reason why runs of earlier calls were not used; empty if they were."""
+        if self._reason or not self._disturbed:
+            return self._reason
+        return (
+            "Runs of earlier calls that other programs had disturbed were not used: "
+            f"{len(self._disturbed)}."
+        )
 
     def key(self, program: Program, trial: Trial, series: str) -> str:
         """Identity of one measurement."""
@@ -58,19 +71,16 @@ class RunCache:
         return f"{key} {series}" if series else key
 
     def find(self, key: str, *, earlier_calls: bool = True) -> Run | Failure | None:
-        """Find the newest result that may replace a run.
-
-        It has the same `key`.
-        """
-        use_all = self.trusted and earlier_calls
-        age_s = MAX_AGE_S if use_all else time.time() - self.since
-        for result in self.history.find(key, self.machine_key, max_age_s=age_s):
-            if isinstance(result, Run):
-                if not contended(result):
-                    return result
-            elif _lasts(result):
-                return result
-        return None
+        """Find the newest result with this `key` that may replace a run."""
+        call_s = time.time() - self.since
+        kept = self.history.find(key, self.machine_key, max_age_s=call_s)
+        usable = [result for result in kept if _usable(result)]
+        if not usable and earlier_calls and self.trusted and not self._reason:
+            kept = self.history.find(key, self.machine_key, max_age_s=MAX_AGE_S, min_age_s=call_s)
+            usable = [result for result in kept if _usable(result)]
+            if not usable and any(isinstance(result, Run) for result in kept):
+                self._disturbed.add(key)
+        return usable[0] if usable else None
 
     def append(self, key: str, result: Run | Failure) -> None:
         """Keep `result`."""
@@ -78,10 +88,15 @@ class RunCache:
 
     def note_earlier(self, key: str) -> None:
         """Note the rates of earlier baselines."""
-        age_s = time.time() - self.since
-        kept = self.history.find(key, self.machine_key, max_age_s=MAX_AGE_S, min_age_s=age_s)
-        sound = (run for run in kept if isinstance(run, Run) and not contended(run))
-        self._earlier = [run.units_per_s for run in sound]
+        ages = {"max_age_s": MAX_AGE_S, "min_age_s": time.time() - self.since}
+        kept = self.history.find(key, self.machine_key, **ages)
+        runs = [result for result in kept if isinstance(result, Run)]
+        self._earlier = [run.units_per_s for run in runs if not contended(run)]
+        if self.trusted and not kept and self.history.has_earlier(self.machine_key, **ages):
+            self._reason = (
+                "Runs of earlier calls were not used: none has this command, these sources, "
+                "packages and settings."
+            )
 
     def check_speed(self, rates: Sequence[float]) -> None:
         """Set earlier runs aside after a change of speed.
@@ -93,8 +108,7 @@ class RunCache:
             return
         before, after = statistics.median(earlier), statistics.median(rates)
         if abs(after / before - 1) > max(MOVED, pooled_band([earlier]) or 0.0):
-            self.trusted = False
-            self.set_aside = (
+            self._reason = (
                 f"Runs of earlier calls were set aside: the original ran at {before:.3g} units/s "
                 f"then and runs at {after:.3g} units/s today."
             )
@@ -104,8 +118,9 @@ class RunCache:
         return pooled_band(self.history.host_spreads(self.machine_key))
 
 
-def _lasts(failure: Failure) -> bool:
-    """True if it would come again."""
-    if failure.kind == "gpu-oom" and (failure.gpu_mem_others_gib or 0.0) > HELD_GIB:
-        return False
-    return failure.kind in LASTING_FAILURES
+def _usable(result: Run | Failure) -> bool:
+    """True for an undisturbed run, and for a failure that would come again."""
+    if isinstance(result, Run):
+        return not contended(result)
+    beside_others = (result.gpu_mem_others_gib or 0.0) > HELD_GIB
+    return result.kind in LASTING_FAILURES and not (result.kind == "gpu-oom" and beside_others)

@@ -9,7 +9,7 @@ import pytest
 
 from advisor.executor.run_cache import RunCache
 from advisor.history import History
-from advisor.model import Failure
+from advisor.model import Disturbance, Failure
 from tests.runs import a_run
 
 if TYPE_CHECKING:
@@ -81,11 +81,22 @@ def test_earlier_runs_are_set_aside_with_the_reason(
     for rate in rates:
         before.append("baseline", a_run(units_per_s=rate))
     before.append("other", a_run())
-    now = cache(tmp_path, since=time.time() + 1e-3)
-    now.note_earlier("baseline")
-    now.check_speed([today])
-    assert (now.find("other") is not None) is kept
-    assert bool(now.set_aside) is not kept
-    if not kept:
-        assert "10 units/s then" in now.set_aside
-        assert "15 units/s today" in now.set_aside
+    later = cache(tmp_path, since=time.time() + 1e-3)
+    later.note_earlier("baseline")
+    later.check_speed([today])
+    assert (later.find("other") is not None) is kept
+    expected = "the original ran at 10 units/s then and runs at 15 units/s today"
+    assert (expected in later.set_aside) is not kept
+
+
+def test_disturbed_runs_and_other_programs_are_reasons_too(tmp_path: Path) -> None:
+    """A second call that starts anew says why."""
+    before = cache(tmp_path)
+    before.append("busy", a_run(disturbance=Disturbance(disturbed=True)))
+    later = cache(tmp_path, since=time.time() + 1e-3)
+    assert later.find("busy") is None
+    assert later.set_aside == (
+        "Runs of earlier calls that other programs had disturbed were not used: 1."
+    )
+    later.note_earlier("an edited program")
+    assert "none has this command, these sources" in later.set_aside
