@@ -165,14 +165,12 @@ class Footprint:
     optimizer: int
     """State that it keeps from step to step."""
     activations: int
-    """Made by forwards, the batch among them."""
-    workspace: int
-    """Made by backwards and updates."""
+    """All else at the peak: the batch, and results of forwards, backwards and updates."""
 
     @property
     def whole(self) -> int:
         """All of it."""
-        return self.model + self.gradients + self.optimizer + self.activations + self.workspace
+        return self.model + self.gradients + self.optimizer + self.activations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,21 +1,23 @@
 """Batch axis: the sample dimension of a module's inputs.
 
 The first dimension of a tensor is the batch by custom only: a recurrent network takes [time,
-batch], hidden states begin with the number of layers, one observation has no batch at all. Layers
-know better: a convolution, a recurrent cell, attention, a batch norm each have a place for it. Of
-token ids without any such layer the sample dimension is unknown, and tokens are counted.
+batch], and one observation has no batch at all. Layers know better: a convolution, a recurrent
+cell, attention, a batch norm each have a place for it. Of token ids without any such layer the
+sample dimension is unknown, and tokens are counted.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from typing import Any, Callable, Sequence, Tuple
+from typing import Any, Callable, Iterator, Tuple
 
 from . import batches
 
 Path = Tuple[Any, ...]
 Shape = Tuple[int, ...]
+Rule = Callable[["LayerObserver", Any, Any, Any], object]
+"""Called with the observer, a layer, its first argument and its output."""
 
 KEY = -7004
 """Key of these hooks in torch's dicts."""
@@ -39,10 +41,8 @@ class LayerObserver:
         """Shapes given to layers without any batch."""
         self.ids: list[Shape] = []
         """Shapes given to embeddings."""
-        self.embeds = False
-        """It holds embeddings, and their inputs cannot be seen."""
         self.lengths: list[int] = []
-        """Sequence lengths of positions, attention and masks."""
+        """Sequence lengths of attention, and of a compiled module's tables."""
         self.sequential = False
         """Some layer works along a sequence."""
         self.dtypes: dict[str, int] = {}
@@ -51,31 +51,29 @@ class LayerObserver:
         self._layers: list[Any] = []
         self._functions: list[tuple[str, Any]] = []
         self._observed = 0
+        self.compiled = compiled
         if compiled:
             self._read_tables(torch, module)
-        else:
-            self._hook_layers(torch.nn, module)
-            self._wrap("scaled_dot_product_attention", self._attention)
-            self._wrap("softmax", self._softmax)
-
-    def _read_tables(self, torch: Any, module: Any) -> None:
-        """Read causal masks and position tables, without a hook."""
-        shapes = [tuple(buffer.shape) for buffer in module.buffers()]
-        self.lengths += [s[-1] for s in shapes if len(s) > 1 and s[-1] == s[-2]]
-        sizes = [m.num_embeddings for m in module.modules() if isinstance(m, torch.nn.Embedding)]
-        self.embeds = bool(sizes)
-        self.lengths += [size for size in sizes if size < max(sizes)]
-
-    def _hook_layers(self, nn: Any, module: Any) -> None:
-        rules = _rules(nn)
+            return
+        rules = _rules(torch.nn)
         for layer in module.modules():
             rule = next((rule for kinds, rule in rules if isinstance(layer, kinds)), None)
             own = 0 if layer._modules else sum(p.numel() for p in _known(layer))
             if (rule is not None or own) and len(self._layers) < LAYERS:
                 layer._forward_hooks[KEY] = self._hook(rule, own)
                 self._layers.append(layer)
+        self._wrap("scaled_dot_product_attention", self._attention)
+        self._wrap("softmax", self._softmax)
 
-    def _hook(self, rule: Callable[..., None] | None, own: int) -> Callable[..., None]:
+    def _read_tables(self, torch: Any, module: Any) -> None:
+        """Read causal masks and position tables, without a hook."""
+        shapes = [tuple(buffer.shape) for buffer in module.buffers()]
+        self.lengths += [s[-1] for s in shapes if len(s) > 1 and s[-1] == s[-2]]
+        sizes = [m.num_embeddings for m in module.modules() if isinstance(m, torch.nn.Embedding)]
+        self.lengths += [size for size in sizes if size < max(sizes)]
+        self.compiled = bool(sizes)
+
+    def _hook(self, rule: Rule | None, own: int) -> Callable[..., None]:
         def hook(layer: Any, args: Any, output: Any) -> None:
             self._observed += 1
             if self._observed > CALLS:
@@ -92,6 +90,7 @@ class LayerObserver:
         return hook
 
     def _wrap(self, name: str, observe: Callable[[Any], None]) -> None:
+        """Observe the first argument of a function that attention uses."""
         original = getattr(self._functional, name, None)
         if original is None:
             return
@@ -110,13 +109,24 @@ class LayerObserver:
 
     def _attention(self, query: Any) -> None:
         if query.dim() == 4:
-            self.sequential = True
-            self.samples.append((query.dim(), 0, int(query.shape[0])))
+            self.along(0, query)
 
     def _softmax(self, scores: Any) -> None:
         if scores.dim() > 2 and scores.shape[-1] == scores.shape[-2]:
             self.sequential = True
             self.lengths.append(int(scores.shape[-1]))
+
+    def along(self, axis: int, x: Any) -> None:
+        """Note a layer along a sequence, with the batch at `axis`."""
+        self.sequential = True
+        self.place(axis, x, without=2)
+
+    def place(self, axis: int, x: Any, *, without: int) -> None:
+        """Note the batch of `x`, which has `without` dimensions without one."""
+        if x.dim() == without:
+            self.alone.append(tuple(x.shape))
+        else:
+            self.samples.append((x.dim(), axis, int(x.shape[axis])))
 
     def stop(self) -> None:
         """Take the hooks out."""
@@ -133,47 +143,34 @@ def _known(layer: Any) -> list[Any]:
     return [p for p in own if "Uninitialized" not in type(p).__name__]
 
 
-def _rules(nn: Any) -> tuple[tuple[Any, Callable[..., None]], ...]:
-    """Kinds of layers, and what each shows of the batch."""
+def _rules(nn: Any) -> tuple[tuple[Any, Rule], ...]:
+    """Kinds of layers, and their rule for the batch."""
+    transformers = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
     return (
         (nn.modules.conv._ConvNd, _convolution),
-        (nn.modules.batchnorm._BatchNorm, lambda seen, _, x, __: _along(seen, 0, x, bare=0)),
+        (nn.modules.batchnorm._BatchNorm, lambda seen, _, x, __: seen.place(0, x, without=0)),
         (nn.RNNBase, _recurrent),
         ((nn.RNNCellBase, nn.Linear), _rows),
-        (nn.MultiheadAttention, lambda seen, m, _, y: _attended(seen, m, y[0])),
-        ((nn.TransformerEncoderLayer, nn.TransformerDecoderLayer),
-         lambda seen, m, _, y: _attended(seen, m.self_attn, y)),
+        (nn.MultiheadAttention, lambda seen, m, _, y: seen.along(1 - m.batch_first, y[0])),
+        (transformers, lambda seen, m, _, y: seen.along(1 - m.self_attn.batch_first, y)),
         # bags of ids, one behind the other, with their offsets
-        (nn.EmbeddingBag, lambda seen, _, ids, y: seen.samples.append((ids.dim() + 1, 0, len(y)))),
-        (nn.Embedding, lambda seen, _, ids, __: seen.ids.append(tuple(ids.shape))),
-    )  # fmt: skip
-
-
-def _along(seen: LayerObserver, axis: int, x: Any, *, bare: int) -> None:
-    """Note the batch of `x`, which has `bare` dimensions without one."""
-    if x.dim() == bare:
-        seen.alone.append(tuple(x.shape))
-    else:
-        seen.samples.append((x.dim(), axis, int(x.shape[axis])))
+        (nn.EmbeddingBag, lambda seen, _, x, y: seen.samples.append((x.dim() + 1, 0, len(y)))),
+        (nn.Embedding, lambda seen, _, x, __: seen.ids.append(tuple(x.shape))),
+    )
 
 
 def _convolution(seen: LayerObserver, layer: Any, x: Any, output: Any) -> None:
-    _along(seen, 0, x, bare=len(layer.kernel_size) + 1)
-
-
-def _attended(seen: LayerObserver, attention: Any, output: Any) -> None:
-    seen.sequential = True
-    _along(seen, 0 if attention.batch_first else 1, output, bare=2)
+    seen.place(0, x, without=len(layer.kernel_size) + 1)
 
 
 def _recurrent(seen: LayerObserver, layer: Any, x: Any, output: Any) -> None:
-    seen.sequential = True
-    axis = 0 if layer.batch_first else 1
+    axis = 1 - layer.batch_first
     sizes = getattr(x, "batch_sizes", None)
-    if sizes is not None:  # a packed sequence: so many are in its first time step
+    if sizes is None:
+        seen.along(axis, x)
+    else:  # a packed sequence: so many are in its first time step
+        seen.sequential = True
         seen.samples.append((3, axis, int(sizes[0])))
-    else:
-        _along(seen, axis, x, bare=2)
 
 
 def _rows(seen: LayerObserver, layer: Any, x: Any, output: Any) -> None:
@@ -211,7 +208,7 @@ class BatchAxis:
         return "token" if self.path is None and not self.alone else "sample"
 
     def count(self, inputs: Any) -> float | None:
-        """Units in one call, or None if the layout changed."""
+        """Units in one call, or None if the inputs changed."""
         if self.alone:
             return 1.0
         if self.path is None:
@@ -266,26 +263,23 @@ def find(seen: LayerObserver, inputs: Any, output: Any, loaded: float | None) ->
     """
     found = _inputs(inputs)
     plain = [each for each in found if not each.listed and each.shape]
-    if not plain:
-        return None
     mapped = next((each for each in plain if each.mapped), None)
     if mapped is not None:
         return BatchAxis(mapped.path, 0)
     ids = next((each for each in plain if _is_ids(each, seen)), None)
     outputs = [tuple(value.shape) for value in batches.tensors_in(output, 1)]
-    tokens = ids.path if ids is not None and _language(ids, seen, outputs) else None
-    place = _by_layers(seen.samples, found)
-    if place is None and ids is not None and not _is_alone(ids, seen):
-        axis = _of_ids(ids, plain, seen, outputs, loaded)
-        if axis is None:
-            return BatchAxis(tokens=ids.path) if len(ids.shape) == 2 else None
-        place = ids.path, axis
-    if place is None:
-        rows = [(2, 0, size) for size in seen.flat]
-        place = _by_layers(rows, [each for each in plain if len(each.shape) > 1])
-    if place is not None:
-        return BatchAxis(*place, tokens=tokens)
+    tokens = ids.path if ids is not None and _are_sequences(ids, seen, outputs) else None
     alone = any(_is_alone(each, seen) for each in plain)
+    rows = [(2, 0, size) for size in seen.flat]
+    places = list(_places(seen.samples, found))
+    if not places and ids is not None and not _is_alone(ids, seen):
+        axis = _axis_of_ids(ids, seen, outputs, loaded) if len(ids.shape) == 2 else 0
+        if axis is None:
+            return BatchAxis(tokens=ids.path)
+        places = [(ids.path, axis)]
+    places = places or list(_places(rows, [each for each in plain if len(each.shape) > 1]))
+    if places:
+        return BatchAxis(*places[0], tokens=tokens)
     return BatchAxis(alone=True, tokens=tokens) if alone else None
 
 
@@ -309,7 +303,7 @@ def _inputs(inputs: Any) -> list[_Input]:
 
 
 def _is_ids(each: _Input, seen: LayerObserver) -> bool:
-    embedded = each.shape in seen.ids or (seen.embeds and len(each.shape) == 2)
+    embedded = each.shape in seen.ids or (seen.compiled and len(each.shape) == 2)
     return each.integer and 1 <= len(each.shape) <= 2 and embedded
 
 
@@ -321,7 +315,7 @@ def _is_alone(each: _Input, seen: LayerObserver) -> bool:
     )
 
 
-def _language(ids: _Input, seen: LayerObserver, outputs: Sequence[Shape]) -> bool:
+def _are_sequences(ids: _Input, seen: LayerObserver, outputs: list[Shape]) -> bool:
     """Return True if the ids are token sequences."""
     many = math.prod(ids.shape)
     each = any(
@@ -331,45 +325,30 @@ def _language(ids: _Input, seen: LayerObserver, outputs: Sequence[Shape]) -> boo
     return seen.sequential or each or any(length in ids.shape for length in seen.lengths)
 
 
-def _by_layers(
-    samples: Sequence[tuple[int, int, int]], found: Sequence[_Input]
-) -> tuple[Path, int | None] | None:
-    """Find the input and dimension of a layer's batch."""
+def _places(
+    samples: list[tuple[int, int, int]], found: list[_Input]
+) -> Iterator[tuple[Path, int | None]]:
+    """Yield inputs and dimensions that fit a layer's batch, best first."""
     tensors = [each for each in found if not each.listed]
     for dims, axis, size in samples:
         fits = [e for e in tensors if axis < len(e.shape) and e.shape[axis] == size]
         # an embedding adds a dimension
-        for each in (e for e in fits if len(e.shape) + e.integer == dims):
-            return each.path, axis
-        for each in found:
-            if each.listed and each.shape[0] == size:
-                return each.path, None
-        for each in fits:
-            return each.path, axis
-        for each in tensors:
-            if each.shape[:2].count(size) == 1:
-                return each.path, each.shape[:2].index(size)
-        for each in tensors:
-            if len(each.shape) > 1 and each.shape[0] * each.shape[1] == size:
-                return each.path, 0
-    return None
+        yield from ((e.path, axis) for e in fits if len(e.shape) + e.integer == dims)
+        yield from ((e.path, None) for e in found if e.listed and e.shape[0] == size)
+        yield from ((e.path, axis) for e in fits)
+        once = [e for e in tensors if e.shape[:2].count(size) == 1]
+        yield from ((e.path, e.shape.index(size)) for e in once)
+        folded = [e for e in tensors if len(e.shape) > 1 and e.shape[0] * e.shape[1] == size]
+        yield from ((e.path, 0) for e in folded)
 
 
-def _of_ids(
-    ids: _Input,
-    plain: Sequence[_Input],
-    seen: LayerObserver,
-    outputs: Sequence[Shape],
-    loaded: float | None,
+def _axis_of_ids(
+    ids: _Input, seen: LayerObserver, outputs: list[Shape], loaded: float | None
 ) -> int | None:
     """Sample dimension of 2-D token ids, or None."""
-    if len(ids.shape) != 2:
-        return None
-    given = [each.shape for each in plain]
-    made = [shape for shape in seen.ids if shape not in given]
-    positions = [shape[-1] for shape in made if len(shape) == 1 or shape[:-1] == (1,)]
+    positions = [shape[-1] for shape in seen.ids if len(shape) == 1 or shape[:-1] == (1,)]
     for length in [*positions, *seen.lengths]:
-        if length in ids.shape:
+        if length in ids.shape and ids.shape not in ((1, length), (length,)):
             return 0 if ids.shape[0] == ids.shape[1] else 1 - ids.shape.index(length)
     pooled = [shape[0] for shape in outputs if 1 <= len(shape) <= 2]
     sizes = [loaded, *seen.flat, *pooled]

@@ -65,8 +65,6 @@ def begin_clock(session: Session) -> None:
     if card is not None:
         session.device = cuda_events.DeviceClock(session, card)
         sync_calls.watch_device(session)
-    elif not session.host_syncs:
-        sync_calls.watch_host(session)
 
 
 def _obey(session: Session) -> None:

@@ -70,14 +70,12 @@ def install(torch: Any, session: Session) -> None:
             step_ended(enter)
         if session.thread in (None, get_ident()):  # else work goes on
             session.entrance.shut()  # transforms are modules too
-        session.fetching = True
         try:
             batch = fetch(self)
         except BaseException as problem:
             session.attempt(_ended, session, self, index, enter, problem)
             raise
         end = clock()
-        session.fetching = False
         opened = self.__dict__.pop(OPENED, None)
         if opened is not None and enter - opened[1] < AT_ONCE_S:
             enter = opened[0]
@@ -110,7 +108,6 @@ def _ended(
     session: Session, iterator: Any, index: int, enter: float, problem: BaseException
 ) -> None:
     """Handle the end of a pass or an error."""
-    session.fetching = False
     if isinstance(problem, StopIteration):
         session.add(("batch", enter, clock(), index, PASS_ENDED))
         iterator.__dict__[DONE] = True

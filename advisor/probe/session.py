@@ -99,13 +99,10 @@ class Session:
         """Thread of the first forward: where the work is done."""
         self.device: Any = None
         """Clock of the card, once the program uses CUDA."""
-        self.host_syncs = False
         self.reading = False
         """The probe itself reads numbers from the card."""
         self.latest_batch = 0.0
         """Items of the batch that came last."""
-        self.fetching = False
-        """Inside a loader's `next`."""
         self.losses: list[Any] = []
         self.unscaled: Any = None
         """The loss before a GradScaler multiplied it."""

@@ -6,10 +6,11 @@ for are added up, and every storage that comes or goes is counted.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import weakref
-from typing import Any, Callable, Iterable, NamedTuple
+from typing import Any, Callable, Iterable
 
 from .module_facts import parameters
 from .overrides import compilations
@@ -20,17 +21,6 @@ KNOWN = ("aten", "prim", "prims", "profiler")
 """Namespaces of torch's own operations; those of its profiler compute nothing."""
 OPAQUE = ("rnn", "lstm", "gru")
 """Torch's own that do much work and have no formula."""
-KINDS = ("model", "gradients", "optimizer", "activations", "workspace")
-"""Parameters and buffers; their gradients; state kept by the optimizer; results of forwards;
-results of backwards and updates."""
-
-
-class _Storage(NamedTuple):
-    """Storage of the step, numbered by its making."""
-
-    number: int
-    kind: str
-    size: int
 
 
 class StepProfile:
@@ -45,41 +35,24 @@ class StepProfile:
         groups = optimizer.param_groups if optimizer is not None else ()
         self._device: Any = groups[0]["params"][0].device if groups else None
         """Device of the model: memory elsewhere is not counted."""
-        self._live: dict[int, _Storage] = {}
-        """By address, which may come back."""
-        self._held: dict[int, Any] = {}
-        self._freed: list[tuple[int, _Storage]] = []
-        """Storages that went, each with the number of those made by then."""
-        self._made = self._bytes = 0
-        self._peak = self._peak_made = 0
-        """Most bytes, and storages made by then."""
+        self._live: dict[int, Any] = {}
+        """Sizes and references of storages, by address, which may come back."""
+        self._bytes = self._peak = 0
 
     def begin(self) -> None:
         """Watch every operation from now on."""
-        for kind, storages in self._kept().items():
-            for storage in storages:
-                self._add(storage, kind)
+        for storages in self._kept().values():
+            self._add(storages)
         self._mode.__enter__()
 
     def end(self) -> dict[str, Any]:
         """Stop watching; return entries of the record."""
         self._mode.__exit__(None, None, None)
         names = sorted(self.uncounted)[:NAMES_KEPT]
-        flops = {"per_step": float(self.operations), "uncounted": names}
-        return {"flops": flops, "footprint": self._at_peak() if self._device else None}
-
-    def _at_peak(self) -> dict[str, int]:
-        """Bytes of each kind at the fullest moment.
-
-        Kinds of storages that stay from step to step are known at the end only.
-        """
-        stays = {s._cdata: kind for kind, storages in self._kept().items() for s in storages}
-        found = dict.fromkeys(KINDS, 0)
-        live = [(each, stays.get(key, each.kind)) for key, each in self._live.items()]
-        gone = [(each, each.kind) for made, each in self._freed if made >= self._peak_made]
-        for each, kind in (*live, *gone):
-            if each.number <= self._peak_made:
-                found[kind] += each.size
+        found = {"flops": {"per_step": float(self.operations), "uncounted": names}}
+        if self._device is not None:
+            kept = {kind: sum(s.nbytes() for s in held) for kind, held in self._kept().items()}
+            found["footprint"] = {**kept, "activations": max(0, self._peak - sum(kept.values()))}
         return found
 
     def counted(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -99,14 +72,8 @@ class StepProfile:
                 self.uncounted.add(name)
         except Exception:
             self.uncounted.add(name)
-        if self._device is not None:
-            torch = self._session.torch
-            backward = torch._C._current_graph_task_id() != -1
-            forward = torch.is_grad_enabled() and not backward
-            there = {s._cdata for s in self._storages((args, tuple(kwargs.values())))}
-            for storage in self._storages(result):
-                if storage._cdata not in there:
-                    self._add(storage, "activations" if forward else "workspace")
+        there = {s._cdata for s in self._storages((args, tuple(kwargs.values())))}
+        self._add(s for s in self._storages(result) if s._cdata not in there)
         return result
 
     def _storages(self, value: Any) -> Iterable[Any]:
@@ -121,23 +88,16 @@ class StepProfile:
             except (NotImplementedError, RuntimeError):
                 return
 
-    def _add(self, storage: Any, kind: str) -> None:
-        key, size = storage._cdata, storage.nbytes()
-        if key in self._live or not size:
-            return
-        self._made += 1
-        self._live[key] = _Storage(self._made, kind, size)
-        self._held[key] = weakref.ref(storage, lambda _: self._gone(key))
-        self._bytes += size
-        if self._bytes > self._peak:
-            self._peak, self._peak_made = self._bytes, self._made
+    def _add(self, storages: Iterable[Any]) -> None:
+        for storage in storages:
+            key, size = storage._cdata, storage.nbytes()
+            if key not in self._live and size:
+                self._live[key] = size, weakref.ref(storage, functools.partial(self._gone, key))
+                self._bytes += size
+        self._peak = max(self._peak, self._bytes)
 
-    def _gone(self, key: int) -> None:
-        self._held.pop(key, None)
-        entry = self._live.pop(key, None)
-        if entry is not None:
-            self._freed.append((self._made, entry))
-            self._bytes -= entry.size
+    def _gone(self, key: int, _: Any) -> None:
+        self._bytes -= self._live.pop(key, (0, None))[0]
 
     def _kept(self) -> dict[str, list[Any]]:
         """Storages that stay from step to step, by kind."""
@@ -151,7 +111,8 @@ class StepProfile:
         gradients = [p.grad for p in held if p.grad is not None]
         states = [tuple(each.values()) for each in state.values()]
         kinds = {"model": held, "gradients": gradients, "optimizer": states}
-        return {kind: list(self._storages(tensors)) for kind, tensors in kinds.items()}
+        found = {kind: self._storages(tensors) for kind, tensors in kinds.items()}
+        return {kind: list({s._cdata: s for s in some}.values()) for kind, some in found.items()}
 
 
 def why_not(session: Session) -> str | None:

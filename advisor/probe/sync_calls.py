@@ -1,11 +1,7 @@
 """Copies between devices and waits, with the user's code lines.
 
-On a device a copy to the host waits until all that was queued is done. Without one nothing is
-waited for; then the first calls in the user's own code are recorded alone, because that code waits
-once it runs on a device. Calls that a library makes on the host may be of numbers that stay there.
-
-Calls that torch makes by name from compiled code do not come through here; they are no wait of the
-loop around it either.
+A copy to the host waits until all that was queued on the device is done. Calls that torch makes by
+name from compiled code do not come through here; they are no wait of the loop around it either.
 """
 
 from __future__ import annotations
@@ -22,8 +18,6 @@ from .session import Session
 WAITS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")
 """Methods of a tensor that give its numbers to the host."""
 MOVES = ("to", "cuda")
-MOST_CALLS = 20_000
-"""Most calls recorded on the host; then they cost next to nothing."""
 
 Hook = Callable[..., Any]
 
@@ -38,28 +32,6 @@ def record_sync(session: Session, name: str, start: float, end: float) -> None:
     if frame is not None:
         site = f"{call_sites.shown(frame.f_code.co_filename)}:{frame.f_lineno}"
         session.add(("sync", start, end, site, name))
-
-
-def watch_host(session: Session) -> None:
-    """Record this thread's host calls without a device."""
-    tensor, own = session.torch.Tensor, threading.get_ident()
-    session.host_syncs = True
-    left = MOST_CALLS
-
-    def recording(name: str, original: Hook) -> Hook:
-        @functools.wraps(original)
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            nonlocal left
-            if left and not session.fetching and threading.get_ident() == own:
-                left -= 1
-                if not call_sites.is_foreign(sys._getframe(1).f_code):
-                    now = clock()
-                    record_sync(session, name, now, now)
-            return original(self, *args, **kwargs)
-
-        return call
-
-    session.replace(tensor, {name: recording(name, getattr(tensor, name)) for name in WAITS[:-1]})
 
 
 class _DeviceHooks:

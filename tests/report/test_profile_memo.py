@@ -41,7 +41,7 @@ def test_a_batch_is_counted_by_rank_and_by_update(effects: Effects, ranks: int, 
 
 def test_readings_carry_their_units() -> None:
     seen = Telemetry(gpu_util_pct=97.0, gpu_mem_used_gib=12.0, power_w=650.0, sm_clock_mhz=1980.0)
-    held = Footprint(model=1, gradients=0, optimizer=2, activations=4, workspace=1)
+    held = Footprint(model=1, gradients=1, optimizer=2, activations=4)
     text = memo(Effects(batch=8), telemetry=seen, step_ms=3360.0, footprint=held)
     for words in (
         "GPU 97 % busy",
