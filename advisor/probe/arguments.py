@@ -22,6 +22,7 @@ from .session import Session
 
 NAMES_KEPT = 400
 OPTIONS_KEPT = 2000
+CHOICES_KEPT = 100
 GRACE_S = 1.0
 """Wait after a complete parse: some programs parse twice."""
 LONG_GRACE_S = 20.0
@@ -32,7 +33,7 @@ TAKES_SEVERAL = "it takes several values"
 LEAVE = getattr(sys.modules.get("posix"), "_exit", os._exit)
 """The system's own exit: no handler of the program runs."""
 
-Record = Dict[str, Any]
+Option = Dict[str, Any]
 """One option, as the parent reads it."""
 
 
@@ -45,9 +46,9 @@ def install(argparse: Any, session: Session) -> None:
     def keep(parser: Any, result: Any, typed: set[str], nested: list[Any]) -> None:
         for name, value in list(vars(result[0]).items())[:NAMES_KEPT]:
             session.arguments[str(name)] = value if isinstance(value, PLAIN) else str(value)[:200]
-            if name in typed:
-                session.defaulted = [other for other in session.defaulted if other != name]
-            elif name not in session.defaulted:
+            if name in typed and name in session.defaulted:
+                session.defaulted.remove(name)
+            elif name not in typed and name not in session.defaulted:
                 session.defaulted.append(str(name))
 
     _listen(argparse, keep, session.fail)
@@ -56,7 +57,6 @@ def install(argparse: Any, session: Session) -> None:
 def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception], None]) -> None:
     """Call `keep` with each outermost parser's result."""
     parser = argparse.ArgumentParser
-    convert = parser._get_values
     at_work: list[tuple[set[str], list[Any]]] = []
 
     def listening(parse: Any) -> Any:
@@ -78,16 +78,40 @@ def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception]
 
         return wrapped
 
-    @functools.wraps(convert)
-    def _get_values(self: Any, action: Any, words: Any) -> Any:
+    def typed(self: Any, action: Any, words: Any) -> None:
         if at_work and (words or action.option_strings):
             at_work[0][0].add(action.dest)
-        return convert(self, action, words)
 
     # jsonargparse only calls the inner one, tyro replaces it.
     for name in ("parse_known_args", "_parse_known_args"):
         setattr(parser, name, listening(getattr(parser, name)))
-    parser._get_values = _get_values
+    _before(parser, "_get_values", typed)
+
+
+def _before(owner: Any, name: str, act: Callable[..., None]) -> Any:
+    """Call `act(*args)` before each call of a function."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        act(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    setattr(owner, name, wrapped)
+    return wrapped
+
+
+def _after(owner: Any, name: str, act: Callable[..., None]) -> None:
+    """Call `act(result, *args)` after each call of a function."""
+    original, held = getattr(owner, name), vars(owner).get(name)
+
+    @functools.wraps(original)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        act(result, *args, **kwargs)
+        return result
+
+    setattr(owner, name, staticmethod(wrapped) if isinstance(held, staticmethod) else wrapped)
 
 
 # --- a run that only parses -------------------------------------------------------------------
@@ -96,19 +120,8 @@ def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception]
 def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:
     """Record each parser's options, then end the process."""
     recorder = Recorder(path)
-    when_imported(
-        {
-            "argparse": recorder.hook_argparse,
-            "tyro._backends._argparse": recorder.hook_argparse,
-            "click.core": recorder.hook_click,
-            "typer._click.core": recorder.hook_click,
-            "absl.flags._flagvalues": recorder.hook_absl,
-            "fire.core": recorder.hook_fire,
-            "omegaconf": recorder.hook_omegaconf,
-            "hydra._internal.config_loader_impl": recorder.hook_hydra,
-        }
-    )
-    recorder.hook_exec()
+    when_imported({name: functools.partial(hook, recorder) for name, hook in LIBRARIES.items()})
+    _hook_exec(recorder)
 
 
 class Recorder:
@@ -116,11 +129,11 @@ class Recorder:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.options: dict[str, Record] = {}
+        self.options: dict[str, Option] = {}
         self._ends_at = float("inf")
         self._thread: threading.Thread | None = None
 
-    def add(self, options: Iterable[Record], library: str, *, complete: bool) -> None:
+    def add(self, options: Iterable[Option], library: str, *, complete: bool = True) -> None:
         """Add `options`; a `complete` parse ends the process soon."""
         try:
             if _is_program():
@@ -128,7 +141,7 @@ class Recorder:
         except Exception as problem:
             print(f"gpu-advisor: options not recorded: {problem!r}", file=sys.stderr)
 
-    def _add(self, options: list[Record], library: str, complete: bool) -> None:
+    def _add(self, options: list[Option], library: str, complete: bool) -> None:
         for option in options:
             key = f"{option.get('command') or ''} {option['flags'][0]}"
             if len(self.options) < OPTIONS_KEPT:
@@ -147,119 +160,19 @@ class Recorder:
             time.sleep(0.05)
         LEAVE(0)
 
-    # Each hook knows one library.
 
-    def hook_argparse(self, argparse: Any) -> None:
-        """argparse, and every library built on it."""
-        _declaring(argparse._ActionsContainer, "_add_action", place=1)
-
-        def keep(parser: Any, result: Any, typed: set[str], nested: list[Any]) -> None:
-            if type(parser).__module__.startswith(("hydra.", "torch.distributed")):
-                return
-            if "hydra" in str(getattr(parser, "description", "")).lower():
-                self.add((), "hydra", complete=False)
-                return
-            found = list(_of_argparse(parser, None))
-            for each in nested:
-                if each is not parser:
-                    found += _of_argparse(each, _command_of(each, [parser, *nested]))
-            self.add(found, "argparse", complete=not result[1])
-
-        _listen(argparse, keep, print)
-
-    def hook_click(self, core: Any) -> None:
-        """click and typer: every command that is reached."""
-        _declaring(core.Parameter, "__init__", place=0)
-
-        def reached(
-            context: Any, command: Any, name: Any, args: Any, parent: Any = None, **_: Any
-        ) -> None:
-            found = _of_click(command, name if parent is not None else None)
-            self.add(found, "click", complete=not hasattr(command, "list_commands"))
-
-        _around(core.Command, "make_context", reached)
-
-    def hook_absl(self, flagvalues: Any) -> None:
-        """absl.flags, with the configs of ml_collections."""
-
-        def parsed(result: Any, values: Any, *_: Any, **__: Any) -> None:
-            self.add(_of_absl(values), "absl", complete=True)
-
-        _around(flagvalues.FlagValues, "__call__", parsed)
-
-    def hook_fire(self, core: Any) -> None:
-        """fire: the arguments of the called function."""
-
-        def called(component: Any = None, *_: Any, **__: Any) -> None:
-            words = [word for word in sys.argv[1:] if not word.startswith("-")]
-            command, target = None, component
-            for word in words[:1]:
-                each = target.get(word) if isinstance(target, dict) else getattr(target, word, None)
-                command, target = (word, each) if callable(each) else (None, target)
-            self.add(_of_signature(target, command), "fire", complete=True)
-
-        fire = _around(core, "Fire", called, first=True)
-        if "fire" in sys.modules:
-            sys.modules["fire"].Fire = fire  # type: ignore[attr-defined]
-
-    def hook_omegaconf(self, omegaconf: Any) -> None:
-        """OmegaConf: merges of the words of the command line."""
-        conf = omegaconf.OmegaConf
-        words: list[Any] = []
-
-        def merged(result: Any, *parts: Any, **_: Any) -> None:
-            if any(part is one for part in parts for one in words):
-                self.add(_of_config(omegaconf, result, _user_line()), "omegaconf", complete=True)
-
-        for name in ("from_cli", "from_dotlist"):
-            _around(conf, name, lambda result, *_, **__: words.append(result), static=True)
-        for name in ("merge", "unsafe_merge"):
-            _around(conf, name, merged, static=True)
-
-    def hook_hydra(self, loader: Any) -> None:
-        """Hydra: the composed config."""
-
-        def composed(result: Any, this: Any, config_name: Any, *_: Any, **__: Any) -> None:
-            self.add(_of_hydra(result, config_name), "hydra", complete=True)
-
-        _around(loader.ConfigLoaderImpl, "load_configuration", composed)
-
-    def hook_exec(self) -> None:
-        """Globals that executed code overrides from the command line."""
-        before = builtins.exec
-
-        def run(source: Any, globals: Any = None, locals: Any = None, **extra: Any) -> None:  # noqa: A002
-            frame = sys._getframe(1)
-            names = frame.f_globals if globals is None else globals
-            declared = set(names)
-            inner = locals if locals is not None else names
-            if globals is None and locals is None:
-                inner = frame.f_locals
-            before(source, names, inner, **extra)
-            if isinstance(source, str) and "sys.argv" in source and "globals()" in source:
-                found = {name: names[name] for name in names if name in declared}
-                self.add(_of_globals(found), "globals", complete=True)
-
-        builtins.exec = run
-
-
-def _around(
-    owner: Any, name: str, record: Callable[..., None], *, first: bool = False, static: bool = False
-) -> Any:
-    """Call `record(result, *args)` after each call; `first`: `record(*args)` before it."""
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if first:
-            record(*args, **kwargs)
-        result = original(*args, **kwargs)
-        if not first:
-            record(result, *args, **kwargs)
-        return result
-
-    setattr(owner, name, staticmethod(wrapped) if static else wrapped)
-    return wrapped
+def _option(flags: Any, default: Any, form: str = "joint", **more: Any) -> Option:
+    plain = [choice for choice in more.get("choices") or () if isinstance(choice, PLAIN)]
+    return {
+        "flags": [str(flag) for flag in flags],
+        "default": default if isinstance(default, PLAIN) else None,
+        "form": form,
+        "choices": plain[:CHOICES_KEPT],
+        "help": str(more["help"])[:400] if isinstance(more.get("help"), str) else None,
+        "at": more.get("at"),
+        "why": more.get("why"),
+        "command": more.get("command"),
+    }
 
 
 def _declaring(owner: Any, name: str, place: int) -> None:
@@ -269,53 +182,50 @@ def _declaring(owner: Any, name: str, place: int) -> None:
         if not hasattr(args[place], "_declared_at"):
             args[place]._declared_at = _user_line()
 
-    _around(owner, name, note, first=True)
+    _before(owner, name, note)
 
 
-# --- what each library declares ---------------------------------------------------------------
+# --- argparse, and every library built on it --------------------------------------------------
 
 
-def _record(flags: Any, default: Any, form: str, **more: Any) -> Record:
-    choices = more.get("choices")
-    plain = [c for c in choices if isinstance(c, PLAIN)] if choices else []
-    return {
-        "flags": [str(flag) for flag in flags],
-        "default": default if isinstance(default, PLAIN) else None,
-        "form": form,
-        "choices": plain[:100],
-        "help": str(more["help"])[:400] if isinstance(more.get("help"), str) else None,
-        "at": more.get("at"),
-        "why": more.get("why"),
-        "command": more.get("command"),
-    }
+def _hook_argparse(recorder: Recorder, argparse: Any) -> None:
+    _declaring(argparse._ActionsContainer, "_add_action", place=1)
+
+    def keep(parser: Any, result: Any, typed: set[str], nested: list[Any]) -> None:
+        of_hydra = "hydra" in str(getattr(parser, "description", "")).lower()
+        if of_hydra or type(parser).__module__.startswith(("hydra.", "torch.distributed")):
+            return  # what Hydra composes comes later
+        found = list(_of_argparse(parser, None))
+        for each in nested:
+            if each is not parser:
+                found += _of_argparse(each, _command_of(each, [parser, *nested]))
+        recorder.add(found, "argparse", complete=not result[1])
+
+    _listen(argparse, keep, print)
 
 
-def _of_argparse(parser: Any, command: str | None) -> Iterator[Record]:
+def _of_argparse(parser: Any, command: str | None) -> Iterator[Option]:
     for action in parser._actions:
-        kind = type(action).__name__
-        if not action.option_strings or any(w in kind for w in ("Help", "Version", "Subparsers")):
+        kind, flags = type(action).__name__, list(action.option_strings)
+        other = ("Help", "Version", "Subparsers", "PrintConfig", "--print_config")
+        if not flags or any(word in kind for word in other):
             continue
-        if "--print_config" in kind or kind.startswith(("ActionPrintConfig", "_ActionPrintConfig")):
-            continue
-        flags, form, why = list(action.option_strings), "apart", None
-        type_ = getattr(action, "type", None)
-        name = getattr(type_, "__name__", "")
+        form, why, type_ = "apart", None, getattr(action, "type", None)
+        default = _default_of(parser, action)
         if "BooleanOptional" in kind or any(f"--no-{f[2:]}" in flags for f in flags):
             form = "pair"
             flags = [flag for flag in flags if not flag.startswith("--no-")] or flags
         elif action.nargs == 0:
             if getattr(action, "const", None) is not True:
                 continue
-            form = "bare"
+            form, default = "bare", default or False
         elif action.nargs not in (None, "?", 1) or "Append" in kind:
             why = TAKES_SEVERAL
-        elif name == "bool" and action.nargs is None and type_ is bool:
+        elif type_ is bool and action.nargs is None:
             why = TAKES_BOOL_TEXT
-        default = _default_of(parser, action)
-        flags.sort(key=lambda flag: -len(flag) if flag.startswith("--") else 0)
-        yield _record(
-            flags,
-            False if form == "bare" and default is None else default,
+        yield _option(
+            sorted(flags, key=lambda flag: -len(flag) if flag.startswith("--") else 0),
+            default,
             form,
             choices=action.choices if isinstance(action.choices, (list, tuple, set)) else None,
             help=action.help,
@@ -334,40 +244,56 @@ def _default_of(parser: Any, action: Any) -> Any:
         except Exception:
             return default
     shown = re.search(r"\(default: (.*?)\)", action.help or "")
-    if not isinstance(default, PLAIN) and shown:  # tyro keeps the value itself elsewhere
-        return {"True": True, "False": False, "None": None}.get(shown[1], _number(shown[1]))
-    return default
+    if isinstance(default, PLAIN) or not shown:
+        return default
+    text = shown[1]  # tyro keeps the value itself elsewhere
+    words: dict[str, Any] = {"True": True, "False": False, "None": None}
+    if text not in words and re.fullmatch(r"-?[\d.]+(e-?\d+)?", text):
+        return float(text) if re.search(r"[.e]", text) else int(text)
+    return words.get(text, text)
 
 
 def _command_of(parser: Any, around: Any) -> str | None:
     """The word of the command line that calls `parser`."""
-    for outer in around:
-        for action in outer._actions:
-            choices = getattr(action, "choices", None)
-            for name, inner in choices.items() if isinstance(choices, dict) else ():
-                if inner is parser and name in sys.argv:
-                    return str(name)
+    for action in (action for outer in around for action in outer._actions):
+        choices = getattr(action, "choices", None)
+        for name, inner in choices.items() if isinstance(choices, dict) else ():
+            if inner is parser and name in sys.argv:
+                return str(name)
     return None
 
 
-def _of_click(command: Any, name: str | None) -> Iterator[Record]:
+# --- other libraries --------------------------------------------------------------------------
+
+
+def _hook_click(recorder: Recorder, core: Any) -> None:
+    """click and typer: every command that is reached."""
+    _declaring(core.Parameter, "__init__", place=0)
+
+    def reached(
+        context: Any, command: Any, name: Any, args: Any, parent: Any = None, **_: Any
+    ) -> None:
+        found = _of_click(command, name if parent is not None else None)
+        recorder.add(found, "click", complete=not hasattr(command, "list_commands"))
+
+    _after(core.Command, "make_context", reached)
+
+
+def _of_click(command: Any, name: str | None) -> Iterator[Option]:
     for param in command.params:
         is_help = getattr(param, "name", None) in ("help", "install_completion", "show_completion")
         if getattr(param, "param_type_name", "") != "option" or is_help:
             continue
         flags = sorted(param.opts, key=lambda flag: -len(flag))
-        form = "apart"
+        form = "bare" if getattr(param, "is_flag", False) else "apart"
         if param.secondary_opts:
             if f"--no-{flags[0].lstrip('-')}" not in param.secondary_opts:
                 continue
             form = "pair"
-        elif getattr(param, "is_flag", False):
-            form = "bare"
-        default = param.default() if callable(param.default) else param.default
         several = getattr(param, "multiple", False) or param.nargs != 1
-        yield _record(
+        yield _option(
             flags,
-            default,
+            param.default() if callable(param.default) else param.default,
             form,
             choices=getattr(getattr(param, "type", None), "choices", None),
             help=getattr(param, "help", None),
@@ -377,24 +303,43 @@ def _of_click(command: Any, name: str | None) -> Iterator[Record]:
         )
 
 
-def _of_absl(values: Any) -> Iterator[Record]:
+def _hook_absl(recorder: Recorder, flagvalues: Any) -> None:
+    """absl.flags, with the configs of ml_collections."""
+
+    def parsed(result: Any, values: Any, *_: Any, **__: Any) -> None:
+        recorder.add(_of_absl(values), "absl")
+
+    _after(flagvalues.FlagValues, "__call__", parsed)
+
+
+def _of_absl(values: Any) -> Iterator[Option]:
     for module, flags in values.flags_by_module_dict().items():
         for flag in flags if not module.startswith("absl") else ():
             if hasattr(flag.value, "to_dict"):
                 for path, value in _flat(flag.value.to_dict()):
-                    yield _record([f"--{flag.name}.{path}"], value, "joint", at=module)
-            yield _record(
-                [f"--{flag.name}"],
-                flag.default,
-                "joint",
-                choices=getattr(flag.parser, "enum_values", None),
-                help=flag.help,
-                at=module,
-                why=TAKES_SEVERAL if isinstance(flag.default, list) else None,
-            )
+                    yield _option([f"--{flag.name}.{path}"], value, at=module)
+            choices = getattr(flag.parser, "enum_values", None)
+            several = TAKES_SEVERAL if isinstance(flag.default, list) else None
+            more = {"choices": choices, "help": flag.help, "at": module, "why": several}
+            yield _option([f"--{flag.name}"], flag.default, **more)
 
 
-def _of_signature(target: Any, command: str | None) -> Iterator[Record]:
+def _hook_fire(recorder: Recorder, core: Any) -> None:
+    """fire: the arguments of the called function."""
+
+    def called(component: Any = None, *_: Any, **__: Any) -> None:
+        command, target = None, component
+        for word in [word for word in sys.argv[1:] if not word.startswith("-")][:1]:
+            each = target.get(word) if isinstance(target, dict) else getattr(target, word, None)
+            command, target = (word, each) if callable(each) else (None, target)
+        recorder.add(_of_signature(target, command), "fire")
+
+    fire = _before(core, "Fire", called)
+    if "fire" in sys.modules:
+        sys.modules["fire"].Fire = fire  # type: ignore[attr-defined]
+
+
+def _of_signature(target: Any, command: str | None) -> Iterator[Option]:
     try:
         parameters = inspect.signature(target).parameters.values()
         code = getattr(inspect.unwrap(target), "__code__", None)
@@ -404,30 +349,40 @@ def _of_signature(target: Any, command: str | None) -> Iterator[Record]:
     for each in parameters:
         if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY) and each.name != "self":
             default = None if each.default is each.empty else each.default
-            yield _record([f"--{each.name}"], default, "joint", at=at, command=command)
+            yield _option([f"--{each.name}"], default, at=at, command=command)
 
 
-def _of_config(omegaconf: Any, config: Any, at: str | None) -> Iterator[Record]:
-    if omegaconf.OmegaConf.is_config(config):
-        config = omegaconf.OmegaConf.to_container(config, resolve=False)
-    for path, value in _flat(config):
-        refers = isinstance(value, str) and "${" in value
-        yield _record([path], value, "joint", at=at, why="it refers to other values"
-                      if refers else None)  # fmt: skip
+def _hook_omegaconf(recorder: Recorder, omegaconf: Any) -> None:
+    """OmegaConf: merges of the words of the command line."""
+    conf = omegaconf.OmegaConf
+    from_words: list[Any] = []
+
+    def merged(result: Any, *parts: Any, **_: Any) -> None:
+        if any(part is words for part in parts for words in from_words):
+            recorder.add(_of_config(result, _user_line()), "omegaconf")
+
+    for name in ("from_cli", "from_dotlist"):
+        _after(conf, name, lambda result, *_, **__: from_words.append(result))
+    for name in ("merge", "unsafe_merge"):
+        _after(conf, name, merged)
 
 
-def _of_hydra(config: Any, name: Any) -> Iterator[Record]:
-    omegaconf = sys.modules["omegaconf"]
-    plain = omegaconf.OmegaConf.to_container(config, resolve=False)
-    plain.pop("hydra", None)
-    yield from _of_config(omegaconf, plain, f"{name}.yaml")
+def _hook_hydra(recorder: Recorder, loader: Any) -> None:
+    """Hydra: the composed config."""
+
+    def composed(result: Any, this: Any, config_name: Any, *_: Any, **__: Any) -> None:
+        recorder.add(_of_config(result, f"{config_name}.yaml"), "hydra")
+
+    _after(loader.ConfigLoaderImpl, "load_configuration", composed)
 
 
-def _of_globals(names: Dict[str, Any]) -> Iterator[Record]:
-    at = os.path.basename(str(names.get("__file__") or "")) or None
-    for name, value in list(names.items()):
-        if not name.startswith("_") and value is not None and isinstance(value, PLAIN):
-            yield _record([f"--{name}"], value, "joint", at=at)
+def _of_config(config: Any, at: str | None) -> Iterator[Option]:
+    conf = sys.modules["omegaconf"].OmegaConf
+    plain = conf.to_container(config, resolve=False) if conf.is_config(config) else config
+    for path, value in _flat(plain):
+        if path.partition(".")[0] != "hydra":
+            refers = isinstance(value, str) and "${" in value
+            yield _option([path], value, at=at, why="it refers to other values" if refers else None)
 
 
 def _flat(node: Any, above: str = "") -> Iterator[tuple[str, Any]]:
@@ -440,13 +395,36 @@ def _flat(node: Any, above: str = "") -> Iterator[tuple[str, Any]]:
             yield path, value
 
 
-def _number(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+def _hook_exec(recorder: Recorder) -> None:
+    """Globals that executed code overrides from the command line."""
+    before = builtins.exec
+
+    def run(source: Any, globals: Any = None, locals: Any = None, **extra: Any) -> None:  # noqa: A002
+        frame = sys._getframe(1)
+        names = frame.f_globals if globals is None else globals
+        declared = set(names)
+        inner = names if locals is None else locals
+        inner = frame.f_locals if globals is None and locals is None else inner
+        before(source, names, inner, **extra)
+        if isinstance(source, str) and "sys.argv" in source and "globals()" in source:
+            at = os.path.basename(str(names.get("__file__") or "")) or None
+            found = {n: v for n, v in names.items() if n in declared and not n.startswith("_")}
+            plain = {n: v for n, v in found.items() if isinstance(v, PLAIN) and v is not None}
+            recorder.add([_option([f"--{n}"], v, at=at) for n, v in plain.items()], "globals")
+
+    builtins.exec = run
+
+
+LIBRARIES: dict[str, Callable[[Recorder, Any], None]] = {
+    "argparse": _hook_argparse,
+    "tyro._backends._argparse": _hook_argparse,
+    "click.core": _hook_click,
+    "typer._click.core": _hook_click,
+    "absl.flags._flagvalues": _hook_absl,
+    "fire.core": _hook_fire,
+    "omegaconf": _hook_omegaconf,
+    "hydra._internal.config_loader_impl": _hook_hydra,
+}
 
 
 # --- shared ----------------------------------------------------------------------------------
