@@ -244,39 +244,21 @@ def _set_to_none(torch: Any, overrides: Overrides) -> None:
 
 
 def _fused(torch: Any, overrides: Overrides) -> None:
-    """Make an optimizer fused where its parameters allow."""
+    """Make an optimizer fused where all its parameters are on a GPU."""
     optimizer = sys.modules["torch.optim.optimizer"].Optimizer
     build = optimizer.__init__
 
     def __init__(self: Any, params: Any, defaults: Any) -> None:
-        if not isinstance(params, torch.Tensor):
-            params = list(params)
-            if "fused" in defaults and defaults["fused"] is None and _can_fuse(params):
-                defaults = {**defaults, "fused": True, "foreach": False}
-                self._step_supports_amp_scaling = True
-                overrides.applied["fused"] += 1
         build(self, params, defaults)
+        tensors = [each for group in self.param_groups for each in group["params"]]
+        able = all(each.device.type == "cuda" and each.is_floating_point() for each in tensors)
+        if able and "fused" in defaults and defaults["fused"] is None:
+            for group in (self.defaults, *self.param_groups):
+                group.update(fused=True, foreach=False)
+            self._step_supports_amp_scaling = True
+            overrides.applied["fused"] += 1
 
     overrides.patches.put(optimizer, "__init__", __init__)
-
-
-def _can_fuse(params: list[Any]) -> bool:
-    """Return True if all parameters are GPU floats."""
-    tensors = [each for part in params for each in _tensors_of(part)]
-    return bool(tensors) and all(
-        each.device.type == "cuda" and each.is_floating_point() for each in tensors
-    )
-
-
-def _tensors_of(part: Any) -> list[Any]:
-    """Tensors of one entry in an optimizer's `params`."""
-    if not isinstance(part, dict):
-        return [part[1]] if isinstance(part, tuple) else [part]
-    held = part["params"]
-    if hasattr(held, "device"):
-        return [held]
-    part["params"] = list(held)
-    return [each for inner in part["params"] for each in _tensors_of(inner)]
 
 
 # --- modules ------------------------------------------------------------------------------
@@ -309,29 +291,15 @@ def _enter_autocast(module: Any, args: Any) -> None:
 
 
 def _leave_autocast(module: Any, args: Any, output: Any) -> Any:
-    """Leave autocast and convert results to float32."""
+    """Leave autocast; a result that is one tensor goes on in float32."""
     stack = _open.__dict__.get("stack")
     if not stack:  # the call in which the hooks were put
         return output
     stack.pop().__exit__(None, None, None)
+    one = isinstance(output, sys.modules["torch"].Tensor)
     if _asked is not None:
-        one = isinstance(output, sys.modules["torch"].Tensor)
         _asked.one_tensor = one and _asked.one_tensor is not False
-    return _widened(output)
-
-
-def _widened(value: Any) -> Any:
-    torch: Any = sys.modules["torch"]
-    if isinstance(value, torch.Tensor):
-        return value.float() if value.dtype == _dtype else value
-    if isinstance(value, dict):
-        for key in list(value):
-            value[key] = _widened(value[key])
-    elif type(value) in (list, tuple):
-        return type(value)(_widened(part) for part in value)
-    elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_widened(part) for part in value))
-    return value
+    return output.float() if one and output.dtype == _dtype else output
 
 
 def _channels_last(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
