@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from advisor.machine import host
-from advisor.machine.readings import HARMFUL_EVENT_REASONS
+from advisor.machine.readings import HARMFUL_EVENT_REASONS, SOFTWARE_THERMAL
 from advisor.model import Disturbance, Neighbour
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ FULL_SHARE = 0.9
 """Share of the machine that is full, where the kernel has no pressure counter."""
 STEAL_SHARE = 0.05
 """Least share of CPU time, taken by the hypervisor, that is contention."""
-HELD_SHARES = {"software thermal slowdown": 0.05}
-"""Least share of busy samples with held clocks; a laptop touches its thermal limit now and then."""
 HELD_SHARE = 0.01
-"""The same of all other reasons."""
+"""Least share of busy samples with held clocks."""
+SAGGED_PCT = 5.0
+"""Least spread of the clock under a software thermal slowdown; a warm laptop's is steady."""
 
 NAMED = 5
 LEAST_CPUS = 0.05
@@ -180,10 +180,12 @@ def judge(readings: Sequence[LoadReading], start: float, end: float, cpus: int) 
 
 def on_card(found: Disturbance, telemetry: Telemetry) -> Disturbance:
     """Add GPU contention and clock limits."""
+    steady = (telemetry.sm_clock_spread_pct or 0.0) < SAGGED_PCT
+    harmful = HARMFUL_EVENT_REASONS - ({SOFTWARE_THERMAL} if steady else set())
     held = tuple(
         (reason, share)
         for reason, share in telemetry.event_reasons
-        if reason in HARMFUL_EVENT_REASONS and share > HELD_SHARES.get(reason, HELD_SHARE)
+        if reason in harmful and share > HELD_SHARE
     )
     foreign = telemetry.foreign_pids
     contended = True if foreign or held else found.disturbed

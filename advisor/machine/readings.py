@@ -19,13 +19,14 @@ WORKING_S = 1.5
 WORKING_PCT = 5
 """A process with less of the multiprocessors than this, such as a desktop's, is idle."""
 
+SOFTWARE_THERMAL = "software thermal slowdown"
 EVENT_REASONS = {
     0x1: "idle",
     0x2: "application clocks",
     0x4: "software power cap",
     0x8: "hardware slowdown",
     0x10: "sync boost",
-    0x20: "software thermal slowdown",
+    0x20: SOFTWARE_THERMAL,
     0x40: "hardware thermal slowdown",
     0x80: "power brake",
     0x100: "display clocks",

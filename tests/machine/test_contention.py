@@ -151,19 +151,20 @@ def test_the_pressure_of_our_own_cgroup_comes_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "share", "contended"),
+    ("reason", "share", "spread_pct", "contended"),
     [
-        ("software thermal slowdown", 0.03, False),  # a laptop at its limit now and then
-        ("software thermal slowdown", 0.20, True),
-        ("hardware slowdown", 0.03, True),
-        ("software power cap", 1.0, False),
+        ("software thermal slowdown", 1.0, 2.0, False),  # a laptop that is always at its limit
+        ("software thermal slowdown", 0.20, None, False),
+        ("software thermal slowdown", 0.20, 12.0, True),
+        ("hardware slowdown", 0.03, 0.0, True),
+        ("software power cap", 1.0, 12.0, False),
     ],
 )
 def test_clocks_that_were_held_down_are_contention(
-    reason: str, share: float, contended: bool
+    reason: str, share: float, spread_pct: float | None, contended: bool
 ) -> None:
-    """A power cap is the normal state of a busy card; others at work on it are contention."""
-    telemetry = Telemetry(event_reasons=((reason, share),))
+    """A power cap, or steady clocks of a warm laptop, are the normal state of a busy card."""
+    telemetry = Telemetry(event_reasons=((reason, share),), sm_clock_spread_pct=spread_pct)
     assert on_card(Disturbance(disturbed=False), telemetry).disturbed is contended
     assert on_card(Disturbance(), Telemetry(foreign_pids=1)).disturbed is True
     assert on_card(Disturbance(), Telemetry(foreign_pids=0)).disturbed is None

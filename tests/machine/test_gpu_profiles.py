@@ -39,7 +39,7 @@ def test_rates_follow_from_the_chip(name: str) -> None:
 
 
 def test_only_what_the_formula_does_not_explain_goes_unchecked() -> None:
-    assert set(ALL) - set(CHECKED) == {"b200"}
+    assert set(ALL) - set(CHECKED) == {"b200", "h20"}
 
 
 @pytest.mark.parametrize("profile", ALL.values(), ids=list(ALL))
@@ -88,8 +88,17 @@ REAL_NAMES = [
     ("Tesla V100-PCIE-16GB", 16.0, "v100-pcie"),
     ("NVIDIA RTX A6000", 47.5, "rtx-a6000"),
     ("NVIDIA GeForce RTX 4080", 16.0, "rtx-4080"),
-    ("NVIDIA GeForce RTX 4060 Ti", 16.0, None),
-    ("NVIDIA GeForce RTX 3090 Ti", 24.0, None),
+    ("NVIDIA GeForce RTX 3060", 12.0, "rtx-3060"),
+    ("NVIDIA GeForce RTX 3060", 8.0, None),
+    ("NVIDIA GeForce RTX 3090 Ti", 24.0, "rtx-3090-ti"),
+    ("NVIDIA GeForce RTX 4060 Ti", 8.0, "rtx-4060-ti"),
+    ("NVIDIA GeForce RTX 4060 Ti", 16.0, "rtx-4060-ti-16"),
+    ("NVIDIA GeForce RTX 4070", 12.0, "rtx-4070"),
+    ("NVIDIA GeForce RTX 5070", 11.9, "rtx-5070"),
+    ("NVIDIA GeForce RTX 5080", 15.9, "rtx-5080"),
+    ("NVIDIA RTX 6000 Ada Generation", 48.0, "rtx-6000-ada"),
+    ("NVIDIA H20", 95.6, "h20"),
+    ("NVIDIA GeForce RTX 3080", 10.0, None),
     ("NVIDIA GeForce RTX 4090 D", 24.0, None),
     ("NVIDIA GeForce RTX 4090 Laptop GPU", 16.0, None),
     ("NVIDIA A10G", 22.5, None),
@@ -115,8 +124,8 @@ def test_without_a_memory_figure_the_name_decides() -> None:
     assert found.name == "h100-pcie"
 
 
-def test_no_two_profiles_claim_one_device_name() -> None:
-    claimed = [name for profile in ALL.values() for name in profile.match]
+def test_no_two_profiles_claim_one_device_name_and_memory() -> None:
+    claimed = [(name, each.memory_gib) for each in ALL.values() for name in each.match]
     assert len(claimed) == len(set(claimed))
 
 
