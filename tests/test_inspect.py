@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests import warm
-
-PROGRAMS = Path(__file__).resolve().parent / "fixtures" / "programs"
 
 Ran = subprocess.CompletedProcess[str]
 
@@ -26,6 +23,13 @@ train: {batch_size: 8, num_workers: 4}
 loader_sizes: [1, 2]
 mini_batch_sizes: [8, 4]
 nbs: 64
+"""
+MAIN = """\
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument('-b', '--batch-size', type=int, default=4)
+p.add_argument('-j', '--workers', type=int, default=2)
+p.parse_args()
 """
 
 
@@ -60,13 +64,10 @@ def test_json_is_one_object_with_every_key(config: Path, inspect: Callable[..., 
     assert [(trap["document"], trap["path"]) for trap in found["traps"]] == [("config.yaml", "nbs")]
 
 
-def test_options_that_nobody_typed_are_shown_with_the_place_of_their_default(
+def test_untyped_options_show_the_place_of_their_default(
     config: Path, inspect: Callable[..., Ran]
 ) -> None:
-    text = "import argparse\np = argparse.ArgumentParser()\n"
-    text += "p.add_argument('-b', '--batch-size', type=int, default=4)\n"
-    text += "p.add_argument('-j', '--workers', type=int, default=2)\np.parse_args()\n"
-    (config.parent / "main.py").write_text(text)
+    (config.parent / "main.py").write_text(MAIN)
     found = as_json(inspect("--json", "--", "python", "main.py", "-b", "8"))
     knobs = {knob["path"]: (knob["value"], knob["default_of"]) for knob in found["knobs"]}
     assert knobs == {"--batch-size": (8, None), "--workers": (2, "main.py:4")}
@@ -79,19 +80,48 @@ def test_options_that_nobody_typed_are_shown_with_the_place_of_their_default(
 def test_a_config_that_the_command_never_names_is_said(
     config: Path, inspect: Callable[..., Ran]
 ) -> None:
-    """`optimize` would refuse it; what is shown of both stays as it is."""
+    """`optimize` would refuse it; the table stays as it is."""
     alone = inspect(config.name, "--", "python", "train.py")
     assert alone.returncode == 0
     assert f"The command never names {config.name}" in alone.stderr
     assert "batch_size" in alone.stdout
     for word in (config.name, f"--config={config.name}", "{config}", f"./{config.name}"):
         assert not inspect(config.name, "--", "python", "train.py", word).stderr
-    assert not inspect(".", "--", "python", "train.py").stderr  # a folder: which one is not said
 
 
-def test_what_a_comment_says_of_a_value_is_shown_whole(
+def test_named_configs_are_followed_once_with_the_overrides_of_the_command(
     config: Path, inspect: Callable[..., Ran]
 ) -> None:
+    with (config.parent / "base" / "common.yaml").open("a") as common:
+        common.write("_BASE_: ../config.yaml\n")
+    (config.parent / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4}')
+    command = ["--", "python", "train.py", "--batch-size", "16", "--deepspeed", "ds.json"]
+    found = as_json(inspect(config.name, "--json", *command))
+    assert [(d["document"], d["named_by"]) for d in found["documents"]] == [
+        ("config.yaml", None),
+        ("base/common.yaml", "config.yaml"),
+        ("ds.json", "command line"),
+        ("command line", None),
+    ]
+    knobs = {(k["document"], k["path"]): k["value"] for k in found["knobs"]}
+    assert knobs["command line", "--batch-size"] == 16
+    assert knobs["ds.json", "train_micro_batch_size_per_gpu"] == 4
+    assert ("base/common.yaml", "optimizer.lr") in knobs
+    overrides = [link["why"] for link in found["links"] if link["kind"] == "override"]
+    assert any("may override config.yaml: train.batch_size" in why for why in overrides)
+
+
+def test_the_table_names_every_knob_and_why_it_stays(
+    config: Path, inspect: Callable[..., Ran]
+) -> None:
+    lines = inspect(config.name).stdout.splitlines()
+    assert lines[0] == "config.yaml"
+    row = next(line for line in lines if line.split()[:1] == ["train.batch_size"])
+    cells = [cell for cell in row.split("  ") if cell]
+    said = ["8", "samples of one batch", "train", "changes the training", "likely", "yes"]
+    assert [cell.strip() for cell in cells] == ["train.batch_size", *said]
+    assert any("mini_batch_sizes" in line and "it is a list" in line for line in lines)
+    assert any("--json lists them" in line for line in lines)
     says = "must stay below what the smallest of the shards of this data set has, and that is 64"
     config.write_text(
         f"batch_size: 8 # needs to be divisible by the number of devices\nnum_workers: 4 # {says}\n"
@@ -101,51 +131,7 @@ def test_what_a_comment_says_of_a_value_is_shown_whole(
     assert "yes, multiples of 8: the comment beside it" in table
 
 
-def test_a_named_file_is_followed_and_shown_once(config: Path, inspect: Callable[..., Ran]) -> None:
-    """Although it names the first one again."""
-    with (config.parent / "base" / "common.yaml").open("a") as common:
-        common.write("_BASE_: ../config.yaml\n")
-    found = as_json(inspect(config.name, "--json"))
-    assert [(d["document"], d["named_by"]) for d in found["documents"]] == [
-        ("config.yaml", None),
-        ("base/common.yaml", "config.yaml"),
-    ]
-    assert ("base/common.yaml", "optimizer.lr") in {
-        (knob["document"], knob["path"]) for knob in found["knobs"]
-    }
-    assert any(link["paths"] == ["_BASE_"] for link in found["links"])
-
-
-def test_the_command_is_shown_with_the_configs_it_names(
-    tmp_path: Path, config: Path, inspect: Callable[..., Ran]
-) -> None:
-    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4}')
-    command = ["--", "python", "train.py", "--batch-size", "16", "--deepspeed", "ds.json"]
-    found = as_json(inspect(config.name, "--json", *command))
-    knobs = {(k["document"], k["path"]): k["value"] for k in found["knobs"]}
-    assert knobs["command line", "--batch-size"] == 16
-    assert knobs["ds.json", "train_micro_batch_size_per_gpu"] == 4
-    overrides = [link["why"] for link in found["links"] if link["kind"] == "override"]
-    assert any("may override config.yaml: train.batch_size" in why for why in overrides)
-
-
-def test_the_table_names_every_knob_and_why_it_is_left_alone(
-    config: Path, inspect: Callable[..., Ran]
-) -> None:
-    lines = inspect(config.name).stdout.splitlines()
-    assert lines[0] == "config.yaml"
-    row = next(line for line in lines if line.split()[:1] == ["train.batch_size"])
-    cells = [cell for cell in row.split("  ") if cell]
-    said = ["8", "samples of one batch", "train", "changes the training", "likely", "yes"]
-    assert [cell.strip() for cell in cells] == ["train.batch_size", *said]
-    assert "look-alikes, " in lines[-1] or any("--all lists them" in line for line in lines)
-    lines = inspect(config.name, "--all").stdout.splitlines()
-    assert any("mini_batch_sizes" in line and "it is a list" in line for line in lines)
-    assert any(line.startswith("  look-alike  nbs") for line in lines)
-
-
 def test_it_says_how_sure_it_is_and_why(tmp_path: Path, inspect: Callable[..., Ran]) -> None:
-    """By its name; and where another setting of the same kind speaks against that."""
     (tmp_path / "one.yaml").write_text("a: {batch_size: 8}\nb: {batch_size: 9}\nnum_workers: 4\n")
     (tmp_path / "two.yaml").write_text("batch_size: auto\n")
     found = as_json(inspect("one.yaml", "two.yaml", "--json"))
@@ -156,41 +142,19 @@ def test_it_says_how_sure_it_is_and_why(tmp_path: Path, inspect: Callable[..., R
     assert sure["two.yaml", "batch_size"][0] == "doubtful"
 
 
-def test_one_bad_file_does_not_stop_the_others(
+def test_an_unreadable_file_has_its_code_and_stops_no_other(
     tmp_path: Path, config: Path, inspect: Callable[..., Ran]
 ) -> None:
     (tmp_path / "bad.json").write_text('{"batch_size": GBSZ}')
     ran = inspect("bad.json", config.name, "--json")
-    found = as_json(ran)
-    errors = {d["document"]: d["error"] for d in found["documents"]}
+    errors = {d["document"]: d["error"] for d in as_json(ran)["documents"]}
     assert "line 1" in errors["bad.json"]
     assert errors["config.yaml"] is None
     assert "bad.json" in ran.stderr
-
-
-def test_nothing_readable_is_an_error_with_its_own_code(
-    tmp_path: Path, inspect: Callable[..., Ran]
-) -> None:
-    (tmp_path / "bad.json").write_text('{"a": }')
-    ran = inspect("bad.json")
-    assert ran.returncode == 12
-    assert ran.stdout == ""
-    assert ran.stderr.count("bad.json") == 1
-    assert inspect("missing.yaml").returncode == 10
-    assert inspect("missing.yaml", "--json").returncode == 10
-    assert inspect().returncode == 2
-
-
-def test_a_folder_stands_for_the_configs_in_it(
-    tmp_path: Path, config: Path, inspect: Callable[..., Ran]
-) -> None:
-    (tmp_path / ".hidden").mkdir()
-    (tmp_path / ".hidden" / "x.yaml").write_text("batch_size: 1\n")
-    (tmp_path / "notes.txt").write_text("batch_size: 1\n")
-    found = as_json(inspect(".", "--json"))
-    assert {d["document"] for d in found["documents"]} == {"base/common.yaml", "config.yaml"}
-    (tmp_path / "empty").mkdir()
-    assert inspect("empty").returncode == 11
+    alone = inspect("bad.json")
+    assert (alone.returncode, alone.stdout, alone.stderr.count("bad.json")) == (12, "", 1)
+    codes = [inspect(*words).returncode for words in (["gone.yaml"], ["gone.yaml", "--json"], [])]
+    assert codes == [10, 10, 2]
 
 
 def test_nothing_is_written_and_nothing_is_run(
@@ -202,10 +166,9 @@ def test_nothing_is_written_and_nothing_is_run(
 
 
 @pytest.mark.corpus
-def test_a_folder_of_the_corpus_in_one_command(corpus: Path, inspect: Callable[..., Ran]) -> None:
-    started = time.monotonic()
-    found = as_json(inspect(str(corpus / "files"), "--json"))
-    assert len(found["documents"]) == len(list((corpus / "files").iterdir()))
-    print(f"{len(found['documents'])} documents in {time.monotonic() - started:.2f} s")
+def test_the_corpus_in_one_command(corpus: Path, inspect: Callable[..., Ran]) -> None:
+    files = sorted(map(str, (corpus / "files").iterdir()))
+    found = as_json(inspect(*files, "--json"))
+    assert len(found["documents"]) == len(files)
     knobs = {(k["document"], k["path"]) for k in found["knobs"]}
     assert not knobs & {(trap["document"], trap["path"]) for trap in found["traps"]}

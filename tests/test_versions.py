@@ -205,17 +205,6 @@ def test_originals_are_open_to_their_user_alone(config: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
 
 
-def test_an_output_is_ours_until_somebody_edits_it(config: Path, tmp_path: Path) -> None:
-    versions = Versions(state_folder(config.parent), config)
-    output = tmp_path / "tuned.json"
-    output.write_bytes(b"{}")
-    assert not versions.is_output(output)
-    versions.wrote(output, b"{}")
-    assert versions.is_output(output)
-    output.write_bytes(b'{"mine": 1}')
-    assert not versions.is_output(output)
-
-
 def test_killed_at_any_line_the_config_is_whole_and_the_next_call_right() -> None:
     """Some lines of the write and of the revert here; all of them in the benchmark."""
     seen = Failures()
@@ -268,9 +257,8 @@ tolerance = "5%"
 """
 
 
-@pytest.mark.parametrize("name", ["versions/*/quality", "outputs"])
 def test_a_version_store_that_cannot_be_written_is_refused_before_the_first_trial(
-    tmp_path: Path, gpu_advisor: warm.Server, name: str
+    tmp_path: Path, gpu_advisor: warm.Server
 ) -> None:
     """Else the search would end without a report and without a config."""
     (tmp_path / "c.json").write_text('{"batch_size": 1}')
@@ -278,7 +266,7 @@ def test_a_version_store_that_cannot_be_written_is_refused_before_the_first_tria
     (tmp_path / "gpu-advisor.toml").write_text(QUALITY)
     versions = Versions(state_folder(tmp_path), tmp_path / "c.json")
     versions.make_folders()
-    (place,) = state_folder(tmp_path).glob(name)
+    (place,) = state_folder(tmp_path).glob("versions/*/quality")
     place.rmdir()
     place.write_text("a file")
     done = gpu_advisor.call("optimize", "c.json", "--budget", "5s", cwd=tmp_path)

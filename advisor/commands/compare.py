@@ -25,7 +25,6 @@ from advisor.objective import COST_UNITS, THROUGHPUT
 from advisor.quality import judge, read_measures
 from advisor.report.progress import Progress
 from advisor.sandbox.capabilities import isolation_warnings
-from advisor.settings import parse_duration_s
 from advisor.state import project_root, state_folder
 
 if TYPE_CHECKING:
@@ -55,7 +54,6 @@ EXIT_CODES = {"ok": 0, "failed": 1, "undecided": 3}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor compare`."""
-    duration = invocation.argument(parse_duration_s)
     parser.add_argument(
         "configs",
         type=Path,
@@ -68,26 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=int, default=ROUNDS, help=f"interleaved rounds (default {ROUNDS})"
     )
     parser.add_argument(
-        "--window",
-        type=duration,
-        metavar="TIME",
-        default="3s",
-        help="measured window of a process (default 3s)",
-    )
-    parser.add_argument(
-        "--budget", type=duration, metavar="TIME", help="wall clock to spend (default 10m)"
-    )
-    parser.add_argument(
         "--threshold",
         type=float,
         default=3.0,
         metavar="PERCENT",
         help="slowdown against the first variant that fails the call (default 3)",
     )
-    parser.add_argument(
-        "--workload", metavar="NAME", help="entry of gpu-advisor.toml with unit and quality"
-    )
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    invocation.add_flags(parser, "--window", "--budget", "--workload", "--json")
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:

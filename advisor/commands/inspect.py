@@ -14,14 +14,14 @@ from advisor import knobs
 from advisor.commands import program_options
 from advisor.commands.invocation import configs_among, why_not_taken
 from advisor.config.formats import SUFFIXES
-from advisor.errors import AdvisorError, ConfigUnreadableError, UsageError
+from advisor.errors import AdvisorError, UsageError
 from advisor.knobs.candidate_values import multiple_of
 from advisor.knobs.registry import REGISTRY
 from advisor.model import KnobConstraint
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from advisor.config import Document
     from advisor.knobs import Findings
@@ -43,11 +43,8 @@ RISKS: dict[KnobClass, str] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `gpu-advisor inspect`."""
-    parser.add_argument("config", nargs="*", type=Path, help="configs, or folders of configs")
+    parser.add_argument("config", nargs="*", type=Path, help="configs of a program")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--all", action="store_true", help="list look-alikes and constraints below each table"
-    )
 
 
 def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
@@ -57,14 +54,13 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
     inspect, and the error of the only config.
     """
     if not args.config and not command:
-        msg = "Nothing to inspect: name a config, a folder of configs, or `-- YOUR COMMAND`."
+        msg = "Nothing to inspect: name a config, or `-- YOUR COMMAND`."
         raise UsageError(msg)
     found = inspect(args.config, command)
     errors = [one.error for one in found if one.error]
     if len(errors) == len(found) == 1 and not args.json:
         raise errors[0]
-    sections = (section(one, details=args.all) for one in found)
-    shown = json.dumps(as_json(found), indent=2) if args.json else "\n\n".join(sections)
+    shown = json.dumps(as_json(found), indent=2) if args.json else "\n\n".join(map(section, found))
     sys.stdout.write(f"{shown}\n")
     for message in (*errors, *not_taken(args.config, found, command)):
         sys.stderr.write(f"gpu-advisor: {message}\n")
@@ -86,13 +82,13 @@ class Inspected:
 def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> list[Inspected]:
     """Find the knobs of configs and of a command line.
 
-    Configs that these name are included. A folder stands for the configs in it. A file that cannot
-    be read or parsed is kept with its error, and the others go on.
+    Configs that these name are included. A file that cannot be read or parsed is kept with its
+    error, and the others go on.
     """
     phase = knobs.phase_of_command(documents.of_command(command)) if command else None
     seen: set[str] = set()
     inspected: list[Inspected] = []
-    waiting: list[tuple[Path, str | None]] = [(path, None) for path in _expanded(paths)]
+    waiting: list[tuple[Path, str | None]] = [(path, None) for path in paths]
     if command:
         waiting += [(path, COMMAND_LINE) for path in configs_among(command, Path())]
     while waiting:
@@ -112,10 +108,6 @@ def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> list
 
 def _inspect(path: Path, named_by: str | None, phase: Phase | None) -> Inspected:
     try:
-        if path.is_dir():
-            kinds = ", ".join(SUFFIXES)
-            msg = f"{path} is a folder without a config ({kinds}) in it. Name the config itself."
-            raise ConfigUnreadableError(msg)
         document = documents.read(path)
     except AdvisorError as problem:
         return Inspected(name=str(path), error=problem, named_by=named_by)
@@ -145,22 +137,6 @@ def _of_command(
     notes = (f"only the typed options are known: {unread}",) if unread else ()
     found = replace(found, links=(*found.links, *overrides), notes=(*found.notes, *notes))
     return Inspected(name=COMMAND_LINE, document=document, findings=found)
-
-
-def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
-    """Files, and the configs below each folder.
-
-    An empty folder stays, to be refused.
-    """
-    for path in paths:
-        inside = sorted(p for p in path.rglob("*") if _is_config(p)) if path.is_dir() else []
-        yield from inside or [path]
-
-
-def _is_config(path: Path) -> bool:
-    hidden = any(part.startswith(".") for part in path.parts)
-    known = path.suffix.lower() in SUFFIXES and path.suffix != ".py"  # most are programs
-    return known and not hidden and path.is_file()
 
 
 def _files_named(findings: Findings, path: Path) -> list[Path]:
@@ -256,7 +232,7 @@ def as_json(found: Sequence[Inspected]) -> dict[str, Any]:
     }
 
 
-def section(one: Inspected, *, details: bool) -> str:
+def section(one: Inspected) -> str:
     """Table of one document and the remarks on it."""
     title = f"{one.name} (named by {one.named_by})" if one.named_by else one.name
     found = one.findings
@@ -265,12 +241,9 @@ def section(one: Inspected, *, details: bool) -> str:
     lines = [title, *_table(found, one.document)]
     lines += [f"  doubtful  {k.path}: {why}" for k in found.knobs if (why := doubt(k, found))]
     lines += [f"  note  {note}" for note in found.notes]
-    if details:
-        lines += [f"  look-alike  {trap.path}: {trap.why}" for trap in found.traps]
-        lines += [f"  {link.kind}  {', '.join(link.paths)}: {link.why}" for link in found.links]
-    elif found.traps or found.links:
+    if found.traps or found.links:
         counts = f"{len(found.traps)} look-alikes, {len(found.links)} constraints"
-        lines.append(f"  {counts}: --all lists them")
+        lines.append(f"  {counts}: --json lists them")
     return "\n".join(lines)
 
 

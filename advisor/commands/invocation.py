@@ -9,11 +9,12 @@ import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor import config as documents
 from advisor import knobs, settings
 from advisor.commands import program_options
+from advisor.config import originals
 from advisor.config.argv import first_own_word
 from advisor.config.formats import SUFFIXES
 from advisor.errors import CommandMissingError, ConfigReadOnlyError, SettingsError, UsageError
@@ -41,6 +42,34 @@ def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
     return parsed
 
 
+FLAGS: dict[str, dict[str, Any]] = {
+    "--workload": {"metavar": "NAME", "help": "entry of gpu-advisor.toml to run"},
+    "--budget": {
+        "type": argument(settings.parse_duration_s),
+        "metavar": "TIME",
+        "help": "time to spend: 90s, 10m (default)",
+    },
+    "--window": {
+        "type": argument(settings.parse_duration_s),
+        "metavar": "TIME",
+        "default": "3s",
+        "help": "measured window of a trial (default 3s)",
+    },
+    "--allow-writes": {
+        "action": "store_true",
+        "help": "go on although COMMAND writes over existing files of yours",
+    },
+    "--json": {"action": "store_true", "help": "print the result as one JSON object"},
+}
+"""Flags of several commands."""
+
+
+def add_flags(parser: argparse._ActionsContainer, *names: str) -> None:
+    """Add some of FLAGS."""
+    for name in names:
+        parser.add_argument(name, **FLAGS[name])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
     """A command, its configs if known, and their settings."""
@@ -56,6 +85,8 @@ class Invocation:
     """Name of the workload in gpu-advisor.toml, if it came from there."""
     workload: Workload
     settings: Settings
+    notes: list[str]
+    """Sentences on leftovers of killed calls."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -110,13 +141,13 @@ def resolve(
         if path.suffix.lower() not in SUFFIXES and not path.exists():
             msg = f"{path} is no config. A command stands after `--`: CONFIG [-- COMMAND ...]."
             raise UsageError(msg)
-    configs = tuple(documents.read(path) for path in paths)
     near = paths[0].parent if paths and paths[0].parent.exists() else Path()
     found = settings.load(settings.find(near))
     name, entry = _entry(found, paths, workload)
     if not paths and entry is not None and entry.config is not None and not command:
         paths = [shown(found.root / entry.config)]
-        configs = (documents.read(paths[0]),)
+    notes = [note for path in paths for note in originals.recover(path)]
+    configs = tuple(documents.read(path) for path in paths)
     if command:
         cwd = Path.cwd()
         first = str(paths[0]) if paths else "{config}"
@@ -140,6 +171,7 @@ def resolve(
         name=name,
         workload=entry,
         settings=found,
+        notes=notes,
     )
 
 

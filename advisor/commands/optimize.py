@@ -288,7 +288,6 @@ def write_tuned(job: Job, lab: Executor, winner: Candidate) -> tuple[Path, ...]:
                 continue
             if job.output is not None:
                 job.output.write(job.args.output, new)
-                versions.wrote(job.args.output, new)
                 return (job.args.output,)
             changes = [change for change in winner.changes if change.document == config.name]
             version = versions.keep(config, new, changes)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from advisor import files, knobs, objective, settings
 from advisor.commands import invocation, program_options
-from advisor.config import originals
 from advisor.config.originals import Versions
 from advisor.errors import NotMeasuredError, UsageError
 from advisor.knobs.default_arguments import with_absent
@@ -19,8 +18,7 @@ from advisor.machine.host import read_machine
 from advisor.report import writing
 from advisor.report.progress import Progress
 from advisor.sandbox.capabilities import isolation_warnings
-from advisor.settings import parse_duration_s
-from advisor.state import existing_folders, project_root, state_folder
+from advisor.state import project_root, state_folder
 from advisor.tuner.context import Source
 
 if TYPE_CHECKING:
@@ -34,7 +32,6 @@ DEFAULT_REPORT = Path("report.md")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor optimize`."""
     parser.usage = "gpu-advisor optimize [CONFIG ...] [OPTIONS] [-- COMMAND ...]"
-    duration = invocation.argument(parse_duration_s)
     runs = parser.add_argument_group("program")
     runs.add_argument(
         "configs",
@@ -44,23 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="JSON, YAML, TOML or Python configs that COMMAND reads; without one the options of "
         "COMMAND are tuned",
     )
-    runs.add_argument("--workload", metavar="NAME", help="entry of gpu-advisor.toml to run")
-    runs.add_argument(
-        "--allow-writes",
-        action="store_true",
-        help="go on although COMMAND writes over existing files of yours",
-    )
+    invocation.add_flags(runs, "--workload", "--allow-writes")
     search = parser.add_argument_group("search")
-    search.add_argument(
-        "--budget", type=duration, metavar="TIME", help="time to spend: 90s, 10m (default)"
-    )
-    search.add_argument(
-        "--window",
-        type=duration,
-        metavar="TIME",
-        default="3s",
-        help="measured window of a trial (default 3s)",
-    )
+    invocation.add_flags(search, "--budget", "--window")
     search.add_argument(
         "--target",
         metavar="NAME",
@@ -107,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace files that gpu-advisor did not write at the places of report and --output",
     )
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    invocation.add_flags(parser, "--json")
     parser.epilog = (
         "Limits of a trial, the seed, the price of an hour and quality measures are keys of "
         "gpu-advisor.toml: see docs/configuration.md."
@@ -152,11 +135,7 @@ def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
 
     Nothing is run or written. Raises AdvisorError.
     """
-    notes = [note for path in args.configs for note in originals.recover(path)]
     asked = invocation.resolve(args.configs, command, workload=args.workload)
-    if asked.paths and not args.configs:  # gpu-advisor.toml named it
-        notes += originals.recover(asked.paths[0])
-        asked = invocation.resolve(asked.paths, command, workload=args.workload)
     asked = replace(asked, configs=tuple(map(with_absent, asked.configs)))
     if args.output is not None and len(asked.paths) != 1:
         msg = f"--output is for one tuned config, and {len(asked.paths)} were named. Leave it out."
@@ -177,15 +156,17 @@ def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
     never = [*asked.paths, *([] if in_place else [args.output])]
     like = asked.paths[0] if asked.paths else None
     report = writing.claim(args.report, never=never, like=like, overwrite=args.overwrite)
-    output = None if in_place else claim_output(args, asked.paths[0], root)
+    output = None
+    if not in_place:
+        output = files.claim([args.output], never=asked.paths, like=like, overwrite=args.overwrite)
     state = state_folder(root)
     versions = tuple(Versions(state, path) for path in kept_for)
     for each in versions:
         each.make_folders()
     budget_s = args.budget or defaults.budget
     progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
-    notes += [] if aimed.present else [aimed.note]
-    for note in (*notes, *left_untuned(asked), *isolation_warnings(str(asked.cwd), asked.environ)):
+    notes = [*asked.notes, *([] if aimed.present else [aimed.note]), *left_untuned(asked)]
+    for note in (*notes, *isolation_warnings(str(asked.cwd), asked.environ)):
         progress.note(note)
     return Job(
         args=args,
@@ -229,19 +210,6 @@ def objective_of(
         )
         raise NotMeasuredError(msg)
     return found
-
-
-def claim_output(args: argparse.Namespace, config: Path, root: Path) -> files.Claim:
-    """Claim the place of --output. Raises OutputRefusedError."""
-    return files.claim(
-        [args.output],
-        never=[config],
-        like=config,
-        overwrite=args.overwrite,
-        ours=lambda path: any(
-            Versions(state, config).is_output(path) for state in existing_folders(root)
-        ),
-    )
 
 
 def left_untuned(asked: invocation.Invocation) -> list[str]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from advisor import masking, numbers
 from advisor.commands import invocation
 from advisor.commands.measuring import program_of
-from advisor.config import originals
 from advisor.errors import FAILURE_EXIT_CODES
 from advisor.executor.engines import EngineSettings, make_engine
 from advisor.executor.engines.scratch_dir import cancellable
@@ -26,7 +25,7 @@ from advisor.report.bottleneck import diagnose, member, part_name, ranged, typic
 from advisor.report.build import trial_entry
 from advisor.report.progress import Progress
 from advisor.sandbox.capabilities import isolation_warnings
-from advisor.settings import parse_duration_s, parsed_regex
+from advisor.settings import parsed_regex
 from advisor.tuner.prices import CEILINGS_S
 
 if TYPE_CHECKING:
@@ -57,14 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CONFIG",
         help="configs of your program; a command alone is enough",
     )
-    parser.add_argument("--workload", metavar="NAME", help="entry of gpu-advisor.toml to run")
-    parser.add_argument(
-        "--window",
-        type=invocation.argument(parse_duration_s),
-        metavar="TIME",
-        default="3s",
-        help="measured window (default 3s)",
-    )
     parser.add_argument(
         "--unit", metavar="NAME", help="what one unit of work is called (default sample)"
     )
@@ -74,12 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RE",
         help="count units by output lines that match; group 1, if any, is a number of units",
     )
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
-    parser.add_argument(
-        "--allow-writes",
-        action="store_true",
-        help="go on although the command writes over existing files of yours",
-    )
+    invocation.add_flags(parser, "--workload", "--window", "--json", "--allow-writes")
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
@@ -87,8 +73,6 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
 
     Returns 0 or the failure's code. Raises AdvisorError.
     """
-    for path in args.configs:
-        originals.recover(path)
     asked = invocation.resolve(
         args.configs, command, workload=args.workload, use_case="profile", with_options=False
     )
@@ -211,7 +195,9 @@ def memo(runs: tuple[Run, ...], found: Bottleneck, help_: tuple[Bound, ...]) -> 
         ],
         "Memory of a step at its peak": amdahl.footprint_lines(run),
         "What would help, and by how much at most": [
-            f"{_at_most(each):>7}  {each.title}. {each.detail}" for each in help_
+            f"{numbers.ratio(each.at_most.high) if each.at_most else 'no bound':>8}  "
+            f"{each.title}. {each.detail}"
+            for each in help_
         ],
         "Evidence": tuple(found.evidence),
         "Notes": run.notes,
@@ -223,13 +209,6 @@ def memo(runs: tuple[Run, ...], found: Bottleneck, help_: tuple[Bound, ...]) -> 
     return "\n\n".join(parts) + "\n"
 
 
-def _at_most(bound: Bound) -> str:
-    if bound.at_most is None:
-        return "no bound"
-    shown = [numbers.ratio(value) for value in (bound.at_most.low, bound.at_most.high)]
-    return shown[0] if shown[0] == shown[1] else " to ".join(shown)
-
-
 def failure_memo(result: Failure) -> str:
     """The failure, its evidence, and the next step."""
     tail = f"\n\nLast lines of the program:\n{result.log_tail}" if result.log_tail else ""
@@ -239,23 +218,21 @@ def failure_memo(result: Failure) -> str:
 def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
     units, effects = numbers.plural(run.unit), run.effects
     rate = ranged(runs, lambda r: r.units_per_s, numbers.number)
-    seconds = run.window_end - run.window_start
-    finished = round(run.units, 2 if run.units < 10 else None)
-    done = f"{numbers.count(finished)} {units} in {numbers.duration(seconds)}"
-    facts = [f"{rate} {units}/s; the last run did {done} ({run.rate_source})"]
+    done = f"{numbers.count(round(run.units, 2))} {units}"
+    seconds = numbers.duration(run.window_end - run.window_start)
+    facts = [f"{rate} {units}/s; the last run did {done} in {seconds} ({run.rate_source})"]
     if run.tokens_per_s is not None and run.unit != "token":
         facts.append(f"{ranged(runs, lambda r: r.tokens_per_s, numbers.number)} tokens/s")
-    ranks = numbers.plural(member(run)) if run.ranks > 1 else "ranks"
     facts_by_name = {
         "batch": _batch(run),
         "workers": numbers.count(effects.workers),
-        ranks: numbers.count(run.ranks) + _spread(run),
+        numbers.plural(member(run)): numbers.count(run.ranks) if run.ranks > 1 else None,
         "step": numbers.duration(run.step_ms and run.step_ms / 1000, 3),
         "peak memory": numbers.gib(run.peak_mem_gib),
         "dtype": effects.dtype or numbers.NOT_MEASURED,
         "device": effects.device or numbers.NOT_MEASURED,
     }
-    facts.append(", ".join(f"{name} {value}" for name, value in facts_by_name.items()))
+    facts.append(", ".join(f"{name} {value}" for name, value in facts_by_name.items() if value))
     facts += _gpu(run)
     if effects.loader_site:
         facts.append(f"DataLoader built at {effects.loader_site}")
@@ -263,25 +240,13 @@ def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
 
 
 def _batch(run: Run) -> str:
-    """Batch as text: `8 a rank, 64 an update`.
-
-    The batch alone where nothing else is counted.
-    """
-    batch, many = run.effects.batch, run.effects.accumulation or 1.0
-    many *= run.effects.group_size or 1
-    shown = numbers.count(batch) + f" a {member(run)}" * (run.ranks > 1)
-    if batch is None or many == 1 or run.step_kind not in TRAINING_STEPS:
-        return shown
-    return f"{shown}, {numbers.count(batch * many)} an update"
-
-
-def _spread(run: Run) -> str:
-    """Range of the ranks' rates; empty for one rank."""
-    each = run.rank_units_per_s
-    if not each:
-        return ""
-    slow, fast = numbers.number(min(each)), numbers.number(max(each))
-    return f" ({slow} to {fast} {numbers.plural(run.unit)}/s each)"
+    """Batch as text: `8 a rank, 64 an update`."""
+    effects = run.effects
+    shown = numbers.count(effects.batch) + f" a {member(run)}" * (run.ranks > 1)
+    many = (effects.accumulation or 1.0) * (effects.group_size or 1)
+    if effects.batch and many != 1 and run.step_kind in TRAINING_STEPS:
+        shown += f", {numbers.count(effects.batch * many)} an update"
+    return shown
 
 
 def _gpu(run: Run) -> list[str]:
@@ -298,8 +263,4 @@ def _gpu(run: Run) -> list[str]:
     parts = [words.format(value) for words, value in facts_by_name.items() if value]
     if not parts:
         return []
-    missing: dict[str, list[str]] = {}
-    for reading, reason in seen.gaps:
-        missing.setdefault(reason, []).append(reading)
-    lost = [f"no {', '.join(readings)}: {reason}" for reason, readings in missing.items()]
-    return [f"GPU {', '.join(parts)}", *lost]
+    return [f"GPU {', '.join(parts)}", *(f"no {what}: {reason}" for what, reason in seen.gaps)]

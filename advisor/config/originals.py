@@ -65,11 +65,10 @@ class Versions:
         self._config = config
         self._folder = state / "versions" / _key(state, config)
         self._quality = self._folder / "quality"
-        self._outputs = state / "outputs"
 
     def make_folders(self) -> None:
         """Make every folder a call writes to. Raises StateUnusableError."""
-        for folder in (self._folder, self._quality, self._outputs):
+        for folder in (self._folder, self._quality):
             try:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
                 if not os.access(folder, os.W_OK | os.X_OK):
@@ -176,23 +175,6 @@ class Versions:
 
     def _place(self, version: Version) -> Path:
         return self._folder / f"{version.number:04d}"
-
-    # A file that `--output` made is ours to replace as long as it holds what we wrote.
-
-    def wrote(self, output: Path, content: bytes) -> None:
-        """Remember that `output` holds `content` from us."""
-        with contextlib.suppress(OSError):
-            self._outputs.mkdir(exist_ok=True, mode=0o700)
-            digest = hashlib.sha256(content).hexdigest().encode()
-            atomic.place(self._outputs / _key(self._state, output), digest, 0o600)
-
-    def is_output(self, path: Path) -> bool:
-        """Return True if `path` holds our bytes."""
-        try:
-            known = (self._outputs / _key(self._state, path)).read_text()
-            return known == hashlib.sha256(path.read_bytes()).hexdigest()
-        except OSError:
-            return False
 
     # The original's quality is measured once and outlives rewrites, so that a tolerance is always
     # taken from the original and never adds up over repeated calls.
