@@ -55,11 +55,6 @@ _YACS = re.compile(r"[A-Z][A-Z0-9_]*(?:\.\w+)+")
 _YACS_BEHIND_FLAG = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 _OVERRIDES = {"--opts", "--set", "--set-cfgs", "--override", "--overrides"}
 """Flags behind which such keys may be spelled in any way."""
-_BINDING = re.compile(
-    r"(?:--?(?:gin_)?(?:bindings?|param)=)?([A-Za-z_][\w./]*)\s*=\s*(\S.*?)\s*", re.DOTALL
-)
-_BINDINGS = re.compile(r"--?gin_(?:bindings?|param)(=.*)?", re.DOTALL)
-"""A flag whose value is a setting of its own: `--gin_bindings="Config.batch_size = 8"`."""
 _INT = re.compile(r"[-+]?\d[\d_]*")
 _FLOAT = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _SEVERAL = re.compile(r"[\[({].*|.*,.*", re.DOTALL)
@@ -100,7 +95,6 @@ def with_options(text: str, options: Sequence[Option]) -> Parsed:
     known = _Known(options)
     seen: dict[str, int] = {}
     repeated: dict[str, None] = {}
-    data: dict[str, JsonScalar] = {}
     for number, typed, offset, why in _flags(words, first_own_word(words), known.bare):
         path = known.flag(typed)
         if path in seen:
@@ -110,18 +104,15 @@ def with_options(text: str, options: Sequence[Option]) -> Parsed:
         start, end = starts[number] + offset, starts[number] + len(words[number])
         bare = offset == 0 and words[number] == typed
         value = typed not in known.negations if bare else _value(words[number][offset:])
-        data[path] = value
-        key = None if _BINDINGS.match(words[number]) else (start, end)  # nothing goes beside it
-        leaf = Leaf(path, value, start, end, why=why, key=key, bare=bare)
+        leaf = Leaf(path, value, start, end, why=why, key=(start, end), bare=bare)
         leaves.found.append(leaf._replace(option=known.options.get(path)))
     for option in known.options.values():
         if option.flag not in seen:
             end = starts[option.behind + 1] - 1
             leaf = Leaf(option.flag, option.default, end, end)
             leaves.found.append(leaf._replace(option=option, given=False))
-            data[option.flag] = option.default
     leaves.notes += [f"{path} is given more than once; the last one counts" for path in repeated]
-    return Parsed(text, data, leaves)
+    return Parsed(text, leaves)
 
 
 class _Known:
@@ -249,22 +240,10 @@ def _flags(
     found: list[tuple[int, str, int, str | None]] = []
     keys = _yacs_keys(words, first)
     number = first
-    binds = False
     while number < len(words):
         word = words[number]
         if word == "--":
             break
-        flag = _BINDINGS.fullmatch(word)
-        binds = bool(flag) or (binds and not word.startswith("-"))
-        one = _BINDING.fullmatch(word) if binds else None
-        if one is not None:
-            why = "blanks stand behind it" if one.end(2) < len(word) else _several(one[2])
-            found.append((number, one[1], one.start(2), why))
-            number += 1
-            continue
-        if flag and not flag[1]:
-            number += 1
-            continue
         if number in keys:
             found.append((number + 1, word, 0, _several(words[number + 1])))
             number += 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.config import argv, files, spelling
 from advisor.config.formats import SUFFIXES, SYNTAXES, Format, Syntax
@@ -68,11 +68,6 @@ class Document:
     """Options of a command's program."""
     absent: tuple[Absent, ...] = ()
     """Keys that may be added: scalars too, and a value set there is inserted."""
-
-    @property
-    def data(self) -> Any:
-        """Plain tree of the loader; read-only."""
-        return self.parsed.data
 
     @cached_property
     def written(self) -> Mapping[str, Scalar]:
@@ -282,7 +277,7 @@ def _guessed(raw: bytes, path: Path) -> Document:
         except ConfigSyntaxError as problem:
             problems.append(problem)
             continue
-        if isinstance(document.data, (dict, list)):
+        if any(document.parsed.leaves):  # a path: no plain text
             return document
     if len(problems) == len(guesses):
         raise problems[0]

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from advisor.config import insertion, paths
 from advisor.config.leaves import (
     MAX_DEPTH,
     MAX_VALUES,
-    Leaf,
     Leaves,
+    Outline,
     Parsed,
     syntax_error,
     too_many,
@@ -63,14 +62,14 @@ def parse(text: str, name: str) -> Parsed:
     """Raises ConfigSyntaxError with line and column."""
     lexemes, blanked = _scan(text, name)
     try:
-        data = json.loads(blanked)
+        json.loads(blanked)
     except ValueError as problem:
         position = problem.pos if isinstance(problem, json.JSONDecodeError) else 0
         reason = problem.msg if isinstance(problem, json.JSONDecodeError) else str(problem)
         raise syntax_error(name, text, position, f"not valid JSON: {reason}") from problem
     leaves = _walk(text, lexemes)
     leaves.is_strict = blanked == text
-    return Parsed(text, data, leaves)
+    return Parsed(text, leaves)
 
 
 def spell_text(value: str, old: str) -> str:
@@ -125,58 +124,22 @@ def _ends_in_trailing_comma(text: str, lexemes: list[Lexeme]) -> bool:
     return text[last] == "," and text[before] not in "{[,:"
 
 
-@dataclass(slots=True)
-class _Frame:
-    """An open object or array."""
-
-    path: str
-    is_list: bool
-    index: int = 0
-    key: tuple[int, int] | None = None
-    """Span of the key whose value is awaited."""
-    name: str = ""
-    began: int = 0
-    seen: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Key to the stretch of leaves its value holds."""
-
-    def place(self) -> str:
-        """Path of the value that begins now."""
-        if self.is_list:
-            return paths.item(self.path, self.index)
-        return paths.member(self.path, self.name)
-
-
 def _walk(text: str, lexemes: list[Lexeme]) -> Leaves:
     """Leaves of lexemes that are known to be grammatical."""
-    leaves = Leaves()
-    stack: list[_Frame] = []
+    outline = Outline()
     for kind, start, end in lexemes:
         word = text[start:end]
-        frame = stack[-1] if stack else None
-        if word in (",", ":"):
-            continue
         if word in ("{", "["):
-            stack.append(_Frame(frame.place() if frame else "", is_list=word == "["))
-            continue
-        if word in ("}", "]"):
-            stack.pop()
-            frame = stack[-1] if stack else None
-        elif frame and not frame.is_list and frame.key is None:
-            frame.name, frame.key = str(_value(kind, word)), (start, end)
-            frame.began = len(leaves.found)
-            if frame.name in frame.seen:
-                leaves.drop(*frame.seen[frame.name])
-                leaves.again[frame.place()] = start
-            continue
-        else:
+            outline.open(is_list=word == "[", flow=True)
+        elif word in ("}", "]"):
+            outline.close()
+        elif word not in (",", ":"):
             value = _value(kind, word)
-            path, parent, key = (frame.place(), frame.path, frame.key) if frame else ("", "", None)
-            leaves.found.append(Leaf(path, value, start, end, parent, None, key, flow=True))
-        if frame:
-            frame.seen[frame.name] = (frame.began, len(leaves.found))
-            frame.key = None
-            frame.index += 1
-    return leaves
+            if outline.awaits_key:
+                outline.key(value, str(value), (start, end))
+            else:
+                outline.scalar(value, start, end)
+    return outline.leaves
 
 
 def _value(kind: str, word: str) -> JsonScalar:

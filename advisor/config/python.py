@@ -11,12 +11,10 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from functools import partial
 from typing import TYPE_CHECKING
 
 from advisor.config import insertion, paths
 from advisor.config.assigned import Assigned
-from advisor.config.constants import Named, NotConstantError, is_literal, worth
 from advisor.config.leaves import (
     COMPUTED,
     MAX_DEPTH,
@@ -28,6 +26,7 @@ from advisor.config.leaves import (
     syntax_error,
     too_many,
 )
+from advisor.config.spelling import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 _PLAIN_TEXT = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"", re.DOTALL)
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _HOLDERS = {"dict", "list", "tuple", "set"}
 _COPIERS = {"dict", "edict", "create", "copy", "deepcopy"}
 """Functions, beside constructors, that give back the mapping they are given."""
@@ -67,8 +65,7 @@ def parse(text: str, name: str) -> Parsed:
         raise syntax_error(name, text, at, f"not valid Python: {problem.msg}") from problem
     except (ValueError, RecursionError, MemoryError) as problem:
         raise syntax_error(name, text, *_too_odd(text)) from problem
-    data = {leaf.path: leaf.value for leaf in reader.leaves.found if leaf is not None}
-    return Parsed(text, data, reader.leaves)
+    return Parsed(text, reader.leaves)
 
 
 def _too_odd(text: str) -> tuple[int, str]:
@@ -106,17 +103,12 @@ class _Reader:
         self._name = name
         self._starts = line_starts(text)
         self._ascii = text.isascii()
-        self._scope = ""
-        """Path of the class or function whose statements are read."""
-        self._names: dict[str, Named | None] = {}
-        """Values of names so far, by path; None if unknown."""
         self._assigned = Assigned(self.leaves.found)
 
     # --- statements ---------------------------------------------------------------------------
 
     def body(self, body: Sequence[ast.stmt], path: str, why: str | None) -> None:
         """Read statements; `why` prevents their edit."""
-        outer, self._scope = self._scope, path
         for node in body:
             if isinstance(node, ast.Assign):
                 for target in node.targets:
@@ -127,14 +119,8 @@ class _Reader:
             elif isinstance(node, ast.AugAssign):
                 place = self._place(node.target, path)
                 if place is not None:
-                    self._mark(place, f"it is changed again on line {node.lineno}")
-            elif isinstance(node, ast.ClassDef):
-                self.body(node.body, paths.member(path, node.name), why)
-            elif isinstance(node, _FUNCTIONS):
-                for parameter in ast.walk(node.args):
-                    if isinstance(parameter, ast.arg):
-                        inside = paths.member(path, node.name)
-                        self._names[paths.member(inside, parameter.arg)] = None
+                    self._assigned.mark(place, f"it is changed again on line {node.lineno}")
+            elif isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 self.body(node.body, paths.member(path, node.name), why)
             elif isinstance(node, _BLOCKS):
                 self._block(node, path, why)
@@ -142,7 +128,6 @@ class _Reader:
                 self._update(node.value, path, why)
             elif isinstance(node, ast.Return) and isinstance(node.value, (ast.Call, ast.Dict)):
                 self._value(node.value, path, path, None, why, flow=True)
-        self._scope = outer
 
     def _block(self, node: ast.stmt, path: str, why: str | None) -> None:
         if isinstance(node, ast.If) and _is_main(node.test):
@@ -159,7 +144,9 @@ class _Reader:
         if place is None:
             for inner in ast.walk(target):  # `a, b = 1, 2`
                 if isinstance(inner, ast.Name):
-                    self._mark(paths.member(path, inner.id), f"it is set on line {target.lineno}")
+                    self._assigned.mark(
+                        paths.member(path, inner.id), f"it is set on line {target.lineno}"
+                    )
             return
         if (
             isinstance(target, ast.Name)
@@ -168,29 +155,10 @@ class _Reader:
         ):
             return
         if why is not None and self._assigned.is_at_or_below(place):
-            self._mark(place, why)
+            self._assigned.mark(place, why)
             return
         self._assigned.forget(place)
         self._value(value, place, path, self._span(target), why, flow=False)
-        if isinstance(target, ast.Name):
-            self._names[place] = self._named(value, place, path) if why is None else None
-
-    def _find(self, path: str, name: str) -> Named | None:
-        """Find a name's value at `path`, else globally."""
-        own = paths.member(path, name)
-        return self._names[own] if own in self._names else self._names.get(paths.member("", name))
-
-    def _named(self, value: ast.expr, place: str, path: str) -> Named | None:
-        """Value of a name from here on."""
-        try:
-            return Named(worth(value, partial(self._find, path)), place)
-        except NotConstantError:
-            return None
-
-    def _mark(self, place: str, why: str) -> None:
-        """Mark leaves at `place` as uneditable and unknown."""
-        self._assigned.mark(place, why)
-        self._names[place] = None
 
     def _update(self, call: ast.Call, path: str, why: str | None) -> None:
         """`model.update(dict(...))`, `model.update(batch_size=8)`."""
@@ -281,17 +249,10 @@ class _Reader:
             value = ast.literal_eval(node)
             if isinstance(value, str) and not _PLAIN_TEXT.fullmatch(text):
                 why = why or "it is no plain text in one pair of quotes"
-        elif isinstance(node, ast.Name) and (named := self._find(self._scope, node.id)):
-            value, target = named.value, named.path
-            self.leaves.aliases[path] = target
-            why = f"it repeats {target}"
+        elif isinstance(node, ast.Constant):
+            return  # bytes, an ellipsis: no setting of anything
         else:
             why = f"{COMPUTED}: {' '.join(text.split())[:60]}"
-            try:
-                value = worth(node, partial(self._find, self._scope))
-            except NotConstantError:
-                if isinstance(node, ast.Constant):
-                    return  # bytes, an ellipsis: no setting of anything
         self._assigned.add(Leaf(path, value, start, end, parent, why, key, flow))
         if len(self._assigned) > MAX_VALUES:
             raise too_many(self._name)
@@ -318,6 +279,16 @@ class _Reader:
             return start + column
         end = self._starts[line] if line < len(self._starts) else len(self._text)
         return start + len(self._text[start:end].encode()[:column].decode())
+
+
+def is_literal(node: ast.AST) -> bool:
+    """Return True for a literal or signed number."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+        inner = node.operand
+        return isinstance(inner, ast.Constant) and is_number(inner.value)
+    return isinstance(node, ast.Constant) and (
+        node.value is None or isinstance(node.value, (str, int, float))
+    )
 
 
 def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:

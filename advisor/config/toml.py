@@ -71,7 +71,7 @@ def parse(text: str, name: str) -> Parsed:
         raise syntax_error(name, text, 0, stated) from problem
     scanner = _Scanner(text, name, data)
     scanner.run()
-    return Parsed(text, _plain(data), scanner.leaves)
+    return Parsed(text, scanner.leaves)
 
 
 def spell_text(value: str, old: str) -> str:
@@ -95,15 +95,6 @@ def _position(text: str, problem: str) -> int:
     for _ in range(int(found[1]) - 1):
         position = text.find("\n", position) + 1
     return position + int(found[2]) - 1
-
-
-def _plain(value: Any) -> Any:
-    """Convert dates and times to text."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    return value if isinstance(value, (str, int, float)) else value.isoformat()
 
 
 class _Scanner:
@@ -205,7 +196,8 @@ class _Scanner:
         word = self._take(_STRING) if is_text else self._take(_DATE_AND_TIME) or self._take(_WORD)
         alone = tomllib.loads(f"value = {word}")["value"]
         agrees = type(alone) is type(here) and repr(alone) == repr(here)
-        value = cast("JsonScalar", _plain(here)) if not isinstance(here, (dict, list)) else word
+        plain = isinstance(here, (str, int, float))  # else a date, which stays text
+        value: JsonScalar = here if plain else word
         why = None if agrees else "it could not be found again in the text"
         if word.startswith(('"""', "'''")):
             why = "it is a block of text"

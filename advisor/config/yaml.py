@@ -6,9 +6,8 @@ Read from the parser's events, so that nothing recurses and aliases stay shared.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 from yaml.constructor import SafeConstructor
@@ -18,8 +17,7 @@ from advisor.config import insertion, paths
 from advisor.config.leaves import (
     MAX_DEPTH,
     MAX_VALUES,
-    Leaf,
-    Leaves,
+    Outline,
     Parsed,
     syntax_error,
     too_many,
@@ -28,9 +26,6 @@ from advisor.config.spelling import double_quoted
 
 if TYPE_CHECKING:
     from advisor.model import JsonScalar
-
-MAX_EXPANDED = 4 * MAX_VALUES
-"""Most values a document may have once its aliases are written out."""
 
 MAX_EVENTS = 2 * MAX_VALUES
 """A member has two: key and value."""
@@ -81,9 +76,7 @@ def parse(text: str, name: str) -> Parsed:
     except yaml.reader.ReaderError as problem:
         stated = f"not valid YAML: {problem.reason}"
         raise syntax_error(name, text, problem.position, stated) from problem
-    documents = reader.documents
-    data = None if not documents else documents[0] if len(documents) == 1 else documents
-    return Parsed(text, data, reader.leaves)
+    return Parsed(text, reader.outline.leaves)
 
 
 def spell_text(value: str, old: str) -> str:
@@ -142,47 +135,23 @@ def _implicit_tag(text: str) -> str:
     return "str"
 
 
-@dataclass(slots=True)
-class _Frame:
-    """An open mapping or list; `size` counts unfolded values."""
-
+class _Anchor(NamedTuple):
     path: str
-    is_list: bool
-    anchor: str | None
-    flow: bool
-    items: list[Any] = field(default_factory=list)
-    pairs: dict[Any, Any] = field(default_factory=dict)
-    merged: list[dict[Any, Any]] = field(default_factory=list)
-    key: tuple[int, int] | None = None
-    """Span of the key whose value is awaited."""
-    name: Any = None
-    merging: bool = False
-    place: str = ""
-    began: int = 0
-    seen: dict[Any, tuple[int, int]] = field(default_factory=dict)
-    """Key to the stretch of leaves its value holds."""
-    size: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Anchor:
-    path: str
-    value: Any
-    size: int
+    value: JsonScalar
+    is_scalar: bool
 
 
 class _Reader:
     """One pass over the parser's events."""
 
     def __init__(self, text: str, name: str) -> None:
-        self.leaves = Leaves()
-        self.documents: list[Any] = []
+        self.outline = Outline()
         self._text = text
         self._name = name
-        self._stack: list[_Frame] = []
+        self._documents = 0
         self._anchors: dict[str, _Anchor] = {}
-        self._open: set[str] = set()
-        self._several = False
+        self._named: list[str | None] = []
+        """Anchors of the open mappings and lists."""
 
     def run(self) -> None:
         loader = _LOADER(self._text)
@@ -207,19 +176,20 @@ class _Reader:
             loader.dispose()
 
     def _begin_document(self) -> None:
-        """Turn the whole into a list of documents."""
+        """Turn the whole into a list of documents at the second one."""
+        leaves = self.outline.leaves
         self._anchors = {}
-        if len(self.documents) == 1:
-            self.leaves.notes.append("several YAML documents in one file, numbered [0], [1], ...")
-            found = self.leaves.found
-            for number, leaf in enumerate(found):
+        if self._documents == 1:
+            leaves.notes.append("several YAML documents in one file, numbered [0], [1], ...")
+            for number, leaf in enumerate(leaves.found):
                 if leaf:
                     path, parent = _under_first(leaf.path), _under_first(leaf.parent)
-                    found[number] = leaf._replace(path=path, parent=parent)
-            aliases = self.leaves.aliases
-            renamed = {_under_first(a): _under_first(b) for a, b in aliases.items()}
-            aliases.clear()
-            aliases.update(renamed)
+                    leaves.found[number] = leaf._replace(path=path, parent=parent)
+            renamed = {_under_first(a): _under_first(b) for a, b in leaves.aliases.items()}
+            leaves.aliases.clear()
+            leaves.aliases.update(renamed)
+        self.outline.root = paths.item("", self._documents) if self._documents else ""
+        self._documents += 1
 
     def _error(self, event: Any, problem: str) -> Exception:
         return syntax_error(self._name, self._text, event.start_mark.index, problem)
@@ -241,116 +211,57 @@ class _Reader:
     def _scalar(self, event: Any) -> None:
         value, why = self._meaning(event)
         start, end = event.start_mark.index, event.end_mark.index
-        frame = self._stack[-1] if self._stack else None
-        if frame and not frame.is_list and frame.key is None:
-            merging = event.value == "<<" and event.implicit[0]
-            self._key(event, frame, value, event.value, merging=merging)
-            if event.anchor:
-                self._name_anchor(event, event.anchor, _Anchor(frame.place, value, 1))
-            return
-        if event.anchor or event.tag:
-            properties = _PROPERTIES.match(self._text, start, end)
-            start = properties.end() if properties else start
-        path = self._leaf(frame, value, start, end, why)
-        if event.anchor:
-            self._name_anchor(event, event.anchor, _Anchor(path, value, 1))
-        self._value(event, value, 1)
+        if self.outline.awaits_key:
+            merging = event.value == "<<" and bool(event.implicit[0])
+            path = self.outline.key(value, event.value, (start, end), again=merging)
+        else:
+            if event.anchor or event.tag:
+                properties = _PROPERTIES.match(self._text, start, end)
+                start = properties.end() if properties else start
+            path = self.outline.scalar(value, start, end, why)
+        self._name_anchor(event, event.anchor, _Anchor(path, value, is_scalar=True))
 
     def _alias(self, event: Any) -> None:
         anchor = self._anchors.get(event.anchor)
+        start, end = event.start_mark.index, event.end_mark.index
         if anchor is None:
             problem = (
                 f"*{event.anchor} refers to the value it is part of"
-                if event.anchor in self._open
+                if event.anchor in self._named
                 else f"*{event.anchor} refers to an anchor that is not there"
             )
             raise self._error(event, problem)
-        frame = self._stack[-1] if self._stack else None
-        if frame and not frame.is_list and frame.key is None:
-            self._key(event, frame, anchor.value, str(anchor.value), merging=False)
+        if self.outline.awaits_key:
+            self._refuse_as_key(event, is_scalar=anchor.is_scalar)
+            self.outline.key(anchor.value, str(anchor.value), (start, end))
             return
-        self.leaves.aliases[self._place(frame)] = anchor.path
-        if not isinstance(anchor.value, (dict, list)):
-            start, end = event.start_mark.index, event.end_mark.index
-            self._leaf(frame, anchor.value, start, end, f"it repeats {anchor.path}")
-        self._value(event, anchor.value, anchor.size)
+        self.outline.leaves.aliases[self.outline.place()] = anchor.path
+        if anchor.is_scalar:
+            self.outline.scalar(anchor.value, start, end, f"it repeats {anchor.path}")
+        else:
+            self.outline.end()
 
-    def _leaf(
-        self, frame: _Frame | None, value: JsonScalar, start: int, end: int, why: str | None
-    ) -> str:
-        path = self._place(frame)
-        parent, key, flow = (frame.path, frame.key, frame.flow) if frame else ("", None, False)
-        self.leaves.found.append(Leaf(path, value, start, end, parent, why, key, flow))
-        return path
+    def _refuse_as_key(self, event: Any, *, is_scalar: bool) -> None:
+        if not is_scalar:
+            raise self._error(event, "a list or a mapping stands where a key should be")
 
     def _enter(self, event: Any, *, is_list: bool) -> None:
-        frame = self._stack[-1] if self._stack else None
-        if frame and not frame.is_list and frame.key is None:
-            raise self._error(event, "a list or a mapping stands where a key should be")
-        if len(self._stack) >= MAX_DEPTH:
+        if self.outline.awaits_key:
+            self._refuse_as_key(event, is_scalar=False)
+        if self.outline.depth >= MAX_DEPTH:
             raise self._error(event, f"nested more than {MAX_DEPTH} levels deep")
-        flow = bool(event.flow_style)
-        self._stack.append(_Frame(self._place(frame), is_list, event.anchor, flow))
-        if event.anchor:
-            self._open.add(event.anchor)
+        self.outline.open(is_list=is_list, flow=bool(event.flow_style))
+        self._named.append(event.anchor)
 
     def _leave(self, event: Any) -> None:
-        frame = self._stack.pop()
-        value: Any = frame.items
-        if not frame.is_list:
-            value = {}
-            for mapping in frame.merged:
-                value.update(mapping)
-            value.update(frame.pairs)
-        if frame.anchor:
-            self._open.discard(frame.anchor)
-            self._name_anchor(event, frame.anchor, _Anchor(frame.path, value, frame.size))
-        self._value(event, value, frame.size)
+        path = self.outline.close()
+        self._name_anchor(event, self._named.pop(), _Anchor(path, None, is_scalar=False))
 
-    def _name_anchor(self, event: Any, name: str, anchor: _Anchor) -> None:
+    def _name_anchor(self, event: Any, name: str | None, anchor: _Anchor) -> None:
         if name in self._anchors:
             raise self._error(event, f"the anchor &{name} is given twice")
-        self._anchors[name] = anchor
-
-    def _key(self, event: Any, frame: _Frame, key: Any, text: str, *, merging: bool) -> None:
-        if isinstance(key, (dict, list)):
-            raise self._error(event, "a list or a mapping stands where a key should be")
-        frame.key = (event.start_mark.index, event.end_mark.index)
-        frame.name, frame.merging = key, merging
-        frame.place = paths.member(frame.path, text)
-        frame.began = len(self.leaves.found)
-        if key in frame.seen and not merging:
-            self.leaves.drop(*frame.seen[key])
-            self.leaves.again[frame.place] = frame.key[0]
-
-    def _place(self, frame: _Frame | None) -> str:
-        """Path of the value that begins now."""
-        if frame is None:
-            return paths.item("", len(self.documents)) if self.documents else ""
-        return paths.item(frame.path, len(frame.items)) if frame.is_list else frame.place
-
-    def _value(self, event: Any, value: Any, size: int) -> None:
-        """A value ended: hand it to its holder."""
-        if not self._stack:
-            self.documents.append(value)
-            return
-        frame = self._stack[-1]
-        frame.size += size
-        if frame.size > MAX_EXPANDED:
-            problem = f"its aliases unfold to more than {MAX_EXPANDED:,} values"
-            raise self._error(event, problem)
-        if frame.is_list:
-            frame.items.append(value)
-            return
-        if frame.merging:
-            several = value if isinstance(value, list) else [value]
-            if not all(isinstance(mapping, dict) for mapping in several):
-                raise self._error(event, "<< needs a mapping or a list of mappings")
-            frame.merged += reversed(several)
-        else:
-            frame.pairs[frame.name] = value
-        frame.seen[frame.name] = (frame.began, len(self.leaves.found))
-        frame.key = None
+        if name:
+            self._anchors[name] = anchor
 
 
 def _under_first(path: str) -> str:

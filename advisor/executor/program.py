@@ -101,10 +101,11 @@ class Program:
 
     def values(self, candidate: Candidate) -> object:
         """Values of the configs as the program reads them."""
-        return [
-            documents.parse(self.content(config, candidate), config.format, config.name).data
+        read = (
+            documents.parse(self.content(config, candidate), config.format, config.name)
             for config in self.configs
-        ]
+        )
+        return [{path: leaf.value for path, leaf in each.parsed.leaves.items()} for each in read]
 
     def trial(
         self,

@@ -196,23 +196,3 @@ def test_the_last_of_a_repeated_flag_counts_and_is_told() -> None:
     document = of_command(["python", "t.py", "--b", "1", "--b", "2"])
     assert document.scalars["--b"].value == 2
     assert document.notes == ("--b is given more than once; the last one counts",)
-
-
-@pytest.mark.parametrize(
-    ("command", "tuned"),
-    [
-        (
-            "python -m train '--gin_bindings=Config.batch_size = 8' --gin_configs=a.gin",
-            "python -m train '--gin_bindings=Config.batch_size = 16' --gin_configs=a.gin",
-        ),
-        (
-            "python t.py --gin_param 'Config.lr=0.1' 'a/Config.batch_size =8' --seed 1",
-            "python t.py --gin_param 'Config.lr=0.1' 'a/Config.batch_size =16' --seed 1",
-        ),
-    ],
-)
-def test_a_flag_may_hold_settings_of_their_own(command: str, tuned: str) -> None:
-    document = of_command(shlex.split(command))
-    (path,) = (path for path in document.scalars if path.endswith("Config.batch_size"))
-    assert document.scalars[path].value == 8
-    assert split_command(document.with_values({path: 16})) == tuple(shlex.split(tuned))

@@ -232,7 +232,11 @@ def test_the_format_is_told_by_name_else_by_content(
 ) -> None:
     (tmp_path / name).write_bytes(raw)
     document = read(tmp_path / name)
-    assert (document.format, document.data, document.path) == (form, {"a": 1}, tmp_path / name)
+    assert (document.format, document.scalars["a"].value, document.path) == (
+        form,
+        1,
+        tmp_path / name,
+    )
 
 
 def test_a_text_that_holds_no_settings_is_refused(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_every_value_is_found_under_its_path() -> None:
         'training["odd key"].x': 1,
         "training.dates[0]": "1979-05-27",
         "training.dates[1]": "07:32:00",
-        "training.when": "1979-05-27T07:32:00",
+        "training.when": "1979-05-27 07:32:00",
         "training.mixed.a.b.c": "d",
         "training.mixed.a.b.e[0]": 1,
         "training.mixed.a.b.e[1]": 2,
@@ -58,7 +58,6 @@ def test_every_value_is_found_under_its_path() -> None:
     }
     assert document.scalars["training.local_batch_size"].comment == "per GPU"
     assert not document.scalars["training.more.text"].editable
-    assert document.data["runs"] == [{"n": 1, "sub": {"deep": True}}, {"n": 2}]
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,9 @@ def test_only_the_value_changes(raw: str, path: str, after: str) -> None:
 def test_meanings_are_those_of_yaml_1_1() -> None:
     raw = "{a: 1e-4, b: 1.0e-4, c: no, d: 'no', e: 017, f: None, g: ~, h: 1:30:00, i: .inf}"
     document = parse(raw.encode(), "yaml", "x")
-    assert document.data == yaml.safe_load(raw)
+    assert {path: repr(s.value) for path, s in document.scalars.items()} == {
+        path: repr(value) for path, value in yaml.safe_load(raw).items()
+    }
     assert document.scalars["a"].value == "1e-4"
     assert document.scalars["c"].value is False
     assert document.scalars["h"].value == 5400
@@ -114,7 +116,6 @@ def test_an_alias_follows_its_anchor_and_is_not_edited_itself() -> None:
     raw = "base: &bs 256\nval: *bs\nall: &m {lr: 0.1}\nmore: *m\nown:\n  <<: *m\n  x: 1\n"
     document = parse(raw.encode(), "yaml", "x")
     assert document.aliases == {"val": "base", "more": "all", 'own["<<"]': "all"}
-    assert document.data["own"] == {"lr": 0.1, "x": 1}
     assert document.scalars["val"].why == "it repeats base"
     with pytest.raises(EditRefusedError, match="it repeats base"):
         document.with_values({"val": 4})
@@ -124,16 +125,10 @@ def test_an_alias_follows_its_anchor_and_is_not_edited_itself() -> None:
     assert (read["val"], read["more"], read["own"]) == (128, {"lr": 0.2}, {"lr": 0.2, "x": 1})
 
 
-def test_merge_keys_are_read_as_pyyaml_reads_them() -> None:
-    raw = "a: &a {x: 1, y: 1}\nb: &b {x: 2, z: 2}\nc: {<<: [*a, *b], y: 3}\nd: {y: 4, <<: *b}\n"
-    document = parse(raw.encode(), "yaml", "x")
-    assert repr(document.data) == repr(yaml.safe_load(raw))
-
-
 def test_custom_tags_are_kept_as_plain_values_and_not_edited() -> None:
     raw = "a: !ref <b>\nm: !new:torch.Adam\n  lr: 0.1\nt: !!python/tuple [1, 2]\n"
     document = parse(raw.encode(), "yaml", "x")
-    assert document.data == {"a": "<b>", "m": {"lr": 0.1}, "t": [1, 2]}
+    assert [s.value for s in document.scalars.values()] == ["<b>", 0.1, 1, 2]
     assert document.scalars["a"].why == "its tag !ref gives it a meaning of its own"
     assert document.with_values({"m.lr": 0.2, "t[1]": 3}).decode() == raw.replace(
         "0.1", "0.2"
@@ -161,7 +156,6 @@ def test_what_is_no_literal_is_not_editable_and_says_why(raw: str, why: str) -> 
 def test_the_last_duplicate_counts_and_is_told() -> None:
     raw = "batch: 64\nt:\n  a: 1\nbatch: 32\nt:\n  b: 2\n"
     document = parse(raw.encode(), "yaml", "x")
-    assert document.data == {"batch": 32, "t": {"b": 2}}
     assert list(document.scalars) == ["batch", "t.b"]
     assert document.notes[0] == "batch is written more than once; the last one, on line 4, counts"
 
@@ -221,8 +215,7 @@ def test_where_a_key_cannot_be_added_nothing_is(raw: str, beside: str) -> None:
         after = before.with_inserted(beside, "k", 2)
     except EditRefusedError:
         return
-    expected = before.data | {"k": 2}
-    assert yaml.safe_load(after) == expected
+    assert yaml.safe_load(after) == yaml.safe_load(raw) | {"k": 2}
 
 
 def test_an_insertion_that_changes_anything_else_is_refused(
@@ -246,7 +239,6 @@ def test_an_insertion_that_changes_anything_else_is_refused(
         ("a: &a [*a]\n", "refers to the value it is part of"),
         ("a: &x 1\nb: &x 2\n", "the anchor &x is given twice"),
         ("a: !!int x\n", "'x' is no value"),
-        ("a: 1\n<<: 2\n", "<< needs a mapping"),
         ("a: \x07\n", "control characters are not allowed"),
     ],
 )

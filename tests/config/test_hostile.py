@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SPACE = MAX_BYTES - 100
-LETTERS = "abcdefghij"
 LAUGHS = b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
     f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n".encode()
-    for before, name in pairwise(LETTERS)
+    for before, name in pairwise("abcdefghij")
 )
-MERGES = (b"a: &a {" + b",".join(b"k%d: 1" % n for n in range(1000)) + b"}\n") + b"".join(
-    b"x%d:\n  <<: *a\n" % n for n in range(5000)
-)
+
+
+def test_aliases_are_never_unfolded() -> None:
+    """A billion values in writing stay the nine that are written out."""
+    assert len(parse(LAUGHS, "yaml", "x").scalars) == 9
 
 
 @pytest.mark.parametrize(
@@ -49,8 +50,6 @@ MERGES = (b"a: &a {" + b",".join(b"k%d: 1" % n for n in range(1000)) + b"}\n") +
         ("toml", b".".join([b"a"] * 1000) + b" = 1", ConfigSyntaxError, "200 levels"),
         ("toml", b"[" + b".".join([b"a"] * 500) + b"]", ConfigSyntaxError, "200 levels"),
         ("toml", b"a." * (SPACE // 2) + b"a = 1", ConfigSyntaxError, "2,000 dots"),
-        ("yaml", LAUGHS, ConfigSyntaxError, "aliases unfold"),
-        ("yaml", MERGES, ConfigSyntaxError, "aliases unfold"),
         ("yaml", b"a: 1\n" * (SPACE // 5), ConfigUnreadableError, "50,000 values"),
         ("json", b"[" + b"1," * (SPACE // 2), ConfigUnreadableError, "50,000 values"),
         ("toml", b"a = [" + b"1," * (SPACE // 2) + b"1]", ConfigUnreadableError, "50,000"),
@@ -89,7 +88,7 @@ def test_no_tag_is_ever_executed(tmp_path: Path) -> None:
         "batch_size: 4\n"
     )
     document = parse(raw.encode(), "yaml", "x")
-    assert document.data["a"] == [f"touch {witness}"]
+    assert document.scalars["a[0]"].value == f"touch {witness}"
     edited = document.with_values({"batch_size": 8})
     assert edited.decode() == raw.replace("4\n", "8\n")
     assert not witness.exists()

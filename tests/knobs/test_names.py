@@ -143,8 +143,7 @@ def test_a_computed_value_is_a_reference_and_no_setting(find: Callable[..., Find
     kinds = {knob.path: knob.kind for knob in found.knobs}
     assert kinds == {
         "cfg.use_checkpoint": "grad_checkpoint",
-        "cfg.batch_size": "batch_size",
         "net.train.lr": "learning_rate",
     }
     computed = {path for link in found.links if "computed" in link.why for path in link.paths}
-    assert computed == {"world_size", "net.use_checkpoint"}
+    assert computed == {"cfg.batch_size", "net.use_checkpoint", "world_size"}
