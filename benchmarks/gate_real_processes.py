@@ -1,14 +1,11 @@
 """Verdicts of the gate on real processes of this machine.
 
-    python benchmarks/gate_real_processes.py [--gates 20] [--json FILE]
+    python benchmarks/gate_real_processes.py FILE [--gates 10] [--added 0 0.03 0.1]
+    python benchmarks/gate_real_processes.py FILE --gates 0
 
-Two programs are gated again and again, each gate in a repository of its own with a real base and
-head commit, through the command that users call:
-
-paced     over 80 % of its time is timed waits, about 1 s a run: what a quiet runner is like
-compute   matrix products on all CPUs that this machine shares with others
-
-For each the head is the same code, or slower by a known share; the table counts the verdicts.
+A program that waits for most of its time is gated again and again, each gate in a repository of
+its own with a real base and head commit, through the command that users call. Head takes longer
+by a known share. FILE gains one line of JSON a gate, so that many calls make one table.
 """
 
 from __future__ import annotations
@@ -22,152 +19,77 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-
 PACED = """
 import time
 start = time.perf_counter()
-for _ in range(40):
+for _ in range(20):
     sum(range(2000))
-    time.sleep(0.02 * {factor})
-print("throughput:", 40 / (time.perf_counter() - start))
+    time.sleep(0.01 * {factor})
+print("throughput:", 20 / (time.perf_counter() - start))
 """
-
-COMPUTE = """
-import time
-import numpy
-matrix = numpy.random.default_rng(0).standard_normal((384, 384), dtype=numpy.float32)
-for _ in range(10):
-    matrix @ matrix
-rounds = round(100 * {factor})
-start = time.perf_counter()
-for _ in range(rounds):
-    matrix @ matrix
-print("throughput:", 100 / (time.perf_counter() - start))
-"""
-
-PROGRAMS = {"paced": (PACED, (0.0, 0.03, 0.10)), "compute": (COMPUTE, (0.0,))}
-"""Program, and by how much longer head takes in each row."""
+VERDICTS = ("pass", "regression", "inconclusive")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """Many gates of one program against one head."""
-
-    program: str
-    added_time: float
-    gates: int
-    verdicts: dict[str, int]
-    noise_pct: float | None
-    """Median over the gates: spread (one standard deviation) between processes of one arm."""
-    pairs: float
-    seconds: float
-
-
-def gate(source: str, added_time: float, max_minutes: float) -> dict[str, object]:
-    """One gate in a fresh repository; the record."""
+def gate(added: float) -> dict[str, object]:
+    """One gate in a fresh repository: its figures."""
+    started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gate-real-") as folder:
         project, report = Path(folder, "project"), Path(folder, "gate.md")
-        project.mkdir()
-        git = [
-            "git",
-            "-C",
-            str(project),
-            "-c",
-            "user.name=bench",
-            "-c",
-            "user.email=bench@localhost",
-        ]
-        subprocess.run([*git, "init", "-q"], check=True)
-        for factor in (1.0, 1.0 + added_time):
-            (project / "bench.py").write_text(source.format(factor=factor))
-            subprocess.run([*git, "add", "-A"], check=True)
-            subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+        git = ("git", "-c", "user.name=bench", "-c", "user.email=bench@localhost")
+        subprocess.run(["git", "init", "-q", str(project)], check=True)
+        for factor in (1.0, 1.0 + added):
+            (project / "bench.py").write_text(PACED.format(factor=factor))
+            subprocess.run([*git, "add", "-A"], cwd=project, check=True)
+            words = [*git, "commit", "-q", "--allow-empty", "-m", "x"]
+            subprocess.run(words, cwd=project, check=True)
+        words = [sys.executable, "-m", "advisor", "gate", "--base-ref", "HEAD^"]
+        words += ["--command", f"{sys.executable} bench.py", "--report", str(report)]
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
-            [
-                *(
-                    sys.executable,
-                    "-m",
-                    "advisor",
-                    "gate",
-                    "--command",
-                    f"{sys.executable} bench.py",
-                ),
-                *("--base-ref", "HEAD^", "--max-minutes", str(max_minutes)),
-                *("--report", str(report)),
-            ],
-            cwd=project,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
+            words, cwd=project, env=env, capture_output=True, text=True, check=False
         )
         if not report.with_suffix(".json").exists():
             sys.exit(done.stderr)
-        record: dict[str, object] = json.loads(report.with_suffix(".json").read_text())
-        return record
+        record = json.loads(report.with_suffix(".json").read_text())
+    kept = ("verdict", "slowdown_pct", "ci_low_pct", "ci_high_pct", "pairs", "discarded_pairs")
+    figures = {key: record[key] for key in kept}
+    noise = record["workloads"][0]["noise_pct"] if record["workloads"] else None
+    seconds = round(time.monotonic() - started, 1)
+    return {"added": added, **figures, "noise_pct": noise, "seconds": seconds}
 
 
-def measure(program: str, added_time: float, gates: int, max_minutes: float) -> Row:
-    """`gates` gates, one after the other."""
-    started = time.monotonic()
-    source, _ = PROGRAMS[program]
-    records = []
-    for number in range(1, gates + 1):
-        records.append(gate(source, added_time, max_minutes))
-        print(f"{program} +{added_time:.0%}, gate {number}: {shown(records[-1])}", file=sys.stderr)
-    workloads = [record["workloads"][0] for record in records]  # type: ignore[index]
-
-    def middle(key: str) -> float | None:
-        values = [w[key] for w in workloads if w[key] is not None]
-        return statistics.median(values) if values else None
-
-    return Row(
-        program=program,
-        added_time=added_time,
-        gates=gates,
-        verdicts=dict(Counter(str(record["verdict"]) for record in records)),
-        noise_pct=middle("noise_pct"),
-        pairs=middle("pairs") or 0.0,
-        seconds=time.monotonic() - started,
-    )
-
-
-def shown(record: dict[str, object]) -> str:
-    keys = ("verdict", "slowdown_pct", "ci_low_pct", "ci_high_pct", "pairs")
-    return ", ".join(f"{key} {record[key]}" for key in keys)
+def row(found: list[dict[str, object]]) -> str:
+    """One line of the table."""
+    counts = Counter(str(each["verdict"]) for each in found)
+    shown: list[object] = [f"+{found[0]['added']:.0%}", len(found)]
+    shown += [counts[name] for name in VERDICTS]
+    shown.append(len(found) - sum(counts[name] for name in VERDICTS))
+    for key in ("noise_pct", "pairs", "discarded_pairs", "seconds"):
+        values = [float(str(each[key])) for each in found if each[key] is not None]
+        shown.append(f"{statistics.fmean(values):.1f}" if values else "")
+    return f"| {' | '.join(map(str, shown))} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--gates", type=int, default=20, help="gates a row (default 20)")
-    parser.add_argument("--max-minutes", type=float, default=10, help="budget of one gate")
-    parser.add_argument("--only", choices=PROGRAMS, help="one of the two tables")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--gates", type=int, default=10, help="gates of each head (default 10)")
+    parser.add_argument("--added", type=float, nargs="+", default=[0.0, 0.03, 0.1])
     args = parser.parse_args()
-    rows = []
-    for program, (_, changes) in PROGRAMS.items():
-        if args.only in {None, program}:
-            print(f"\n{program}, {args.gates} gates a row\n")
-            print("| head takes | pass | regression | inconclusive | other | noise % | pairs | s |")
-            print("|---|---|---|---|---|---|---|---|")
-            for change in changes:
-                row = measure(program, change, args.gates, args.max_minutes)
-                rows.append(row)
-                print(line(row), flush=True)
-    if args.json:
-        args.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
-
-
-def line(row: Row) -> str:
-    known = ("pass", "regression", "inconclusive")
-    counts = [row.verdicts.get(name, 0) for name in known]
-    noise = "" if row.noise_pct is None else f"{row.noise_pct:.1f}"
-    cells = [f"+{row.added_time:.0%} time", *counts, row.gates - sum(counts), noise]
-    return "| " + " | ".join(map(str, [*cells, f"{row.pairs:.0f}", f"{row.seconds:.0f}"])) + " |"
+    for _ in range(args.gates):
+        for added in args.added:
+            found = gate(added)
+            with args.file.open("a") as file:
+                file.write(json.dumps(found) + "\n")
+    every = [json.loads(line) for line in args.file.read_text().splitlines()]
+    print("| head takes | gates | pass | regression | inconclusive | other | noise % | pairs "
+          "| discarded | s |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for added in sorted({each["added"] for each in every}):
+        print(row([each for each in every if each["added"] == added]))
 
 
 if __name__ == "__main__":

@@ -7,24 +7,19 @@ outputs whatever happens: a step with empty outputs is taken for a success by th
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import math
 import os
 import re
 import secrets
 import shlex
-import shutil
-import subprocess
 import sys
 import time
 import traceback
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor import __version__
 from advisor.errors import (
     GATE_EXIT_CODES,
     AdvisorError,
@@ -34,25 +29,25 @@ from advisor.errors import (
     StateBusyError,
     UsageError,
 )
+from advisor.executor.engines import EngineSettings, make_engine
 from advisor.executor.engines.scratch_dir import cancellable, require_room, scratch_folder
 from advisor.gate import checkout, code_identity, config, github, history, report, setup_step
 from advisor.gate.comparison import limits_of
 from advisor.gate.process import ProcessRunner
-from advisor.gate.runner import RunContext, Session, exclusive_engine, measured
+from advisor.gate.runner import Session, measured
 from advisor.gate.schema import ARMS, GateRecord, HostEntry, Inputs
-from advisor.machine.gpu import read_gpus
 from advisor.machine.host import read_machine
 from advisor.settings import parse_share
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    import threading
+    from collections.abc import Callable, Iterator, Sequence
 
     from advisor.executor.engines import Engine
     from advisor.files import Claim
     from advisor.gate.checkout import Checkout
-    from advisor.gate.schema import Variant, Verdict
-    from advisor.model import Gpu
+    from advisor.gate.schema import Mode, Variant, Verdict
 
 ON_VERDICT = ("warn", "fail", "pass")
 PLAIN_NUMBER = re.compile(r"\d+\.?\d*|\.\d+", re.ASCII)
@@ -60,33 +55,18 @@ NOISE_PAIRS = 12
 HISTORY_PAIRS = 2
 """Pairs of head with itself that make one session of the history: four processes."""
 SETUP_LIMIT_S = 3600.0
+UNFINISHED: dict[type[Exception], Verdict] = {
+    NoBaselineError: "no-baseline",
+    InterruptedByUserError: "invalid",
+    StateBusyError: "invalid",
+}
+"""Verdicts of gates that these errors ended; others are `error`."""
 BISECT_SKIP = 125
 """Exit code with which `git bisect run` skips a commit."""
-STACK_QUERY = (
-    "import platform, importlib.metadata as m; print(platform.python_version()); "
-    "print(m.version('torch'))"
-)
-"""Asks an interpreter for its version and torch's without importing torch."""
+LOCK_POLL_S = 0.5
 
 
 # --- arguments ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Checked arguments."""
-
-    workloads: tuple[str, ...]
-    command: str | None
-    base_ref: str | None
-    setup: str | None
-    links: tuple[str, ...]
-    keep_network: bool
-    inputs: Inputs
-    allow_forks: bool
-    report: Path
-    history: Path | None
-    bisect_exit: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,33 +101,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     switch("--bisect-exit", help="exit code 125 where nothing is decided, for git bisect run")
 
 
-def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
-    """Check `args` and return Options.
+def check(args: argparse.Namespace, command: Sequence[str] | None) -> Inputs:
+    """Check `args`, split its lists and switches, and return the inputs.
 
     Raises UsageError naming the flag, the value and the allowed values.
     """
     if args.base_ref and args.history:
         msg = "--base-ref has no meaning with --history. Leave one of them out."
         raise UsageError(msg)
-    inputs = Inputs(
+    args.command = shlex.join(command) if command else args.command
+    args.workload, args.link = (_names(",".join(given)) for given in (args.workload, args.link))
+    for name in ("keep_network", "allow_forks", "bisect_exit"):
+        flag = f"--{name.replace('_', '-')}"
+        setattr(args, name, _one_of(flag, getattr(args, name), ("true", "false")) == "true")
+    return Inputs(
         threshold=_threshold(args.threshold),
         max_minutes=_minutes(args.max_minutes),
         allow_removed=_names(args.allow_removed),
         on_inconclusive=_one_of("--on-inconclusive", args.on_inconclusive, ON_VERDICT),
         seed=secrets.randbelow(2**31),
-    )
-    return Options(
-        workloads=tuple(name for text in args.workload for name in _names(text)),
-        command=shlex.join(command) if command else args.command,
-        base_ref=args.base_ref or None,
-        setup=args.setup or None,
-        links=tuple(name for text in args.link for name in _names(text)),
-        keep_network=_switch("--keep-network", args.keep_network),
-        inputs=inputs,
-        allow_forks=_switch("--allow-forks", args.allow_forks),
-        report=args.report,
-        history=args.history,
-        bisect_exit=_switch("--bisect-exit", args.bisect_exit),
     )
 
 
@@ -160,10 +132,6 @@ def _one_of(flag: str, value: str, allowed: Sequence[str]) -> str:
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _switch(flag: str, value: str) -> bool:
-    return _one_of(flag, value, ("true", "false")) == "true"
 
 
 def _threshold(text: str) -> float:
@@ -196,74 +164,43 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
     it means regression here.
     """
     job = github.take(os.environ, keep=_names(args.keep_env))
-    started = time.monotonic()
-    record = _unfinished("error", "the gate did not come to its end: see the log of this step")
-    options: Options | None = None
+    started, inputs, bisect = time.monotonic(), Inputs(), False
+    unfinished = "the gate did not come to its end: see the log of this step"
+    record = GateRecord(verdict="error", reason=unfinished)
     claimed: Claim | None = None
     try:
-        options = check(args, command)
-        claimed = report.claim(options.report, options.history)
-        report.write(record, options.report, claimed)  # in case this call is killed
-        record = _measure(options, job)
+        inputs, bisect = check(args, command), args.bisect_exit
+        claimed = report.claim(args.report, args.history)
+        report.write(record, args.report, claimed)  # in case this call is killed
+        record = _measure(args, inputs, job)
     except Exception as problem:
         shown = traceback.format_exc()
         if isinstance(problem, AdvisorError):
-            record = _unfinished(_verdict_of(problem), str(problem), options)
+            verdict = UNFINISHED.get(type(problem), "error")
+            record = GateRecord(verdict=verdict, reason=str(problem), inputs=inputs)
             shown = f"gpu-advisor: {problem}\n{shown if args.debug else ''}"
         sys.stderr.write(github.harmless(shown))
     finally:
-        record = record.model_copy(update={"wall_s": time.monotonic() - started})
-        record = report.masked(record)
-        code = exit_code(record, options)
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        facts = {"wall_s": time.monotonic() - started, "created": created}
+        record = report.masked(record.model_copy(update=facts))
+        code = exit_code(record, bisect=bisect)
         published = _publish(record, args.report, job, code, claimed)
     if record.programs:  # else the message on stderr has it all
         sys.stdout.write(github.harmless(report.lines(record) + "\n"))
     return code if published else code or GATE_EXIT_CODES["error"]
 
 
-def exit_code(record: GateRecord, options: Options | None) -> int:
+def exit_code(record: GateRecord, *, bisect: bool) -> int:
     """Exit code of the verdict.
 
     0 where an undecided one may pass, 125 for a bisect.
     """
     code = GATE_EXIT_CODES[record.verdict]
-    if options is None:
-        return code
-    undecided = record.verdict in {"inconclusive", "no-baseline"}
-    if options.bisect_exit:
+    if bisect:
         return BISECT_SKIP if code not in {0, 1} else code
-    if undecided and options.inputs.on_inconclusive != "fail":
-        return 0
-    return code
-
-
-def _measure(options: Options, job: github.Job) -> GateRecord:
-    cwd = Path.cwd()
-    github.refuse_forks(os.environ, allow=options.allow_forks)
-    github.refuse_unisolated(os.environ, setup_step.unprotected(cwd))
-    with github.no_commands(job), cancellable() as cancel, scratch_folder() as scratch:
-        context = RunContext(cwd=cwd, scratch=scratch, cancel=cancel, say=_say)
-        record = _of_head(options, context) if options.history else _compared(options, context)
-    notes = [*record.notes, *setup_step.isolation_notes(cwd, job.withheld)]
-    return record.model_copy(update={"notes": notes})
-
-
-def _verdict_of(problem: AdvisorError) -> Verdict:
-    """Verdict of a gate that could not be finished."""
-    if isinstance(problem, NoBaselineError):
-        return "no-baseline"
-    interrupted = isinstance(problem, (InterruptedByUserError, StateBusyError))
-    return "invalid" if interrupted else "error"
-
-
-def _unfinished(verdict: Verdict, reason: str, options: Options | None = None) -> GateRecord:
-    return GateRecord(
-        verdict=verdict,
-        reason=reason,
-        tool_version=__version__,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        inputs=options.inputs if options else Inputs(),
-    )
+    undecided = record.verdict in {"inconclusive", "no-baseline"}
+    return 0 if undecided and record.inputs.on_inconclusive != "fail" else code
 
 
 def _publish(
@@ -275,13 +212,11 @@ def _publish(
     """
     if job.active:
         sys.stderr.write(github.annotation(record, github.level(record, code)) + "\n")
-    published = True
-    ways: list[Callable[[], None]] = [
-        lambda: github.write_outputs(job, github.outputs(record, path if claimed else None)),
-        lambda: github.write_summary(job, report.markdown(record)),
-    ]
+    outputs = github.outputs(record, path if claimed else None)
+    ways: list[Callable[[], None]] = [lambda: github.write(job, outputs, report.markdown(record))]
     if claimed is not None:
         ways.append(lambda: report.write(record, path, claimed))
+    published = True
     for way in ways:
         try:
             way()
@@ -299,149 +234,114 @@ def _say(line: str) -> None:
 # --- ways to a record ---------------------------------------------------------------------
 
 
-def _compared(options: Options, context: RunContext) -> GateRecord:
-    """Compare base with head.
-
-    Where both are one clean commit, the noise of this runner is measured.
-    """
-    head = checkout.head_checkout(context.cwd)
-    programs = config.choose(head, options.workloads, options.command)
+def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateRecord:
+    cwd = Path.cwd()
+    unprotected = setup_step.unprotected(cwd)
+    github.refuse_foreign(os.environ, allow=args.allow_forks, unprotected=unprotected)
     with contextlib.ExitStack() as stack:
-        engine, host = stack.enter_context(_machine(options, context))
-        base = stack.enter_context(checkout.base_of(head, options.base_ref, options.links))
-        limits = limits_of(base, [program.name for program in programs])
-        inputs = options.inputs.model_copy(update={"limits": limits})
-        options = dataclasses.replace(options, inputs=inputs)
-        session = _session(options, context, {"base": base, "head": head}, programs, engine)
-        same = base.revision.sha == head.revision.sha and not head.revision.dirty
-        session.fixed_pairs = NOISE_PAIRS if same else None
-        for program in programs:
-            if reason := config.why_not_comparable(program, base):
-                session.update(program.name, no_baseline=reason)
-        _set_up(options, context, session)
-        return measured(session, host, "noise" if same else "ab")
+        stack.enter_context(github.no_commands(job))
+        cancel = stack.enter_context(cancellable())
+        scratch = stack.enter_context(scratch_folder())
+        base = head = checkout.head_checkout(cwd)
+        programs = config.choose(head, args.workload, args.command)
+        if args.history:
+            with history.opened(args.history):
+                pass  # a file that cannot be used is refused first
+        engine, host = stack.enter_context(_machine(inputs, cancel))
+        if not args.history:
+            base = stack.enter_context(checkout.base_of(head, args.base_ref, args.link))
+            limits = limits_of(base, [program.name for program in programs])
+            inputs = inputs.model_copy(update={"limits": limits})
+        arms: dict[Variant, Checkout] = {"base": base, "head": head}
+        shared = checkout.shared_data(head, args.link)
+        # A hosted runner throws the checkout away, and without isolation nothing prevents writes.
+        hosted = os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
+        processes = ProcessRunner(
+            engine=engine,
+            between=code_identity.difference(base, head, shared),
+            arms=arms,
+            scratch=scratch,
+            allow_writes=os.environ.get("CI") == "true" and (hosted or bool(unprotected)),
+            keep_network=args.keep_network,
+            needs_quiet=bool(args.history),
+            shown=tuple(map(str, shared)),
+        )
+        session = Session(processes=processes, selected=programs, inputs=inputs, say=_say)
+        record = _judged(args, session, host, cancel)
+    notes = [*record.notes, *setup_step.isolation_notes(cwd, job.withheld)]
+    return record.model_copy(update={"notes": notes})
 
 
-def _of_head(options: Options, context: RunContext) -> GateRecord:
-    """Compare head with past sessions and append it."""
-    path = options.history
-    assert path is not None, "the caller asks only with a history"
-    head = checkout.head_checkout(context.cwd)
-    programs = config.choose(head, options.workloads, options.command)
-    with history.opened(path):  # a file that cannot be used is refused before all else
-        pass
-    with _machine(options, context) as (engine, host):
-        session = _session(options, context, {"base": head, "head": head}, programs, engine)
-        session.fixed_pairs, session.processes.needs_quiet = HISTORY_PAIRS, True
-        _set_up(options, context, session)
-        record = measured(session, host, "history")
-    if record.verdict == "no-baseline":  # both arms were head, so its failure is an error
-        record = record.model_copy(update={"verdict": "error"})
-    if record.verdict in {"error", "invalid"}:
+def _judged(
+    args: argparse.Namespace, session: Session, host: HostEntry, cancel: threading.Event
+) -> GateRecord:
+    """Run the session: base against head, equal code, or head against the history."""
+    base, head = (session.processes.arms[arm] for arm in ARMS)
+    same = base.revision.sha == head.revision.sha and not head.revision.dirty
+    mode: Mode = "history" if args.history else "noise" if same else "ab"
+    session.fixed_pairs = {"history": HISTORY_PAIRS, "noise": NOISE_PAIRS}.get(mode)
+    if args.setup:
+        _set_up(args.setup, session, cancel)
+    record = measured(session, host, mode)
+    if mode == "history" and record.verdict == "no-baseline":
+        record = record.model_copy(update={"verdict": "error"})  # both arms were head
+    if mode != "history" or record.verdict in {"error", "invalid"}:
         return record
-    with history.opened(path) as (past, claimed):  # others may have added to it since
+    with history.opened(args.history) as (past, claimed):  # others may have added to it since
         record, longer = history.judge(past, record)
-        claimed.write(path, (longer.model_dump_json(indent=1) + "\n").encode())
+        claimed.write(args.history, (longer.model_dump_json(indent=1) + "\n").encode())
     return record
 
 
-# --- session and setup --------------------------------------------------------------------
-
-
 @contextlib.contextmanager
-def _machine(options: Options, context: RunContext) -> Iterator[tuple[Engine, HostEntry]]:
-    """Hold the first GPU's engine and read the host."""
+def _machine(inputs: Inputs, cancel: threading.Event) -> Iterator[tuple[Engine, HostEntry]]:
+    """Hold the engine of the first GPU, or of the host, and read the host.
+
+    Waits for another gate, as long as the budget. Raises StateBusyError.
+    """
     machine = read_machine()
     gpu = machine.gpus[0] if machine.gpus else None
-    wait_s = 60 * options.inputs.max_minutes
-    with exclusive_engine(gpu.uuid if gpu else None, wait_s, context) as engine:
-        python, torch = _software(context.cwd)
+    uuid = gpu.uuid if gpu else None
+    engine = make_engine(EngineSettings(gpu_uuid=uuid, cancel=cancel, on_busy=_say))
+    deadline, waiting = time.monotonic() + 60 * inputs.max_minutes, False
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(engine)
+                break
+            except StateBusyError as problem:
+                if not waiting:
+                    _say(f"{problem} Waiting for it.")
+                waiting = True
+                if time.monotonic() > deadline or cancel.wait(LOCK_POLL_S):
+                    raise
         host = HostEntry(
             cpu=machine.cpu_model,
             cpus=machine.cpus,
             gpus=[found.name for found in machine.gpus],
             driver=gpu.driver if gpu else None,
             power_limit_w=gpu.power_limit_w if gpu else None,
-            python=python,
-            torch=torch,
         )
         yield engine, host
 
 
-def _session(
-    options: Options,
-    context: RunContext,
-    arms: Mapping[Variant, Checkout],
-    programs: Sequence[config.Program],
-    engine: Engine,
-) -> Session:
-    head = arms["head"]
-    shared = checkout.shared_data(head, options.links)
-    # A hosted runner throws the checkout away, and without isolation nothing prevents writes.
-    hosted = os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
-    thrown_away = hosted or bool(setup_step.unprotected(head.cwd))
-    processes = ProcessRunner(
-        engine=engine,
-        between=code_identity.difference(arms["base"], head, shared),
-        arms=arms,
-        scratch=context.scratch,
-        device=_first_gpu,
-        allow_writes=os.environ.get("CI") == "true" and thrown_away,
-        keep_network=options.keep_network,
-        shown=tuple(map(str, shared)),
-    )
-    return Session(
-        processes=processes, selected=tuple(programs), inputs=options.inputs, say=context.say
-    )
-
-
-def _set_up(options: Options, context: RunContext, session: Session) -> None:
+def _set_up(command: str, session: Session, cancel: threading.Event) -> None:
     """Run --setup once in each arm.
 
     A head that fails is an error, a base no baseline.
     """
-    if options.setup is None:
-        return
-    arms = session.processes.arms
+    arms, scratch = session.processes.arms, session.processes.scratch
     different: tuple[Variant, ...] = ("head",) if arms["base"] is arms["head"] else ARMS
     for arm in different:
-        session.say(f"setting up {arm}")
+        _say(f"setting up {arm}")
+        env = {"GPU_ADVISOR_ARM": arm, "GPU_ADVISOR_HEAD": str(arms["head"].top)}
+        place = scratch / f"setup-{arm}"
         failed = setup_step.set_up(
-            arms[arm],
-            options.setup,
-            {"GPU_ADVISOR_ARM": arm, "GPU_ADVISOR_HEAD": str(arms["head"].top)},
-            scratch=context.scratch / f"setup-{arm}",
-            limit_s=SETUP_LIMIT_S,
-            cancel=context.cancel,
+            arms[arm], command, env, scratch=place, limit_s=SETUP_LIMIT_S, cancel=cancel
         )
-        require_room(context.scratch)
+        require_room(scratch)
         for program in session.selected if failed else ():
             if arm == "base":
                 session.fail_base(program.name, f"base: {failed}")
             else:
                 session.update(program.name, error=f"head: {failed}")
-
-
-def _first_gpu() -> Gpu | None:
-    gpus, _ = read_gpus()
-    return gpus[0] if gpus else None
-
-
-def _software(cwd: Path) -> tuple[str | None, str | None]:
-    """Versions of the `python` on PATH and its torch."""
-    path = shutil.which("python") or shutil.which("python3")
-    if path is None:
-        return None, None
-    try:
-        done = subprocess.run(
-            [path, "-I", "-c", STACK_QUERY],  # -I: the checkout's platform.py is not platform
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None, None
-    lines = [*done.stdout.split(), None, None]
-    return lines[0], lines[1]

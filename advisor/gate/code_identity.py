@@ -20,10 +20,10 @@ from advisor.probe.origins import FILE
 from advisor.runner.job import PROBE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from advisor.gate.checkout import Checkout
-    from advisor.gate.schema import ProgramEntry, RunEntry, Variant
+    from advisor.gate.schema import ProgramEntry, Variant
 
 LOADED_BYTES = 16 << 20
 FOREIGN_KEPT = 8
@@ -64,20 +64,16 @@ def difference(base: Checkout, head: Checkout, shared: Sequence[Path] = ()) -> D
     if base.top == head.top:
         return None
     tops: dict[Variant, Path] = {"base": base.top.resolve(), "head": head.top.resolve()}
-    ends = (base.revision.sha or "HEAD",)
-    listed = git(head.top, "diff", "--name-only", "-z", "--no-renames", "--no-textconv", *ends)
+    words = ("diff", "--name-only", "-z", "--no-renames", "--no-textconv")
+    listed = git(head.top, *words, base.revision.sha or "HEAD")
     new = git(head.top, "ls-files", "-z", "--others", "--exclude-standard")
-    paths = sorted({path for text in (listed, new) for path in (text or "").split("\0") if path})
     changed: dict[str, Mapping[Variant, str | None]] = {}
-    for path in paths:
+    for path in sorted({*(listed or "").split("\0"), *(new or "").split("\0")} - {""}):
         hashes = {arm: _digest(tops[arm] / path) for arm in ARMS}
         if hashes["base"] != hashes["head"] or not any(hashes.values()):  # a submodule has none
             changed[path] = hashes
-    return Difference(
-        tops=tops,
-        changed=changed,
-        shared=tuple(path.resolve() for path in shared),
-    )
+    resolved = tuple(path.resolve() for path in shared)
+    return Difference(tops=tops, changed=changed, shared=resolved)
 
 
 def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
@@ -86,23 +82,22 @@ def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
     The report is read as untrusted.
     """
     top = top.resolve()
-    others = {*between.tops.values()} - {top}
     foreign: list[str] = []
     changed: dict[str, str] = {}
     copies: dict[str, str] = {}
     for how, path, digest in _lines(scratch):
-        if _exempt(path, between):
-            continue
-        other = next((each for each in others if Path(path).is_relative_to(each)), None)
-        if other is not None and not _in_environment(path, other):
-            inside = str(Path(path).relative_to(other))
-            if how == "ran" or inside in between.changed:
+        if any(Path(path).is_relative_to(folder) for folder in (PROBE, *between.shared)):
+            continue  # ours, or shared on purpose
+        around = [each for each in between.tops.values() if Path(path).is_relative_to(each)]
+        owner = max(
+            around, key=lambda each: len(each.parts), default=None
+        )  # one may hold the other
+        inside = str(Path(path).relative_to(owner)) if owner else path
+        if owner is not None and not _in_environment(path, owner):
+            if owner != top and (how == "ran" or inside in between.changed):
                 foreign.append(inside)
-            continue
-        mine = _inside(path, top)
-        if mine is not None and not _in_environment(path, top):
-            if mine in between.changed and digest:
-                changed[mine] = digest[:HASH_CHARS]
+            elif owner == top and inside in between.changed and digest:
+                changed[inside] = digest[:HASH_CHARS]
         elif digest:
             copies |= dict.fromkeys(_copied(path, digest, between), digest[:HASH_CHARS])
     return LoadedEntry(
@@ -113,8 +108,8 @@ def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
 
 def why_same_code(program: ProgramEntry) -> str | None:
     """Reason that both arms ran the same code."""
-    seen = [run for run in program.runs if run.loaded is not None]
-    for run in seen:
+    versions: dict[Variant, dict[str, set[str]]] = {"base": {}, "head": {}}
+    for run in program.runs:
         if run.loaded and run.loaded.foreign:
             other = "head" if run.arm == "base" else "base"
             return (
@@ -122,7 +117,8 @@ def why_same_code(program: ProgramEntry) -> str | None:
                 "twice. Install each arm into its own checkout (--setup), and name files in the "
                 "command by relative paths"
             )
-    versions = {arm: _versions(run for run in seen if run.arm == arm) for arm in ARMS}
+        for path, digest in run.loaded.changed.items() if run.loaded else ():
+            versions[run.arm].setdefault(path, set()).add(digest)
     same = [
         path
         for path, hashes in versions["base"].items()
@@ -138,27 +134,17 @@ def why_same_code(program: ProgramEntry) -> str | None:
 
 def unseen(program: ProgramEntry, between: Difference | None) -> str | None:
     """Warning if neither arm loaded a changed file."""
-    if between is None or not between.changed:
+    seen = [run.loaded for run in program.runs if run.loaded]
+    arms = {run.arm for run in program.runs if run.loaded}
+    if between is None or not between.changed or len(arms) < len(ARMS):
         return None
-    runs = program.runs
-    if not all(any(run.loaded for run in runs if run.arm == arm) for arm in ARMS):
+    if any(each.changed for each in seen):
         return None
-    if any(run.loaded and run.loaded.changed for run in runs):
-        return None
-    names = _some(sorted(between.changed))
     return (
-        f"{program.name}: no file that differs between base and head ({names}) was seen to be "
-        "loaded by either, so this says little about the change"
+        f"{program.name}: no file that differs between base and head "
+        f"({_some(sorted(between.changed))}) was seen to be loaded by either, so this says little "
+        "about the change"
     )
-
-
-def _versions(runs: Iterable[RunEntry]) -> dict[str, set[str]]:
-    """Hashes of each changed file, as loaded."""
-    found: dict[str, set[str]] = {}
-    for run in runs:
-        for path, digest in run.loaded.changed.items() if run.loaded else ():
-            found.setdefault(path, set()).add(digest)
-    return found
 
 
 def _lines(scratch: Path) -> Iterator[tuple[str, str, str | None]]:
@@ -175,16 +161,6 @@ def _lines(scratch: Path) -> Iterator[tuple[str, str, str | None]]:
             continue
         if isinstance(how, str) and isinstance(path, str) and isinstance(digest, str | None):
             yield how, path, digest
-
-
-def _exempt(path: str, between: Difference) -> bool:
-    """True for files of ours, or shared on purpose."""
-    return any(Path(path).is_relative_to(folder) for folder in (PROBE, *between.shared))
-
-
-def _inside(path: str, top: Path) -> str | None:
-    """`path` relative to `top`; None if it lies elsewhere."""
-    return str(Path(path).relative_to(top)) if Path(path).is_relative_to(top) else None
 
 
 def _in_environment(path: str, top: Path) -> bool:

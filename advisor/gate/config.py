@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from advisor import settings
 from advisor.commands import invocation
-from advisor.errors import SettingsError, UsageError
+from advisor.errors import UsageError
 from advisor.executor.program import with_seed
 from advisor.gate.checkout import git
 from advisor.runner import limits
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.gate.checkout import Checkout
-    from advisor.settings import Workload
 
 COMMAND = "command"
 """Name of the one program given with --command."""
@@ -116,7 +114,17 @@ def declared(checkout: Checkout) -> dict[str, Program]:
     top = checkout.top.resolve()
     folder = str(found.root.relative_to(top)) if found.root.is_relative_to(top) else "."
     return {
-        name: _of(name, entry, folder, limits.of_settings(entry, found.defaults))
+        name: Program(
+            name=name,
+            command=entry.command,
+            config=entry.config,
+            folder=folder,
+            env=tuple(sorted(entry.env.items())),
+            unit=entry.unit,
+            unit_regex=entry.unit_regex,
+            metric_regex=entry.metric_regex or THROUGHPUT_LINE,
+            limits=limits.of_settings(entry, found.defaults),
+        )
         for name, entry in found.workload.items()
     }
 
@@ -136,34 +144,6 @@ def why_not_comparable(program: Program, base: Checkout) -> str | None:
     if not changed:
         return None
     return f"workload {program.name!r} is defined differently in the base: {'; '.join(changed)}"
-
-
-def _of(name: str, entry: Workload, folder: str, allowed: Limits) -> Program:
-    return Program(
-        name=name,
-        command=entry.command,
-        config=entry.config,
-        folder=folder,
-        env=tuple(sorted(entry.env.items())),
-        unit=entry.unit,
-        unit_regex=entry.unit_regex,
-        metric_regex=entry.metric_regex or THROUGHPUT_LINE,
-        limits=allowed,
-    )
-
-
-# --- workloads that are not new -----------------------------------------------------------
-
-
-def known_names(program: Program, base: Checkout) -> list[str]:
-    """The program, where base's settings declare it.
-
-    Settings that cannot be read declare nothing here.
-    """
-    with contextlib.suppress(SettingsError):
-        if not program.in_shell and program.name in declared(base):
-            return [program.name]
-    return []
 
 
 def left_behind(head: Checkout, base: Checkout, message: str) -> str | None:

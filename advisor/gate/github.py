@@ -14,7 +14,7 @@ import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from advisor import masking
 from advisor.errors import OutputRefusedError, UsageError
@@ -51,20 +51,18 @@ def take(environ: MutableMapping[str, str] = os.environ, keep: Collection[str] =
 
     No child finds them then. `keep` are names of variables that are not to be withheld.
     """
-    names = withheld(environ, keep)
+    names = sorted(name for name, value in environ.items() if is_withheld(name, value, keep))
+    paths = (environ.get(name) for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"))
+    output, summary = (Path(path) if path else None for path in paths)
     job = Job(
-        output=_path(environ, "GITHUB_OUTPUT"),
-        summary=_path(environ, "GITHUB_STEP_SUMMARY"),
+        output=output,
+        summary=summary,
         withheld=tuple(name for name in names if name not in STEERING),
         active=environ.get("GITHUB_ACTIONS") == "true",
     )
     for name in names:
         del environ[name]
     return job
-
-
-def _path(environ: Mapping[str, str], name: str) -> Path | None:
-    return Path(environ[name]) if environ.get(name) else None
 
 
 @contextlib.contextmanager
@@ -92,16 +90,11 @@ def outputs(record: GateRecord, path: Path | None) -> dict[str, str]:
 
     None: no place for a report.
     """
-
-    def figure(value: float | None) -> str:
-        return "" if value is None else f"{value:.2f}"
-
+    figures = ("slowdown_pct", "ci_low_pct", "ci_high_pct", "confidence")
+    values = {name.replace("_", "-"): getattr(record, name) for name in figures}
     return {
         "verdict": record.verdict,
-        "slowdown-pct": figure(record.slowdown_pct),
-        "ci-low-pct": figure(record.ci_low_pct),
-        "ci-high-pct": figure(record.ci_high_pct),
-        "confidence": figure(record.confidence),
+        **{name: "" if value is None else f"{value:.2f}" for name, value in values.items()},
         "pairs": str(record.pairs),
         "discarded-pairs": str(record.discarded_pairs),
         "report-json": str(path.with_suffix(".json")) if path else "",
@@ -109,45 +102,33 @@ def outputs(record: GateRecord, path: Path | None) -> dict[str, str]:
     }
 
 
-def write_outputs(job: Job, values: Mapping[str, str]) -> None:
-    """Append `values` to GITHUB_OUTPUT, each between fresh random delimiters.
+def write(job: Job, values: Mapping[str, str], markdown: str) -> None:
+    """Append outputs, each between fresh random delimiters, and the summary, cut to its limit.
 
-    Raises OutputRefusedError.
+    Both are tried. Raises OutputRefusedError.
     """
-    if job.output is None:
-        return
     lines = []
     for name, value in values.items():
         delimiter = f"gpu-advisor-{secrets.token_hex(16)}"
         lines.append(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
-    _append(job.output, "".join(lines))
+    problems = []
+    for path, content in ((job.output, "".join(lines)), (job.summary, clipped(markdown) + "\n")):
+        try:
+            if path is not None:
+                atomic.append(path, content.encode(errors="replace"))
+        except OSError as problem:
+            problems.append(f"{path}, a file of this job, could not be written: {problem}.")
+    if problems:
+        raise OutputRefusedError(" ".join(problems))
 
 
-def write_summary(job: Job, markdown: str) -> None:
-    """Append to the job summary, cut to its limit.
-
-    Raises OutputRefusedError.
-    """
-    if job.summary is not None:
-        _append(job.summary, clipped(markdown, SUMMARY_BYTES) + "\n")
-
-
-def _append(path: Path, text: str) -> None:
-    try:
-        atomic.append(path, text.encode(errors="replace"))
-    except OSError as problem:
-        reason = problem.strerror or problem
-        msg = f"{path}, a file of this job, could not be written: {reason}."
-        raise OutputRefusedError(msg) from problem
-
-
-def clipped(markdown: str, limit: int) -> str:
-    """At most `limit` bytes, cut between lines."""
+def clipped(markdown: str) -> str:
+    """At most SUMMARY_BYTES, cut between lines."""
     raw = markdown.encode()
-    if len(raw) <= limit:
+    if len(raw) <= SUMMARY_BYTES:
         return markdown
     note = "\n\nThis summary was too long and is cut here; the whole report is in the artifact.\n"
-    kept = raw[: limit - len(note.encode())].decode(errors="ignore")
+    kept = raw[: SUMMARY_BYTES - len(note.encode())].decode(errors="ignore")
     return kept.rpartition("\n")[0] + note
 
 
@@ -165,61 +146,46 @@ def level(record: GateRecord, code: int) -> Level:
 
 def annotation(record: GateRecord, loudness: Level) -> str:
     """The one line that marks the run."""
-    title = _property(f"Throughput gate: {record.verdict}")
     figures = ""
     if record.slowdown_pct is not None:
         figures = f" Slowdown {record.slowdown_pct:.1f} %, {record.pairs} pairs."
-    text = _message(report.reason(record)[:ANNOTATION_CHARS] + figures)
-    return f"::{loudness} title={title}::{text}"
+    said = report.reason(record)[:ANNOTATION_CHARS] + figures
+    said = said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return f"::{loudness} title=Throughput gate%3A {record.verdict}::{said}"
 
 
 def harmless(text: str) -> str:
     """Neutralize `text` for the log.
 
-    No line of it is a workflow command, and none steers a terminal.
+    No line of it is a workflow command, neither `::error::` at its beginning nor `##[error]`
+    anywhere, and none steers a terminal.
     """
     shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-    return _OLD_COMMAND.sub(r"\1 \2", _COMMAND.sub(r"\1\\\2", shown))
+    return _COMMAND.sub(r"\1\\\2", shown).replace("##[", "# #[")
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _COMMAND = re.compile(r"^([^\S\n]*)(::)", re.MULTILINE)
-"""`::error::`, at the beginning of a line."""
-_OLD_COMMAND = re.compile(r"(#)(#\[)")
-"""`##[error]`, anywhere."""
-
-
-def _message(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _message(text).replace(":", "%3A").replace(",", "%2C")
 
 
 # --- the environment of base and head -----------------------------------------------------
 
-STEERING = (
-    "GITHUB_ENV", "GITHUB_PATH", "GITHUB_OUTPUT", "GITHUB_STATE", "GITHUB_STEP_SUMMARY",
-    "FORGEJO_ENV", "FORGEJO_PATH", "FORGEJO_OUTPUT", "FORGEJO_STATE", "FORGEJO_STEP_SUMMARY",
-    "GITEA_ENV", "GITEA_PATH", "GITEA_OUTPUT", "GITEA_STATE", "GITEA_STEP_SUMMARY",
-)  # fmt: skip
-"""Files with which a step steers later steps."""
-
+STEERING = {
+    f"{forge}_{name}"
+    for forge in ("GITHUB", "FORGEJO", "GITEA")
+    for name in ("ENV", "PATH", "OUTPUT", "STATE", "STEP_SUMMARY")
+}
+"""Variables that name files with which a step steers later steps."""
 TOKENS = (
-    "ACTIONS_*", "*_ACTIONS_ID_TOKEN_*", "CI_JOB_TOKEN", "CI_JOB_JWT*", "CI_REGISTRY_PASSWORD",
-    "SYSTEM_ACCESSTOKEN", "BUILDKITE_AGENT_ACCESS_TOKEN", "GIT_ASKPASS", "GIT_CONFIG_*",
-    "GIT_SSH_COMMAND", "SSH_ASKPASS", "SSH_AUTH_SOCK", "GPG_AGENT_INFO", "KUBECONFIG",
-    "DOCKER_AUTH_CONFIG", "DOCKER_CONFIG", "NETRC", "AWS_ACCESS_KEY_ID",
+    "ACTIONS_*", "SYSTEM_ACCESSTOKEN", "GIT_ASKPASS", "GIT_CONFIG_*", "GIT_SSH_COMMAND",
+    "SSH_ASKPASS", "GPG_AGENT_INFO", "KUBECONFIG", "DOCKER_CONFIG", "NETRC", "AWS_ACCESS_KEY_ID",
 )  # fmt: skip
 """Variables that give rights whatever their values look like."""
-
 WORDS = {
     "TOKEN", "TOKENS", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL",
     "CREDENTIALS", "APIKEY", "AUTH", "AUTHORIZATION", "PAT", "JWT", "COOKIE", "WEBHOOK",
 }  # fmt: skip
 """Words of a name, between its underscores, that make any value of it a secret."""
-
 KEPT = {
     "PATH", "PWD", "OLDPWD", "HOME", "SHELL", "LANG", "TMPDIR", "USER", "LOGNAME", "PYTHONPATH",
     "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "XAUTHORITY", "LS_COLORS",
@@ -227,16 +193,8 @@ KEPT = {
 """A program changes without these, and they are no secrets."""
 
 
-def withheld(environ: Mapping[str, str], keep: Collection[str] = ()) -> tuple[str, ...]:
-    """Names of variables withheld from base and head.
-
-    `keep` are names to be left.
-    """
-    return tuple(sorted(name for name, value in environ.items() if is_withheld(name, value, keep)))
-
-
 def is_withheld(name: str, value: str, keep: Collection[str] = ()) -> bool:
-    """True for a secret, by its name or value.
+    """True for a variable withheld from base and head: a secret, by its name or value.
 
     `keep` never brings back steering files.
     """
@@ -256,35 +214,25 @@ OWN_EVENTS = {"push", "schedule"}
 """Events whose code is this repository's own, whatever else they hold."""
 
 
-def refuse_forks(environ: Mapping[str, str], *, allow: bool) -> None:
-    """Refuse a fork's code on a self-hosted runner.
+def refuse_foreign(environ: Mapping[str, str], *, allow: bool, unprotected: str) -> None:
+    """Refuse code that may be a fork's.
 
-    Raises UsageError, unless allowed. The code would run on a machine that keeps its state from job
-    to job.
+    On a self-hosted runner, unless allowed: it would run on a machine that keeps its state. Without
+    isolation nothing allows it; `unprotected` says what is open to it then. Raises UsageError.
     """
-    hosted = environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
-    if allow or hosted or not is_foreign(environ):
+    if not is_foreign(environ):
         return
-    msg = (
-        f"{_event(environ)}, and its code would run on a self-hosted runner, "
-        "which it could change for good. Nothing was run. Set --allow-forks only for "
-        "runners that are thrown away after each job."
-    )
+    if unprotected:
+        why = f"nothing isolates it here: {unprotected}"
+        remedy = "Use a runner with user namespaces or Landlock (Linux 5.13 or newer)."
+    elif allow or environ.get("RUNNER_ENVIRONMENT") == "github-hosted":
+        return
+    else:
+        why = "it would run on a self-hosted runner, which it could change for good"
+        remedy = "Set --allow-forks only for runners that are thrown away after each job."
+    event = environ.get("GITHUB_EVENT_NAME") or "This event"
+    msg = f"{event}: its code may come from a fork, and {why}. Nothing was run. {remedy}"
     raise UsageError(msg)
-
-
-def refuse_unisolated(environ: Mapping[str, str], unprotected: str) -> None:
-    """Refuse a fork's code without isolation.
-
-    Raises UsageError; it cannot be allowed. `unprotected` says what is open to it; empty: nothing
-    is.
-    """
-    if unprotected and is_foreign(environ):
-        msg = (
-            f"{_event(environ)}, and nothing isolates its code here: {unprotected}. Nothing was "
-            "run. Use a runner with user namespaces or Landlock (Linux 5.13 or newer)."
-        )
-        raise UsageError(msg)
 
 
 def is_foreign(environ: Mapping[str, str]) -> bool:
@@ -297,24 +245,12 @@ def is_foreign(environ: Mapping[str, str]) -> bool:
     kind = environ.get("GITHUB_EVENT_NAME", "")
     pull = event.get("pull_request")
     if isinstance(pull, dict):
-        return _from_fork(pull)
+        names = []
+        for side in ("head", "base"):
+            part = pull.get(side)
+            repo = part.get("repo") if isinstance(part, dict) else None
+            names.append(repo.get("full_name") if isinstance(repo, dict) else None)
+        return not names[0] or names[0] != names[1]
     if not event and not kind:
         return environ.get("GITHUB_ACTIONS") == "true"
     return kind not in OWN_EVENTS
-
-
-def _event(environ: Mapping[str, str]) -> str:
-    if isinstance(read_event(environ).get("pull_request"), dict):
-        return "This pull request comes from a fork"
-    kind = environ.get("GITHUB_EVENT_NAME") or "This event"
-    return f"{kind}: its code may come from a fork"
-
-
-def _from_fork(pull: Mapping[str, Any]) -> bool:
-    """True unless the code is surely of no fork."""
-    names = []
-    for side in ("head", "base"):
-        part = pull.get(side)
-        repo = part.get("repo") if isinstance(part, dict) else None
-        names.append(repo.get("full_name") if isinstance(repo, dict) else None)
-    return not names[0] or names[0] != names[1]

@@ -15,6 +15,7 @@ import json
 import math
 import os
 import statistics
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -23,13 +24,13 @@ from advisor import files, stats
 from advisor.errors import OutputRefusedError, ReportError
 from advisor.gate.comparison import Workload
 from advisor.gate.schema import WorkloadVerdict
-from advisor.gate.verdict import worst_first
+from advisor.gate.verdict import led
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from advisor.gate.schema import Better, GateRecord, ProgramEntry, Rate, Verdict
+    from advisor.gate.schema import Better, GateRecord, ProgramEntry, Rate, Source, Verdict
 
 FORMAT: Literal[3] = 3
 WINDOW = 30
@@ -94,23 +95,23 @@ def predict(
         reason = f"{len(past)} of {FEWEST_SESSIONS} sessions that a baseline needs"
         return Prediction("inconclusive" if past else "no-baseline", reason)
     new, tau = sign * math.log(value), -math.log1p(-threshold)
-    confirm = f"confirm it with `gpu-advisor gate --base-ref {window[-1].sha}`"
-    drop, reach = _drop(past, [new], ALPHA / series)
     older, latest = past[: len(past) // 2], [*past[1 - LATEST :], new]
+    drop, reach = _drop(past, [new], ALPHA / series)
     lost, apart = _drop(older, latest, ALPHA / series)
-    verdict: Verdict = "pass"
-    reason = f"within the prediction interval of {len(past)} sessions"
-    if drop > max(reach, tau):
-        verdict = "regression"
+    limit = max(reach, tau)
+    figures = (-100 * math.expm1(-drop), -100 * math.expm1(-limit))
+    confirm = f"confirm it with `gpu-advisor gate --base-ref {window[-1].sha}`"
+    if drop > limit:
         reason = f"below the prediction interval of {len(past)} sessions; {confirm}"
-    elif lost > max(apart, tau / 2):
-        verdict = "regression"
+        return Prediction("regression", reason, *figures)
+    if lost > max(apart, tau / 2):
         reason = (
             f"drift: the latest {len(latest)} sessions lie {-100 * math.expm1(-lost):.1f} % below "
             f"the first {len(older)} of the window; {confirm}"
         )
-    slowdown, limit = (-100 * math.expm1(-d) for d in (drop, max(reach, tau)))
-    return Prediction(verdict, reason, slowdown, limit)
+        return Prediction("regression", reason, *figures)
+    reason = f"within the prediction interval of {len(past)} sessions"
+    return Prediction("pass", reason, *figures)
 
 
 def _drop(before: Sequence[float], after: Sequence[float], alpha: float) -> tuple[float, float]:
@@ -126,68 +127,53 @@ def _drop(before: Sequence[float], after: Sequence[float], alpha: float) -> tupl
 
 def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
     """Judge the new sessions of `record` and append them."""
-    verdicts = []
-    for program in record.programs:
-        runs = [run for pair in program.kept for run in pair.runs]
-        for key in dict.fromkeys(key for run in runs for key in run.rates):
-            rates = [run.rates[key] for run in runs if key in run.rates]
-            workload = Workload(program.name, None if key == program.name else key)
-            found, past = _judged(past, record, program, workload, rates)
-            verdicts.append(found)
-    verdicts.sort(key=worst_first)
-    leading = verdicts[0]
-    facts: dict[str, object] = {
-        "verdict": leading.verdict,
-        "reason": f"{leading.name}: {leading.reason}",
-        "slowdown_pct": leading.slowdown_pct,
-        **dict.fromkeys(("ci_low_pct", "ci_high_pct", "confidence")),
-        "pairs": leading.pairs,
-        "workloads": verdicts,
-    }
-    return record.model_copy(update=facts), past
-
-
-def _judged(
-    past: History,
-    record: GateRecord,
-    program: ProgramEntry,
-    workload: Workload,
-    rates: Sequence[Rate],
-) -> tuple[WorkloadVerdict, History]:
-    source, first = program.kept[0].head.source, rates[0]
-    host = record.host
+    host, threshold, sessions, verdicts = record.host, record.inputs.threshold, [], []
     machine = json.dumps([host.gpus, host.driver, host.power_limit_w, host.cpus, host.cpu])
-    same = [machine, host.torch, program.definition, source, first.unit, first.better]
-    series = f"{workload.name} {hashlib.sha256(json.dumps(same).encode()).hexdigest()[:16]}"
-    value = math.exp(statistics.fmean(math.log(rate.mean) for rate in rates))
-    beside = {session.series for session in past.sessions if session.machine == machine}
-    found = predict(
-        past.window(series), value, record.inputs.threshold, first.better, len(beside | {series})
-    )
-    session = Session(
-        series=series,
-        machine=machine,
-        created=record.created,
-        sha=record.head.sha,
-        value=value,
-        red=found.verdict == "regression",
-    )
-    limit = found.limit_pct
-    verdict = WorkloadVerdict(
-        **workload._asdict(),
-        name=workload.name,
-        better=first.better,
-        threshold=record.inputs.threshold,
-        verdict=found.verdict,
-        reason=found.reason,
-        slowdown_pct=found.slowdown_pct,
-        pairs=len(rates) // 2,
-        unit=first.unit,
-        source=source,
-        head_units_per_s=value,
-        notes=[] if limit is None else [f"a drop of {limit:.1f} % or more is red"],
-    )
-    return verdict, past.model_copy(update={"sessions": [*past.sessions, session]})
+    for program in record.programs:
+        for workload, source, rates in _rates(program):
+            rate, value = rates[0], math.exp(statistics.fmean(math.log(r.mean) for r in rates))
+            same = [machine, program.definition, source, rate.unit, rate.better]
+            digest = hashlib.sha256(json.dumps(same).encode()).hexdigest()[:16]
+            series = f"{workload.name} {digest}"
+            beside = {each.series for each in past.sessions if each.machine == machine} | {series}
+            found = predict(past.window(series), value, threshold, rate.better, len(beside))
+            limit = found.limit_pct
+            verdicts.append(
+                WorkloadVerdict(
+                    **workload._asdict(),
+                    name=workload.name,
+                    better=rate.better,
+                    threshold=threshold,
+                    verdict=found.verdict,
+                    reason=found.reason,
+                    slowdown_pct=found.slowdown_pct,
+                    pairs=len(rates) // 2,
+                    unit=rate.unit,
+                    source=source,
+                    head_units_per_s=value,
+                    notes=[] if limit is None else [f"a drop of {limit:.1f} % or more is red"],
+                )
+            )
+            sessions.append(
+                Session(
+                    series=series,
+                    machine=machine,
+                    created=datetime.now(UTC).isoformat(timespec="seconds"),
+                    sha=record.head.sha,
+                    value=value,
+                    red=found.verdict == "regression",
+                )
+            )
+    longer = past.model_copy(update={"sessions": [*past.sessions, *sessions]})
+    return led(record, verdicts), longer
+
+
+def _rates(program: ProgramEntry) -> Iterator[tuple[Workload, Source | None, list[Rate]]]:
+    """Rates of each workload that the session's processes measured."""
+    runs = [run for pair in program.kept for run in pair.runs]
+    for key in dict.fromkeys(key for run in runs for key in run.rates):
+        workload = Workload(program.name, None if key == program.name else key)
+        yield workload, runs[0].source, [run.rates[key] for run in runs if key in run.rates]
 
 
 # --- the file -----------------------------------------------------------------------------

@@ -24,11 +24,12 @@ from advisor.files import within
 from advisor.gate import code_identity, setup_step
 from advisor.gate.comparison import figures
 from advisor.gate.schema import GpuReadings, OthersEntry, Problem, Rate, RunEntry
+from advisor.machine.gpu import read_gpus
 from advisor.model import Candidate, MeasurePlan, Run, Telemetry, Trial
 from advisor.runner.output import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from advisor.executor.engines import Engine
@@ -64,8 +65,6 @@ class ProcessRunner:
     engine: Engine
     arms: Mapping[Variant, Checkout]
     scratch: Path
-    device: Callable[[], Gpu | None]
-    """Asked before every run: the card and its stable facts must not change on the way."""
     allow_writes: bool = False
     keep_network: bool = False
     needs_quiet: bool = False
@@ -111,7 +110,7 @@ class ProcessRunner:
         caches.parent.mkdir(exist_ok=True)
         if self.needs_quiet:
             self.engine.wait_until_quiet(WAIT_S)
-        gpu = self.device()
+        gpus, _ = read_gpus()  # the card and its stable facts must not change on the way
         clock = time.monotonic()
         result = self.engine.run(trial)
         wall_s = time.monotonic() - clock
@@ -122,7 +121,7 @@ class ProcessRunner:
         try:
             whole = plan.mode == "whole"
             found = entry(result, program, arm, scratch, whole=whole, wall_s=wall_s)
-            readings = _readings(result, gpu)
+            readings = _readings(result, gpus[0] if gpus else None)
             return found.model_copy(update={"gpu": readings, "loaded": loaded})
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -242,24 +241,9 @@ def checked(text: str, where: str) -> float:
 # --- suites of benchmarks -----------------------------------------------------------------
 
 
-class _Entry(BaseModel):
+class _Named(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-
-class _PytestStats(_Entry):
-    mean: float
-
-
-class _PytestBenchmark(_Entry):
-    fullname: str
-    stats: _PytestStats
-
-
-class _Pytest(_Entry):
-    benchmarks: list[_PytestBenchmark]
-
-
-class _Named(_Entry):
     name: str
     value: float
     unit: str = "unit"
@@ -278,15 +262,15 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
     source: Source = "benchmark JSON"
     try:
         content = json.loads(raw)
-        if isinstance(content, list):
-            named = _NAMED.validate_python(content)
-        else:
+        if not isinstance(content, list):
             source = "pytest-benchmark"
-            named = [
-                _Named(name=each.fullname, value=_inverse(each.stats.mean), unit=SUITE_UNIT)
-                for each in _Pytest.model_validate(content).benchmarks
+            times = [(each["fullname"], each["stats"]["mean"]) for each in content["benchmarks"]]
+            content = [
+                {"name": name, "value": 1 / mean_s if mean_s else 0, "unit": SUITE_UNIT}
+                for name, mean_s in times
             ]
-    except (ValueError, RecursionError) as problem:
+        named = _NAMED.validate_python(content)
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
         reason = str(problem).splitlines()[0]
         if isinstance(problem, ValidationError):
             first = problem.errors()[0]
@@ -307,11 +291,6 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
         evidence = "the benchmark JSON holds no benchmark"
         raise NoRateError(evidence, "work-not-done")
     return source, rates
-
-
-def _inverse(mean_s: float) -> float:
-    """Calls a second; 0 without a time."""
-    return 1 / mean_s if mean_s else 0.0
 
 
 # --- other observations -------------------------------------------------------------------

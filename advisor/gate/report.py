@@ -19,11 +19,10 @@ from advisor.errors import OutputRefusedError, ReportError
 from advisor.gate import validity
 from advisor.gate.comparison import words
 from advisor.gate.schema import ARMS, CONFIDENCE, SCHEMA_VERSION, GateRecord
-from advisor.report.markdown import cell, clip, code, fenced, text
+from advisor.gate.sequential_test import ALPHA, LOOKS
+from advisor.report.markdown import clip, code, details, fenced, table, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from advisor.gate.schema import ProgramEntry, Rate, RunEntry, WorkloadVerdict
 
 MARKER = "<!-- gpu-advisor gate -->"
@@ -57,8 +56,8 @@ LONGEST = 300
 
 def markdown(record: GateRecord) -> str:
     """The whole report; a pure function of the record."""
-    details = _details(record) if record.programs else []
-    parts = [f"# Throughput gate: {title(record)}", lines(record), *_workloads(record), *details]
+    more = _details(record) if record.programs else []
+    parts = [f"# Throughput gate: {title(record)}", lines(record), *_workloads(record), *more]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -151,29 +150,30 @@ def _workloads(record: GateRecord) -> list[str]:
         why = [w.reason] if number and w.verdict != "pass" else []
         remarks += [f"- {text(w.name)}: {text(clip(each, LONGEST))}" for each in (*why, *w.notes)]
     head = ("workload", "verdict", "slowdown", "allowed", "base", "head", "pairs", "noise")
-    return [_table(head, rows), "\n".join(remarks)]
+    return [table(head, "llllllrr", rows), "\n".join(remarks)]
 
 
 def _details(record: GateRecord) -> list[str]:
-    looks = ", ".join(map(str, record.inputs.looks))
+    looks = ", ".join(map(str, LOOKS))
     facts = [f"{arm}: {text(_revision(record, arm))}" for arm in ARMS]
     facts += [
-        f"error budget {100 * record.inputs.alpha:g} % a side over looks at {looks} pairs",
+        f"error budget {100 * ALPHA:g} % a side over looks at {looks} pairs",
         f"intervals at {100 * CONFIDENCE:.0f} % confidence",
         f"Processes: {sum(len(p.runs) for p in record.programs)}, in {record.wall_s:.0f} s",
         f"gpu-advisor {record.tool_version}; {record.created}",
-        f"Python {text(record.host.python or 'unknown')}, torch {text(record.host.torch or '-')}",
         *(f"{text(p.name)}: {code(p.command)}" for p in record.programs),
         *(str(text(note)) for note in record.notes),
     ]
-    parts = [_folded("Revisions, rule and machine", "\n".join(f"- {fact}" for fact in facts))]
+    parts: list[str] = [
+        details("Revisions, rule and machine", "\n".join(f"- {fact}" for fact in facts))
+    ]
     for program in record.programs:
         if program.pairs:
-            parts.append(_folded(f"{text(program.name)}: every pair", _pairs(program)))
+            parts.append(details(f"{program.name}: every pair", _pairs(program)))
         for run in program.warm_ups:
             if run.problem:
                 body = f"{fenced(run.problem.evidence)}\n\n{text(run.problem.next_step)}"
-                parts.append(_folded(f"{text(program.name)}: failure of {run.arm}", body))
+                parts.append(details(f"{program.name}: failure of {run.arm}", body))
     return parts
 
 
@@ -196,7 +196,8 @@ def _pairs(program: ProgramEntry) -> str:
                      for rate, run in zip((base, head), pair.runs, strict=True)]  # fmt: skip
             slower = f"{_slower_pct(base, head):+.1f} %" if base and head else ""
             rows.append((str(pair.number), pair.order, key, *shown, slower, counts))
-    return _table(("pair", "order", "workload", *ARMS, "slowdown", "counts"), rows)
+    titles = ("pair", "order", "workload", *ARMS, "slowdown", "counts")
+    return table(titles, "rllrrrl", rows)
 
 
 def _failed(run: RunEntry) -> str:
@@ -206,16 +207,6 @@ def _failed(run: RunEntry) -> str:
 def _slower_pct(base: Rate, head: Rate) -> float:
     ratio = head.mean / base.mean
     return 100 * (1 - ratio if base.better == "higher" else ratio - 1)
-
-
-def _folded(summary: str, body: str) -> str:
-    return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    bar = "|".join("---" for _ in head)
-    body = [f"| {' | '.join(cell(value) for value in row)} |" for row in rows]
-    return "\n".join([f"| {' | '.join(head)} |", f"|{bar}|", *body])
 
 
 # --- files --------------------------------------------------------------------------------

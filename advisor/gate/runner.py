@@ -6,33 +6,27 @@ no drift and no effect of the place favours an arm.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from advisor import __version__
-from advisor.errors import InterruptedByUserError, StateBusyError
-from advisor.executor.engines import EngineSettings, make_engine
+from advisor.errors import InterruptedByUserError
 from advisor.executor.rounds import interleaved
 from advisor.gate import code_identity, config, validity
 from advisor.gate.process import WHOLE, WINDOW
-from advisor.gate.schema import ARMS, GateRecord, PairEntry, ProgramEntry, RunEntry
-from advisor.gate.verdict import Decided, decide, of_equal_code
+from advisor.gate.schema import ARMS, PairEntry, ProgramEntry
+from advisor.gate.sequential_test import LOOKS
+from advisor.gate.verdict import decide, failed, of_equal_code, settled
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
-    from advisor.executor.engines import Engine
     from advisor.executor.rounds import Round
     from advisor.gate.config import Program
     from advisor.gate.process import ProcessRunner
-    from advisor.gate.schema import HostEntry, Inputs, Mode, Variant
+    from advisor.gate.schema import GateRecord, HostEntry, Inputs, Mode, RunEntry, Variant
     from advisor.model import MeasurePlan
 
 MARGIN = 1.2
@@ -41,17 +35,6 @@ HANG_FACTOR = 3.0
 """A run hangs that takes this many times as long as the longest before it."""
 SHORT_RUN_S = 10.0
 """A program that ends within this is run to its end, whatever the budget."""
-LOCK_POLL_S = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunContext:
-    """Places of one call, and its progress."""
-
-    cwd: Path
-    scratch: Path
-    cancel: threading.Event
-    say: Callable[[str], None]
 
 
 def orders(seed: int) -> Iterator[tuple[Variant, Variant]]:
@@ -89,12 +72,13 @@ class Session:
     def __post_init__(self) -> None:
         base = self.processes.arms["base"]
         for program in self.selected:
-            known = config.known_names(program, base) if self.processes.between else []
+            changed = config.why_not_comparable(program, base)
             self.programs[program.name] = ProgramEntry(
                 name=program.name,
                 command=program.command,
                 definition=program.definition,
-                known=known,
+                known=[] if changed or program.in_shell else [program.name],
+                no_baseline=changed,
             )
 
     @property
@@ -162,12 +146,12 @@ class Session:
             self.fail_base(name, f"base failed ({base.problem.kind}): {base.problem.evidence}")
 
     def _runs_to_first_look(self) -> int:
-        return 2 * self.inputs.looks[0] * len(self.selected)
+        return 2 * LOOKS[0] * len(self.selected)
 
     def _announce(self) -> None:
         pair_s = sum(self._pair_s(p.name) for p in self.selected if not self._closed(p.name))
         if pair_s:
-            first, last = (self.fixed_pairs or self.inputs.looks[end] for end in (0, -1))
+            first, last = (self.fixed_pairs or LOOKS[end] for end in (0, -1))
             self.say(
                 f"a pair takes about {pair_s:.0f} s: the first verdict can fall after {first} "
                 f"pairs ({first * pair_s / 60:.1f} min), the last after {last} "
@@ -194,14 +178,14 @@ class Session:
 
     def _open(self) -> list[Program]:
         """Programs that another pair could still decide."""
-        decided = decide(tuple(self.programs.values()), self.inputs)
-        looks = (self.fixed_pairs,) if self.fixed_pairs else tuple(self.inputs.looks)
+        record = decide(tuple(self.programs.values()), self.inputs)
+        looks = (self.fixed_pairs,) if self.fixed_pairs else LOOKS
         found = []
         for program in self.selected:
             entry = self.programs[program.name]
             kept = len(entry.kept)
-            over = decided.failed if self.fixed_pairs else decided.settled
-            if self._closed(entry.name) or kept >= looks[-1] or (entry.pairs and over(entry)):
+            over = entry.pairs and (failed if self.fixed_pairs else settled)(record, entry)
+            if self._closed(entry.name) or kept >= looks[-1] or over:
                 continue
             pairs = next(look for look in looks if look > kept) - kept
             needed_s = self._pair_s(program.name) * max(pairs, MARGIN)
@@ -274,29 +258,6 @@ def _summary(pair: PairEntry) -> str:
 # --- a session to its record --------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def exclusive_engine(uuid: str | None, wait_s: float, context: RunContext) -> Iterator[Engine]:
-    """Hold the engine of the GPU, or of the host.
-
-    Waits `wait_s` for another gate, then raises StateBusyError.
-    """
-    settings = EngineSettings(gpu_uuid=uuid, cancel=context.cancel, on_busy=context.say)
-    deadline, waiting = time.monotonic() + wait_s, False
-    engine = make_engine(settings)
-    with contextlib.ExitStack() as stack:
-        while True:
-            try:
-                stack.enter_context(engine)
-                break
-            except StateBusyError as problem:
-                if not waiting:
-                    context.say(f"{problem} Waiting for it.")
-                waiting = True
-                if time.monotonic() > deadline or context.cancel.wait(LOCK_POLL_S):
-                    raise
-        yield engine
-
-
 def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
     """Run the session and make its record.
 
@@ -309,37 +270,14 @@ def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
         interrupted = str(problem)
         session.say(interrupted)
     programs, between = list(session.programs.values()), session.processes.between
-    judged = of_equal_code if mode == "noise" else decide
-    record = decided(judged(programs, session.inputs), programs, session.inputs, mode)
+    record = (of_equal_code if mode == "noise" else decide)(programs, session.inputs)
     unseen = [note for program in programs if (note := code_identity.unseen(program, between))]
     facts: dict[str, object] = {
-        "base": session.processes.arms["base"].revision,
-        "head": session.processes.arms["head"].revision,
+        **{arm: session.processes.arms[arm].revision for arm in ARMS},
+        "mode": mode,
         "host": host,
         "notes": [*record.notes, *unseen],
     }
     if interrupted:
         facts |= {"verdict": "invalid", "reason": interrupted}
     return record.model_copy(update=facts)
-
-
-def decided(
-    found: Decided, programs: list[ProgramEntry], inputs: Inputs, mode: Mode = "ab"
-) -> GateRecord:
-    """Record of a verdict and its raw values."""
-    leading = found.leading
-    figures = ("slowdown_pct", "ci_low_pct", "ci_high_pct", "confidence", "pairs")
-    return GateRecord(
-        **({name: getattr(leading, name) for name in figures} if leading else {}),
-        verdict=found.verdict,
-        reason=f"{leading.name}: {found.reason}" if leading else found.reason,
-        discarded_pairs=sum(len(program.pairs) - len(program.kept) for program in programs),
-        workloads=list(found.workloads),
-        mode=mode,
-        tool_version=__version__,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        inputs=inputs,
-        validity=validity.statement([pair for program in programs for pair in program.pairs]),
-        programs=programs,
-        notes=list(found.notes),
-    )

@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from advisor import __version__
+
 Variant = Literal["base", "head"]
 Source = Literal["throughput line", "probe", "whole-run time", "pytest-benchmark", "benchmark JSON"]
 Verdict = Literal["pass", "regression", "inconclusive", "no-baseline", "invalid", "error"]
@@ -222,9 +224,6 @@ class Inputs(Part):
     """Settings that were fixed before anything was measured."""
 
     threshold: float = 0.05
-    alpha: float = 0.05
-    """Chance of a wrong verdict on each side, over all looks and workloads."""
-    looks: list[int] = Field(default_factory=lambda: [5, 9, 12, 17, 24])
     seed: int = 0
     """Seed of the random orders within pairs."""
     limits: dict[str, Limits] = Field(default_factory=dict)
@@ -235,15 +234,13 @@ class Inputs(Part):
 
 
 class HostEntry(Part):
-    """Machine and software."""
+    """Machine of the gate."""
 
     cpu: str = ""
     cpus: int | None = None
     gpus: list[str] = Field(default_factory=list)
     driver: str | None = None
     power_limit_w: float | None = None
-    python: str | None = None
-    torch: str | None = None
 
 
 class GateRecord(Part):
@@ -261,8 +258,8 @@ class GateRecord(Part):
     schema_version: Literal[3] = SCHEMA_VERSION
     reason: str
     mode: Mode = "ab"
-    tool_version: str
-    created: str
+    tool_version: str = __version__
+    created: str = ""
     wall_s: float = 0.0
     inputs: Inputs = Inputs()
     base: Revision = Revision()

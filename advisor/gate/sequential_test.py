@@ -25,8 +25,8 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from advisor import stats
@@ -40,60 +40,25 @@ if TYPE_CHECKING:
 Outcome = Literal["pass", "regression", "inconclusive"]
 Key = TypeVar("Key")
 
-LOOKS = (5, 9, 12, 17, 24)
-
-SPENT: dict[int, tuple[float, float]] = {
-    5: (0.625, 0.0),
-    9: (0.04, 0.0),
-    12: (0.07, 0.10),
-    17: (0.033, 0.03),
-    24: (0.232, 0.87),
+ALPHA = 0.05
+"""Chance of a wrong verdict on each side, over all looks and workloads together."""
+SPENT: dict[int, dict[Outcome, float]] = {
+    5: {"pass": 0.625, "regression": 0.0},
+    9: {"pass": 0.04, "regression": 0.0},
+    12: {"pass": 0.07, "regression": 0.10},
+    17: {"pass": 0.033, "regression": 0.03},
+    24: {"pass": 0.232, "regression": 0.87},
 }
-"""By number of pairs: the share of `alpha` spent on a pass, and on a regression."""
-
+"""By number of pairs at which a verdict may fall: the share of ALPHA spent on each."""
+LOOKS = tuple(SPENT)
 SERIAL_LIMIT = 1.645
 """Largest z of the serial test at which a verdict may fall: exceeded by chance in one of 20."""
-
 CORRELATED = "consecutive pairs are alike, so they are not independent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """Settings of the test, fixed before anything is measured."""
-
-    threshold: float = 0.05
-    """Largest drop of the rate that is allowed, as a share."""
-    alpha: float = 0.05
-    """Chance of a wrong verdict on each side, over all looks together."""
-    looks: tuple[int, ...] = LOOKS
-    """Numbers of pairs at which a verdict may fall."""
-
-    @property
-    def tau(self) -> float:
-        """The threshold on the scale of d."""
-        return -math.log1p(-self.threshold)
-
-    def level(self, look: int, outcome: Outcome) -> float:
-        """Error that `look` may spend on `outcome`.
-
-        0 means it cannot fall there.
-        """
-        return _levels(self.looks, self.alpha, 0 if outcome == "pass" else 1)[look]
-
-
-@cache
-def _levels(looks: tuple[int, ...], alpha: float, side: int) -> dict[int, float]:
-    """Shares of these looks, scaled to `alpha`.
-
-    Other counts use the look before.
-    """
-    known = {n: max((look for look in LOOKS if look <= n), default=LOOKS[0]) for n in looks}
-    shares = {n: SPENT[look][side] for n, look in known.items()}
-    whole = sum(shares.values())
-    if not whole:
-        return dict.fromkeys(looks, alpha / len(looks))
-    # rounded, because five pairs need exactly 1/32
-    return {n: round(alpha * share / whole, 12) for n, share in shares.items()}
+def level(look: int, outcome: Outcome) -> float:
+    """Error that `look` may spend on `outcome`; 0: it cannot fall there."""
+    return round(ALPHA * SPENT[look][outcome], 12)  # five pairs need exactly 1/32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,33 +75,31 @@ class Judgement:
 
 
 def judge(
-    differences: Mapping[Key, Sequence[float]],
-    rule: Rule,
-    taus: Mapping[Key, float] | None = None,
+    differences: Mapping[Key, Sequence[float]], taus: Mapping[Key, float]
 ) -> dict[Key, Judgement]:
     """Judge each workload from its ordered, valid pairs.
 
-    `taus` are thresholds on the scale of d that differ from the rule's. The looks are replayed
-    from the start, so a workload that was decided at an early look stays decided. Raises
-    ValueError if a workload has no pairs.
+    `taus` are the thresholds on the scale of d. The looks are replayed from the start, so a
+    workload that was decided at an early look stays decided. Raises ValueError if a workload has
+    no pairs.
     """
     decided: dict[Key, Judgement] = {}
     correlated: set[Key] = set()
-    for look in rule.looks:
+    for look in LOOKS:
         ready = {
-            key: _Sample(values[:look], (taus or {}).get(key, rule.tau))
+            key: _Sample(values[:look], taus[key])
             for key, values in differences.items()
             if key not in decided and len(values) >= look
         }
-        decided |= _regressions(ready, rule, decided, len(differences))
+        decided |= _regressions(ready, decided, len(differences))
         for key, sample in ready.items():
-            if key not in decided and sample.passes(rule.level(look, "pass")):
+            if key not in decided and sample.passes(level(look, "pass")):
                 decided[key] = _judgement("pass", sample.values, look)
         correlated -= ready.keys()
         correlated |= {key for key, sample in ready.items() if sample.withheld}
     for key, values in differences.items():
         if key not in decided:
-            used = values[: rule.looks[-1]]
+            used = values[: LOOKS[-1]]
             decided[key] = _judgement("inconclusive", used, None, correlated=key in correlated)
     return {key: decided[key] for key in differences}
 
@@ -191,7 +154,7 @@ class _Sample:
 
 
 def _regressions(
-    ready: Mapping[Key, _Sample], rule: Rule, decided: Mapping[Key, Judgement], workloads: int
+    ready: Mapping[Key, _Sample], decided: Mapping[Key, Judgement], workloads: int
 ) -> dict[Key, Judgement]:
     """Holm's step-down: every proof makes the next one cheaper."""
     already = sum(each.outcome == "regression" for each in decided.values())
@@ -200,8 +163,8 @@ def _regressions(
         proven = {}
         for key, sample in ready.items():
             look = len(sample.values)
-            level = rule.level(look, "regression") / max(1, workloads - already - len(found))
-            if key not in found and level and sample.regresses(level):
+            allowed = level(look, "regression") / max(1, workloads - already - len(found))
+            if key not in found and allowed and sample.regresses(allowed):
                 proven[key] = _judgement("regression", sample.values, look)
         if not proven:
             return found
@@ -216,15 +179,6 @@ def _judgement(
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Ranks from 1; equal values share theirs."""
-    ordered = sorted(range(len(values)), key=values.__getitem__)
-    ranks = [0.0] * len(values)
-    at = 0
-    while at < len(ordered):
-        end = at
-        while end + 1 < len(ordered) and values[ordered[end + 1]] == values[ordered[at]]:
-            end += 1
-        for place in ordered[at : end + 1]:
-            ranks[place] = (at + end) / 2 + 1
-        at = end + 1
-    return ranks
+    """Ranks; equal values share theirs."""
+    ordered = sorted(values)
+    return [(bisect_left(ordered, v) + bisect_right(ordered, v) - 1) / 2 for v in values]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from advisor.executor.comparison import loads_alike
 from advisor.executor.engines.idle import MOST_NAMED, WORTH_A_NAME
+from advisor.gate.sequential_test import LOOKS
 from advisor.machine.readings import HARMFUL_EVENT_REASONS
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _taken(runs: Sequence[RunEntry]) -> str:
     return shown
 
 
-def too_many_discarded(pairs: Sequence[PairEntry], looks: Sequence[int]) -> bool:
+def too_many_discarded(pairs: Sequence[PairEntry]) -> bool:
     """True if too many pairs were discarded.
 
     Of those that others on the CPUs disturbed as many may fall as the last look needs: they come
@@ -124,8 +125,8 @@ def too_many_discarded(pairs: Sequence[PairEntry], looks: Sequence[int]) -> bool
     """
     fell = [pair for pair in pairs if pair.discarded]
     by_card = [pair for pair in fell if pair.discarded != why_disturbed(pair.base, pair.head)]
-    most = math.ceil(DISCARDS_ALLOWED * max(len(pairs), looks[0]))
-    return len(by_card) > most or len(fell) > looks[-1]
+    most = math.ceil(DISCARDS_ALLOWED * max(len(pairs), LOOKS[0]))
+    return len(by_card) > most or len(fell) > LOOKS[-1]
 
 
 def statement(pairs: Sequence[PairEntry]) -> str:

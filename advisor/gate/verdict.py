@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor import stats
 from advisor.gate import code_identity, validity
 from advisor.gate.comparison import THROUGHPUT, Comparison, Workload
-from advisor.gate.schema import ARMS, Inputs, Limits, ProgramEntry, RunEntry, WorkloadVerdict
-from advisor.gate.sequential_test import Rule, judge
+from advisor.gate.schema import ARMS, GateRecord, Limits, WorkloadVerdict
+from advisor.gate.sequential_test import LOOKS, judge, level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.gate.schema import Rate, Variant, Verdict
+    from advisor.gate.schema import Inputs, ProgramEntry, Rate, RunEntry, Variant, Verdict
 
 PRECEDENCE: tuple[Verdict, ...] = (
     "regression",
@@ -36,38 +35,7 @@ WORK_TOLERANCE = 0.01
 """A run that ended by itself may finish this share fewer units than base before it is an error."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    """Verdicts that the raw values prove."""
-
-    verdict: Verdict
-    reason: str
-    workloads: tuple[WorkloadVerdict, ...]
-    """Worst first."""
-    notes: tuple[str, ...] = ()
-
-    @property
-    def leading(self) -> WorkloadVerdict | None:
-        """The workload that the gate's own figures are taken from."""
-        return next(iter(self.workloads), None)
-
-    def settled(self, program: ProgramEntry) -> bool:
-        """More pairs of `program` would change nothing."""
-        own = [w for w in self.workloads if w.program == program.name]
-        return bool(own) and all(w.verdict != "inconclusive" for w in own)
-
-    def failed(self, program: ProgramEntry) -> bool:
-        """`program` cannot be measured."""
-        cannot = {"error", "no-baseline", "invalid"}
-        return any(w.verdict in cannot for w in self.workloads if w.program == program.name)
-
-
-def rule_of(inputs: Inputs) -> Rule:
-    """The rule that `inputs` fixed."""
-    return Rule(threshold=inputs.threshold, alpha=inputs.alpha, looks=tuple(inputs.looks))
-
-
-def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
+def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> GateRecord:
     """The verdict on all of `programs` together."""
     verdicts: list[WorkloadVerdict] = []
     comparable: list[Comparison] = []
@@ -82,53 +50,73 @@ def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
         notes += remarks
     judgements = judge(
         {c.workload: c.differences for c in comparable},
-        rule_of(inputs),
         {c.workload: c.tau for c in comparable},
     )
     verdicts += [c.verdict(judgements[c.workload]) for c in comparable]
-    verdicts.sort(key=worst_first)
-    nothing = "nothing was compared: no workload was measured in both arms"
-    return Decided(
-        verdict=verdicts[0].verdict if verdicts else "error",
-        reason=verdicts[0].reason if verdicts else nothing,
-        workloads=tuple(verdicts),
-        notes=tuple(notes),
+    record = GateRecord(
+        verdict="error",
+        reason="nothing was compared: no workload was measured in both arms",
+        discarded_pairs=sum(len(program.pairs) - len(program.kept) for program in programs),
+        inputs=inputs,
+        validity=validity.statement([pair for program in programs for pair in program.pairs]),
+        programs=list(programs),
+        notes=notes,
     )
+    return led(record, verdicts) if verdicts else record
 
 
-def worst_first(workload: WorkloadVerdict) -> tuple[int, float, str]:
-    """Key that sorts the worst workload first."""
+def led(record: GateRecord, verdicts: Sequence[WorkloadVerdict]) -> GateRecord:
+    """`record` with these verdicts, and the figures of the worst."""
+    workloads = sorted(verdicts, key=_worst_first)
+    worst = workloads[0]
+    shared = ("verdict", "slowdown_pct", "ci_low_pct", "ci_high_pct", "confidence", "pairs")
+    facts: dict[str, object] = {name: getattr(worst, name) for name in shared}
+    reason = f"{worst.name}: {worst.reason}"
+    return record.model_copy(update={**facts, "reason": reason, "workloads": workloads})
+
+
+def settled(record: GateRecord, program: ProgramEntry) -> bool:
+    """More pairs of `program` would change nothing."""
+    own = [w for w in record.workloads if w.program == program.name]
+    return bool(own) and all(w.verdict != "inconclusive" for w in own)
+
+
+def failed(record: GateRecord, program: ProgramEntry) -> bool:
+    """`program` cannot be measured."""
+    cannot = {"error", "no-baseline", "invalid"}
+    return any(w.verdict in cannot for w in record.workloads if w.program == program.name)
+
+
+def _worst_first(workload: WorkloadVerdict) -> tuple[int, float, str]:
     slowdown = workload.slowdown_pct
-    return (
-        PRECEDENCE.index(workload.verdict),
-        math.inf if slowdown is None else -slowdown,
-        workload.name,
-    )
+    worsening = math.inf if slowdown is None else -slowdown
+    return PRECEDENCE.index(workload.verdict), worsening, workload.name
 
 
-def of_equal_code(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
-    """Verdict on pairs of equal code, with the noise of each workload.
+def of_equal_code(programs: Sequence[ProgramEntry], inputs: Inputs) -> GateRecord:
+    """Verdict on pairs of equal code, with the smallest threshold that each workload passes.
 
     A regression is invalid: this runner cannot be measured on.
     """
-    found = decide(programs, inputs)
+    record = decide(programs, inputs)
     comparable = [c for p in programs if not _closed(p, inputs) for c in _match(p, inputs)[0]]
-    noise = {c.workload.name: _noise(c, rule_of(inputs)) for c in comparable}
-    workloads = tuple(
-        w.model_copy(update={"notes": [*w.notes, *noise.get(w.name, ())]}) for w in found.workloads
-    )
-    verdict, reason = found.verdict, found.reason
-    if verdict == "regression":
-        verdict = "invalid"
+    smallest = {c.workload.name: _smallest_threshold(c) for c in comparable}
+    workloads = [
+        w.model_copy(update={"notes": [*w.notes, *smallest.get(w.name, ())]})
+        for w in record.workloads
+    ]
+    facts: dict[str, object] = {"mode": "noise", "workloads": workloads}
+    if record.verdict == "regression":
         reason = "equal runs came out as a regression: this runner cannot be measured on"
-    return Decided(verdict=verdict, reason=reason, workloads=workloads, notes=found.notes)
+        facts |= {"verdict": "invalid", "reason": reason}
+    return record.model_copy(update=facts)
 
 
-def _noise(compared: Comparison, rule: Rule) -> list[str]:
+def _smallest_threshold(compared: Comparison) -> list[str]:
     """Smallest threshold, in whole percent, that equal runs pass whichever arm was head."""
     pairs = len(compared.differences)
-    look = max(n for n in rule.looks if n <= max(pairs, rule.looks[0]))
-    bounds = stats.walsh_interval(compared.differences, rule.level(look, "pass"))
+    look = max(n for n in LOOKS if n <= max(pairs, LOOKS[0]))
+    bounds = stats.walsh_interval(compared.differences, level(look, "pass"))
     high = compared.worse_pct(max(-bounds.low, bounds.high))
     if high is None:
         return []
@@ -166,7 +154,7 @@ def _closed(program: ProgramEntry, inputs: Inputs) -> tuple[Verdict, str] | None
             if run.arm == "head":
                 return "error", failed
             return _without_base(whole, failed, program, inputs)
-    if validity.too_many_discarded(program.pairs, inputs.looks):
+    if validity.too_many_discarded(program.pairs):
         reasons = sorted({pair.discarded for pair in program.pairs if pair.discarded})
         count = f"{len(program.pairs) - len(program.kept)} of {len(program.pairs)}"
         return "invalid", f"{count} pairs discarded: {'; '.join(reasons)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from advisor.gate.runner import decided
 from advisor.gate.schema import (
     GpuReadings,
     Inputs,
@@ -79,8 +78,7 @@ def suite_of(base: dict[str, float], head: dict[str, float], n: int = 12) -> Pro
 
 def record_of(*programs: ProgramEntry, mode: Mode = "ab", **inputs: Any) -> GateRecord:
     """The record of these raw values."""
-    asked = Inputs(**inputs)
-    return decided(decide(programs, asked), list(programs), asked, mode)
+    return decide(programs, Inputs(**inputs)).model_copy(update={"mode": mode})
 
 
 BUSY = GpuReadings(

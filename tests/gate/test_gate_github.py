@@ -27,7 +27,7 @@ def record(**changes: object):
 
 def test_every_output_is_set_whatever_the_verdict(tmp_path: Path) -> None:
     job = github.Job(output=tmp_path / "o", active=True)
-    github.write_outputs(job, github.outputs(record(), tmp_path / "gate.md"))
+    github.write(job, github.outputs(record(), tmp_path / "gate.md"), "")
     found = parse_outputs((tmp_path / "o").read_text())
     assert found["verdict"] == "regression"
     assert float(found["slowdown-pct"]) == pytest.approx(10, abs=0.5)
@@ -40,7 +40,7 @@ def test_every_output_is_set_whatever_the_verdict(tmp_path: Path) -> None:
 
 def test_a_value_cannot_end_its_own_delimiter(tmp_path: Path) -> None:
     job = github.Job(output=tmp_path / "o")
-    github.write_outputs(job, {"verdict": "pass\nEOF\nverdict=regression", "pairs": "1"})
+    github.write(job, {"verdict": "pass\nEOF\nverdict=regression", "pairs": "1"}, "")
     text = (tmp_path / "o").read_text()
     assert parse_outputs(text) == {
         "verdict": "pass\nEOF\nverdict=regression",
@@ -102,7 +102,7 @@ def test_outside_github_no_commands_are_written() -> None:
 
 def test_a_long_summary_is_cut_between_lines_and_says_so(tmp_path: Path) -> None:
     job = github.Job(summary=tmp_path / "s")
-    github.write_summary(job, "a line of the summary, with an \u00e9\n" * 60_000)
+    github.write(job, {}, "a line of the summary, with an \u00e9\n" * 60_000)
     raw = (tmp_path / "s").read_bytes()
     assert len(raw) <= github.SUMMARY_BYTES + 1
     assert "cut here" in raw.decode()
@@ -169,7 +169,7 @@ def test_steering_files_and_tokens_are_hidden_from_child_processes() -> None:
 def refuse(event: object, tmp_path: Path, *, allow: bool = False, **env: str) -> None:
     (tmp_path / "event").write_text(json.dumps(event))
     environ = {"GITHUB_EVENT_PATH": str(tmp_path / "event"), **env}
-    github.refuse_forks(environ, allow=allow)
+    github.refuse_foreign(environ, allow=allow, unprotected="")
 
 
 def test_forks_are_refused_on_self_hosted_runners(tmp_path: Path) -> None:
@@ -201,9 +201,9 @@ def test_an_event_that_cannot_be_read_is_refused(tmp_path: Path, content: str) -
     path.write_text(content)
     for place in (path, tmp_path / "missing", tmp_path):
         with pytest.raises(UsageError, match="Nothing was run"):
-            github.refuse_forks({"GITHUB_EVENT_PATH": str(place)}, allow=False)
+            github.refuse_foreign({"GITHUB_EVENT_PATH": str(place)}, allow=False, unprotected="")
     with pytest.raises(UsageError, match="not known"):
-        github.refuse_forks({"GITHUB_ACTIONS": "true"}, allow=False)
+        github.refuse_foreign({"GITHUB_ACTIONS": "true"}, allow=False, unprotected="")
 
 
 def test_code_of_this_repository_is_not_refused(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_code_of_this_repository_is_not_refused(tmp_path: Path) -> None:
     refuse({"schedule": "0 3 * * *"}, tmp_path, GITHUB_EVENT_NAME="schedule")
     # A repository that is itself a fork, with a branch of its own.
     refuse(fork_event(fork=True, head="us/x", base="us/x"), tmp_path)
-    github.refuse_forks({}, allow=False)  # no job at all
+    github.refuse_foreign({}, allow=False, unprotected="all")  # no job at all
 
 
 HOSTILE = """

@@ -10,11 +10,10 @@ from gate_examples import around, failed, pair, program, program_of, rate, run, 
 
 from advisor.errors import GATE_EXIT_CODES
 from advisor.gate.schema import Inputs, Limits
-from advisor.gate.verdict import PRECEDENCE, decide, of_equal_code
+from advisor.gate.verdict import PRECEDENCE, decide, of_equal_code, settled
 
 if TYPE_CHECKING:
-    from advisor.gate.schema import RunEntry, Variant
-    from advisor.gate.verdict import Decided
+    from advisor.gate.schema import GateRecord, RunEntry, Variant
 
 
 def verdict(*programs, **inputs):
@@ -25,8 +24,8 @@ def test_equal_rates_pass_and_slower_ones_are_a_regression() -> None:
     assert verdict(program_of(around(100), around(100))).verdict == "pass"
     found = verdict(program_of(around(100), around(92)))
     assert found.verdict == "regression"
-    assert found.leading.slowdown_pct == pytest.approx(8, abs=0.5)
-    assert found.leading.ci_low_pct < 8 < found.leading.ci_high_pct
+    assert found.workloads[0].slowdown_pct == pytest.approx(8, abs=0.5)
+    assert found.workloads[0].ci_low_pct < 8 < found.workloads[0].ci_high_pct
 
 
 def test_a_smaller_drop_than_allowed_passes() -> None:
@@ -60,7 +59,7 @@ def test_benchmarks_that_come_and_go_have_verdicts_of_their_own(
     assert {w.name.removeprefix("suite: "): w.verdict for w in found.workloads} == expected
     assert (found.verdict, found.workloads[0].verdict) == (worst, worst)
     assert ("--allow-removed" in found.reason) is (worst == "error")
-    assert found.notes == (("suite: b was removed, as declared",) if declared else ())
+    assert found.notes == (["suite: b was removed, as declared"] if declared else [])
 
 
 def test_declaring_all_removed_compares_nothing_and_is_an_error() -> None:
@@ -98,7 +97,7 @@ def test_a_base_that_fails_alone_is_no_baseline() -> None:
     assert verdict(warm_up).verdict == "error"
 
 
-def verdict_of(base: float, head: float, **facts: Any) -> Decided:
+def verdict_of(base: float, head: float, **facts: Any) -> GateRecord:
     """The verdict on twelve pairs of these rates, nearly; `facts` of both, or by arm."""
 
     def one(arm: Variant, value: float) -> RunEntry:
@@ -115,7 +114,7 @@ def verdict_of(base: float, head: float, **facts: Any) -> Decided:
 def test_one_percent_less_work_is_an_error_although_it_is_faster(work: int, expected: str) -> None:
     found = verdict_of(10, 20, work={"base": 1000, "head": work})
     assert found.verdict == expected
-    said = (found.reason, *found.leading.notes)
+    said = (found.reason, *found.workloads[0].notes)
     assert any(("work not done" if expected == "error" else "gain") in each for each in said)
 
 
@@ -143,13 +142,13 @@ def test_discarded_pairs_count_as_a_whole_or_not_at_all() -> None:
         for p in good
     ]
     found = verdict(program(marked))
-    assert (found.verdict, found.leading.pairs) == ("pass", 5)
+    assert (found.verdict, found.workloads[0].pairs) == ("pass", 5)
     first = [
         p.model_copy(update={"discarded": marked[-1].discarded if p.number < 3 else None})
         for p in program_of([100.0] * 7, [60.0, 60.0, *around(100, 5)]).pairs
     ]
     assert verdict(program(first)).verdict == "pass"
-    assert verdict(program(good)).leading.pairs == 5
+    assert verdict(program(good)).workloads[0].pairs == 5
 
 
 def test_too_many_discarded_pairs_make_it_invalid() -> None:
@@ -177,7 +176,7 @@ def test_a_spent_budget_is_inconclusive_with_the_reason() -> None:
     found = verdict(entry)
     assert found.verdict == "inconclusive"
     assert "budget" in found.reason
-    assert found.leading.ci_low_pct is None
+    assert found.workloads[0].ci_low_pct is None
 
 
 def test_the_worst_workload_leads_and_the_order_is_by_slowdown() -> None:
@@ -188,7 +187,7 @@ def test_the_worst_workload_leads_and_the_order_is_by_slowdown() -> None:
     )
     assert [w.name for w in found.workloads] == ["slower", "slow", "fine"]
     assert found.verdict == "regression"
-    assert found.leading.name == "slower"
+    assert found.workloads[0].name == "slower"
 
 
 def test_a_proven_regression_is_not_hidden_by_another_workload_that_broke() -> None:
@@ -214,16 +213,16 @@ def test_every_verdict_has_a_place_and_an_exit_code() -> None:
 def test_an_unexpected_gain_passes_and_is_remarked_on() -> None:
     found = verdict(program_of(around(100), around(200)))
     assert found.verdict == "pass"
-    assert any("work" in note for note in found.leading.notes)
+    assert any("work" in note for note in found.workloads[0].notes)
 
 
 def test_pairs_of_equal_code_tell_noise_and_the_smallest_threshold() -> None:
     found = of_equal_code([program_of(around(100), around(100, spread=0.01))], Inputs())
     assert found.verdict == "pass"
-    assert found.leading.noise_pct == pytest.approx(0.3, abs=0.2)
-    assert found.leading.notes == ["smallest threshold that equal code passes: --threshold 1%"]
+    assert found.workloads[0].noise_pct == pytest.approx(0.3, abs=0.2)
+    assert found.workloads[0].notes == ["smallest threshold that equal code passes: --threshold 1%"]
     red = of_equal_code([program_of(around(100), around(80))], Inputs())
-    assert (red.verdict, red.leading.verdict) == ("invalid", "regression")
+    assert (red.verdict, red.workloads[0].verdict) == ("invalid", "regression")
 
 
 def test_a_figure_that_is_bounded_and_not_measured_has_no_baseline() -> None:
@@ -259,8 +258,8 @@ def test_a_program_does_not_claim_the_workload_of_another() -> None:
     suite = suite_of({"b": 10}, {"b": 10}, n=5).model_copy(update={"name": "a"})
     other = program_of(around(100, 3), around(100, 3), "a: b")
     found = verdict(suite, other)
-    assert found.settled(suite)
-    assert not found.settled(other)
+    assert settled(found, suite)
+    assert not settled(found, other)
 
 
 def test_thresholds_of_single_benchmarks() -> None:
@@ -276,4 +275,4 @@ def test_thresholds_of_single_benchmarks() -> None:
 def test_a_lower_value_is_better_where_the_benchmark_says_so() -> None:
     found = verdict_of(10, 12, better="lower")
     assert found.verdict == "regression"
-    assert found.leading.slowdown_pct == pytest.approx(20, abs=0.5)
+    assert found.workloads[0].slowdown_pct == pytest.approx(20, abs=0.5)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import math
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.gate.runner import orders
 from advisor.gate.sequential_test import (
+    ALPHA,
     LOOKS,
     SERIAL_LIMIT,
-    SPENT,
-    Rule,
-    judge,
+    level,
     serial_correlation_z,
 )
+from advisor.gate.sequential_test import judge as judge_at
 
-RULE = Rule()
-TAU = RULE.tau
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from advisor.gate.sequential_test import Judgement
+
+TAU = -math.log1p(-0.05)
 
 
 def around(centre: float, n: int = 24, spread: float = 0.001) -> list[float]:
@@ -30,19 +35,20 @@ def around(centre: float, n: int = 24, spread: float = 0.001) -> list[float]:
     return values
 
 
-def outcome(values: list[float], **rule: float) -> tuple[str, int | None]:
-    found = judge({"w": values}, Rule(**rule))["w"]
+def judge(values: Mapping[object, Sequence[float]]) -> dict[object, Judgement]:
+    """Judgements at the same threshold of 5 %."""
+    return judge_at(values, dict.fromkeys(values, TAU))
+
+
+def outcome(values: list[float]) -> tuple[str, int | None]:
+    found = judge({"w": values})["w"]
     return found.outcome, found.looked_at
 
 
-@pytest.mark.parametrize("side", [0, 1])
-def test_the_shares_spend_the_budget_once(side: int) -> None:
-    assert tuple(SPENT) == LOOKS
-    assert sum(shares[side] for shares in SPENT.values()) == pytest.approx(1)
-    for looks in (LOOKS, (5, 12), (6, 10, 30)):
-        rule = Rule(looks=looks)
-        spent = sum(rule.level(look, ("pass", "regression")[side]) for look in looks)
-        assert spent == pytest.approx(rule.alpha)
+@pytest.mark.parametrize("verdict", ["pass", "regression"])
+def test_the_shares_spend_the_budget_once(verdict) -> None:
+    assert LOOKS == (5, 9, 12, 17, 24)
+    assert sum(level(look, verdict) for look in LOOKS) == pytest.approx(ALPHA) == 0.05
 
 
 def test_equal_code_passes_after_five_pairs_and_never_before() -> None:
@@ -53,7 +59,7 @@ def test_equal_code_passes_after_five_pairs_and_never_before() -> None:
 def test_an_evident_slowdown_is_red_after_twelve_pairs_and_never_before() -> None:
     assert outcome(around(0.5, 12)) == ("regression", 12)
     assert outcome(around(0.5, 11)) == ("inconclusive", None)
-    assert RULE.level(5, "regression") == RULE.level(9, "regression") == 0
+    assert level(5, "regression") == level(9, "regression") == 0
 
 
 def test_a_decision_does_not_change_with_later_pairs() -> None:
@@ -77,7 +83,7 @@ def test_the_mean_must_show_the_slowdown_as_well() -> None:
 def test_correlated_pairs_delay_every_verdict() -> None:
     rising = sorted(around(0.02, 5, spread=0.05))
     assert serial_correlation_z(rising) > SERIAL_LIMIT
-    found = judge({"w": rising}, RULE)["w"]
+    found = judge({"w": rising})["w"]
     assert (found.outcome, found.correlated) == ("inconclusive", True)
 
 
@@ -110,7 +116,7 @@ def test_serial_correlation_by_hand(values: list[float], z: float) -> None:
 def test_several_regressions_are_proven_step_down() -> None:
     """One of twenty needs level / 20, which twelve pairs can give."""
     quiet = {f"q{n}": around(0.0, 24) for n in range(19)}
-    found = judge({**quiet, "slow": around(0.5, 24)}, RULE)
+    found = judge({**quiet, "slow": around(0.5, 24)})
     assert (found["slow"].outcome, found["slow"].looked_at) == ("regression", 12)
     assert all(found[name].outcome == "pass" for name in quiet)
 
@@ -122,7 +128,7 @@ def test_any_false_red_is_as_rare_with_many_workloads(workloads: int) -> None:
     red = 0
     for _ in range(gates):
         drawn = {n: [rng.gauss(TAU, 0.01) for _ in range(24)] for n in range(workloads)}
-        red += any(j.outcome == "regression" for j in judge(drawn, RULE).values())
+        red += any(j.outcome == "regression" for j in judge(drawn).values())
     assert red <= 11  # P(more) < 1 % for a rate of 5 %
 
 
@@ -131,19 +137,22 @@ def test_a_proof_makes_the_next_one_cheaper() -> None:
     above = [0.07, 0.01, 0.11, 0.04, 0.09, 0.02, 0.10, 0.03, 0.08, 0.05, 0.06]
     values = [TAU + d for d in (*above[:5], -0.055, *above[5:])]
     assert outcome(values) == ("regression", 12)
-    found = judge({"a": around(0.5, 12), "b": values}, RULE)
+    found = judge({"a": around(0.5, 12), "b": values})
     assert {found[name].outcome for name in "ab"} == {"regression"}
-    alone = judge({"a": around(TAU, 12, spread=0.02), "b": values}, RULE)
+    alone = judge({"a": around(TAU, 12, spread=0.02), "b": values})
     assert alone["b"].outcome == "inconclusive"
 
 
-def test_the_threshold_is_a_drop_of_the_rate() -> None:
-    assert Rule(threshold=0.5).tau == pytest.approx(math.log(2))
+def test_thresholds_of_their_own() -> None:
+    """Equal drops, of which one is allowed."""
+    drops = {"strict": around(0.1, 24), "loose": around(0.1, 24)}
+    found = judge_at(drops, {"strict": 0.05, "loose": 0.2})
+    assert (found["strict"].outcome, found["loose"].outcome) == ("regression", "pass")
 
 
 def test_every_interval_has_the_same_confidence() -> None:
     values = {"early": around(0.0, 24), "late": around(0.5, 24), "open": around(TAU, 24)}
-    assert {round(j.interval.confidence, 9) for j in judge(values, RULE).values()} == {0.9}
+    assert {round(j.interval.confidence, 9) for j in judge(values).values()} == {0.9}
 
 
 def test_orders_are_random_seeded_and_balanced() -> None:
