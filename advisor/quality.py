@@ -255,6 +255,28 @@ def measure_key(measures: Mapping[str, QualityMeasure], command: tuple[str, ...]
 # --- rounding -----------------------------------------------------------------------------
 
 
+def judge_drift(
+    drifts: Sequence[Sequence[float]], tolerance: float, stage: Stage
+) -> QualityJudgement:
+    """Judge relative differences of losses or outputs, by pair and step, in both directions."""
+    finite = all(math.isfinite(each) for pair in drifts for each in pair) and all(drifts)
+    found = (
+        bounds(drifts) if finite else Interval(estimate=math.inf, low=math.inf, high=math.inf, n=1)
+    )
+    value, most = abs(found.estimate), max(abs(found.low), abs(found.high))
+    return QualityJudgement(
+        measure="drift",
+        value=value,
+        reference=0.0,
+        limit=tolerance,
+        high=most if stage == "confirmed" else None,
+        runs=len(drifts),
+        items=min(map(len, drifts), default=0),
+        stage=stage,
+        within=(value if stage == "chosen" else most) <= tolerance,
+    )
+
+
 def loss_drifts(reference: tuple[float, ...], losses: tuple[float, ...]) -> tuple[float, ...]:
     """Relative differences of the losses, by step.
 

@@ -26,7 +26,7 @@ from advisor.report.build import trial_entry
 from advisor.report.progress import Progress
 from advisor.sandbox.capabilities import isolation_warnings
 from advisor.settings import parsed_regex
-from advisor.tuner.prices import CEILINGS_S
+from advisor.tuner.state import CEILINGS_S
 
 if TYPE_CHECKING:
     import argparse

@@ -9,18 +9,19 @@ from __future__ import annotations
 import ast
 import difflib
 import io
+import re
 import tokenize
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-Node = TypeVar("Node", bound=ast.AST)
-
 BOM = b"\xef\xbb\xbf"
+LINES = re.compile(r"[^\n]*\n|[^\n]+")
+NO_LINE_END = "\\ No newline at end of file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,12 @@ class Source:
             self.offset(node.end_lineno, node.end_col_offset),
         )
 
+    def indent(self, node: ast.stmt) -> tuple[int, bytes]:
+        """Start of a node's line, and the text before the node."""
+        start, _ = self.span(node)
+        first = self.code.rfind(b"\n", 0, start) + 1
+        return first, self.code[first:start]
+
     @property
     def newline(self) -> bytes:
         """The file's own line end."""
@@ -55,15 +62,11 @@ class Source:
 Splice = tuple[int, int, bytes]
 """Byte range of the code, and what replaces it."""
 Edit = Callable[[Source], list[Splice] | None]
-"""Changes the tree of a source, and says where the code changes alike; None where it cannot. What
-it puts into the tree is `added`, so that an edit after it finds everything where it was."""
+"""Changes the tree of a source, and says where the code changes alike; None where it cannot."""
 
 
 def read_source(path: Path) -> Source | None:
-    """Read a UTF-8 Python source, or return None.
-
-    Line ends must be modern.
-    """
+    """Read a UTF-8 Python source with modern line ends, or return None."""
     try:
         raw = path.read_bytes()
         code = raw.removeprefix(BOM)
@@ -78,6 +81,7 @@ def read_source(path: Path) -> Source | None:
 
 
 def last_name(node: ast.expr) -> str | None:
+    """Last word of a name or an attribute."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else None
@@ -93,65 +97,42 @@ def imports_torch(statements: Sequence[ast.stmt]) -> bool:
 
 
 def leading_imports(tree: ast.Module) -> list[ast.stmt]:
-    """Imports at a module's top, after its docstring.
-
-    Those that an edit added are left out.
-    """
+    """Imports at a module's top, after its docstring."""
     body = tree.body
     start = 1 if body and ast.get_docstring(tree, clean=False) is not None else 0
     block: list[ast.stmt] = []
     for node in body[start:]:
-        if not isinstance(node, (ast.Import, ast.ImportFrom)) or not node.lineno:
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
             break
         block.append(node)
     return block
 
 
 def behind(source: Source, node: ast.stmt) -> int | None:
-    """Offset behind the last line of `node`.
+    """Offset of the end of the last line of `node`.
 
-    None where it shares that line.
+    None where another statement shares that line.
     """
-    assert node.end_lineno is not None
-    index = source.tree.body.index(node)
-    shared = [n for n in source.tree.body[index + 1 :] if 0 < n.lineno <= node.end_lineno]
-    at = source.offset(node.end_lineno + 1, 0)
-    if at > len(source.code) or shared:
+    _, end = source.span(node)
+    rest, newline, _ = source.code[end:].partition(b"\n")
+    if not newline or (rest.strip() and not rest.strip().startswith(b"#")):
         return None
-    return at - 1 - (source.code[at - 2 : at] == b"\r\n")
-
-
-def added(node: Node) -> Node:
-    """Move `node` to line 0, which no edit finds."""
-    for part in ast.walk(node):
-        if isinstance(part, (ast.expr, ast.stmt, ast.keyword)):
-            part.lineno = part.end_lineno = part.col_offset = part.end_col_offset = 0
-    return node
+    return end + len(rest.removesuffix(b"\r"))
 
 
 # --- proving and writing ------------------------------------------------------------------
 
 
-def patch_of(path: Path, cwd: Path, *edits: Edit) -> str | None:
-    """Unified diff of `edits` that `git apply` accepts.
+def patch_of(path: Path, cwd: Path, edit: Edit) -> str | None:
+    """Unified diff of `edit` that `git apply` accepts.
 
-    It applies at the root of the repository, or in `cwd` where there is none. None if one of them
-    cannot be made.
+    It applies at the root of the repository, or in `cwd` where there is none. None if the edit
+    cannot be made, or if the edited code is not the tree that was meant.
     """
     source = read_source(path)
-    if source is None:
+    splices = edit(source) if source else None
+    if source is None or splices is None:
         return None
-    splices: list[Splice] = []
-    for edit in edits:
-        found = edit(source)
-        if found is None:
-            return None
-        splices += found
-    return _as_patch(source, splices, cwd)
-
-
-def _as_patch(source: Source, splices: list[Splice], cwd: Path) -> str | None:
-    """Diff, if the edited code parses as intended."""
     new = source.code
     for start, end, text in sorted(splices, key=lambda splice: splice[:2], reverse=True):
         new = new[:start] + text + new[end:]
@@ -160,34 +141,23 @@ def _as_patch(source: Source, splices: list[Splice], cwd: Path) -> str | None:
             return None
     except (SyntaxError, ValueError):
         return None
-    old, new = source.bom + source.code, source.bom + new
-    return file_patch(source.path, old, new, cwd)
+    return file_patch(path, source.bom + source.code, source.bom + new, cwd)
 
 
 def file_patch(path: Path, old: bytes, new: bytes, cwd: Path) -> str | None:
-    """Rewrite of a whole file; None if unchanged."""
-    return None if old == new else _unified(old, new, _shown(path, cwd))
+    """Diff of a whole file in git's format; None if unchanged."""
+    if old == new:
+        return None
+    name = _shown(path, cwd)
+    before, after = (LINES.findall(side.decode()) for side in (old, new))
+    lines = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}")
+    whole = (each if each.endswith("\n") else f"{each}\n{NO_LINE_END}\n" for each in lines)
+    return "".join((f"diff --git a/{name} b/{name}\n", *whole))
 
 
 def _shown(path: Path, cwd: Path) -> str:
     """Path relative to the repository, or to `cwd`."""
-    real = path.resolve()
-    for folder in real.parents:
-        if (folder / ".git").exists():
-            return real.relative_to(folder).as_posix()
-    here = cwd.resolve()
-    return real.relative_to(here).as_posix() if real.is_relative_to(here) else real.as_posix()
-
-
-def _unified(old: bytes, new: bytes, name: str) -> str:
-    """Diff in git's format, with the file's line ends."""
-    before, after = ([f"{line}\n" for line in side.decode().split("\n")] for side in (old, new))
-    for side in (before, after):  # what stands behind the last line end
-        side[-1] = side[-1][:-1]
-        if not side[-1]:
-            side.pop()
-    lines = [f"diff --git a/{name} b/{name}\n"]
-    for line in difflib.unified_diff(before, after, f"a/{name}", f"b/{name}"):
-        whole = line.endswith("\n")
-        lines.append(line if whole else f"{line}\n\\ No newline at end of file\n")
-    return "".join(lines)
+    real, here = path.resolve(), cwd.resolve()
+    folders = [folder for folder in real.parents if (folder / ".git").exists()]
+    root = folders[0] if folders else here
+    return real.relative_to(root).as_posix() if real.is_relative_to(root) else real.as_posix()

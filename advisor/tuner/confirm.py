@@ -7,13 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor import stats
-from advisor.executor.comparison import (
-    AFTER,
-    ALPHA,
-    BEFORE,
-    MOST_COLLAPSED,
-    Comparison,
-)
+from advisor.executor.comparison import AFTER, ALPHA, BEFORE, MOST_COLLAPSED, Comparison
 from advisor.executor.requests import ABTest, TrialRequest, Variant
 from advisor.model import Candidate
 from advisor.tuner import output_check
@@ -40,49 +34,49 @@ MOST_ROUNDS = 20
 """More rounds narrow the bounds too slowly to be worth their time."""
 
 
-def confirm(state: TunerState, winner: Candidate, *, early: bool = False) -> Stage:
+def confirm(state: TunerState, winner: Candidate) -> Stage:
     """Compare `winner` with its base; drop it if unconfirmed.
 
     A comparison that stayed open is made once more, with rounds of its own, where the budget
-    allows. An `early` one is made once, with few rounds, and leaves the budget to the search.
+    allows.
     """
     held = proven_candidate(state)
     if winner.key == held.key or state.best_run is None:
         return back_to(state, held)
     base = held if winner.only("numeric", "quality").changes else Candidate()
-    expected = state.gain(state.incumbent_run, proven_run(state, base))
-    title = f"{winner.label} against {base.label}"
-    for again in (False,) if early else (False, True):
-        finish_s = to_finish_s(state)
-        round_s = state.rounds_s(1)
-        rounds = planned_rounds(state, expected, round_s, again=again, early=early, kept_s=finish_s)
-        if finish_s and rounds < FEWEST_ROUNDS:
-            what = f"one whole batch with {winner.label}"
-            state = state.skip(what, finish_s, matters=False)
-            finish_s = 0.0
-            rounds = planned_rounds(state, expected, round_s, again=again, early=early)
-        if rounds < FEWEST_ROUNDS:
-            what, fewest = ("a second", GOOD_ROUNDS) if again else ("the", FEWEST_ROUNDS)
-            what = f"{what} confirmation of {winner.label}"
+    expected = state.gain(state.best_run, proven_run(state, base))
+    round_s, finish_s = state.rounds_s(1), to_finish_s(state)
+    if finish_s + state.rounds_s(FEWEST_ROUNDS) > state.remaining_s and finish_s:
+        what = f"one whole batch with {winner.label}"
+        state, finish_s = state.skip(what, finish_s, matters=False), 0.0
+    for again in (False, True):
+        wanted = wanted_rounds(state, expected, again=again)
+        fewest = GOOD_ROUNDS if again else FEWEST_ROUNDS
+        room_s = state.remaining_s - finish_s
+        rounds = min(wanted, int(room_s / max(round_s, 1e-9)))
+        if not again and HOPE * room_s >= fewest * round_s:
+            rounds = max(rounds, fewest)
+        if rounds < fewest:
+            what = f"{'a second' if again else 'the'} confirmation of {winner.label}"
             state = state.skip(what, state.rounds_s(fewest))
             state = replace(state, likely=state.likely or (winner.label, expected))
             break
         ab_test = ABTest(
             purpose="confirm",
-            title=title + ", again" * again,
+            title=f"{winner.label} against {base.label}{', again' * again}",
             requests=(
                 side(state, Variant(candidate=base), "confirm"),
                 side(state, Variant(candidate=winner), "confirm", state.incumbent_run),
             ),
             rounds=rounds,
-            max_rounds=wanted_rounds(state, expected, again=again, early=early),
+            max_rounds=wanted,
             finish_once=finish_s > 0,
             sigma=state.sigma,
         )
         result = yield SearchStep(request=ab_test, state=state)
         assert isinstance(result, Comparison)
         state = with_comparison(state, winner, rounds, result)
-        if closed(state, result):
+        if state.likely is None or result.cut_short or result.collapsed(AFTER) > MOST_COLLAPSED:
             break
     return back_to(state, proven_candidate(state))
 
@@ -91,61 +85,34 @@ def with_comparison(
     state: TunerState, winner: Candidate, rounds: int, result: Comparison
 ) -> TunerState:
     """With the rounds of `winner`, unless it loses results."""
-    state = state.with_result(result)
-    state = replace(state, confirmations=(*state.confirmations, result))
+    state = replace(state.with_result(result), likely=None)
     lost = [output_check.output_regression(state.originals, run) for run in result.runs(AFTER)]
     if any(lost):
-        return without_candidate(state, winner, next(filter(None, lost)))
+        for change in winner.changes:
+            if change.kind == "batch_size":
+                reason = f"Not written: {change.new} loses or changes results. {max(lost)}"
+                state = state.set_verdict((change.document, change.path), "kept", reason)
+        kept = [
+            each
+            for each in state.confirmations
+            if each.ab_test.after.variant.candidate.key != winner.key
+        ]
+        return replace(state, confirmations=tuple(kept))
+    state = replace(state, confirmations=(*state.confirmations, result))
     if result.cut_short:
         missing = max(1, rounds - len(result.counted))  # a contended one was being repeated
         what = f"the rest of the confirmation of {winner.label}"
         state = state.skip(what, state.rounds_s(missing))
-    interval = result.interval(state.context.objective)
-    if is_significant(state, result):
-        return replace(state, likely=None)
-    gain = (
-        interval.estimate
-        if interval is not None
-        else state.gain_over_incumbent(state.incumbent_run)
-    )
-    if result.failure is not None or gain <= 1 + state.context.smallest_gain:
-        return replace(state, likely=None)
-    return replace(state, likely=(winner.label, gain))
-
-
-def closed(state: TunerState, result: Comparison) -> bool:
-    """True if no further rounds would help."""
-    interval = result.interval(state.context.objective)
-    return (
-        result not in state.confirmations
-        or interval is None
-        or result.cut_short
-        or is_significant(state, result)
-        or result.collapsed(AFTER) > MOST_COLLAPSED
-        or interval.estimate <= 1 + state.context.smallest_gain
-    )
-
-
-def without_candidate(state: TunerState, candidate: Candidate, lost: str) -> TunerState:
-    """Without `candidate`, which loses results, and without its confirmations."""
-    for change in candidate.changes:
-        if change.kind == "batch_size":
-            key = (change.document, change.path)
-            reason = f"Not written: {change.new} loses or changes results. {lost}"
-            state = state.set_verdict(key, "kept", reason)
-    kept = tuple(
-        each
-        for each in state.confirmations
-        if each.ab_test.after.variant.candidate.key != candidate.key
-    )
-    return replace(state, confirmations=kept, likely=None)
+    if result.failure is not None or is_significant(state, result):
+        return state
+    found = result.interval(state.context.objective)
+    gain = found.estimate if found else state.gain_over_incumbent(state.incumbent_run)
+    worth_it = gain > 1 + state.context.smallest_gain
+    return replace(state, likely=(winner.label, gain)) if worth_it else state
 
 
 def to_finish_s(state: TunerState) -> float:
-    """Time of one whole batch of items.
-
-    0 where some process finishes one anyhow.
-    """
+    """Time of one whole batch of items; 0 where some process finishes one anyhow."""
     run = state.incumbent_run
     if not state.iterative or run.whole_units or state.context.workload.quality:
         return 0.0
@@ -212,51 +179,23 @@ def side(
         purpose=purpose,
         plan=state.plan(variant.candidate),
         fresh=purpose == "confirm",
-        expected_s=state.prices.again_s(ran) + variant.extra_s,
+        expected_s=state.again_s(ran) + variant.extra_s,
     )
 
 
-def planned_rounds(
-    state: TunerState,
-    expected_gain: float,
-    round_s: float,
-    *,
-    again: bool = False,
-    early: bool = False,
-    kept_s: float = 0.0,
-) -> int:
-    """Number of rounds that the budget holds.
-
-    At most `wanted_rounds`, beside `kept_s`; 0 if too few fit.
-    """
-    room_s = state.remaining_s - kept_s
-    affordable = int(room_s / max(round_s, 1e-9))
-    if not again and HOPE * room_s >= FEWEST_ROUNDS * round_s:
-        affordable = max(affordable, FEWEST_ROUNDS)
-    if affordable < (GOOD_ROUNDS if again else FEWEST_ROUNDS):
-        return 0
-    return min(wanted_rounds(state, expected_gain, again=again, early=early), affordable)
-
-
-def wanted_rounds(
-    state: TunerState, expected_gain: float, *, again: bool = False, early: bool = False
-) -> int:
+def wanted_rounds(state: TunerState, expected_gain: float, *, again: bool = False) -> int:
     """Number of rounds that settle a gain of this size.
 
     It makes Student's bounds half as wide as the gain is large. A large gain needs few, a small one
     many, and a flattered one still has room. The number is fixed before the first round.
     """
-    least = GOOD_ROUNDS if state.context.consents or early else MOST_RESERVED
+    least = GOOD_ROUNDS if state.context.consents else MOST_RESERVED
     least = OUTLIVING_ROUNDS if again else least
     if restores_constraints(state, state.originals):
         return least
     least_gain = 1 + state.context.smallest_gain
     gap = math.log(expected_gain / least_gain) if expected_gain > 0 else 0.0
-    return next(
-        (
-            rounds
-            for rounds in range(least, MOST_ROUNDS)
-            if stats.t_quantile(0.975, rounds) * state.sigma / rounds**0.5 <= gap / 2
-        ),
-        MOST_ROUNDS,
-    )
+    for rounds in range(least, MOST_ROUNDS):
+        if stats.t_quantile(0.975, rounds) * state.sigma / rounds**0.5 <= gap / 2:
+            return rounds
+    return MOST_ROUNDS

@@ -31,9 +31,8 @@ NO_ITEM = 5.0
 
 def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
     """Send all requests of one search; return its end."""
-    state, failed = yield from measure_baseline(
-        TunerState(context=context, clock_s=context.budget_s)
-    )
+    start = TunerState(context=context, clock_s=context.budget_s)
+    state, failed = yield from measure_baseline(start)
     if failed is not None:
         return Stop(reason="baseline-failed", state=state, failed=failed)
     if not state.originals:
@@ -42,24 +41,26 @@ def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
     if context.objective.unmeasured(state.original):
         return Stop(reason="not-measured", state=state)
     if is_too_small(state) and worth_trying(state):
-        needed_s = state.budget_for(state.fewest_s)
+        needed_s = state.budget_for(state.fewest_s - state.clock_s)
         return Stop(reason="budget-too-small", state=state, needed_s=needed_s)
-    state = yield from discover_knobs(state)
-    state = yield from tune_batch_and_workers(state)
-    state = yield from tune_other_knobs(state)
-    state = yield from confirm(state, state.best.only("free", "training"))
-    state = yield from tune_gated_knobs(state)
-    state = yield from suggest_changes(state)
-    state = yield from find_unused_settings(state)
+    for stage in (
+        discover_knobs,
+        tune_batch_and_workers,
+        tune_memory_savers,
+        tune_loader,
+        explain_loader,
+        confirm_free,
+        tune_gated_knobs,
+        suggest_changes,
+        find_unused_settings,
+    ):
+        state = yield from stage(state)
     return Stop(reason="done", state=state)
 
 
-def tune_other_knobs(state: TunerState) -> Stage:
-    """Free settings other than batch and workers."""
-    state = yield from tune_memory_savers(state)
-    if state.waits:
-        state = yield from tune_loader(state)
-    return explain_loader(state)
+def confirm_free(state: TunerState) -> Stage:
+    """Confirm what cannot change results."""
+    return (yield from confirm(state, state.best.only("free", "training")))
 
 
 def tune_gated_knobs(state: TunerState) -> Stage:

@@ -1,8 +1,8 @@
 """Quality gate of candidates that may change results.
 
-The runs that choose and the runs that confirm have other seeds, and other items where a command for
-that is declared. The confirmation decides: the bounds of its pairs must lie inside the tolerance.
-Where the user asked for one run a value, that run decides, and nothing is called proven.
+A candidate and its reference run in pairs of equal seeds. One pair chooses; pairs of other seeds,
+and other items where a command for that is declared, decide: their bounds must lie inside the
+tolerance. Losses and outputs are compared within a pair, declared measures as a run printed them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from advisor.model import Candidate, MeasurePlan, leaf_of
 from advisor.quality import (
     Pair,
     Values,
-    bounds,
     differences,
     given_away,
     judge,
+    judge_drift,
     loss_drifts,
     means,
     moved,
@@ -34,9 +34,10 @@ from advisor.quality import (
 )
 from advisor.tuner import effects, output_check
 from advisor.tuner.baseline import STEP_SHARES, tidy_steps
-from advisor.tuner.search import OUT_OF_TIME, percent
+from advisor.tuner.search import is_count
 from advisor.tuner.state import (
     MARGIN,
+    OUT_OF_TIME,
     Result,
     SearchStep,
     Stage,
@@ -53,25 +54,27 @@ if TYPE_CHECKING:
     from advisor.executor.requests import CommandName
     from advisor.model import Knob, Run
     from advisor.quality import QualityJudgement
+    from advisor.quality import Stage as QualityStage
 
 FIRST_QUALITY = 3.0
 """Short processes that a quality run may take, before one was seen."""
 CHOOSING, CONFIRMING = 1, 101
 """The first repetition of each: no seed of one is a seed of the other."""
-CHOOSING_RUNS = 3
-"""Seeds that show what a seed changes."""
-FEWEST = 2
-"""Runs a side, without which there are no bounds over the seeds."""
+REFERENCE_RUNS = 3
+"""Seeds of the reference: they show what a seed changes."""
 MOST_RUNS = 12
 """More runs a side are not worth their time."""
-LEAST_POWER = 1.5
-"""Widening of the bounds that a budget with fewer rounds than wanted may cause."""
 BOTH_SIDES = 2**0.5
 """Both sides vary as one does, at most independently."""
 CHECK_SHARE = 0.25
 """Part of the remaining budget for the original beside the best free candidate."""
 MOST_CONFIRMED = 2
 """Step counts that may be confirmed: each has its own chance to pass by luck."""
+SEEDS_IGNORED = (
+    "{name} passed screening, and other seeds gave the same figures, so nothing tells how far they "
+    "may differ. Let the program follow GPU_ADVISOR_SEED or a {{seed}} in its quality-command. Or "
+    "let it print a figure for each item, and declare other items as confirm-quality-command."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,67 +92,51 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """Quality runs of the best free candidate."""
+    """Best free candidate, and its quality runs with the seeds that choose."""
 
-    candidate: Candidate
-    runs: tuple[Values, ...]
-    run_s: float
+    variant: Variant
+    runs: tuple[Run, ...] = ()
+    """Empty where losses or outputs of the user's own command are compared."""
     spent: tuple[tuple[str, float], ...] = ()
     """Share of each tolerance that earlier calls have given away."""
 
 
+Pairs = list[tuple["Run", "Run"]]
+"""Runs of the reference and the candidate with equal seeds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QualityCandidate:
-    """Candidate that may change results, with its runs."""
+class Screening:
+    """Pairs of a candidate, judged."""
 
-    variant: Variant
-    name: str
-    """Subject of its sentences: `50 steps`."""
-    pairs: tuple[Pair, ...]
+    pairs: Pairs
     judgements: tuple[QualityJudgement, ...]
-    run_s: float
-    runs: tuple[Values, ...] = ()
-    """Its own runs, more of them than pairs."""
-
-    @property
-    def seeds_matter(self) -> bool:
-        """True if other seeds gave other figures."""
-        return seeds_matter([(run, run) for run in self.runs]) is True
-
-    @property
-    def inside(self) -> bool:
-        """True if it is worth being confirmed."""
-        return all(judgement.within for judgement in self.judgements)
+    verdict: Verdict
 
 
 def passes_gate(
     state: TunerState, variant: Variant, run: Run
 ) -> Generator[SearchStep, Result, tuple[TunerState, Verdict]]:
-    """True if `run` of `variant` stayed inside the declared tolerance.
+    """True if `variant`, which ran as `run`, stays inside the declared tolerance.
 
-    Losses of a short training or outputs of an inference with equal seeds are compared. Without
-    either, the declared quality measures decide. Nothing to compare is not inside.
+    Losses of a short training or outputs of an inference are compared. Without either, the
+    declared quality measures decide. Nothing to compare is not inside.
     """
     workload, best = state.context.workload, state.best
-    drifts = drifts_of(state.incumbent_run, run)
-    if drifts and workload.numeric_tolerance is not None:
-        return (yield from passes_numeric_check(state, variant, drifts, workload.numeric_tolerance))
-    nothing = Verdict(inside=False, figures=": there was nothing to compare")
-    if not workload.quality:
-        return state, nothing
-    state, reference, _ = yield from measure_reference(state)
+    reference: Reference | None = None
+    if workload.numeric_tolerance is not None and drifts_of(state.incumbent_run, run):
+        reference = Reference(variant=Variant(candidate=best))
+        state, found = assess(state, reference, variant, [(state.incumbent_run, run)])
+        return (yield from confirm_quality(state, reference, variant, found))
+    if workload.quality:
+        state, reference, _ = yield from measure_reference(state)
     if reference is None or state.best != best:
-        return state, nothing
-    expected_s = FIRST_QUALITY * state.price_s
-    state, candidate = yield from screen(state, reference, variant, "It", expected_s)
-    if candidate is None:
-        return state, nothing
-    if not candidate.inside:
-        return state, verdict_of("It", candidate.judgements)
-    return (yield from confirm_quality(state, reference, candidate))
+        return state, Verdict(inside=False, figures=": there was nothing to compare")
+    state, found = yield from screen(state, reference, variant)
+    return (yield from confirm_quality(state, reference, variant, found))
 
 
-# --- losses and outputs ---------------------------------------------------------------------------
+# --- one comparison -------------------------------------------------------------------------------
 
 
 def drifts_of(before: Run, after: Run) -> tuple[float, ...]:
@@ -157,176 +144,255 @@ def drifts_of(before: Run, after: Run) -> tuple[float, ...]:
     return loss_drifts(before.losses, after.losses) or output_errors(before.effects, after.effects)
 
 
-def passes_numeric_check(
-    state: TunerState, variant: Variant, drifts: tuple[float, ...], tolerance: float
+def values_of(state: TunerState, run: Run) -> Values:
+    """Declared measures that a run printed."""
+    return read_measures(state.context.workload.quality, run.stdout_tail)
+
+
+def read_pairs(state: TunerState, pairs: Pairs) -> list[Pair]:
+    """Declared measures of pairs of runs."""
+    return [(values_of(state, before), values_of(state, after)) for before, after in pairs]
+
+
+def judge_pairs(
+    state: TunerState, reference: Reference, pairs: Pairs, stage: QualityStage
+) -> tuple[QualityJudgement, ...]:
+    """Judge the pairs by each measure."""
+    workload = state.context.workload
+    if reference.runs:
+        spent = dict(reference.spent)
+        return tuple(judge(workload.quality, read_pairs(state, pairs), stage, spent))
+    drifts = [drifts_of(before, after) for before, after in pairs]
+    losses = [((("loss", a.losses),), (("loss", b.losses),)) for a, b in pairs]
+    used = drifts[:1] if seeds_matter(losses) is False else drifts
+    return (judge_drift(used, workload.numeric_tolerance or 0.0, stage),)
+
+
+def assess(
+    state: TunerState,
+    reference: Reference,
+    variant: Variant,
+    pairs: Pairs,
+    name: str = "It",
+    stage: QualityStage = "chosen",
+) -> tuple[TunerState, Screening]:
+    """Judge the pairs, and log the declared measures."""
+    if not pairs:
+        full = any(entry.what == variant.label for entry in state.skipped)
+        why = "the budget had no room for the run" if full else "a run failed"
+        verdict = Verdict(inside=False, why=f"{name} could not be judged: {why}.", refuted=False)
+        return state, Screening(pairs=pairs, judgements=(), verdict=verdict)
+    judgements = judge_pairs(state, reference, pairs, stage)
+    if reference.runs:
+        known = (*state.quality.judgements, *((variant.label, each) for each in judgements))
+        state = replace(state, quality=replace(state.quality, judgements=known))
+    shown = (figure_of(each, declared=bool(reference.runs)) for each in judgements)
+    verdict = Verdict(inside=True, figures=": " + ", ".join(shown))
+    for each in judgements:
+        if not each.within:
+            when = "in screening"
+            if stage == "confirmed":
+                down = (each.limit or 0.0) < (each.reference or 0.0)
+                bound = numbers.measure(each.low if down else each.high)
+                when = f"after it passed screening; with other seeds its 95 % bound is {bound}"
+            why = (
+                f"{name}: {each.measure} was beyond its limit {numbers.measure(each.limit)} {when} "
+                f"(pairs of runs: {each.runs})."
+            )
+            verdict = replace(verdict, inside=False, why=why)
+    return state, Screening(pairs=pairs, judgements=judgements, verdict=verdict)
+
+
+def confirm_quality(
+    state: TunerState,
+    reference: Reference,
+    variant: Variant,
+    screening: Screening,
+    name: str = "It",
 ) -> Generator[SearchStep, Result, tuple[TunerState, Verdict]]:
-    """True if the mean drift lies inside `tolerance`."""
-    drift = fmean(drifts)
-    inside = abs(drift) <= tolerance
-    figures = drift_figures(abs(drift), tolerance)
-    if not inside or one_run(state):
-        once = ", by one run, which proves nothing of others" if one_run(state) else ""
-        return state, Verdict(inside=inside, figures=figures + once)
-    spread = max(abs(drift), stdev(drifts) / math.sqrt(len(drifts)) if len(drifts) > 1 else 0.0)
-    rounds = rounds_needed(spread, tolerance - abs(drift), MOST_RUNS)
-    if rounds is None:
-        why = too_noisy("It", "it", spread, tolerance - abs(drift))
-        return state, Verdict(inside=False, figures=figures, why=why)
-    needed_s = 2 * rounds * MARGIN * state.price_s
+    """True if pairs of other seeds, or other items, are inside the tolerance as well."""
+    if not screening.verdict.inside:
+        return state, screening.verdict
+    open_ = replace(screening.verdict, inside=False, refuted=False)
+    seeded = [(values_of(state, run),) * 2 for run in reference.runs]
+    ignored = seeds_matter(seeded) is False
+    if ignored and state.context.workload.confirm_quality_command is None:
+        return state, replace(open_, why=SEEDS_IGNORED.format(name=name))
+    rounds = 1 if ignored else 2
+    for judgement in screening.judgements if not ignored else ():
+        spread, room = spread_and_room(state, reference, screening.pairs, judgement)
+        needed = rounds_needed(spread, room, MOST_RUNS) if room > 0 else None
+        if needed is None:
+            why = (
+                f"{name} passed screening, and {judgement.measure} differs by "
+                f"{numbers.measure(spread, 2)} from run to run where its tolerance leaves "
+                f"{numbers.measure(room, 2)}: more than {MOST_RUNS} runs a side would have to "
+                "confirm it."
+            )
+            return state, replace(open_, why=why, refuted=True)
+        rounds = max(rounds, needed)
+    sides = zip((reference.variant, variant), screening.pairs[-1], strict=True)
+    requests = tuple(
+        seeded_request(state, reference, each, CONFIRMING, "confirm-quality", run.wall_s)
+        for each, run in sides
+    )
+    needed_s = rounds * MARGIN * sum(each.expected_s for each in requests)
+    over_budget = (
+        f"{name} passed screening, and the budget could not hold what would confirm it: {rounds} "
+        "runs a side."
+    )
     if needed_s > state.remaining_s - state.reserve_s:
-        what = f"the loss parity of {variant.label}"
+        what = f"the quality confirmation of {variant.label}"
         state = state.skip(what, needed_s, kept_s=state.reserve_s)
-        return state, Verdict(inside=False, figures=figures, why=over_budget("It", rounds))
+        return state, replace(open_, why=over_budget)
     ab_test = ABTest(
         purpose="quality",
-        title=f"rounding of {variant.label}",
-        requests=(seeded_run(state, Variant(candidate=state.best)), seeded_run(state, variant)),
+        title=f"quality of {variant.label}",
+        requests=requests,
         rounds=rounds,
         reseeded=True,
     )
     result = yield SearchStep(request=ab_test, state=state)
     assert isinstance(result, Comparison)
     state = state.with_result(result)
-    runs = list(zip(result.runs(BEFORE), result.runs(AFTER), strict=True))
-    by_run = [drifts_of(before, after) for before, after in runs]
-    if result.cut_short or result.failure is not None or not by_run or not all(by_run):
-        return state, Verdict(inside=False, figures=figures, why=not_judged("It"))
-    if not all(math.isfinite(each) for one in by_run for each in one):
-        return state, Verdict(inside=False, figures=drift_figures(math.inf, tolerance))
-    pairs = [((("loss", a.losses),), (("loss", b.losses),)) for a, b in runs]
-    if seeds_matter(pairs) is False:
-        by_run = by_run[:1]
-    found = bounds(by_run)
-    most = max(abs(found.low), abs(found.high))
-    figures = drift_figures(abs(found.estimate), tolerance, most)
-    return state, Verdict(inside=most <= tolerance, figures=figures)
+    if result.cut_short:
+        state = state.skip(f"the rest of the confirmation of {variant.label}", needed_s)
+        return state, replace(open_, why=over_budget)
+    pairs = list(zip(result.runs(BEFORE), result.runs(AFTER), strict=True))
+    if result.failure is not None:
+        pairs = []
+    state, found = assess(state, reference, variant, pairs, name, "confirmed")
+    if found.verdict.inside and reference.runs and variant.whatif is None:
+        state = adopt_quality(state, reference, found.judgements)
+    return state, found.verdict
 
 
-def drift_figures(drift: float, tolerance: float, most: float | None = None) -> str:
-    """Drift figures as text.
-
-    `: drift 0.2 % (at most 0.4 %) of 2 % allowed`.
-    """
-    bound = "" if most is None else f" (at most {numbers.percent(most)})"
-    return f": drift {numbers.percent(drift)}{bound} of {numbers.percent(tolerance)} allowed"
-
-
-def seeded_run(state: TunerState, variant: Variant) -> TrialRequest:
-    """Run the user's command with a fresh seed."""
-    request = make_request(state, variant.candidate, "quality")
-    return replace(request, variant=variant, repeat=CONFIRMING)
-
-
-# --- declared measures: choosing ------------------------------------------------------------------
-
-
-def quality_request(
-    variant: Variant, repeat: int, expected_s: float, command: CommandName = "quality"
+def seeded_request(
+    state: TunerState,
+    reference: Reference | None,
+    variant: Variant,
+    repeat: int,
+    command: CommandName = "quality",
+    expected_s: float = 0.0,
 ) -> TrialRequest:
-    """Request a quality command with `variant` and a seed."""
+    """Request a quality command, or the user's own, with a seed."""
+    declared = reference is None or bool(reference.runs)
     return TrialRequest(
         variant=variant,
         purpose="quality",
-        plan=MeasurePlan(mode="whole"),
-        command=command,
+        plan=MeasurePlan(mode="whole") if declared else state.plan(variant.candidate),
+        command=command if declared else "own",
         repeat=repeat,
-        expected_s=expected_s,
+        expected_s=expected_s or FIRST_QUALITY * state.price_s,
     )
 
 
-def values_of(state: TunerState, run: Run | None) -> Values:
-    """Declared measures of a run; empty where one is missing."""
-    measures = state.context.workload.quality
-    found = read_measures(measures, run.stdout_tail) if run is not None else ()
-    return found if len(found) == len(measures) else ()
+def spread_and_room(
+    state: TunerState, reference: Reference, pairs: Pairs, judgement: QualityJudgement
+) -> tuple[float, float]:
+    """Spread of a measure from run to run, and what the tolerance leaves."""
+    name, limit = judgement.measure, judgement.limit or 0.0
+    slack, left = (abs(limit - (each or 0.0)) for each in (judgement.reference, judgement.value))
+    if not reference.runs:
+        drifts = drifts_of(*pairs[0])
+        spread = stdev(drifts) / math.sqrt(len(drifts)) if len(drifts) > 1 else 0.0
+        return max(judgement.value or 0.0, spread), left
+    by_item = spread_of_a_run(differences(read_pairs(state, pairs), name, 1.0)) or 0.0
+    figures = [[means(values_of(state, run))[name]] for run in reference.runs]
+    by_seed = spread_of_a_run(figures)
+    if by_seed is None and not by_item:
+        return math.inf, left
+    return max(by_item, BOTH_SIDES * (by_seed or 0.0)), min(slack, left)
 
 
-def one_run(state: TunerState) -> bool:
-    """True if one run a value is enough."""
-    return state.context.workload.quality_proof == "one-run"
+def figure_of(judgement: QualityJudgement, *, declared: bool) -> str:
+    """Value as text: `rmse 0.51`, or `drift 0.2 % (at most 0.4 %) of 2 % allowed`."""
+    value, limit, high = judgement.value, judgement.limit, judgement.high
+    if declared:
+        beyond = "" if judgement.within else f", beyond its limit {numbers.measure(limit)}"
+        return f"{judgement.measure} {numbers.measure(value)}{beyond}"
+    bound = "" if high is None else f" (at most {numbers.percent(high)})"
+    return f"drift {numbers.percent(value)}{bound} of {numbers.percent(limit)} allowed"
+
+
+# --- runs of the quality commands -----------------------------------------------------------------
+
+
+def run_seeds(
+    state: TunerState, variant: Variant, count: int, expected_s: float = 0.0
+) -> Generator[SearchStep, Result, tuple[TunerState, tuple[Run, ...]]]:
+    """Runs of the quality command with the seeds that choose.
+
+    It ends where one does not fit, fails, or lacks a measure.
+    """
+    runs: list[Run] = []
+    for repeat in range(CHOOSING, CHOOSING + count):
+        request = seeded_request(state, None, variant, repeat, expected_s=expected_s)
+        state, trial = yield from run_trial(state, request)
+        run = trial.run if trial is not None else None
+        if run is None or len(values_of(state, run)) < len(state.context.workload.quality):
+            break
+        runs.append(run)
+        expected_s = run.wall_s
+    return state, tuple(runs)
+
+
+def screen(
+    state: TunerState, reference: Reference, variant: Variant, name: str = "It"
+) -> Generator[SearchStep, Result, tuple[TunerState, Screening]]:
+    """Judge one pair of `variant` and the reference."""
+    state, runs = yield from run_seeds(state, variant, 1, reference.runs[0].wall_s)
+    pairs = list(zip(reference.runs, runs, strict=False))
+    return assess(state, reference, variant, pairs, name)
 
 
 def measure_reference(
     state: TunerState,
 ) -> Generator[SearchStep, Result, tuple[TunerState, Reference | None, str]]:
-    """Run the best free candidate's quality commands.
+    """Run the best free candidate's quality command.
 
-    Returns None and the reason where they cannot be read. The original runs beside it where that
-    costs little. A candidate that moved the quality is given up. The quality from before is known
-    only where the original ran.
+    Returns None and the verdict to give where its figures cannot be had. The original runs beside
+    it where that costs little. A candidate that moved the quality is given up. The quality from
+    before is known only where the original ran.
     """
     free = Variant(candidate=state.best.only("free", "training"))
-    request = quality_request(free, CHOOSING, FIRST_QUALITY * state.price_s)
-    state, trial = yield from run_trial(state, request)
-    if trial is None:
-        return state, None, "budget"
-    first, values = trial.run, values_of(state, trial.run)
-    if first is None or not values:
-        return state, None, "not read"
-    runs: tuple[Values, ...] = (values,)
-    originals: tuple[Values, ...] = () if free.candidate.changes else runs
-    if free.candidate.changes and not one_run(state):
-        state, runs, originals = yield from check_free(state, free, first, values)
-    measured = mean_values(runs, values)
+    state, runs = yield from run_seeds(state, free, REFERENCE_RUNS)
+    if not runs:
+        skipped = any(entry.what == free.label for entry in state.skipped)
+        return state, None, "skipped" if skipped else "refused"
+    originals = () if free.candidate.changes else runs
+    slower = max(1.0, state.incumbent_run.units_per_s / state.original.units_per_s)
+    check_s = slower * sum(run.wall_s for run in runs)
+    if not originals and check_s <= CHECK_SHARE * (state.remaining_s - state.reserve_s):
+        state, originals = yield from run_seeds(
+            state, Variant(), len(runs), slower * runs[0].wall_s
+        )
+        lost = [
+            output_check.output_regression((before,), after)
+            for before, after in zip(originals, runs, strict=False)
+        ]
+        pairs = read_pairs(state, list(zip(originals, runs, strict=False)))
+        why = max(lost, default="")
+        if not why and pairs and moved(state.context.workload.quality, pairs):
+            why = "It moved the declared quality, although such a setting should not change it."
+        if why:
+            state, free, runs = without_best(state, why), Variant(), originals
     measures = state.context.workload.quality
-    spent = given_away(measures, dict(state.context.earlier.quality_reference), measured)
-    before = mean_values(originals, values)
+    now, before = mean_values(state, runs), mean_values(state, originals)
+    spent = given_away(measures, dict(state.context.earlier.quality_reference), now)
     log = replace(
         state.quality,
-        reference=tuple((before or measured).items()),
+        reference=tuple((before or now).items()),
         before=tuple(before.items()) or state.quality.before,
     )
-    reference = Reference(
-        candidate=state.best.only("free", "training"),
-        runs=runs,
-        run_s=first.wall_s,
-        spent=tuple(spent.items()),
-    )
+    reference = Reference(variant=free, runs=runs, spent=tuple(spent.items()))
     return replace(state, quality=log), reference, ""
 
 
-def mean_values(runs: Sequence[Values], names: Values) -> dict[str, float]:
+def mean_values(state: TunerState, runs: Sequence[Run]) -> dict[str, float]:
     """Mean of each measure over runs; empty without a run."""
-    return {name: fmean(means(run)[name] for run in runs) for name, _ in names} if runs else {}
-
-
-def check_free(
-    state: TunerState, free: Variant, first: Run, values: Values
-) -> Generator[SearchStep, Result, tuple[TunerState, tuple[Values, ...], tuple[Values, ...]]]:
-    """Compare the best free candidate's quality with the original's.
-
-    Returns the reference runs and the runs of the original, both with the seeds that choose.
-    """
-    slower = max(1.0, state.incumbent_run.units_per_s / state.original.units_per_s)
-    needed_s = first.wall_s * (CHOOSING_RUNS * slower + CHOOSING_RUNS - 1)
-    if needed_s > CHECK_SHARE * (state.remaining_s - state.reserve_s):
-        return state, (values,), ()
-    runs: list[Values] = [values]
-    originals: list[Values] = []
-    lost = ""
-    for number in range(CHOOSING_RUNS):
-        repeat = CHOOSING + number
-        request = quality_request(Variant(), repeat, slower * first.wall_s)
-        state, trial = yield from run_trial(state, request)
-        original = trial.run if trial is not None else None
-        found = values_of(state, original)
-        if number:
-            request = quality_request(free, repeat, first.wall_s)
-            state, trial = yield from run_trial(state, request)
-            runs.append(values_of(state, trial.run if trial is not None else None))
-        if original is None or not found or not runs[-1]:
-            return state, (values,), tuple(originals)
-        originals.append(found)
-        lost = lost or output_check.output_regression((original,), first)
-    if lost:
-        return without_best(state, lost), tuple(originals), tuple(originals)
-    if moved(state.context.workload.quality, list(zip(originals, runs, strict=True))):
-        why = (
-            "It moved the declared quality out of its tolerance, although such a setting should "
-            "not change results."
-        )
-        return without_best(state, why), tuple(originals), tuple(originals)
-    return state, tuple(runs), tuple(originals)
+    each = [means(values_of(state, run)) for run in runs]
+    return {name: fmean(figures[name] for figures in each) for name in (each[0] if each else ())}
 
 
 def without_best(state: TunerState, why: str) -> TunerState:
@@ -337,384 +403,92 @@ def without_best(state: TunerState, why: str) -> TunerState:
     return replace(state, best=Candidate(), best_run=None, confirmations=())
 
 
-def screen(
-    state: TunerState, reference: Reference, variant: Variant, name: str, expected_s: float
-) -> Generator[SearchStep, Result, tuple[TunerState, QualityCandidate | None]]:
-    """Screen `variant` with the seeds that choose.
-
-    None where it did not fit or was not read.
-    """
-    runs: list[Values] = []
-    took_s: list[float] = []
-    for number in range(len(reference.runs)):
-        request = quality_request(variant, CHOOSING + number, expected_s)
-        state, trial = yield from run_trial(state, request)
-        run = trial.run if trial is not None else None
-        if run is None:
-            return state, None
-        runs.append(read_measures(state.context.workload.quality, run.stdout_tail))
-        took_s.append(run.wall_s)
-    pairs = tuple(zip(reference.runs, runs, strict=True))
-    judgements = judge(state.context.workload.quality, pairs, "chosen", dict(reference.spent))
-    state = with_judgements(state, variant, judgements)
-    candidate = QualityCandidate(
-        variant=variant,
-        name=name,
-        pairs=pairs,
-        judgements=tuple(judgements),
-        run_s=fmean(took_s),
-    )
-    return state, candidate
-
-
-def with_judgements(
-    state: TunerState, variant: Variant, judgements: list[QualityJudgement]
-) -> TunerState:
-    """With `judgements` for the report."""
-    entries = tuple((variant.label, judgement) for judgement in judgements)
-    known = (*state.quality.judgements, *entries)
-    return replace(state, quality=replace(state.quality, judgements=known))
-
-
-# --- declared measures: confirming ----------------------------------------------------------------
-
-
-def confirm_quality(
-    state: TunerState, reference: Reference, candidate: QualityCandidate
-) -> Generator[SearchStep, Result, tuple[TunerState, Verdict]]:
-    """True if fresh pairs lie inside every tolerance."""
-    measures, name = state.context.workload.quality, candidate.name
-    if one_run(state):
-        state = adopt_quality(state, reference, candidate.variant, candidate.judgements)
-        return state, verdict_of(name, candidate.judgements)
-    more = CHOOSING_RUNS - len(candidate.pairs)
-    least_s = MARGIN * (FEWEST * reference.run_s + (FEWEST + more) * candidate.run_s)
-    if least_s > state.remaining_s - state.reserve_s:
-        return not_affordable(state, candidate, FEWEST, least_s)
-    state, known = yield from with_more_seeds(state, candidate)
-    if known is None:
-        return state, Verdict(inside=False, why=unjudged(state, candidate), refuted=False)
-    candidate, matter = known, known.seeds_matter
-    if not matter and state.context.workload.confirm_quality_command is None:
-        return state, Verdict(inside=False, why=SEEDS_IGNORED.format(name=name), refuted=False)
-    rounds, why = wanted_pairs(state, reference, candidate) if matter else (1, "")
-    if why:
-        return state, Verdict(inside=False, why=why)
-    round_s = MARGIN * (reference.run_s + candidate.run_s)
-    least = fewest_pairs(state, reference, candidate) if matter else 1
-    rounds = min(rounds, max(0, int((state.remaining_s - state.reserve_s) / round_s)))
-    if rounds < least:
-        return not_affordable(state, candidate, least, least * round_s)
-    before = Variant(candidate=reference.candidate)
-    ab_test = ABTest(
-        purpose="quality",
-        title=f"quality of {candidate.variant.label}",
-        requests=(
-            quality_request(before, CONFIRMING, reference.run_s, "confirm-quality"),
-            quality_request(candidate.variant, CONFIRMING, candidate.run_s, "confirm-quality"),
-        ),
-        rounds=rounds,
-        reseeded=True,
-    )
-    result = yield SearchStep(request=ab_test, state=state)
-    assert isinstance(result, Comparison)
-    state = state.with_result(result)
-    if result.cut_short:
-        left = rounds - len(result.counted)
-        what = f"the rest of the confirmation of {candidate.variant.label}"
-        state = state.skip(what, left * round_s)
-        return state, Verdict(inside=False, why=over_budget(name, left), refuted=False)
-    pairs = [
-        (read_measures(measures, a.stdout_tail), read_measures(measures, b.stdout_tail))
-        for a, b in zip(result.runs(BEFORE), result.runs(AFTER), strict=True)
-    ]
-    if result.failure is not None or not pairs:
-        return state, Verdict(inside=False, why=not_judged(name), refuted=False)
-    judgements = judge(measures, pairs, "confirmed", dict(reference.spent))
-    state = with_judgements(state, candidate.variant, judgements)
-    found = verdict_of(name, judgements, confirmed=True)
-    if found.inside:
-        state = adopt_quality(state, reference, candidate.variant, judgements)
-    return state, found
-
-
-def not_affordable(
-    state: TunerState, candidate: QualityCandidate, rounds: int, needed_s: float
-) -> tuple[TunerState, Verdict]:
-    """Drop a candidate that the budget cannot confirm."""
-    what = f"the quality confirmation of {candidate.variant.label}"
-    state = state.skip(what, needed_s, kept_s=state.reserve_s)
-    why = over_budget(candidate.name, rounds)
-    return state, Verdict(inside=False, why=why, refuted=False)
-
-
-def with_more_seeds(
-    state: TunerState, candidate: QualityCandidate
-) -> Generator[SearchStep, Result, tuple[TunerState, QualityCandidate | None]]:
-    """Add seeds to `candidate` until one change shows.
-
-    None without room in the budget.
-    """
-    runs = [after for _, after in candidate.pairs]
-    while len(runs) < CHOOSING_RUNS:
-        request = quality_request(candidate.variant, CHOOSING + len(runs), candidate.run_s)
-        state, trial = yield from run_trial(state, request)
-        values = values_of(state, trial.run if trial is not None else None)
-        if not values:
-            return state, None
-        runs.append(values)
-    return state, replace(candidate, runs=tuple(runs))
-
-
-def wanted_pairs(
-    state: TunerState, reference: Reference, candidate: QualityCandidate
-) -> tuple[int, str]:
-    """Rounds that the noise asks for, or why none would do."""
-    wanted = FEWEST
-    for name, room, spread in rooms(state, reference, candidate):
-        rounds = rounds_needed(spread, room, MOST_RUNS) if room > 0 else None
-        if rounds is None:
-            return 0, too_noisy(candidate.name, name, spread, room)
-        wanted = max(wanted, rounds)
-    return wanted, ""
-
-
-def fewest_pairs(state: TunerState, reference: Reference, candidate: QualityCandidate) -> int:
-    """Fewest rounds likely to lie inside the tolerance."""
-    return max(
-        rounds_needed(spread, LEAST_POWER * room, MOST_RUNS) or MOST_RUNS
-        for _, room, spread in rooms(state, reference, candidate)
-    )
-
-
-def rooms(
-    state: TunerState, reference: Reference, candidate: QualityCandidate
-) -> list[tuple[str, float, float]]:
-    """Room in each tolerance, and the spread of differences."""
-    found = []
-    for judgement in candidate.judgements:
-        measure = state.context.workload.quality[judgement.measure]
-        sign = 1.0 if measure.better == "lower" else -1.0
-        by_run = differences(candidate.pairs, judgement.measure, sign)
-        figure = judgement.reference or 0.0
-        slack = max(0.0, 1.0 - dict(reference.spent).get(judgement.measure, 0.0))
-        slack *= measure.slack(figure)
-        worse = sign * ((judgement.value or 0.0) - figure)
-        of_side = [[means(run)[judgement.measure]] for run in candidate.runs]
-        between = BOTH_SIDES * (spread_of_a_run(of_side) or 0.0)
-        spread = max(spread_of_a_run(by_run) or 0.0, between)
-        found.append((judgement.measure, slack - max(0.0, worse), spread))
-    return found
-
-
 def adopt_quality(
-    state: TunerState,
-    reference: Reference,
-    variant: Variant,
-    judgements: Sequence[QualityJudgement],
+    state: TunerState, reference: Reference, judgements: Sequence[QualityJudgement]
 ) -> TunerState:
     """Adopt the candidate's figures as the quality after.
 
-    Changes of the code are left out. The figures before are the original's on the same items, or
-    not measured.
+    The figures before are the original's on the same items, or not measured.
     """
-    if variant.whatif is not None:
-        return state
     after = tuple((j.measure, j.value) for j in judgements if j.value is not None)
     before = state.quality.before
-    if not reference.candidate.changes:
+    if not reference.variant.candidate.changes:
         before = tuple((j.measure, j.reference) for j in judgements if j.reference is not None)
-    elif state.context.workload.confirm_quality_command is not None and not one_run(state):
+    elif state.context.workload.confirm_quality_command is not None:
         before = ()
     return replace(state, quality=replace(state.quality, before=before, after=after))
-
-
-# --- sentences ------------------------------------------------------------------------------------
-
-SEEDS_IGNORED = (
-    "{name} passed screening, and other seeds gave the same figures, so nothing tells how far they "
-    "may differ. Let the program follow GPU_ADVISOR_SEED or a {{seed}} in its quality-command. Or "
-    "let it print a figure for each item, and declare other items as confirm-quality-command."
-)
-
-
-def verdict_of(
-    name: str, judgements: Sequence[QualityJudgement], *, confirmed: bool = False
-) -> Verdict:
-    """Verdict and sentence of judgements."""
-    shown = [f"{j.measure} {numbers.measure(j.value)}" for j in judgements]
-    outside = next((j for j in judgements if not j.within), None)
-    if outside is None:
-        return Verdict(inside=True, figures=": " + ", ".join(shown) if shown else "")
-    limit = numbers.measure(outside.limit)
-    shown.append(f"{outside.measure} is beyond its limit {limit}")
-    why = (
-        f"{name}: {outside.measure} was beyond its limit {limit} when chosen (pairs of runs: "
-        f"{outside.runs})."
-    )
-    if confirmed:
-        down = (outside.limit or 0.0) < (outside.reference or 0.0)
-        bound = outside.low if down else outside.high
-        reach = "not known" if bound is None else numbers.measure(bound)
-        why = (
-            f"{name} passed screening; with other seeds the 95 % bound of {outside.measure} is "
-            f"{reach}, and its limit {limit} (pairs of runs: {outside.runs})."
-        )
-    return Verdict(inside=False, figures=": " + ", ".join(shown), why=why)
-
-
-def too_noisy(name: str, measure: str, spread: float, room: float) -> str:
-    """Sentence on a measure too noisy for its tolerance."""
-    return (
-        f"{name} passed screening, and {measure} differs by {numbers.measure(spread, 2)} from run "
-        f"to run where its tolerance leaves {numbers.measure(room, 2)}: more than {MOST_RUNS} runs "
-        "a side would have to confirm it."
-    )
-
-
-def over_budget(name: str, rounds: int) -> str:
-    """Sentence on a confirmation without room in the budget."""
-    return (
-        f"{name} passed screening, and the budget could not hold what would confirm it: "
-        f"{rounds} more runs a side."
-    )
-
-
-def not_judged(name: str) -> str:
-    """Sentence on a run without a figure."""
-    return f"{name} could not be judged: a run failed, or printed no figure."
-
-
-def unjudged(state: TunerState, candidate: QualityCandidate) -> str:
-    """Sentence on why no run judged a candidate."""
-    return no_run(state, candidate.variant, candidate.name)
-
-
-def no_run(state: TunerState, variant: Variant, name: str) -> str:
-    """Sentence on a candidate without a judgement."""
-    if any(entry.what == variant.label for entry in state.skipped):
-        return f"{name} could not be judged: the budget had no room for the run."
-    return not_judged(name)
 
 
 # --- sampling steps -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepCounts:
-    """Step counts of the config, and their screening."""
-
-    steps: tuple[int, ...]
-    """Most first."""
-    candidates: tuple[Candidate, ...]
-    screened: tuple[tuple[int, QualityCandidate], ...] = ()
-    """By position."""
-    stop: str = "No smaller step count was tried."
-
-
 def tune_steps(state: TunerState) -> Stage:
     """Tune every steps knob with a declared tolerance."""
     for knob in state.tunable("timesteps"):
-        key = key_of(knob)
-        if not isinstance(knob.value, int) or isinstance(knob.value, bool) or knob.value < 2:
+        reason = ""
+        if not isinstance(knob.value, int) or not is_count(knob.value, least=2):
             reason = f"{str(knob.value)!r} is no plain count; it is left as it is."
-            state = state.set_verdict(key, "listed", reason)
         elif not state.context.workload.quality:
             reason = (
                 "Fewer steps change the result, and no quality measure is declared in "
                 "gpu-advisor.toml; a measure with a tolerance is the consent to trade."
             )
-            state = state.set_verdict(key, "listed", reason)
+        if reason:
+            state = state.set_verdict(key_of(knob), "listed", reason)
         else:
-            state = yield from shorten(state, knob, knob.value)
+            state = yield from shorten(state, knob, int(str(knob.value)))
     return state
 
 
 def shorten(state: TunerState, knob: Knob, original: int) -> Stage:
-    """Find the fewest confirmed steps inside the tolerance."""
+    """Find the fewest confirmed steps inside the tolerance, by bisection."""
     key = key_of(knob)
-    state, reference, why = yield from measure_reference(state)
-    if reference is None and why == "budget":
-        return state.set_verdict(key, "skipped", OUT_OF_TIME)
+    state, reference, outcome = yield from measure_reference(state)
     if reference is None:
-        reason = (
-            "The original's quality could not be measured: the declared patterns did not match "
-            "its output."
-        )
-        return state.set_verdict(key, "refused", reason)
-    counts = step_counts(state, knob, original)
-    state, counts, position = yield from fewest_inside(state, reference, counts)
-    stop, confirmed = counts.stop, 0
-    while position is not None and position >= 0 and confirmed < MOST_CONFIRMED:
-        state, counts, candidate = yield from screened(state, reference, counts, position)
-        if candidate is None or not candidate.inside:
-            break
-        state, verdict = yield from confirm_quality(state, reference, candidate)
+        reason = "The original's quality could not be measured: its output shows no figure."
+        reason = OUT_OF_TIME if outcome == "skipped" else reason
+        return state.set_verdict(key, outcome, reason)
+    counts, stop = step_counts(state, knob, original)
+    screened: dict[int, Screening] = {}
+    low, high, found = 0, len(counts) - 1, -1
+    while low <= high:
+        at = (low + high + 1) // 2
+        steps, candidate = counts[at]
+        variant, name = Variant(candidate=candidate), f"{steps} steps"
+        state, screened[at] = yield from screen(state, reference, variant, name)
+        if screened[at].verdict.inside:
+            found, low = at, at + 1
+        else:
+            stop, high = screened[at].verdict.why, at - 1
+    for at in range(found, max(-1, found - MOST_CONFIRMED), -1):
+        steps, candidate = counts[at]
+        variant, name = Variant(candidate=candidate), f"{steps} steps"
+        if at not in screened:
+            state, screened[at] = yield from screen(state, reference, variant, name)
+        state, verdict = yield from confirm_quality(state, reference, variant, screened[at], name)
         if verdict.inside:
-            return (yield from time_steps(state, knob, counts.candidates[position], stop))
+            return (yield from time_steps(state, knob, candidate, stop))
         stop = verdict.why
-        confirmed += bool(verdict.figures)
         if not verdict.refuted:
             break
-        position -= 1
     return state.set_verdict(key, "refused", f"Kept. {stop}")
 
 
-def step_counts(state: TunerState, knob: Knob, original: int) -> StepCounts:
-    """Step counts down to a refused one."""
-    steps: list[int] = []
-    candidates: list[Candidate] = []
+def step_counts(
+    state: TunerState, knob: Knob, original: int
+) -> tuple[list[tuple[int, Candidate]], str]:
+    """Step counts down to a refused one, most first, and the reason of the end."""
+    found: dict[int, Candidate] = {}
     for share in STEP_SHARES:
         value = tidy_steps(original * share)
-        if value < 1 or value >= original or value in steps:
+        if value < 1 or value >= original or value in found:
             continue
         candidate = state.with_value(knob, value)
         if isinstance(candidate, knobs.InvalidChange):
             why = (candidate.reason.partition(": ")[2] or candidate.reason).rstrip(".")
-            stop = f"The search stopped because {why}."
-            return StepCounts(steps=tuple(steps), candidates=tuple(candidates), stop=stop)
-        steps.append(value)
-        candidates.append(candidate)
-    return StepCounts(steps=tuple(steps), candidates=tuple(candidates))
-
-
-def fewest_inside(
-    state: TunerState, reference: Reference, counts: StepCounts
-) -> Generator[SearchStep, Result, tuple[TunerState, StepCounts, int | None]]:
-    """Find the fewest passing steps by bisection."""
-    low, high = 0, len(counts.steps) - 1
-    found: int | None = None
-    while low <= high:
-        middle = (low + high + 1) // 2
-        state, counts, candidate = yield from screened(state, reference, counts, middle)
-        if candidate is not None and candidate.inside:
-            found, low = middle, middle + 1
-            continue
-        high = middle - 1
-        name = f"{counts.steps[middle]} steps"
-        if candidate is None:
-            why = no_run(state, Variant(candidate=counts.candidates[middle]), name)
-        else:
-            why = verdict_of(name, candidate.judgements).why
-        counts = replace(counts, stop=why)
-    return state, counts, found
-
-
-def screened(
-    state: TunerState, reference: Reference, counts: StepCounts, position: int
-) -> Generator[SearchStep, Result, tuple[TunerState, StepCounts, QualityCandidate | None]]:
-    """Screening of one step count, run once."""
-    known = dict(counts.screened)
-    if position in known:
-        return state, counts, known[position]
-    steps = counts.steps[position]
-    share = steps / max(counts.steps[0] / STEP_SHARES[0], 1.0)
-    variant = Variant(candidate=counts.candidates[position])
-    name, expected_s = f"{steps} steps", reference.run_s * share
-    state, candidate = yield from screen(state, reference, variant, name, expected_s)
-    if candidate is not None:
-        counts = replace(counts, screened=(*counts.screened, (position, candidate)))
-    return state, counts, candidate
+            return list(found.items()), f"The search stopped because {why}."
+        found[value] = candidate
+    return list(found.items()), "No smaller step count was tried."
 
 
 def time_steps(state: TunerState, knob: Knob, candidate: Candidate, stop: str) -> Stage:
@@ -722,29 +496,22 @@ def time_steps(state: TunerState, knob: Knob, candidate: Candidate, stop: str) -
     key, start = key_of(knob), state.incumbent_run
     request = make_request(state, candidate, moved=(key,), whole_batches=1)
     state, trial = yield from run_trial(state, request)
-    run = trial.run if trial else None
+    run, change = trial.run if trial else None, change_of(candidate, key)
     if trial is None:
         return state.set_verdict(key, "skipped", OUT_OF_TIME)
-    change = change_of(candidate, key)
     if run is None or change is None:
         return state.set_verdict(key, "refused", "The chosen steps failed when they were timed.")
     if effects.verdict(change, start, run) == "ignored":
         override = effects.overriding(knob.path, change.new, run)
-        clause = f"; {override}" if override else ""
-        reason = f"Ignored by the program: its forwards per unit did not change{clause}."
+        reason = f"Ignored by the program: its forwards per unit did not change{override}."
         return state.set_verdict(key, "ignored", reason)
     if not state.is_faster(run, start):
-        reason = f"Fewer steps were not faster by more than {percent(state)}."
+        reason = f"Fewer steps were not faster by more than {state.tie_percent}."
         return state.set_verdict(key, "kept", reason)
     along = ", ".join(
         f"{leaf_of(c.path)} {c.old} to {c.new}" for c in candidate.changes if c.kind == "schedule"
     )
-    held = (
-        "One run of every quality measure is inside its tolerance, which proves nothing of others "
-        "(quality-proof is one-run)"
-        if one_run(state)
-        else "The bounds of every quality measure are inside its tolerance, on seeds that did not "
-        "choose it"
-    )
     schedule = f"; the linked schedule moved: {along}" if along else ""
-    return state.adopt(candidate, run).set_verdict(key, "found", f"{held}{schedule}. {stop}")
+    held = "The bounds of every quality measure are inside its tolerance, on seeds that did not "
+    reason = f"{held}choose it{schedule}. {stop}"
+    return state.adopt(candidate, run).set_verdict(key, "found", reason)

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from advisor import knobs, numbers
 from advisor.executor.comparison import AFTER, COLLAPSED, Comparison
-from advisor.executor.requests import (
-    ABTest,
-    SkippedRun,
-    TrialRequest,
-    TrialResult,
-    Variant,
-    contended,
-)
+from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, TrialResult, Variant
 from advisor.executor.startup_budget import StartupBudget, startup_times_s
 from advisor.model import (
     SAMPLER_FORWARDS,
@@ -29,7 +22,7 @@ from advisor.model import (
     MeasurePlan,
     Run,
 )
-from advisor.tuner.prices import Prices
+from advisor.stats import noise_band
 
 if TYPE_CHECKING:
     from advisor.executor.requests import KnobKey
@@ -57,10 +50,15 @@ SHORT_S = 1.0
 LEAST_S = 8.0
 """Such a run may step so long, or about as long as the original did."""
 FEW_STEPS = 4
+CEILINGS_S = 1.0
+"""A baseline measures each of its parts alone for so long."""
+COLD_START = 2.0
+"""A process that took so many times the shortest one paid for cold caches, or for long steps."""
 SPARE = 1.2
 """A budget that is named must do."""
 MARGIN = 1.1
 """Processes differ, and a confirmation that began is finished within the budget."""
+OUT_OF_TIME = "The budget was spent before another value could run."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,22 +101,17 @@ class Skipped:
 class Suggestion:
     """Faster change that the user has to make."""
 
-    kind: Literal["switch", "loader", "buckets", "training-batch", "together"]
-    """together: all others that were confirmed, at once."""
+    kind: Literal["switch", "loader", "training-batch"]
     title: str
     variant: Variant
     run: Run
     """The run that was faster."""
     gain: float
     """Gain of single runs: it plans the rounds."""
-    reason: str = ""
+    reason: str
     """Sentences for the report, without the gain."""
     arguments: tuple[tuple[str, int | bool], ...] = ()
     """loader: arguments of the DataLoader call."""
-    parts: tuple[str, ...] = ()
-    """together: titles of the single suggestions."""
-    product: float = 1.0
-    """together: product of the single gains."""
     knob: KnobKey | None = None
     """training-batch: the knob to be changed."""
     outcome: Comparison | None = None
@@ -146,9 +139,10 @@ class TunerState:
     clock_s: float
     """Time left of the budget."""
     originals: tuple[Run, ...] = ()
-    prices: Prices = field(default_factory=Prices)
-    noise: float = 0.0
-    """Relative spread between equal processes."""
+    walls_s: tuple[float, ...] = ()
+    """Wall times of the short processes so far."""
+    started_s: float = 0.0
+    """Time that all processes so far took to their first steps."""
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
     verdicts: tuple[KnobVerdict, ...] = ()
@@ -174,19 +168,9 @@ class TunerState:
 
     @property
     def steady_originals(self) -> tuple[Run, ...]:
-        """Baselines near the best one, which is included."""
-        top = self.context.objective.score(self.original)
-        gain = self.context.objective.gain
-        return tuple(
-            run
-            for run in self.originals
-            if gain(self.context.objective.score(run), top) < COLLAPSED
-        )
-
-    @property
-    def non_outlier_baselines(self) -> tuple[Run, ...]:
-        """Baselines without collapsed ones, if two or more remain."""
-        return self.steady_originals if len(self.steady_originals) > 1 else self.originals
+        """Baselines near the best one, if two or more are."""
+        near = tuple(run for run in self.originals if self.gain(self.original, run) < COLLAPSED)
+        return near if len(near) > 1 else self.originals
 
     @property
     def incumbent_run(self) -> Run:
@@ -197,17 +181,15 @@ class TunerState:
     def incumbent_runs(self) -> tuple[Run, ...]:
         """Comparable runs of the best candidate so far."""
         if not self.best.changes:
-            return self.non_outlier_baselines
+            return self.steady_originals
         return self.confirmation_runs(self.best) or (self.incumbent_run,)
 
     def confirmation_runs(self, candidate: Candidate) -> tuple[Run, ...]:
         """Runs of `candidate` in its latest confirmation."""
-        own = [
-            each
-            for each in self.confirmations
-            if each.ab_test.after.variant.candidate.key == candidate.key
-        ]
-        return next(filter(None, (each.runs(AFTER) for each in reversed(own))), ())
+        for each in reversed(self.confirmations):
+            if each.ab_test.after.variant.candidate.key == candidate.key and each.runs(AFTER):
+                return each.runs(AFTER)
+        return ()
 
     @property
     def iterative(self) -> bool:
@@ -223,13 +205,7 @@ class TunerState:
     @property
     def waits(self) -> bool:
         """True if the best so far waits for data."""
-        share = self.incumbent_run.wait_share
-        return share is not None and share > MIN_WAIT_SHARE
-
-    @property
-    def gain_without_waiting(self) -> float:
-        """Upper bound on the gain of any loader setting."""
-        return 1 / max(1e-9, 1 - (self.incumbent_run.wait_share or 0.0))
+        return (self.incumbent_run.wait_share or 0.0) > MIN_WAIT_SHARE
 
     @property
     def loader_alone(self) -> dict[int, float]:
@@ -241,9 +217,20 @@ class TunerState:
         return {workers: statistics.fmean(each) for workers, each in rates.items()}
 
     @property
+    def noise(self) -> float:
+        """Relative spread between equal processes, here or earlier."""
+        here = noise_band([run.windows or (run.units_per_s,) for run in self.steady_originals])
+        return max(here or 0.0, self.context.earlier.host_noise or 0.0)
+
+    @property
     def tie_threshold(self) -> float:
         """Relative difference below which two runs tie."""
         return max(self.context.smallest_gain, min(self.noise, MAX_TIE))
+
+    @property
+    def tie_percent(self) -> str:
+        """The tie threshold, as text."""
+        return f"{100 * self.tie_threshold:.2g} %"
 
     @property
     def level_threshold(self) -> float:
@@ -283,7 +270,7 @@ class TunerState:
         """Start-up times; the first may be cold."""
         usual_s = min((run.startup_s or 0.0 for run in self.originals), default=0.0)
         return StartupBudget(
-            budget_s=self.context.budget_s, usual_s=usual_s, spent_s=self.prices.started_s
+            budget_s=self.context.budget_s, usual_s=usual_s, spent_s=self.started_s
         )
 
     @property
@@ -294,31 +281,25 @@ class TunerState:
         return min(self.clock_s, self.starts.left * self.price_s)
 
     @property
-    def affordable_trials(self) -> float:
-        """Processes that the whole budget buys."""
-        return min(self.context.budget_s / max(self.price_s, 1e-9), self.starts.bought)
-
-    def budget_for(self, more_s: float) -> float:
-        """Budget for the time spent and `more_s` of processes."""
-        whole_s = self.context.budget_s - self.clock_s + more_s
-        more = math.ceil(more_s / max(self.price_s, 1e-9))
-        return SPARE * max(whole_s, self.starts.budget_for(more))
-
-    @property
     def price_s(self) -> float:
-        """Wall time of one more short process."""
-        return self.prices.process_s
+        """Wall time of one more short process; cold starts do not count."""
+        usual_s = [wall_s for wall_s in self.walls_s if wall_s <= COLD_START * min(self.walls_s)]
+        return statistics.median(usual_s) if usual_s else 0.0
+
+    def again_s(self, run: Run | None) -> float:
+        """Wall time of the candidate of `run` once more."""
+        return max(self.price_s, run.wall_s) if run is not None else self.price_s
+
+    def rounds_s(self, rounds: int) -> float:
+        """Wall time of the confirming rounds, with a margin."""
+        return MARGIN * rounds * (self.price_s + self.again_s(self.best_run))
 
     @property
     def reserve_s(self) -> float:
         """Time kept for the confirmation, at most half."""
         most = GOOD_ROUNDS if self.context.consents else MOST_RESERVED
-        rounds = min(most, max(FEWEST_ROUNDS, int(self.affordable_trials / 4)))
-        return self.rounds_s(rounds)
-
-    def rounds_s(self, rounds: int) -> float:
-        """Wall time of the confirming rounds, with a margin."""
-        return MARGIN * rounds * self.prices.pair_s(self.best_run)
+        bought = min(self.context.budget_s / max(self.price_s, 1e-9), self.starts.bought)
+        return self.rounds_s(min(most, max(FEWEST_ROUNDS, int(bought / 4))))
 
     @property
     def fewest_s(self) -> float:
@@ -330,20 +311,27 @@ class TunerState:
         """Processes that the search may still start."""
         return max(0, int((self.remaining_s - self.reserve_s) / max(self.price_s, 1e-9)))
 
+    def budget_for(self, more_s: float) -> float:
+        """Budget that holds `more_s` of processes beside the time of the present one."""
+        more = math.ceil(more_s / max(self.price_s, 1e-9))
+        return SPARE * max(self.context.budget_s + more_s, self.starts.budget_for(more))
+
     # --- transitions --------------------------------------------------------------------------
 
     def with_result(self, result: Result) -> TunerState:
         """After `result`: clock and prices only."""
         usual_s = self.starts.usual_s
         took_s = sum(usual_s if each is None else each for each in startup_times_s(result))
-        prices = replace(self.prices, started_s=self.prices.started_s + took_s)
-        state = replace(self, clock_s=result.remaining_s, prices=prices)
+        state = replace(self, clock_s=result.remaining_s, started_s=self.started_s + took_s)
         if not isinstance(result, TrialResult) or result.run is None or result.reused:
             return state
-        run = result.run
-        if result.request.plan.whole or result.request.purpose not in {"search", "confirm"}:
+        run, request = result.run, result.request
+        timed = request.purpose in {"search", "confirm"} and not request.plan.whole
+        if not timed and request.purpose != "baseline":
             return state
-        return replace(state, prices=prices.with_wall(run.wall_s, contended=contended(run)))
+        parts = len(run.ceilings.loader) + 1 if run.ceilings else 0
+        wall_s = max(run.wall_s - CEILINGS_S * parts, run.wall_s / 2)
+        return replace(state, walls_s=(*self.walls_s, wall_s))
 
     def set_verdict(
         self, knob: KnobKey, outcome: str, reason: str, *, other_phase: bool = False
@@ -358,9 +346,7 @@ class TunerState:
     ) -> TunerState:
         """Skip `what`, which did not fit the budget."""
         remaining_s = self.remaining_s - kept_s
-        missing_s = max(0.0, needed_s - remaining_s)
-        starts_s = self.starts.budget_for(math.ceil(missing_s / max(self.price_s, 1e-9)))
-        budget_s = SPARE * max(self.context.budget_s + missing_s, starts_s)
+        budget_s = self.budget_for(max(0.0, needed_s - remaining_s))
         entry = Skipped(
             what=what,
             needed_s=needed_s,
@@ -395,7 +381,7 @@ class TunerState:
         for kind in kinds:
             alike = [knob for knob in self.all_knobs if knob.kind == kind]
             own = [knob for knob in alike if self.in_phase(knob)]
-            found += own or [knob for knob in alike if self.may_stand_in(knob)]
+            found += own or [knob for knob in alike if self._may_stand_in(knob)]
         return found
 
     @property
@@ -408,23 +394,18 @@ class TunerState:
         """True if the phase that runs uses `knob`."""
         return self.phase == "any" or knob.phase in {self.phase, "any"}
 
-    def may_stand_in(self, knob: Knob) -> bool:
-        """True if another phase's knob may hold the value."""
+    def _may_stand_in(self, knob: Knob) -> bool:
         verdict = self.verdict_on(knob)
         return self.phase != "train" and (verdict is None or not verdict.other_phase)
 
     def tunable(self, *kinds: str) -> list[Knob]:
         """Knobs of `kinds` that may still move."""
-        return [
-            knob
-            for knob in self.of_kind(*kinds)
-            if knob.editable
-            and ((verdict := self.verdict_on(knob)) is None or verdict.outcome in {"found", "kept"})
-        ]
+        verdicts = ((knob, self.verdict_on(knob)) for knob in self.of_kind(*kinds) if knob.editable)
+        return [k for k, each in verdicts if each is None or each.outcome in {"found", "kept"}]
 
-    def held_by_config(self, *kinds: str) -> bool:
+    def held_by_config(self, kind: str) -> bool:
         """True if a followed knob of the documents sets this."""
-        verdicts = [self.verdict_on(knob) for knob in self.of_kind(*kinds)]
+        verdicts = [self.verdict_on(knob) for knob in self.of_kind(kind)]
         return any(verdict is None or verdict.outcome != "ignored" for verdict in verdicts)
 
     def current(self, knob: Knob) -> JsonScalar | tuple[JsonScalar, ...]:
@@ -462,12 +443,14 @@ class TunerState:
 
     def short_plan(self) -> MeasurePlan:
         """A short window that only shows which settings are followed."""
-        plan = self.plan(
-            Candidate(), measure_s=min(SHORT_S, self.context.measure_s), min_steps=FEW_STEPS
-        )
         stepping_s = self.original.wall_s - (self.original.startup_s or 0.0)
-        # A power of two is the same in the next call, which then finds this run in its history.
-        return replace(plan, longest_s=2.0 ** math.ceil(math.log2(max(LEAST_S, stepping_s))))
+        return self.plan(
+            Candidate(),
+            measure_s=min(SHORT_S, self.context.measure_s),
+            min_steps=FEW_STEPS,
+            # A power of two is the same in the next call, which finds this run in its history.
+            longest_s=2.0 ** math.ceil(math.log2(max(LEAST_S, stepping_s))),
+        )
 
 
 def key_of(knob: Knob) -> KnobKey:

@@ -1,4 +1,4 @@
-"""Training batches: samples of an update and learning rate."""
+"""Batches of a training: samples of an update, and the learning rate."""
 
 from __future__ import annotations
 
@@ -12,17 +12,8 @@ if TYPE_CHECKING:
     from advisor.model import Candidate, Knob, Run
     from advisor.tuner.state import TunerState
 
-OWN_STEPS = {
-    "backward": "It trains by steps of its own: backward passes were seen, and no optimizer of "
-    "torch's. ",
-    "gradients": "It trains by steps of its own: gradients of its parameters were taken, and no "
-    "optimizer of torch's stepped. ",
-    "moved": "Its parameters changed while it ran, so it trains. ",
-    "asked": "It takes gradients, so it may train. ",
-}
-"""Signs of a training without an optimizer of torch's, and their sentences."""
-UNSEEN = (
-    "Nothing was seen of its model, so it may train; where it does not, say "
+MAY_TRAIN = (
+    "No optimizer of torch's was seen to step, so it may train; where it does not, say "
     '`phase = "test"` in gpu-advisor.toml. '
 )
 RULES = (("sgd", 1.0), ("adam", 0.5))
@@ -43,56 +34,41 @@ def is_only_suggested(state: TunerState, knob: Knob) -> bool:
 def alters_training(state: TunerState, candidate: Candidate, run: Run) -> bool:
     """True if `candidate` changes the samples of an update.
 
-    An accumulation that moves along makes up for it, unless the program did not follow it. Where
-    the program steps by itself that must have been seen.
+    An accumulation that moves along makes up for it, if the program was seen to follow it. Where
+    torch's optimizer steps, it also counts where nothing could be seen.
     """
     if not (state.trains or run.trains) or all(c.kind != "batch_size" for c in candidate.changes):
         return False
     along = [change for change in candidate.changes if change.kind == "grad_accum"]
-    doubt = {"ignored", "unknown"} if run.effects.trains in OWN_STEPS else {"ignored"}
-    if not along or any(effects.verdict(c, state.original, run) in doubt for c in along):
+    certain = run.effects.trains in {None, "optimizer"}
+    followed = {"took effect", "unknown"} if certain else {"took effect"}
+    if not along or any(effects.verdict(c, state.original, run) not in followed for c in along):
         return True
-    return (samples_per_update(candidate) or 1.0) > 1.0
+    return samples_per_update(candidate) > 1.0
 
 
-def samples_per_update(candidate: Candidate) -> float | None:
-    """Growth of the samples of one update.
-
-    None where that is not all in numbers.
-    """
+def samples_per_update(candidate: Candidate) -> float:
+    """Growth of the samples of one update; 1 where that is not all in numbers."""
     times = 1.0
     for change in candidate.changes:
         if change.kind in {"batch_size", "grad_accum"}:
             old, new = number_of(change.old), number_of(change.new)
             if not old or not new:
-                return None
+                return 1.0
             times *= new / old
     return times
 
 
-def training_sign(state: TunerState) -> str:
-    """Sentence on a sign of training without torch's optimizer."""
-    seen = str(state.original.effects.trains)
-    return OWN_STEPS.get(seen, UNSEEN if state.original.unseen else "")
-
-
-def learning_rate_advice(state: TunerState, times: float) -> str:
-    """Advice on the learning rate of a larger batch."""
-    linear = f"{numbers.measure(times, 3)} times"
-    root = f"{numbers.measure(times**0.5, 3)} times (the square root)"
+def training_note(state: TunerState, times: float) -> str:
+    """Advice on the learning rate of a batch that is `times` as large."""
     names = state.original.effects.optimizers
     powers = {power for name in names for part, power in RULES if part in name.lower()}
-    change = (
-        f"It changes how the model is trained: one update averages over {linear} the samples, and "
-        "an epoch has fewer updates. The learning rate and its schedule have to follow. "
-    )
-    if len(powers) != 1:
-        return (
-            f"{change}People start at {linear} the rate with SGD, at {root} with Adam; neither "
-            "was tried here."
-        )
-    start = linear if powers == {1.0} else root
+    linear, root = (f"{numbers.measure(times**power, 3)} times" for power in (1.0, 0.5))
+    rate = f"{linear} the rate with SGD, at {root} with Adam"
+    if len(powers) == 1:
+        rate = f"{linear if powers == {1.0} else root} the rate with {', '.join(names)}"
     return (
-        f"{change}It steps with {', '.join(names)}, so people start at {start} the rate; that was "
-        "not tried here."
+        f"{'' if any(run.updates for run in state.originals) else MAY_TRAIN}"
+        f"One update would average over {linear} the samples. The learning rate and its schedule "
+        f"have to follow: people start at {rate}; that was not tried here."
     )

@@ -9,7 +9,7 @@ import pytest
 from advisor.knobs.default_arguments import with_absent
 from advisor.knobs.registry import LOADER_ARGUMENTS, REGISTRY, KnobSpec
 from advisor.model import Effects
-from advisor.patches.patches import ARGUMENTS, WITHOUT_WORKERS
+from advisor.patches.patches import ARGUMENTS, NEEDS_WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ def test_its_observed_value_is_read_from_the_effects(argument: KnobSpec) -> None
 
 def test_the_patch_of_a_call_knows_it(argument: KnobSpec) -> None:
     assert ARGUMENTS.get(argument.kind) == argument.trainer_argument
-    assert (argument.kind in WITHOUT_WORKERS) == ("workers" in argument.needs)
+    assert (argument.kind in NEEDS_WORKERS) == ("workers" in argument.needs)
 
 
 def test_kinds_have_names_and_words() -> None:

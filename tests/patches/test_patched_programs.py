@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.model import MeasurePlan
-from advisor.patches import patches
+from advisor.patches import model_patches, patches
 from advisor.patches.python_source import patch_of
 from advisor.tuner.code_suggestions import of_loader
 from tests.probe import program
@@ -106,7 +106,7 @@ loader = DataLoader(
     num_workers=0,
 )
 {LOOP}""",
-    "by position": f"{HEAD}loader = DataLoader(Points(), 4, True, None, None, 0)\n{LOOP}",
+    "by position": f"{HEAD}loader = DataLoader(Points(), 4, True)\n{LOOP}",
     "by a dictionary": f"""\
 {HEAD}
 options = {{"batch_size": 4, "num_workers": 0}}
@@ -169,3 +169,21 @@ def test_what_a_what_if_did_the_patch_does_again(style: str, tmp_path: Path) -> 
     for reading in (tried, after):
         assert (reading.effects.workers, reading.effects.prefetch_factor) == (1, 4)
         assert reading.effects.batch == BATCH
+
+
+def test_the_autocast_that_was_tried_the_patch_does_again(tmp_path: Path) -> None:
+    """The same dtype at the same call; the one tensor that comes out goes on in float32."""
+    work = tmp_path / "work"
+    work.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=work, check=True)
+    (work / "data.py").write_text(DATA)
+    (work / "train.py").write_text(f"import torch\n{WRITTEN['by position']}")
+    tried = measured(work, "autocast=bfloat16")
+    assert tried.whatif is not None
+    assert tried.whatif.one_tensor is True
+    name, _, line = (tried.effects.model_site or "").rpartition(":")
+    edit = model_patches.autocast_edit(int(line), "cpu", "bfloat16", widen=True)
+    patch = patch_of(work / name, work, edit)
+    assert patch is not None
+    subprocess.run(["git", "apply", "-"], input=patch, text=True, cwd=work, check=True)
+    assert (tried.effects.dtype, measured(work).effects.dtype) == ("bfloat16", "bfloat16")

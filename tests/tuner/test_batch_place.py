@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.model import BatchPlace, Effects, Failure, Run
-from advisor.tuner.baseline import scaled_dimension
+from advisor.tuner.baseline import doubled_dimension
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search
@@ -104,6 +104,6 @@ def test_what_changed_otherwise_is_not_the_batch() -> None:
     """A length that is drawn anew, or another number of dimensions."""
     before = Effects(input_dims=((31, 20), (20,)), model_site="a.py:1")
     after = Effects(input_dims=((28, 40), (40,)))
-    assert scaled_dimension(before, after, 2.0) == BatchPlace(site="a.py:1", input=0, axis=1)
-    assert scaled_dimension(before, Effects(input_dims=((62,), (20,))), 2.0) is None
-    assert scaled_dimension(before, Effects(input_dims=((33, 20), (20,))), 2.0) is None
+    assert doubled_dimension(before, after) == BatchPlace(site="a.py:1", input=0, axis=1)
+    assert doubled_dimension(before, Effects(input_dims=((62,), (20,)))) is None
+    assert doubled_dimension(before, Effects(input_dims=((33, 20), (20,)))) is None

@@ -1,4 +1,4 @@
-"""Decisions rest on runs of their own knob, and a first confirmation comes early."""
+"""Decisions rest on runs of their own knob."""
 
 from __future__ import annotations
 
@@ -19,14 +19,6 @@ def test_a_trial_that_moved_two_knobs_is_evidence_of_both(tmp_path: Path) -> Non
     assert both
     for name in ("batch_size", "num_workers"):
         assert both <= set(search.decisions[name].trials)
-
-
-def test_a_candidate_far_ahead_is_confirmed_before_the_search_ends(tmp_path: Path) -> None:
-    search = formula_search(tmp_path, on_formula(load_s=1e-6), BOTH, workload=TEST)
-    purposes = [t.request.purpose for t in search.lab.attempts]
-    first = purposes.index("confirm")
-    assert "search" in purposes[:first]
-    assert "search" in purposes[first:]
 
 
 def test_a_budget_too_small_is_told_after_one_process(tmp_path: Path) -> None:

@@ -26,8 +26,6 @@ def test_checkpointing_is_taken_off_where_the_memory_is_there(tmp_path: Path) ->
     """The results are the same, so that it is written once it is proven."""
     search = formula_search(tmp_path, training(), TEXT)
     assert search.values["gradient_checkpointing"] is False
-    decision = search.decisions["gradient_checkpointing"]
-    assert "computed twice" in decision.reason
 
 
 @pytest.mark.parametrize(
@@ -49,7 +47,7 @@ def test_it_stays_where_the_memory_or_the_gain_is_not_there(
 def test_off_already_costs_no_process(tmp_path: Path) -> None:
     """On, it would only be slower."""
     search = formula_search(tmp_path, training(), TEXT.replace("true", "false"))
-    assert search.decisions["gradient_checkpointing"].reason.startswith("Off already")
+    assert search.decisions["gradient_checkpointing"].outcome == "kept"
     moved = {c.name for a in search.lab.attempts for c in a.request.variant.candidate.changes}
     assert "gradient_checkpointing" not in moved
 
@@ -70,6 +68,8 @@ def test_what_computes_nothing_twice_is_left(tmp_path: Path) -> None:
     """A flag of such a name may load a checkpoint."""
     engine = on_formula(load_s=1e-6, step_kind="optimizer step", observed={"recomputes": False})
     search = formula_search(tmp_path, engine, TEXT)
-    assert search.decisions["gradient_checkpointing"].reason.startswith("It is on, but nothing")
+    assert (
+        "Nothing was seen to be computed twice" in search.decisions["gradient_checkpointing"].reason
+    )
     moved = {c.name for a in search.lab.attempts for c in a.request.variant.candidate.changes}
     assert "gradient_checkpointing" not in moved

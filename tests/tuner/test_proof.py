@@ -51,8 +51,7 @@ def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path: Path) -> None:
         search = formula_search(folder, engine, INFERENCE, workload=TEST, host_noise=host_noise)
         return next(a.ab_test.rounds for a in search.state.confirmations)
 
-    assert rounds(0.02, 0.05) == 4  # far ahead: the early confirmation
-    assert rounds(0.3, 0.05) == 4
+    assert rounds(0.02, 0.05) == 6
     assert 6 < rounds(0.1, 0.0012) <= 20
 
 

@@ -151,15 +151,6 @@ def test_where_the_seed_is_ignored_other_items_can_confirm(tmp_path: Path) -> No
     assert (last.runs, last.items, last.proven) == (1, 8, True)
 
 
-def test_one_run_a_value_may_be_declared_and_is_not_called_proven(tmp_path: Path) -> None:
-    """It decides alone, and every word on it says so."""
-    search = searched(tmp_path, quality_noise=0.001, workload={"quality-proof": "one-run"})
-    assert "n_timestep" in search.values
-    assert not seeds(search, "confirm-quality")
-    assert not any(j.proven for _, j in search.state.quality.judgements)
-    assert "which proves nothing" in search.decisions["n_timestep"].reason
-
-
 def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_path: Path) -> None:
     """What is free is proven and written; the rung is named with what its confirmation takes."""
 

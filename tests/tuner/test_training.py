@@ -23,18 +23,16 @@ ACCUMULATED = "batch_size: 4\nnum_workers: 0\naccumulation_steps: 8\n"
 
 
 @pytest.mark.parametrize(
-    ("kind", "sign", "words"),
+    ("kind", "sign"),
     [
-        ("optimizer step", "optimizer", "was faster in the search"),
-        ("training step", "backward", "backward passes were seen"),
-        ("training step", "gradients", "gradients of its parameters"),
-        ("root forward", "moved", "parameters changed"),
-        ("loader batch", "moved", "parameters changed"),
-        ("root forward", "asked", "may train"),
+        ("optimizer step", "optimizer"),
+        ("training step", "backward"),
+        ("root forward", "moved"),
+        ("root forward", "asked"),
     ],
 )
 def test_a_batch_of_a_training_is_advised_with_its_reason(
-    tmp_path: Path, kind: str, sign: str, words: str
+    tmp_path: Path, kind: str, sign: str
 ) -> None:
     """Faster in every run, proven in rounds of its own, and left to the user."""
     engine = on_formula(load_s=1e-6, step_kind=kind, observed={"trains": sign})
@@ -42,8 +40,10 @@ def test_a_batch_of_a_training_is_advised_with_its_reason(
     assert search.values == {}
     decision = search.decisions["batch_size"]
     assert decision.outcome == "advised"
-    assert words in decision.reason
+    assert "was faster in the search" in decision.reason
+    assert ("may train" in decision.reason) is (kind == "root forward")
     assert search.state.suggestions[0].outcome is not None
+    assert [each.kind for each in proven_advice(search.state, search.lab.program)]
 
 
 def test_a_batch_whose_pairs_prove_nothing_is_not_called_faster(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_an_advised_batch_says_where_the_learning_rate_starts(tmp_path: Path) ->
     times = float(str(change.new)) / 4
     said = advice.reason
     assert f"{times:.3g} times the rate with SGD" in said
-    assert f"{times**0.5:.3g} times (the square root) with Adam" in said
-    assert "neither was tried" in said
+    assert f"at {times**0.5:.3g} times with Adam" in said
+    assert "not tried" in said
 
 
 def test_without_a_sign_of_training_the_batch_is_free(tmp_path: Path) -> None:
@@ -165,12 +165,3 @@ def test_a_key_at_its_neutral_value_fixes_no_other(tmp_path: Path, text: str, ba
     search = formula_search(tmp_path, engine, text, workload={"phase": "train"})
     assert search.values == {}
     assert search.decisions[batch].outcome == "advised"
-
-
-def test_a_training_batch_that_nothing_makes_up_for_is_only_advised(tmp_path: Path) -> None:
-    """Effective batch is the user's: proven in rounds of its own, and never written."""
-    engine = on_formula(load_s=1e-6, step_kind="optimizer step")
-    search = formula_search(tmp_path, engine, BATCH)
-    assert search.values == {}
-    assert search.decisions["batch_size"].outcome == "advised"
-    assert search.state.suggestions[0].outcome is not None

@@ -17,7 +17,7 @@ from advisor.objective import THROUGHPUT
 from advisor.settings import Workload
 from advisor.tuner.context import Source, TuningContext
 from advisor.tuner.state import TunerState
-from advisor.tuner.value_trials import try_gated, try_values
+from advisor.tuner.value_trials import try_values
 from tests.runs import a_run
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def test_a_value_that_does_not_fit_is_told_as_the_budgets_end() -> None:
 def test_values_that_failed_ran_whatever_else_did_not_fit(values: list[int]) -> None:
     """The budget ended something else: of this knob every value had its process."""
     stage = try_values(ELSEWHERE, knob_of("prefetch_factor"), values)
-    assert said(ended(stage, *["crash-step"] * len(values)), "prefetch_factor") is None
+    assert said(ended(stage, *["crash-step"] * len(values)), "prefetch_factor") == "kept"
 
 
 def test_a_second_pass_that_the_budget_ends_leaves_what_the_first_found() -> None:
@@ -164,7 +164,7 @@ def test_values_that_are_refused_are_told_as_that_whatever_else_did_not_fit(
     """Of a loader argument as of a precision: with the reason, and no word of the budget."""
     for kind, stage in (
         ("prefetch_factor", try_values(begun, knob_of("prefetch_factor"), [4])),
-        ("precision", try_gated(begun, knob_of("precision"), ["bf16"], "None was faster")),
+        ("precision", try_values(begun, knob_of("precision"), ["bf16"], gated=True)),
     ):
         now = ended(stage)
         word = now.verdict_on(knob_of(kind))
@@ -173,7 +173,7 @@ def test_values_that_are_refused_are_told_as_that_whatever_else_did_not_fit(
 
 
 def test_a_precision_that_does_not_fit_is_told_as_the_budgets_end() -> None:
-    now = ended(try_gated(BEGUN, knob_of("precision"), ["bf16"], "None was faster"), None)
+    now = ended(try_values(BEGUN, knob_of("precision"), ["bf16"], gated=True), None)
     assert said(now, "precision") == "skipped"
 
 

@@ -40,7 +40,7 @@ def test_workers_that_stand_in_the_code_become_advice_with_a_patch(tmp_path: Pat
     assert advice.gain.n >= 6
     assert advice.gain.low == pytest.approx(22 / 6, rel=0.01)
     assert advice.patch is not None
-    assert "+    num_workers=" in advice.patch
+    assert "num_workers=8" in advice.patch
     assert (tmp_path / "train.py").read_text() == LOADER
 
 
@@ -91,10 +91,9 @@ def test_waiting_that_noise_would_hide_gets_no_loader_trials(
     assert any("num_workers" in each for each in tried(engine)) is asked
 
 
-@pytest.mark.parametrize(("load_s", "first"), [(1e-6, "batch 32"), (0.02, "num_workers")])
+@pytest.mark.parametrize(("load_s", "first"), [(1e-6, "batch 8"), (0.02, "num_workers")])
 def test_what_promises_most_is_tried_first(load_s: float, first: str, tmp_path: Path) -> None:
-    """A batch of the training by what the runs so far let expect, a loader by what is waited for;
-    switches, which nothing is known of, after both."""
+    """The loader where it is waited for, then a batch of the training, then switches."""
     engine = on_formula(
         coded={"num_workers": 0},
         load_s=load_s,
@@ -263,7 +262,7 @@ def test_a_flag_of_the_config_is_tuned_behind_the_guard(tmp_path: Path) -> None:
     engine = computing(flags={"cudnn_benchmark": 1.4, "channels_last": 1.0})
     search = formula_search(tmp_path, engine, FLAGS, workload=GUARD)
     assert [change.path for change in search.winner.changes] == ["cudnn_benchmark"]
-    assert search.decisions["channels_last"].reason.startswith("Switched on it was no faster")
+    assert search.decisions["channels_last"].reason.startswith("No value tested was faster")
     assert not {"cudnn_benchmark", "channels_last"} & {*tried(engine)}
 
 
@@ -281,56 +280,6 @@ def test_a_flag_without_a_gpu_costs_nothing(tmp_path: Path) -> None:
     engine = computing(observed={"device": "cpu"}, flags={"cudnn_benchmark": 1.4})
     search = formula_search(tmp_path, engine, FLAGS, workload=GUARD)
     assert search.decisions["cudnn_benchmark"].reason.startswith("It does something on a GPU only")
-
-
-CALLED = "import torch\n\nmodel = Net()\ny = model(batch)\n"
-BOTH = {"cudnn_benchmark": 1.3, "channels_last": 1.2}
-
-
-@pytest.mark.parametrize(
-    ("joint", "told"),
-    [
-        (1.3 * 1.2, "The product of the 2 gains is 1.56x, and 100 % of it was reached."),
-        (1.3, "they save parts of the same time"),
-    ],
-)
-def test_what_was_proven_one_by_one_is_proven_together(
-    joint: float, told: str, tmp_path: Path
-) -> None:
-    """Last, with one patch that makes all of the changes, and with what of them overlaps."""
-    (tmp_path / "train.py").write_text(CALLED)
-    engine = computing(
-        observed={"model_site": "train.py:4"},
-        switches=BOTH | {"cudnn_benchmark,channels_last": joint},
-    )
-    *alone, together = advice_of(formula_search(tmp_path, engine, CONFIG))
-    assert [advice.title for advice in alone] == ["cudnn_benchmark", "channels_last"]
-    assert together.kind == "together"
-    assert together.gain.estimate == pytest.approx(joint, rel=0.02)
-    assert told in together.reason
-    patch = together.patch or ""
-    assert patch.count("diff --git") == 1
-    for advice in alone:
-        added = [line for line in (advice.patch or "").splitlines() if line.startswith("+ ")]
-        assert all(line in patch for line in added)
-    assert "+torch.backends.cudnn.benchmark = True\n" in patch
-    assert "+model.to(memory_format=torch.channels_last)\n" in patch
-
-
-@pytest.mark.parametrize(("share", "asked"), [(0.5, True), (0.05, False), (None, False)])
-def test_batches_of_like_length_are_tried_where_much_is_padding(
-    share: float | None, asked: bool, tmp_path: Path
-) -> None:
-    """A process for it only where a tenth of the positions or more is padding."""
-    (tmp_path / "train.py").write_text(LOADER)
-    whatif = "loader.buckets=1@train.py:1"
-    seen = {"loader_site": "train.py:1", "padding_share": share}
-    engine = computing(observed=seen, switches={whatif: 1.4})
-    found = advice_of(formula_search(tmp_path, engine, CONFIG))
-    assert ("loader.buckets=1" in tried(engine)) is asked
-    assert [advice.kind for advice in found] == ["buckets"] * asked
-    if asked:
-        assert "50 % of the positions of its batches are padding" in found[0].reason
 
 
 @pytest.mark.parametrize("budget_s", range(100, 180, 20))
