@@ -19,7 +19,6 @@ SETTINGS = """\
 config = "sampler.json"
 command = "{python} {program} {{config}}"
 quality-command = "{python} {program} {{config}} --items 8"
-quality-proof = "{proof}"
 phase = "test"
 unit = "item"
 unit-regex = "item done"
@@ -30,15 +29,13 @@ tolerance = "{tolerance}"
 """
 
 
-def tuned(
-    folder: Path, gpu_advisor: Server, noise: float, proof: str = "bounds"
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def tuned(folder: Path, gpu_advisor: Server, noise: float) -> tuple[dict[str, Any], dict[str, Any]]:
     """The config after one `optimize`, and its report."""
     (folder / ".git").mkdir()
     config = folder / "sampler.json"
     config.write_text(json.dumps({"sampler": {"n_timestep": 1000}, "noise": noise}))
     (folder / "gpu-advisor.toml").write_text(
-        SETTINGS.format(python=sys.executable, program=PROGRAM, proof=proof, tolerance=TOLERANCE)
+        SETTINGS.format(python=sys.executable, program=PROGRAM, tolerance=TOLERANCE)
     )
     flags = ("--window", "0.3s", "--budget", "2m", "--json")
     done = gpu_advisor.call("optimize", "sampler.json", *flags, cwd=folder)
@@ -68,13 +65,3 @@ def test_a_real_measure_twice_as_noisy_as_its_tolerance_is_refused(
     assert config["sampler"]["n_timestep"] == 1000
     (steps,) = [d for d in report["decisions"] if d["path"] == "sampler.n_timestep"]
     assert steps["outcome"] == "refused"
-
-
-@pytest.mark.slow
-def test_one_run_a_value_is_labelled_in_title_and_report(
-    tmp_path: Path, gpu_advisor: Server
-) -> None:
-    """Declared, it decides, and nobody is told that it proves anything."""
-    config, report = tuned(tmp_path, gpu_advisor, noise=0.0, proof="one-run")
-    assert config["sampler"]["n_timestep"] < 1000
-    assert any(note.startswith("Quality is not proven") for note in report["notes"])

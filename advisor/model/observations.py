@@ -107,12 +107,8 @@ class WhatIfOutcome:
     """Paid once, before the window: compilation."""
     caution: str | None = None
     """Difference that it may make beyond speed."""
-    told_by: str | None = None
-    """Expression for the length of an `item`, such as `item[0].shape[0]`."""
     one_tensor: bool | None = None
     """Autocast: what the model gives is one tensor, which went on in float32."""
-    readings: int | None = None
-    """Number of times that each item was read for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

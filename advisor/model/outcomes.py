@@ -44,7 +44,7 @@ class Decision:
 class Advice:
     """Confirmed change that the user must make."""
 
-    kind: Literal["switch", "loader", "buckets", "training-batch", "together"]
+    kind: Literal["switch", "loader", "training-batch"]
     title: str
     gain: Interval
     reason: str

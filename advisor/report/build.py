@@ -412,8 +412,6 @@ def notes(found: TuningResult, info: RunInfo, changed_files: list[str]) -> list[
         found.history_set_aside,
         sentences.slow_starts(state.starts),
         info.target.profile is not None and info.target.note,
-        state.context.workload.quality_proof == "one-run"
-        and "Quality is not proven: with one-run each value rests on one run.",
         not state.context.has_gpu
         and "All of this was measured on this CPU. It says nothing about a GPU.",
         *(

@@ -113,9 +113,6 @@ class Workload(_Table):
     several seeds: `{seed}` in it, and GPU_ADVISOR_SEED in its environment."""
     confirm_quality_command: Command | None = None
     """The same measures on other items: what `quality-command` chose is confirmed by it."""
-    quality_proof: Literal["bounds", "one-run"] = "bounds"
-    """bounds: results may change only where the bounds of repeated pairs lie inside the tolerance.
-    one-run: one run a value decides, and the report adds that it proves nothing."""
     numeric_tolerance: Share | None = None
     """Largest relative drift of the training loss, or of an inference's outputs, that a change of
     rounding may cause."""

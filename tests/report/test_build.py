@@ -260,9 +260,9 @@ def test_a_machine_without_a_gpu_is_said_once(tmp_path: Path) -> None:
 
 def test_only_code_stands_as_code() -> None:
     for switch in SWITCHES:
-        lines = re.findall("`([^`]+)`", switch.code.format(value="x"))
+        lines = re.findall("`([^`]+)`", switch.shown("x"))
         assert lines, switch.name
         for line in lines:
             compile(f"{line} pass" if line.endswith(":") else line, switch.name, "exec")
-        prose = re.sub("`[^`]+`", "", switch.code)
+        prose = re.sub("`[^`]+`", "", switch.shown("x"))
         assert not re.search(r"[()_=]", prose), switch.name

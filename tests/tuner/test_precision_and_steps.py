@@ -92,10 +92,10 @@ def test_steps_go_down_to_the_tolerance_and_take_their_schedule_along(tmp_path: 
         for label, judgement in search.state.quality.judgements
     ]
     assert judged == [
-        ("n_timestep=50", "chosen", False),
-        ("n_timestep=250", "chosen", False),
-        ("n_timestep=500", "chosen", True),
-        ("n_timestep=500", "confirmed", True),
+        ("50", "chosen", False),
+        ("250", "chosen", False),
+        ("500", "chosen", True),
+        ("500", "confirmed", True),
     ]
 
 
