@@ -1,26 +1,5 @@
 """Errors of gpu-advisor, one exit code a class.
 
-    AdvisorError
-    ├── UsageError               2   the command line is wrong
-    ├── NoBaselineError          3   the gate has no base to compare with
-    ├── ConfigMissingError      10   the config file is not there
-    ├── ConfigUnreadableError   11   a directory, a socket, no permission, not UTF-8
-    ├── ConfigSyntaxError       12   the config does not parse
-    ├── ConfigReadOnlyError     13   the tuned config could not be written back
-    ├── EditRefusedError        14   an edit could not be made, or be proven, byte-exact
-    ├── SettingsError           15   gpu-advisor.toml is wrong
-    ├── CommandMissingError     16   no command, or one that never names the config
-    ├── RevertConflictError     18   the config was edited since and cannot be put back safely
-    ├── TargetError             19   the GPU asked for is unknown or cannot be stood in for
-    ├── StateBusyError          20   another gpu-advisor works on the same config
-    ├── ReportError             21   report.json is missing, malformed or of another version
-    ├── OutputRefusedError      22   a file of ours would replace the user's, or cannot be written
-    ├── StateUnusableError      23   there is no place for originals and measurements
-    ├── BudgetTooSmallError     24   no setting could be tried and proven within the budget
-    ├── NotMeasuredError        25   the objective or a constraint asks for an unmeasured figure
-    ├── TrialFailedError     30-47   the command failed; one code a kind (FAILURE_EXIT_CODES)
-    └── InterruptedByUserError 130   Ctrl-C or SIGTERM; a partial report was written
-
 The gate's verdicts have codes of their own (GATE_EXIT_CODES): a red build must never be
 mistaken for a broken one.
 """
