@@ -21,8 +21,8 @@ Rule = Callable[["LayerObserver", Any, Any, Any], object]
 
 KEY = -7004
 """Key of these hooks in torch's dicts."""
-LAYERS = 96
-"""Most layers that are observed in the one call."""
+LAYERS, LAYERS_LATER = 96, 16
+"""Most layers that are observed in the first call, and in a later one."""
 CALLS = 512
 """Limit of observed layer calls: a loop within one call repeats the same shapes."""
 INPUTS = 16
@@ -32,7 +32,7 @@ INPUTS = 16
 class LayerObserver:
     """Observer of one module's layers during one call."""
 
-    def __init__(self, torch: Any, module: Any, compiled: bool) -> None:
+    def __init__(self, torch: Any, module: Any, compiled: bool, most: int = LAYERS) -> None:
         self.samples: list[tuple[int, int, int]] = []
         """(dimensions, axis, size) of what layers with a place for the batch were given."""
         self.flat: list[int] = []
@@ -58,10 +58,13 @@ class LayerObserver:
         rules = _rules(torch.nn)
         for layer in module.modules():
             rule = next((rule for kinds, rule in rules if isinstance(layer, kinds)), None)
-            own = 0 if layer._modules else sum(p.numel() for p in _known(layer))
-            if (rule is not None or own) and len(self._layers) < LAYERS:
+            skipped = layer._modules or isinstance(layer, torch.nn.Embedding)
+            own = 0 if skipped else sum(p.numel() for p in _known(layer))
+            if rule is not None or own:
                 layer._forward_hooks[KEY] = self._hook(rule, own)
                 self._layers.append(layer)
+                if len(self._layers) == most:
+                    break
         self._wrap("scaled_dot_product_attention", self._attention)
         self._wrap("softmax", self._softmax)
 

@@ -139,7 +139,8 @@ def begin(session: Session, entry: Module, module: Any) -> None:
     entry.flags = flags(session, module, largest)
     compiled = bool(entry.flags.get("compiled"))
     if entry.calls == 1 or not compiled:
-        entry.observer = batch_axis.LayerObserver(session.torch, module, compiled)
+        most = batch_axis.LAYERS if entry.calls == 1 else batch_axis.LAYERS_LATER
+        entry.observer = batch_axis.LayerObserver(session.torch, module, compiled, most)
 
 
 def failed(session: Session, entry: Module, inputs: Any, problem: BaseException) -> None:

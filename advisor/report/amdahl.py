@@ -25,7 +25,6 @@ GROWS_WITH = {
     "gradients": "the parameters",
     "optimizer": "the parameters: twice for Adam, once for SGD with momentum",
     "activations": "batch, depth and input size; gradient checkpointing holds fewer",
-    "workspace": "the parameters, or the largest layer",
 }
 
 

@@ -1,17 +1,18 @@
-"""How many items a batch holds is found in any container, and nothing in it can hide the rest."""
+"""Items of a batch in any container, padding, and the batch axis of a module's inputs."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import types
 from typing import Any
 
 import pytest
+import torch
 
+from advisor.probe.batch_axis import LayerObserver, find
 from advisor.probe.batches import Counter, copied
 from advisor.probe.padding import Padding
-
-torch = pytest.importorskip("torch")
 
 
 class Layer:
@@ -19,7 +20,6 @@ class Layer:
 
     def __init__(self) -> None:
         self.keys = torch.zeros(4, 2, 1, 8)
-        self.values = torch.zeros(4, 2, 1, 8)
 
 
 class Hostile:
@@ -30,34 +30,11 @@ class Hostile:
 
 
 @pytest.mark.parametrize(
-    "beside",
-    [types.SimpleNamespace(layers=[Layer()]), Hostile(), None, "text", {"deep": [{"er": None}]}],
+    "beside", [types.SimpleNamespace(layers=[Layer()]), Hostile(), None, {"deep": [{"er": None}]}]
 )
-def test_what_stands_beside_the_batch_does_not_matter(beside: object) -> None:
+def test_values_beside_the_batch_do_not_matter(beside: object) -> None:
     given = ((), {"cache": beside, "input_ids": torch.zeros(4, 9), "labels": torch.zeros(4)})
     assert Counter().count(given) == 4
-
-
-MASK = torch.tensor([[1, 1, 0, 0], [1] * 4])
-
-
-@pytest.mark.parametrize(
-    ("batch", "positions", "padded"),
-    [
-        ({"ids": torch.ones(2, 4), "attention_mask": MASK}, 8, 2),
-        ({"ids": torch.ones(2, 4), "lengths": torch.tensor([1, 4])}, 8, 3),
-        ({"ids": torch.ones(2, 4), "mask": MASK.float()}, None, None),
-        ({"ids": torch.ones(2, 4)}, None, None),
-        ([torch.ones(2, 4)], None, None),
-    ],
-    ids=["mask", "lengths", "fractions", "no evidence", "no mapping"],
-)
-def test_padding(batch: object, positions: int | None, padded: int | None) -> None:
-    """By a mask or lengths of whole numbers, each by its name."""
-    found = Padding()
-    assert found.note(batch) is (positions is not None)
-    counts = {"rows": 2, "positions": positions, "padded": padded, "tokens": True}
-    assert found.summary() == (None if positions is None else counts)
 
 
 IMAGE, ROWS = torch.zeros(3, 8, 8), torch.ones
@@ -66,19 +43,14 @@ IMAGE, ROWS = torch.zeros(3, 8, 8), torch.ones
 @pytest.mark.parametrize(
     ("asked", "first", "second", "items"),
     [
-        (
-            4,
-            ((IMAGE,) * 4, ({"boxes": ROWS(4)},) * 4),
-            ((IMAGE,) * 2, ({"boxes": ROWS(5)},) * 2),
-            2,
-        ),
+        (4, ((IMAGE,) * 4, ({"a": ROWS(4)},) * 4), ((IMAGE,) * 2, ({"a": ROWS(5)},) * 2), 2),
         (4, [{"image": ROWS(4)}] * 4, [{"image": ROWS(4)}] * 3, 3),
         (2, [ROWS(2), ROWS(2)], [ROWS(1), ROWS(1)], 1),
         (5, {"inputs": [IMAGE] * 5, "at": [ROWS(5)]}, {"inputs": [IMAGE] * 2, "at": [ROWS(9)]}, 2),
     ],
     ids=["lists of a detector", "list of dicts", "a pair", "dict of lists"],
-)
-def test_what_equals_the_batch_by_chance_is_not_counted(
+)  # fmt: skip
+def test_a_size_that_equals_the_batch_by_chance_is_not_counted(
     asked: int, first: object, second: object, items: int
 ) -> None:
     """Boxes of one image, channels, the two of (x, y): whatever lies deeper than the batch does."""
@@ -90,14 +62,6 @@ def test_what_equals_the_batch_by_chance_is_not_counted(
 @dataclasses.dataclass
 class Sample:
     pixels: Any
-    name: str = ""
-
-
-class Bag:
-    """An object that is no container."""
-
-    def __init__(self, **held: Any) -> None:
-        self.__dict__.update(held)
 
 
 IMAGES = torch.zeros(6, 3, 8, 8)
@@ -107,37 +71,30 @@ IMAGES = torch.zeros(6, 3, 8, 8)
     "batch",
     [
         IMAGES,
-        [IMAGES, torch.zeros(6)],
         (torch.zeros(()), {"x": {"deep": IMAGES}}),
         {"ids": IMAGES, "meta": ["a"] * 6},
-        Sample(pixels=IMAGES),
-        Bag(inner=Bag(x=IMAGES)),
+        types.SimpleNamespace(inner=Sample(pixels=IMAGES)),
         [[torch.zeros(3, 8, 8)] * 6, [{"box": torch.zeros(2, 4)}] * 6],
         ["a.png"] * 6,
     ],
-    ids=["tensor", "list", "nested", "dict", "dataclass", "object", "detection", "names"],
+    ids=["tensor", "nested", "dict", "objects", "detection", "names"],
 )
 def test_items_of_a_batch(batch: Any) -> None:
-    """Whatever it is wrapped in, with the loader's own batch size known."""
+    """In any container, with the loader's own batch size known."""
     counter = Counter(expected=6)
-    assert counter.count(batch) == 6
-    assert counter.count(batch) == 6
+    assert [counter.count(batch), counter.count(batch)] == [6, 6]
 
 
-def test_the_last_batch_may_be_smaller() -> None:
-    """The way to the count is kept, the count is not."""
+def test_the_path_to_the_count_is_kept_and_the_count_is_not() -> None:
+    """The last batch is smaller; without an expected number the most common size counts."""
     counter = Counter(expected=6)
     assert [counter.count({"x": torch.zeros(n, 3)}) for n in (6, 6, 2)] == [6, 6, 2]
-
-
-def test_items_without_an_expected_number() -> None:
-    """Without one the most common leading dimension counts; a batch of another kind is searched."""
     counter = Counter()
     assert counter.count((torch.zeros(5, 2), torch.zeros(5), torch.zeros(1))) == 5
     assert counter.count({"other": torch.zeros(7, 2)}) == 7
 
 
-def test_a_replayed_batch_survives_what_the_program_does_to_it() -> None:
+def test_a_replayed_batch_survives_changes_of_its_copy() -> None:
     """Containers are new, tensors the same."""
     batch = {"x": IMAGES, "rest": [IMAGES, Sample(pixels=IMAGES)]}
     again = copied(batch)
@@ -146,3 +103,95 @@ def test_a_replayed_batch_survives_what_the_program_does_to_it() -> None:
     assert list(batch) == ["x", "rest"]
     assert len(batch["rest"]) == 2
     assert copied(batch)["rest"][1].pixels is IMAGES
+
+
+# --- padding ------------------------------------------------------------------------------
+
+
+class Mapping(collections.UserDict[str, object]):
+    """Answers for what it lacks as mappings do, and not as attributes should."""
+
+    def __getattr__(self, name: str) -> object:
+        return self.data[name]
+
+
+class Refuses(dict[str, object]):
+    """Cannot be looked into at all."""
+
+    def keys(self) -> Any:
+        raise RuntimeError
+
+
+MASK = torch.tensor([[1, 1, 0, 0], [1] * 4])
+
+
+@pytest.mark.parametrize(
+    ("batch", "padded"),
+    [
+        ({"ids": torch.ones(2, 4), "attention_mask": MASK}, 2),
+        (Mapping(ids=torch.ones(2, 4), attention_mask=MASK), 2),
+        ({"ids": torch.ones(2, 4), "lengths": torch.tensor([1, 4])}, 3),
+        ({"ids": torch.ones(2, 4), "mask": MASK.float()}, None),
+        (Refuses(attention_mask=MASK), None),
+        ([torch.ones(2, 4)], None),
+    ],
+    ids=["mask", "mapping of its own", "lengths", "fractions", "refuses", "no mapping"],
+)
+def test_padding(batch: object, padded: int | None) -> None:
+    """By a mask or lengths of whole numbers, each by its name."""
+    found = Padding()
+    assert found.note(batch) is (padded is not None)
+    counts = {"rows": 2, "positions": 8, "padded": padded, "tokens": True}
+    assert found.summary() == (None if padded is None else counts)
+
+
+# --- the batch axis -----------------------------------------------------------------------
+
+
+class Bags(torch.nn.Module):
+    """Texts of all lengths, one behind the other, as `torch.nn.EmbeddingBag` takes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = torch.nn.EmbeddingBag(50, 8)
+        self.head = torch.nn.Linear(8, 3)
+
+    def forward(self, ids: Any, offsets: Any) -> Any:
+        return self.head(self.embedding(ids, offsets))
+
+
+class TimeFirst(torch.nn.Module):
+    """Attention over [time, batch], whose heads times batch are as many as the positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(50, 16)
+        self.attention = torch.nn.MultiheadAttention(16, 4)
+
+    def forward(self, ids: Any) -> Any:
+        x = self.embedding(ids)
+        return self.attention(x, x, x)[0]
+
+
+def ids(*shape: int) -> torch.Tensor:
+    return torch.ones(shape, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    ("module", "first", "later", "items"),
+    [
+        (Bags(), (ids(9), torch.tensor([0, 2, 5])), (ids(7), torch.tensor([0, 4])), 2),
+        (Bags(), (ids(4, 6), None), (ids(5, 6), None), 5),
+        (TimeFirst(), (ids(8, 2),), (ids(8, 3),), 3),
+        (torch.nn.GRU(4, 4, 2), (torch.zeros(7, 5, 4),), (torch.zeros(7, 3, 4),), 3),
+        (torch.nn.Conv2d(3, 4, 3), (IMAGE,), (IMAGE,), 1),
+    ],
+    ids=["offsets", "rows", "time first", "recurrent", "alone"],
+)
+def test_layers_show_the_batch_axis(module: Any, first: Any, later: Any, items: int) -> None:
+    observer = LayerObserver(torch, module, compiled=False)
+    output = module(*first)
+    observer.stop()
+    axis = find(observer, (first, {}), output, None)
+    assert axis is not None
+    assert (axis.unit, axis.count((later, {}))) == ("sample", items)

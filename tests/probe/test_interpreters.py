@@ -124,14 +124,3 @@ def test_an_isolated_python_runs_as_ever(python: Path, tmp_path: Path, flag: str
     """It is not reached: no boot file tells the launcher so."""
     outcome = run(tmp_path, str(python), flag, "-c", "print('here')", plan=WHOLE)
     assert (outcome.stdout.strip(), outcome.stderr, outcome.records) == ("here", "", ())
-
-
-def test_an_exception_looks_as_ever(python: Path, tmp_path: Path) -> None:
-    """The traceback the user sees has no frame of ours; the record has the exception."""
-    command = [str(python), "-c", "def f(x): return 1 / x\nf(0)"]
-    alone = subprocess.run(command, capture_output=True, text=True, check=False)
-    outcome = run(tmp_path, *command, plan=WHOLE)
-    assert (outcome.exit_code, outcome.stderr) == (1, alone.stderr)
-    (record,) = outcome.records
-    assert record.exception is not None
-    assert record.exception.type == "ZeroDivisionError"

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.model import MeasurePlan
 from tests import truth
-from tests.probe.program import PROGRAMS, WHOLE, python, run
+from tests.probe.program import PROGRAMS, python, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,16 +65,6 @@ def test_loader_workers(tmp_path: Path, context: str, workers: int) -> None:
     assert reading.ranks == 1
 
 
-def test_a_program_that_ends_by_itself(tmp_path: Path) -> None:
-    """What was seen is used, in whole mode everything after the warm-up."""
-    outcome = python(tmp_path, "ok_train.py", "--epochs", "1", "--items", "1600", plan=WHOLE)
-    reading = outcome.measured
-    assert "trained" in outcome.stdout
-    assert [record.state for record in outcome.records] == ["exited"]
-    assert reading.whole_units == 1600
-    assert close(reading.units_per_s, outcome.true_rate())
-
-
 def test_inference_over_a_loader(tmp_path: Path) -> None:
     """A step is a loader batch; items are found in a dict inside a dataclass."""
     outcome = python(tmp_path, "ok_infer.py", "6", "1000")
@@ -86,42 +76,35 @@ def test_inference_over_a_loader(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "rounds", "batch"), [("ok_sampler.py", 60, 3), ("ok_refiner.py", 25, 4)]
+    ("command", "rounds", "batch"),
+    [
+        (("ok_sampler.py", "60", "3"), 60, 3),
+        (("ok_refiner.py", "25", "4"), 25, 4),
+        (("matrix_inner.py", "forward", "30", "4"), 30, 4),
+        (("matrix_inner.py", "method", "30", "4"), 30, 4),
+        (("matrix_inner.py", "asked", "30", "4"), 30, 4),
+        (("ok_pipeline.py", "40"), 40, 1),
+        (("ok_pipeline.py", "40", "bare"), 40, 1),
+    ],
 )
-def test_iterative_samplers(tmp_path: Path, program: str, rounds: int, batch: int) -> None:
-    """Forwards per unit are observed from whole batches, whatever the networks are called."""
-    outcome = python(tmp_path, program, str(rounds), str(batch))
+def test_iterative_samplers(
+    tmp_path: Path, command: tuple[str, ...], rounds: int, batch: int
+) -> None:
+    """Items are loader batches, one outer forward, or a timestep that jumps back."""
+    outcome = python(tmp_path, *command)
     reading = outcome.measured
     assert reading.step_kind == "root forward"
-    assert reading.effects.forwards_per_unit == rounds
-    assert reading.effects.batch == batch
+    assert (reading.effects.forwards_per_unit, reading.effects.batch) == (rounds, batch)
     assert close(reading.units_per_s, outcome.true_rate())
 
 
-@pytest.mark.parametrize("how", ["forward", "method", "asked"])
-def test_a_loop_inside_a_modules_own_forward(tmp_path: Path, how: str) -> None:
-    """The network within is counted, not the one call around it."""
-    outcome = python(tmp_path, "matrix_inner.py", how, "30", "4")
-    reading = outcome.measured
-    assert reading.step_kind == "root forward"
-    assert reading.effects.forwards_per_unit == 30
-    assert reading.effects.batch == 4
-    assert close(reading.units_per_s, outcome.true_rate())
-
-
-def test_a_loop_inside_one_long_forward_may_be_stopped_in_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command", [("matrix_inner.py", "forward", "100000", "4"), ("ok_sampler.py", "100000", "2")]
+)
+def test_a_sampler_may_be_stopped_inside_an_item(tmp_path: Path, command: tuple[str, ...]) -> None:
     """With the forwards per unit known, the first item need not be finished."""
     plan = MeasurePlan(measure_s=0.6, min_steps=10, forwards_per_unit=100_000.0)
-    outcome = python(tmp_path, "matrix_inner.py", "forward", "100000", "4", plan=plan)
-    reading = outcome.measured
-    assert reading.whole_units == 0
-    assert close(reading.units_per_s, outcome.true_rate())
-
-
-def test_a_sampler_may_stop_inside_a_batch(tmp_path: Path) -> None:
-    """With the forwards per unit known, no batch need be finished."""
-    plan = MeasurePlan(measure_s=0.6, min_steps=10, forwards_per_unit=5000.0)
-    outcome = python(tmp_path, "ok_sampler.py", "5000", "2", plan=plan)
+    outcome = python(tmp_path, *command, plan=plan)
     reading = outcome.measured
     assert reading.whole_units == 0
     assert "plan" in reading.rate_source
@@ -197,13 +180,3 @@ def test_a_shell_script_that_overwrites_pythonpath(tmp_path: Path) -> None:
     outcome = run(tmp_path, "bash", str(PROGRAMS / "ok_shell.sh"))
     assert len(outcome.records) == 2
     assert close(outcome.measured.units_per_s, outcome.true_rate())
-
-
-@pytest.mark.parametrize("options", [["40"], ["40", "bare"]])
-def test_a_sampler_without_a_loader(tmp_path: Path, options: list[str]) -> None:
-    """Items are told apart by the timestep that jumps back, or by the networks around."""
-    outcome = python(tmp_path, "ok_pipeline.py", *options)
-    reading = outcome.measured
-    assert reading.effects.forwards_per_unit == 40
-    assert reading.effects.batch == 1
-    assert close(reading.units_per_s, outcome.true_rate())

@@ -46,6 +46,7 @@ def test_samples_that_cannot_be_told_are_not_told(bigram: TuningResult) -> None:
     assert reading.unit == "token"
     assert reading.units_per_s == pytest.approx(10 * bigram.true_rate(), rel=WITHIN)
     assert reading.tokens_per_s == reading.units_per_s
+    assert (reading.wait_share, reading.shares.data_wait) == (None, None)
     assert any("rates are in tokens" in note for note in reading.notes)
 
 
@@ -63,28 +64,12 @@ def test_an_experiment_tells_what_no_layer_does(bigram: TuningResult, tmp_path: 
     assert reading.tokens_per_s == pytest.approx(10 * reading.units_per_s)
 
 
-def test_fields_of_a_table_are_no_tokens(tmp_path: Path) -> None:
-    """Integers into an embedding, one answer for each row."""
-    reading = python(tmp_path, "own_language.py", "classifier").measured
-    assert reading.effects.batch == 6
-    assert reading.tokens_per_s is None
-
-
 def test_a_validation_first_is_not_the_workload(tmp_path: Path) -> None:
     """With an optimizer built, forwards without gradients are waited out."""
     outcome = python(tmp_path, "own_language.py", "gpt", "4", "8", "torch", plan=BASELINE)
     reading = outcome.measured
     assert reading.step_kind == "optimizer step"
     assert reading.effects.batch == 4
-
-
-def test_nothing_waits_for_a_loader_that_is_not_there(bigram: TuningResult) -> None:
-    """What lies between the calls of the network is host code."""
-    reading = bigram.measured
-    assert reading.wait_share is None
-    assert reading.shares.data_wait is None
-    assert reading.shares.other is not None
-    assert reading.shares.other > 0.3
 
 
 def test_a_loader_that_another_thread_reads_is_not_waited_for(tmp_path: Path) -> None:

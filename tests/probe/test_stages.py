@@ -44,14 +44,6 @@ def test_each_network_has_its_share_of_the_time(tmp_path: Path, batch: int) -> N
     assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=0.05)
 
 
-def test_a_sampler_has_stages_too_and_a_training_has_none(tmp_path: Path) -> None:
-    """The forwards of a training tell nothing of its backwards."""
-    sampler = python(tmp_path / "s", "ok_pipeline.py", "40").measured
-    assert [stage.name for stage in sampler.stages] == ["Linear", "Denoiser", "Conv2d"]
-    assert max(sampler.stages, key=lambda stage: stage.share).name == "Denoiser"
-    assert python(tmp_path / "t", "ok_train.py", "--items", "1000000").measured.stages == ()
-
-
 def test_the_batch_is_that_of_the_network_that_is_given_most_at_once(tmp_path: Path) -> None:
     """Also where another one, item by item, takes most of the time, and few batches were seen."""
     outcome = python(tmp_path, "ok_stages.py", "8", "2", "2", plan=WHOLE)
