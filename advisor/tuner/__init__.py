@@ -1,25 +1,7 @@
 """Search for faster settings, from results to the next request.
 
-A pure function: it holds no clock, no process and no file.
-
 It holds no clock, no process and no file: the same results give the same request anywhere.
 Stages are generators, in the order of `pipeline.py`; each request replays them from the start.
-
-context.py           what is known before the first process
-state.py             measurements, verdicts and budget after each result
-prices.py            wall time of one more process
-pipeline.py          the stages in their order
-baseline.py          the original: rate, noise, place of the batch
-discovery.py         knobs by experiment; loader arguments that the config lacks
-search.py            batch and workers together
-throughput_model.py  rate by batch and workers, fitted to the runs
-value_trials.py      one value of one knob after the other
-confirm.py           interleaved rounds that confirm a candidate
-quality_gate.py      results inside the declared tolerance; fewer sampling steps
-output_check.py      results that a candidate loses or changes
-effects.py           knobs that the program ignores
-code_suggestions.py  changes of the code, tried from inside the process
-decisions.py         a verdict and its sentence for every knob
 """
 
 from __future__ import annotations

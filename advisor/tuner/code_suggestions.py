@@ -128,12 +128,6 @@ SWITCHES = (
         code="`batch.to(device, non_blocking=True)`",
     ),
     Switch(
-        name="set_to_none",
-        effect="set_to_none",
-        needs=frozenset({"training"}),
-        code="`optimizer.zero_grad(set_to_none=True)`",
-    ),
-    Switch(
         name="fused",
         effect="fused",
         kind="fused_kernels",

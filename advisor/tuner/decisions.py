@@ -13,10 +13,11 @@ from advisor.tuner.value_trials import FLAGS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.executor.requests import KnobKey, TrialResult
-    from advisor.model import Candidate, Change, Knob, KnobClass, TuningResult
+    from advisor.executor.requests import TrialResult
+    from advisor.model import Candidate, Change, JsonScalar, Knob, KnobClass, TuningResult
     from advisor.tuner.state import KnobVerdict
 
+    Value = JsonScalar | tuple[JsonScalar, ...]
 
 STAGES: dict[str, KnobClass] = {
     "precision": "numeric",
@@ -38,49 +39,43 @@ def decisions(
     changes = {(c.document, c.path): c for c in winner.changes}
     found = []
     for knob in state.all_knobs:
-        key = key_of(knob)
-        change = changes.pop(key, None)
-        verdict, evidence = state.verdict_on(knob), trials_of(key, trials)
-        if change is not None:
+        key, verdict = key_of(knob), state.verdict_on(knob)
+        evidence = tuple(t.id for t in trials if key in t.request.knobs and not t.repeated)
+        if (change := changes.pop(key, None)) is not None:
             found.append(changed(change, verdict, evidence))
             continue
         outcome, reason = unchanged(state, knob, verdict, whole=whole)
-        found.append(
-            Decision(
-                document=knob.document,
-                path=knob.path,
-                kind=knob.kind,
-                knob_class=knob.knob_class,
-                outcome=outcome,
-                old=knob.value,
-                new=knob.value,
-                reason=reason,
-                trials=evidence,
-            )
-        )
+        found.append(decision(knob, outcome, knob.value, knob.value, reason, evidence))
     return (*found, *(changed(change, None, ()) for change in changes.values()))
 
 
-def trials_of(knob: KnobKey, trials: Sequence[TrialResult]) -> tuple[str, ...]:
-    """Ids of the trials that moved `knob`."""
-    return tuple(t.id for t in trials if knob in t.request.knobs and not t.repeated)
+def decision(
+    of: Knob | Change,
+    outcome: TuningResult,
+    old: Value,
+    new: Value,
+    reason: str,
+    trials: tuple[str, ...],
+) -> Decision:
+    """Decision on one setting."""
+    return Decision(
+        document=of.document,
+        path=of.path,
+        kind=of.kind,
+        knob_class=of.knob_class,
+        outcome=outcome,
+        old=old,
+        new=new,
+        reason=reason.strip(),
+        trials=trials,
+    )
 
 
 def changed(change: Change, verdict: KnobVerdict | None, trials: tuple[str, ...]) -> Decision:
     """Decision on a value that is written."""
     own = verdict is not None and verdict.outcome == "found"
     reason = verdict.reason if verdict is not None and own else "Moves with what it is linked to."
-    return Decision(
-        document=change.document,
-        path=change.path,
-        kind=change.kind,
-        knob_class=change.knob_class,
-        outcome="changed",
-        old=change.old,
-        new=change.new,
-        reason=reason.strip(),
-        trials=trials,
-    )
+    return decision(change, "changed", change.old, change.new, reason, trials)
 
 
 def unchanged(

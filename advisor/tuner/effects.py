@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.executor.requests import TrialRequest, Variant
 from advisor.knobs.registry import REGISTRY, loader_arguments
-from advisor.model import Change, Failure, Knob, MeasurePlan, leaf_of
+from advisor.model import Change, Failure, Knob, MeasurePlan
 from advisor.tuner.baseline import with_few_steps
 from advisor.tuner.state import SearchStep, Stage, TunerState, change_of, key_of, run_trial
 
@@ -90,9 +90,7 @@ def find_unused_settings(state: TunerState) -> Stage:
     Each is halved in a run of its own. All run with as few steps as the schedule allows, to their
     own end.
     """
-    names = {leaf_of(knob.path): knob.kind for knob in state.of_kind(*UNTUNED)}
-    doubtful = [k for k in (*state.of_kind(*UNTUNED), *look_alikes(state, names)) if halved(k)]
-    doubtful = [knob for knob in doubtful if can_hold(state, knob)]
+    doubtful = [k for k in state.of_kind(*UNTUNED) if halved(k) and can_hold(state, k)]
     before: Run | Failure | None = None
     base = with_few_steps(state)
     if doubtful:
@@ -134,25 +132,6 @@ def observe(
     )
     state, trial = yield from run_trial(state, request, kept_s=0.0, matters=False)
     return state, trial.result if trial else None
-
-
-def look_alikes(state: TunerState, names: dict[str, str]) -> list[Knob]:
-    """Values outside the catalogue with a knob's name."""
-    return [
-        Knob(
-            document=source.document.name,
-            path=trap.path,
-            kind=names[leaf_of(trap.path)],
-            phase="any",
-            knob_class="quality",
-            value=source.document.scalars[trap.path].value,
-            editable=False,
-            why=trap.why,
-        )
-        for source in state.context.sources
-        for trap in source.findings.traps
-        if leaf_of(trap.path) in names and trap.path in source.document.scalars
-    ]
 
 
 def halved(knob: Knob) -> tuple[Change, ...]:

@@ -116,14 +116,6 @@ def _other_items(originals: Sequence[Run], after: Run) -> str:
     return ""
 
 
-def same_items(originals: Sequence[Run], after: Run) -> bool:
-    """True if all compared items equal the original's."""
-    pairs = _steady(originals, after)
-    return any(old.first and new.first for old, new in pairs) and all(
-        first_difference(old, new) is None for old, new in pairs
-    )
-
-
 def _steady(originals: Sequence[Run], after: Run) -> list[tuple[ResultFile, ResultFile]]:
     """Files of the last original and `after`, if originals agree."""
     if len(originals) < 2:

@@ -50,7 +50,7 @@ SURE = 2.0
 FLAT = "the rate is flat"
 OUT_OF_BUDGET = "the budget was spent"
 OTHER_DRAWS = (
-    " Its random draws depend on the batch: items follow the same distribution, with other draws."
+    " Where its random draws depend on the batch, items have other draws of the same distribution."
 )
 
 GridPoint = tuple[int, int]
@@ -525,9 +525,7 @@ def decide_batch(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -
         stop = f"the dataset has {items} items"
     ended = f"The search stopped because {stop}."
     if chosen[0] != knob.value:
-        random = state.iterative and not state.trains
-        same = output_check.same_items(state.originals, grid.runs[chosen][1])
-        draws = OTHER_DRAWS if random and not same else ""
+        draws = OTHER_DRAWS if state.iterative and not state.trains else ""
         fastest = "By the curve fitted to all runs, the smallest batch within a tie of the fastest."
         return state.set_verdict(key, "found", f"{fastest}{draws} {ended}")
     if len(grid.runs) == 1 and stop == OUT_OF_BUDGET:

@@ -12,7 +12,8 @@ import functools
 import itertools
 import math
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 SPLITS = tuple(10 ** (-3 + 0.25 * i) for i in range(29))
 """Launch over compute of the first batch."""
@@ -64,20 +65,16 @@ class Forecast:
         return self.sd * (z * below + math.exp(-z * z / 2) / math.sqrt(2 * math.pi))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Split:
+class _Split(NamedTuple):
     """One way to explain the runs, and how much it is believed."""
 
-    weight: float
-    launch_share: float
+    launch: float
+    """Launch over compute of the first batch."""
     growth: float
     log_step_s: float
     """Log of a step at the first batch, in seconds."""
     loader: float
-
-    def log_share(self, batches: float) -> float:
-        """Log of a step's time over the first batch's."""
-        return _log_share(self.launch_share, self.growth, batches)
+    weight: float = 0.0
 
 
 class ThroughputModel:
@@ -150,13 +147,7 @@ class ThroughputModel:
             log_step_s = _middle(shape)
             fit = sum(_log_student(each - log_step_s, 0.7 * self._sigma + 0.02) for each in shape)
             for loader in LOADERS if self._loader else (1.0,):
-                split = _Split(
-                    weight=0,
-                    launch_share=launch,
-                    growth=growth,
-                    log_step_s=log_step_s,
-                    loader=loader,
-                )
+                split = _Split(launch, growth, log_step_s, loader)
                 belief = fit - 0.5 * (math.log(loader) / LOADER_SPREAD) ** 2
                 for point, load_s in zip(points, loads, strict=True):
                     expected = self._log_rate(split, point.batch, point.workers, load_s)
@@ -165,7 +156,7 @@ class ThroughputModel:
         top = max(belief for belief, _ in found)
         likely = [(math.exp(belief - top), split) for belief, split in found if belief > top - 8]
         total = sum(weight for weight, _ in likely)
-        return tuple(replace(split, weight=weight / total) for weight, split in likely)
+        return tuple(split._replace(weight=weight / total) for weight, split in likely)
 
     def _falls(self, points: tuple[Point, ...]) -> bool:
         """True if a larger batch was slower."""
@@ -185,7 +176,8 @@ class ThroughputModel:
         return batch / _between(self._loader, workers) if self._loader else 0.0
 
     def _log_rate(self, split: _Split, batch: float, workers: int, load_s: float) -> float:
-        step_s = math.exp(split.log_step_s + split.log_share(batch / self._first))
+        share = _log_share(split.launch, split.growth, batch / self._first)
+        step_s = math.exp(split.log_step_s + share)
         load_s /= split.loader
         return math.log(batch / (max(step_s, load_s) if workers else step_s + load_s))
 

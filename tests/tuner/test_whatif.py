@@ -133,7 +133,6 @@ def test_what_is_on_already_is_never_tried(tmp_path: Path) -> None:
         "channels_last": True,
         "tf32": True,
         "compiled": True,
-        "set_to_none": True,
         "pin_memory": False,
         "dtype": "bfloat16",
     }
