@@ -30,7 +30,7 @@ from advisor.machine import target
 from advisor.model import Candidate, Failure
 from advisor.patches import proven_advice
 from advisor.quality import measure_key
-from advisor.report import build, sections, sentences, writing
+from advisor.report import build, sections, writing
 from advisor.report.verdict import TuningResult
 from advisor.tuner import next_request
 from advisor.tuner.confirm import proven_candidate
@@ -119,8 +119,6 @@ class Search:
             if isinstance(turn, Stop):
                 return turn
             if turn.request.purpose != stage:
-                if stage == "baseline" and (slow := sentences.slow_starts(turn.state.starts)):
-                    self.job.progress.note(slow)
                 stage = turn.request.purpose
                 self.job.progress.stage(stage)
             self.answers.append(lab.answer(turn.request))

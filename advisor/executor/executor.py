@@ -20,7 +20,6 @@ from advisor.executor.requests import (
     contended,
 )
 from advisor.executor.rounds import Round, interleaved
-from advisor.executor.startup_budget import StartupBudget
 from advisor.model import Failure, Run
 
 if TYPE_CHECKING:
@@ -115,15 +114,6 @@ class Executor:
         """Number of processes that this call really started."""
         return sum(not attempt.reused for attempt in self.attempts) + len(self.stopped)
 
-    @property
-    def startup_budget(self) -> StartupBudget:
-        """Time that start-up took so far, and may take."""
-        ran = [a for a in self.attempts if not a.reused]
-        first = [a.run.startup_s or 0.0 for a in ran if a.run and a.request.purpose == "baseline"]
-        usual_s = min(first, default=0.0)
-        spent_s = sum((a.run.startup_s or 0.0) if a.run else usual_s for a in ran)
-        return StartupBudget(budget_s=self.budget.total_s, usual_s=usual_s, spent_s=spent_s)
-
     def answer(self, request: TrialRequest | ABTest) -> TrialResult | Comparison | SkippedRun:
         """Result of `request`. Raises InterruptedByUserError; finished runs are kept."""
         if request.purpose != "baseline":
@@ -193,8 +183,6 @@ class Executor:
         skipped = SkippedRun(request=request, needed_s=expected_s, remaining_s=remaining_s)
         if expected_s > remaining_s:
             return skipped
-        if expected_s and self.startup_budget.left < 1:
-            return replace(skipped, remaining_s=0.0)
         if request.purpose == "baseline":
             self.run_cache.note_earlier(key)
         load = self.engine.wait_until_quiet(min(WAIT_S, WAIT_SHARE * self.budget.total_s))

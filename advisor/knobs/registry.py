@@ -43,8 +43,6 @@ class KnobSpec:
     """It is an argument of DataLoader, under this name."""
     default: JsonScalar = None
     """Value without the argument."""
-    without_workers: bool | None = None
-    """The only value a DataLoader without workers accepts, where it needs them."""
     candidates: tuple[JsonScalar, ...] | Literal["flip"] = ()
     """Values to try on top of the best, where a search of its own does not choose them."""
     in_code: int | bool | None = None
@@ -119,7 +117,6 @@ LOADER_ARGUMENTS = (
         effect="persistent_workers",
         loader_argument=True,
         default=False,
-        without_workers=False,
         candidates=FLIP,
         in_code=True,
         needs=WORKERS,

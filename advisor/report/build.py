@@ -410,7 +410,6 @@ def notes(found: TuningResult, info: RunInfo, changed_files: list[str]) -> list[
         *map(sentences.collapsed, state.confirmations),
         unread and sentences.unread(unread),
         found.history_set_aside,
-        sentences.slow_starts(state.starts),
         info.target.profile is not None and info.target.note,
         not state.context.has_gpu
         and "All of this was measured on this CPU. It says nothing about a GPU.",

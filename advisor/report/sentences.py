@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 from advisor import numbers
 from advisor.executor.comparison import AFTER, BEFORE
-from advisor.executor.startup_budget import WHOLE_SEARCH
 from advisor.objective import OBJECTIVES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from advisor.executor.comparison import Comparison
-    from advisor.executor.startup_budget import StartupBudget
     from advisor.knobs.findings import Followed
     from advisor.model import BatchPlace, Interval
 
@@ -71,17 +69,6 @@ def named(paths: Sequence[str]) -> str:
     more = len(paths) - MOST_NAMED
     shown = ", ".join(f"`{path}`" for path in paths[:MOST_NAMED])
     return f"{shown} and {more} more" if more > 0 else shown
-
-
-def slow_starts(starts: StartupBudget) -> str | None:
-    """Sentence on start-up and a sufficient budget; None where there is enough."""
-    if starts.whole_s <= starts.budget_s:
-        return None
-    return (
-        f"Each process takes {numbers.duration(starts.usual_s)} to its first step. A third of the "
-        f"budget holds {numbers.many(int(starts.bought), 'such start')}, a whole search takes "
-        f"about {WHOLE_SEARCH}: --budget {numbers.whole_minutes(starts.whole_s)} holds it."
-    )
 
 
 def gained(interval: Interval, unit: str, objective: str = "throughput") -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,6 @@ from advisor import numbers
 from advisor.executor.comparison import chained
 from advisor.report import sentences
 from advisor.tuner.confirm import is_significant, proven_confirmations, restores_constraints
-from advisor.tuner.state import SPARE
 
 if TYPE_CHECKING:
     from advisor.executor.comparison import Comparison
@@ -220,5 +218,4 @@ def _likely_suggestion(state: TunerState) -> Suggestion | None:
 def needed_budget_s(state: TunerState) -> float:
     """Budget for the steps that this one lacked."""
     missing_s = max((entry.needed_s - entry.remaining_s for entry in state.skipped), default=0.0)
-    starts_s = state.starts.budget_for(math.ceil(missing_s / max(state.price_s, 1e-9)))
-    return SPARE * max(state.context.budget_s + missing_s, starts_s)
+    return state.budget_for(max(0.0, missing_s))

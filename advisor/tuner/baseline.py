@@ -143,7 +143,7 @@ def is_too_small(state: TunerState) -> bool:
     # The first process may have found cold caches, which only its start-up shows.
     run = state.original
     stepping = 1.0 - min(1.0, (run.startup_s or 0.0) / max(run.wall_s, 1e-9))
-    return stepping * state.fewest_s > state.clock_s
+    return stepping * state.fewest_s > state.remaining_s
 
 
 def worth_trying(state: TunerState) -> bool:

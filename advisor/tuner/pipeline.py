@@ -31,7 +31,7 @@ NO_ITEM = 5.0
 
 def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
     """Send all requests of one search; return its end."""
-    start = TunerState(context=context, clock_s=context.budget_s)
+    start = TunerState(context=context, remaining_s=context.budget_s)
     state, failed = yield from measure_baseline(start)
     if failed is not None:
         return Stop(reason="baseline-failed", state=state, failed=failed)
@@ -41,7 +41,7 @@ def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
     if context.objective.unmeasured(state.original):
         return Stop(reason="not-measured", state=state)
     if is_too_small(state) and worth_trying(state):
-        needed_s = state.budget_for(state.fewest_s - state.clock_s)
+        needed_s = state.budget_for(state.fewest_s - state.remaining_s)
         return Stop(reason="budget-too-small", state=state, needed_s=needed_s)
     for stage in (
         discover_knobs,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 from advisor import knobs, numbers
 from advisor.executor.comparison import AFTER, COLLAPSED, Comparison
 from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, TrialResult, Variant
-from advisor.executor.startup_budget import StartupBudget, startup_times_s
 from advisor.model import (
     SAMPLER_FORWARDS,
     BatchPlace,
@@ -136,13 +135,11 @@ class TunerState:
     """Measurements and decisions of a search so far."""
 
     context: TuningContext
-    clock_s: float
+    remaining_s: float
     """Time left of the budget."""
     originals: tuple[Run, ...] = ()
     walls_s: tuple[float, ...] = ()
     """Wall times of the short processes so far."""
-    started_s: float = 0.0
-    """Time that all processes so far took to their first steps."""
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
     verdicts: tuple[KnobVerdict, ...] = ()
@@ -266,21 +263,6 @@ class TunerState:
     # --- budget -------------------------------------------------------------------------------
 
     @property
-    def starts(self) -> StartupBudget:
-        """Start-up times; the first may be cold."""
-        usual_s = min((run.startup_s or 0.0 for run in self.originals), default=0.0)
-        return StartupBudget(
-            budget_s=self.context.budget_s, usual_s=usual_s, spent_s=self.started_s
-        )
-
-    @property
-    def remaining_s(self) -> float:
-        """Seconds left for processes, slow starts considered."""
-        if not self.starts.slow:
-            return self.clock_s
-        return min(self.clock_s, self.starts.left * self.price_s)
-
-    @property
     def price_s(self) -> float:
         """Wall time of one more short process; cold starts do not count."""
         usual_s = [wall_s for wall_s in self.walls_s if wall_s <= COLD_START * min(self.walls_s)]
@@ -298,8 +280,8 @@ class TunerState:
     def reserve_s(self) -> float:
         """Time kept for the confirmation, at most half."""
         most = GOOD_ROUNDS if self.context.consents else MOST_RESERVED
-        bought = min(self.context.budget_s / max(self.price_s, 1e-9), self.starts.bought)
-        return self.rounds_s(min(most, max(FEWEST_ROUNDS, int(bought / 4))))
+        bought = int(self.context.budget_s / max(self.price_s, 1e-9) / 4)
+        return self.rounds_s(min(most, max(FEWEST_ROUNDS, bought)))
 
     @property
     def fewest_s(self) -> float:
@@ -313,16 +295,13 @@ class TunerState:
 
     def budget_for(self, more_s: float) -> float:
         """Budget that holds `more_s` of processes beside the time of the present one."""
-        more = math.ceil(more_s / max(self.price_s, 1e-9))
-        return SPARE * max(self.context.budget_s + more_s, self.starts.budget_for(more))
+        return SPARE * (self.context.budget_s + more_s)
 
     # --- transitions --------------------------------------------------------------------------
 
     def with_result(self, result: Result) -> TunerState:
         """After `result`: clock and prices only."""
-        usual_s = self.starts.usual_s
-        took_s = sum(usual_s if each is None else each for each in startup_times_s(result))
-        state = replace(self, clock_s=result.remaining_s, started_s=self.started_s + took_s)
+        state = replace(self, remaining_s=result.remaining_s)
         if not isinstance(result, TrialResult) or result.run is None or result.reused:
             return state
         run, request = result.run, result.request

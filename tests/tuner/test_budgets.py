@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.executor.executor import LATE_S
-from advisor.report import sentences
 from advisor.runner.supervisor import TERM_GRACE_S
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
@@ -246,53 +245,22 @@ def test_an_item_of_a_sampler_is_not_waited_for_until_the_budget_is_gone(
     assert search.lab.budget.remaining_s >= 0
 
 
-def slow_to_start(startup_s: float, budget_s: float, **more: Any) -> FormulaSearch:
-    """A program that a larger batch makes faster, behind such a start."""
+@pytest.mark.parametrize("startup_s", [61.0, 120.0, 240.0])
+@pytest.mark.parametrize("processes", [10, 20])
+def test_slow_starts_are_proven_in_what_a_dozen_of_them_take(
+    startup_s: float, processes: int
+) -> None:
+    """A cold first start is no price of the others."""
     costs, text = PROGRAMS["batch"]
-    first_s = 1.2 * startup_s
-    engine = on_formula(startup_s=startup_s, first_s=first_s, noise=0.02, **{**costs, **more})
+    engine = on_formula(startup_s=startup_s, first_s=1.2 * startup_s, noise=0.02, **costs)
+    budget_s = 1.2 * processes * startup_s
     with tempfile.TemporaryDirectory() as folder:
-        return formula_search(
+        search = formula_search(
             Path(folder), engine, text, workload=TEST, budget_s=budget_s, gpu=False
         )
-
-
-@pytest.mark.parametrize("startup_s", [61.0, 120.0, 240.0])
-@pytest.mark.parametrize("processes", [10, 20, 40])
-def test_a_third_of_a_budget_at_most_goes_to_slow_starts(startup_s: float, processes: int) -> None:
-    """And within that third an answer is proven; what did not fit is said."""
-    budget_s = processes * startup_s * 3
-    search = slow_to_start(startup_s, budget_s)
-    started_s = sum(a.run.startup_s or 0.0 for a in search.lab.attempts if a.run)
-    assert started_s <= budget_s / 3
     assert search.stop.reason == "done"
-    assert search.winner.changes or search.state.skipped
-    if processes > 10:
-        assert search.winner.changes
-
-
-def test_the_budget_that_slow_starts_need_is_said_before_the_search_and_does() -> None:
-    """Four minutes a start do not fit into ten: two processes are spent to know it, no more."""
-    search = slow_to_start(240.0, 600.0)
-    assert search.stop.reason == "budget-too-small"
-    assert search.lab.processes <= 2
-    needed_s = search.stop.needed_s
-    assert needed_s is not None
-    assert needed_s > 3 * 240 * 4
-    again = slow_to_start(240.0, needed_s)
-    assert again.stop.reason == "done"
-    assert again.winner.changes
-    told = sentences.slow_starts(again.state.starts)
-    assert told is not None
-    assert "--budget 288m" in told, told
-
-
-def test_a_start_that_is_not_slow_may_take_more_than_a_third() -> None:
-    """There it buys what is learnt from another process."""
-    search = slow_to_start(10.0, 120.0)
-    assert search.state.starts.left == float("inf")
     assert search.winner.changes
-    assert sentences.slow_starts(search.state.starts) is None
+    assert search.lab.budget.remaining_s >= 0
 
 
 @pytest.mark.parametrize("budget_s", [80.0, 120.0, 160.0, 240.0])

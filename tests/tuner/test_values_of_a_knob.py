@@ -43,7 +43,7 @@ CONTEXT = TuningContext(
     smallest_gain=0.03,
     budget_s=600.0,
 )
-BEGUN = TunerState(context=CONTEXT, clock_s=600.0, originals=(a_run(), a_run()))
+BEGUN = TunerState(context=CONTEXT, remaining_s=600.0, originals=(a_run(), a_run()))
 ELSEWHERE = BEGUN.skip("one whole batch", 900.0)
 """Something else did not fit into the budget, this knob's values did."""
 
