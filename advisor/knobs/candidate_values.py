@@ -214,13 +214,15 @@ class _Plan:
         )
 
 
-_ITEMS = "images|samples|items|examples|files|records|rows|instances"
 _DATASET_SIZE = re.compile(
-    rf"(?:(?:num|n|max|total)_)?(?:(?:train|test|val|eval)_)?(?:{_ITEMS})"
-    r"|(?:data|dataset|train|test|val|eval)_(?:len|length|size|set_size)|num_(?:train|val|test)"
+    r"(?:num|n|max|total)_(?:(?:train|test|val|eval)_)?"
+    r"(?:images|samples|items|examples|files|records|rows|instances)"
+    r"|(?:(?:train|test|val|eval)_)?(?:images|samples|examples|records)"
+    r"|(?:data|dataset|train_set|test_set)_(?:len|length|size)|num_(?:train|val|test)"
 )
-_SIZE_OF_SECTION = re.compile(r"len|length|size|count|limit|num|n")
-_DATA_SECTION = re.compile(r"(?:(?:train|test|val|eval)_?)?(?:data|dataset)")
+"""Keys whose number counts the items of a dataset."""
+_SIZE_OF_DATA = re.compile(r"(?:.*_)?(?:data|dataset)/(?:count|limit|num|n)")
+"""Such keys with the key above them."""
 
 
 def _dataset_size(document: Document, findings: Findings, knob: Knob) -> tuple[str, float] | None:
@@ -245,9 +247,8 @@ def _dataset_size(document: Document, findings: Findings, knob: Knob) -> tuple[s
 
 
 def _names_dataset_size(path: str) -> bool:
-    name, *above = (canonical(str(part)) for part in reversed(parts_of(path)))
-    in_data = bool(above) and _DATA_SECTION.fullmatch(above[0]) is not None
-    return bool(_DATASET_SIZE.fullmatch(name) or (in_data and _SIZE_OF_SECTION.fullmatch(name)))
+    names = [canonical(str(part)) for part in parts_of(path)]
+    return bool(_DATASET_SIZE.fullmatch(names[-1]) or _SIZE_OF_DATA.fullmatch("/".join(names[-2:])))
 
 
 def _of_another_phase(path: str, knob: Knob) -> bool:

@@ -296,6 +296,12 @@ def test_a_pool_that_is_switched_off_holds_no_batch(move: Callable[..., Moved | 
         ("num_samples: 4 # of each prompt\nbatch_size: 8\n", 64, None),
         ("dataset_size: 50000\nnum_images: 100\nbatch_size: 8\n", 512, None),
         ("val: {num_images: 20}\ntrain: {batch_size: 8, lr: 0.1}\n", 64, None),
+        ("images: 200\nbatch_size: 8\n", 512, "images = 200"),
+        ("output: {samples: 200}\nbatch_size: 8\n", 512, "output.samples = 200"),
+        ("dataset: {limit: 200}\nbatch_size: 8\n", 512, "dataset.limit = 200"),
+        ("num_train: 200\nlr: 0.1\nbatch_size: 8\n", 512, "num_train = 200"),
+        ("test: {images: 200}\ntrain: {lr: 1}\nbatch_size: 8\n", 512, None),
+        ("log: {limit: 200}\nbatch_size: 8\n", 512, None),
     ],
 )
 def test_a_batch_is_no_larger_than_the_dataset_that_the_config_names(
