@@ -42,6 +42,8 @@ class Score:
     traps_hit: int = 0
     phases: Counter[bool] = field(default_factory=Counter)
     scopes: Counter[bool] = field(default_factory=Counter)
+    edits: Counter[bool] = field(default_factory=Counter)
+    """Whether only the bytes of the value changed."""
     unread: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
@@ -64,11 +66,13 @@ def score(corpus: Path) -> Score:
     for line in (corpus / "index.jsonl").read_text("utf-8").splitlines():
         row = json.loads(line)
         try:
-            found = knobs.find(documents.read(corpus / "files" / row["file"]))
+            document = documents.read(corpus / "files" / row["file"])
+            found = knobs.find(document)
         except AdvisorError as problem:
             result.unread.append(f"{row['file']}: {type(problem).__name__}")
             continue
         _compare(result, row, {knob.path: knob for knob in found.knobs})
+        _edit(result, row["file"], document, found.knobs)
     return result
 
 
@@ -94,6 +98,18 @@ def _compare(result: Score, row: dict[str, Any], found: dict[str, Knob]) -> None
         result.labelled[label["kind"]] += 1
         if path not in found or found[path].kind != label["kind"]:
             result.wrong.append(f"missed  {label['kind']}  {row['file']}: {path}")
+
+
+def _edit(result: Score, file: str, document: documents.Document, found: tuple[Knob, ...]) -> None:
+    """Edit each number alone: no byte outside of it may change."""
+    for knob in found:
+        if knob.editable and isinstance(knob.value, int) and not isinstance(knob.value, bool):
+            span, raw = document.scalars[knob.path].span, document.raw
+            edited = document.with_values({knob.path: 2 * knob.value + 3})
+            right = edited.startswith(raw[: span.start]) and edited.endswith(raw[span.end :])
+            result.edits[right and edited != raw] += 1
+            if not right:
+                result.wrong.append(f"edited outside of it  {file}: {knob.path}")
 
 
 def _compare_counting(
@@ -126,6 +142,7 @@ def table(result: Score) -> str:
             f"scope and unit right: {_share(result.scopes[True], result.scopes.total()):.1%} "
             f"of {result.scopes.total()} that a label states"
         ),
+        f"edits within the value: {result.edits[True]} of {result.edits.total()}",
         f"not read: {len(result.unread)}",
     ]
     return "\n".join(lines)
@@ -145,7 +162,7 @@ def main(argv: list[str]) -> int:
         print("\n".join(sorted(result.wrong)))
     precision = result.precision(*result.found)
     print(f"all kinds: precision {precision:.4f}, recall {result.recall(*result.labelled):.4f}")
-    return int(precision < FLOOR)
+    return int(precision < FLOOR or result.edits[False] > 0)
 
 
 if __name__ == "__main__":

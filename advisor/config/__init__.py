@@ -1,7 +1,8 @@
 """Configs and commands, edited byte by byte.
 
 document.py    one config; other values in it, verified by reading the result again
-formats.py     the protocol that each format's module follows
+formats.py     formats by name and suffix
+syntax.py      functions and spellings that each format has
 jsonc.py yaml.py toml.py python.py argv.py   the formats
 leaves.py      scalars that a format finds, with their places and comments
 paths.py       path of a leaf: `a.b[0].c`

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from advisor.config.leaves import Leaf, Leaves, Parsed
+from advisor.config.syntax import Syntax
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -68,18 +69,6 @@ def join(command: Sequence[str]) -> bytes:
 def split(content: bytes) -> tuple[str, ...]:
     """The argv of a document's bytes."""
     return tuple(content.decode().split(SEPARATOR))
-
-
-NEW_KEY = re.compile(r"--?[A-Za-z][\w./-]*|\+{0,2}[A-Za-z_][\w./@-]*")
-NULL: str | None = None
-TRUE = "true"
-COMMENT = "#"
-
-
-def parse(text: str, name: str) -> Parsed:
-    """Parse leaves by flag, Hydra path or yacs key."""
-    del name
-    return with_options(text, ())
 
 
 def with_options(text: str, options: Sequence[Option]) -> Parsed:
@@ -144,24 +133,6 @@ class _Known:
             begin_so = {flag for name, flag in self._flags.items() if name.startswith(typed)}
             found = next(iter(begin_so)) if len(begin_so) == 1 else None
         return found or typed
-
-
-def spell_text(value: str, old: str) -> str:
-    """The text itself: an argv needs no quoting."""
-    del old
-    return value
-
-
-def member(parent: str, key: str) -> str:
-    """Path of a flag, without Hydra's `+`."""
-    del parent
-    return key.lstrip("+")
-
-
-def spell_key(key: str, sibling: str) -> str:
-    """The flag itself."""
-    del sibling
-    return key
 
 
 def insert(text: str, leaf: Leaf, key: str, value: str, marker: str) -> list[tuple[int, str]]:
@@ -311,3 +282,12 @@ def _value(word: str) -> JsonScalar:
     if _FLOAT.fullmatch(word):
         return float(word)
     return {"true": True, "false": False}.get(word.lower(), word)
+
+
+SYNTAX = Syntax(
+    parse=lambda text, _: with_options(text, ()),
+    spell_text=lambda value, _: value,  # an argv needs no quoting
+    new_key=re.compile(r"--?[A-Za-z][\w./-]*|\+{0,2}[A-Za-z_][\w./@-]*"),
+    member=lambda _, key: key.lstrip("+"),
+    insert=insert,
+)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.config import argv, files, spelling
-from advisor.config.formats import SUFFIXES, SYNTAXES, Format, Syntax
+from advisor.config.formats import SUFFIXES, SYNTAXES, Format
 from advisor.config.leaves import scalars
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
 from advisor.model import Scalar, Span
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from advisor.config.leaves import Leaf, Parsed
     from advisor.config.options import Option
+    from advisor.config.syntax import Syntax
     from advisor.model import JsonScalar
 
 _BOM = b"\xef\xbb\xbf"
@@ -73,7 +74,7 @@ class Document:
     def written(self) -> Mapping[str, Scalar]:
         """Scalars of the text by path, in order."""
         bom = len(_BOM) * self.raw.startswith(_BOM)
-        return MappingProxyType(scalars(self.parsed, bom, self._syntax.COMMENT))
+        return MappingProxyType(scalars(self.parsed, bom, self._syntax.comment))
 
     @cached_property
     def scalars(self) -> Mapping[str, Scalar]:
@@ -144,14 +145,14 @@ class Document:
             raise EditRefusedError(
                 self._because(f"has no single value with a key of its own at {beside!r}")
             )
-        if not self._syntax.NEW_KEY.fullmatch(key):
+        if not self._syntax.new_key.fullmatch(key):
             raise EditRefusedError(self._because(f"cannot get a key {key!r}"))
         added, text = self._syntax.member(leaf.parent, key), self.parsed.text
         below = (f"{added}.", f"{added}[")
         if any(path == added or path.startswith(below) for path in self.parsed.leaves):
             raise EditRefusedError(self._because(f"has {added} already; set its value instead"))
         spelled = self._syntax.spell_key(key, text[slice(*leaf.key)]), self._spell(value, None)
-        placed = self._syntax.insert(text, leaf, *spelled, self._syntax.COMMENT)
+        placed = self._syntax.insert(text, leaf, *spelled, self._syntax.comment)
         return self._verified([Splice(at, at, new) for at, new in placed], {added: value}, set())
 
     def _because(self, why: str) -> str:
@@ -199,10 +200,10 @@ class Document:
             text = spelling.spell_number(value)
         elif isinstance(value, str):
             text = self._syntax.spell_text(value, old or "")
-        elif self._syntax.NULL is None:
+        elif self._syntax.null is None:
             raise EditRefusedError(self._because("has no spelling of an empty value"))
         else:
-            text = self._syntax.NULL
+            text = self._syntax.null
         return f" {text}" if old == "" else text
 
     def _boolean_like(self, old: str | None) -> str:
@@ -211,7 +212,7 @@ class Document:
             return old
         leaves = self.parsed.leaves.values()
         first = next((leaf for leaf in leaves if isinstance(leaf.value, bool)), None)
-        return self.parsed.text[first.start : first.end] if first else self._syntax.TRUE
+        return self.parsed.text[first.start : first.end] if first else self._syntax.true
 
     def _verified(
         self, splices: Sequence[Splice], wanted: Mapping[str, JsonScalar], gone: set[str]
@@ -258,31 +259,12 @@ def read(path: Path | str) -> Document:
     """
     path = Path(path)
     raw = files.read_bytes(path)
-    known = SUFFIXES.get(path.suffix.lower())
-    if known:
-        return _parsed(raw, known, str(path), path)
-    return _guessed(raw, path)
-
-
-def _guessed(raw: bytes, path: Path) -> Document:
-    """Read an unsuffixed file in the first fitting format."""
-    opening = raw.removeprefix(_BOM).lstrip()[:1]
-    guesses: tuple[Format, ...] = ("yaml", "toml")
-    if opening in (b"{", b"["):  # a list, or the head of a table
-        guesses = ("json",) if opening == b"{" else ("json", "toml")
-    problems: list[ConfigSyntaxError] = []
-    for guess in guesses:
-        try:
-            document = _parsed(raw, guess, str(path), path)
-        except ConfigSyntaxError as problem:
-            problems.append(problem)
-            continue
-        if any(document.parsed.leaves):  # a path: no plain text
-            return document
-    if len(problems) == len(guesses):
-        raise problems[0]
-    msg = f"{path} holds no settings: it is no JSON, YAML or TOML. Name the config file."
-    raise ConfigUnreadableError(msg)
+    form = SUFFIXES.get(path.suffix.lower())
+    if form is None:
+        known = ", ".join(SUFFIXES)
+        msg = f"{path} is no config that can be edited: its name ends in none of {known}."
+        raise ConfigUnreadableError(msg)
+    return _parsed(raw, form, str(path), path)
 
 
 def parse(raw: bytes, format: Format, name: str) -> Document:  # noqa: A002  the field's name
@@ -316,8 +298,6 @@ def _parsed(
         )
         raise ConfigUnreadableError(msg) from problem
     parsed = _meaning(text, form, name, options)
-    if form == "json" and not parsed.is_strict:
-        form = "jsonc"
     return Document(path=path, name=name, format=form, raw=raw, parsed=parsed, options=options)
 
 

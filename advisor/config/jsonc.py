@@ -10,7 +10,6 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from advisor.config import insertion, paths
 from advisor.config.leaves import (
     MAX_DEPTH,
     MAX_VALUES,
@@ -20,6 +19,7 @@ from advisor.config.leaves import (
     syntax_error,
     too_many,
 )
+from advisor.config.syntax import Syntax
 
 if TYPE_CHECKING:
     from advisor.model import JsonScalar
@@ -50,14 +50,6 @@ Lexeme = tuple[str, int, int]
 """Kind, start and end."""
 
 
-NEW_KEY = paths.NAME
-NULL: str | None = "null"
-TRUE = "true"
-COMMENT = "//"
-member = paths.member
-insert = insertion.after
-
-
 def parse(text: str, name: str) -> Parsed:
     """Raises ConfigSyntaxError with line and column."""
     lexemes, blanked = _scan(text, name)
@@ -67,9 +59,7 @@ def parse(text: str, name: str) -> Parsed:
         position = problem.pos if isinstance(problem, json.JSONDecodeError) else 0
         reason = problem.msg if isinstance(problem, json.JSONDecodeError) else str(problem)
         raise syntax_error(name, text, position, f"not valid JSON: {reason}") from problem
-    leaves = _walk(text, lexemes)
-    leaves.is_strict = blanked == text
-    return Parsed(text, leaves)
+    return Parsed(text, _walk(text, lexemes))
 
 
 def spell_text(value: str, old: str) -> str:
@@ -79,12 +69,6 @@ def spell_text(value: str, old: str) -> str:
     if "//" in value or "/*" in value:
         quoted = quoted.replace("/", "\\/").replace("/*", "/\\u002a")
     return quoted
-
-
-def spell_key(key: str, sibling: str) -> str:
-    """A key beside `sibling`."""
-    del sibling
-    return json.dumps(key)
 
 
 def _scan(text: str, name: str) -> tuple[list[Lexeme], str]:
@@ -148,3 +132,12 @@ def _value(kind: str, word: str) -> JsonScalar:
     if word in _WORDS:
         return _WORDS[word]
     return float(word) if any(mark in word for mark in ".eE") else int(word)
+
+
+SYNTAX = Syntax(
+    parse=parse,
+    spell_text=spell_text,
+    spell_key=lambda key, _: json.dumps(key),
+    null="null",
+    comment="//",
+)

@@ -62,8 +62,6 @@ class Leaves:
     """Path of a key that is written twice, to its last place."""
     aliases: dict[str, str] = field(default_factory=dict)
     found: list[Leaf | None] = field(default_factory=list)
-    is_strict: bool = True
-    """False for JSON that only a tolerant loader reads."""
 
     def drop(self, start: int, end: int) -> None:
         """Drop `found[start:end]`, replaced by a later duplicate."""
@@ -155,7 +153,6 @@ class Parsed:
     def __init__(self, text: str, leaves: Leaves) -> None:
         self.text = text
         self.aliases = leaves.aliases
-        self.is_strict = leaves.is_strict
         self.leaves: dict[str, Leaf] = {}
         notes = [*leaves.notes, *self._on_duplicates(leaves.again)]
         for leaf in leaves.found:

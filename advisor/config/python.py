@@ -13,7 +13,7 @@ import re
 import warnings
 from typing import TYPE_CHECKING
 
-from advisor.config import insertion, paths
+from advisor.config import paths
 from advisor.config.assigned import Assigned
 from advisor.config.leaves import (
     COMPUTED,
@@ -27,6 +27,7 @@ from advisor.config.leaves import (
     too_many,
 )
 from advisor.config.spelling import is_number
+from advisor.config.syntax import Syntax
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,14 +41,6 @@ _COPIERS = {"dict", "edict", "create", "copy", "deepcopy"}
 """Functions, beside constructors, that give back the mapping they are given."""
 _FIELDS = {"Field", "field", "ib", "attrib", "Option", "Parameter", "Param"}
 """Functions that describe a field of a class, its default first."""
-
-
-NEW_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-NULL: str | None = "None"
-TRUE = "True"
-COMMENT = "#"
-member = paths.member
-insert = insertion.after
 
 
 def parse(text: str, name: str) -> Parsed:
@@ -320,3 +313,13 @@ def _is_same(value: ast.expr, name: str) -> bool:
 
 def _is_main(test: ast.expr) -> bool:
     return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))
+
+
+SYNTAX = Syntax(
+    parse=parse,
+    spell_text=spell_text,
+    spell_key=spell_key,
+    new_key=re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
+    null="None",
+    true="True",
+)

@@ -10,7 +10,7 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any, cast
 
-from advisor.config import insertion, paths
+from advisor.config import paths
 from advisor.config.leaves import (
     MAX_DEPTH,
     MAX_VALUES,
@@ -21,6 +21,7 @@ from advisor.config.leaves import (
     too_many,
 )
 from advisor.config.spelling import double_quoted
+from advisor.config.syntax import Syntax
 
 if TYPE_CHECKING:
     from advisor.model import JsonScalar
@@ -43,14 +44,6 @@ _Holder = tuple[str, tuple[int, int] | None]
 """Path of a value's holder, and span of its key."""
 
 _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
-
-
-NEW_KEY = paths.NAME
-NULL: str | None = None
-TRUE = "true"
-COMMENT = "#"
-member = paths.member
-insert = insertion.after
 
 
 def parse(text: str, name: str) -> Parsed:
@@ -79,12 +72,6 @@ def spell_text(value: str, old: str) -> str:
     if old[:1] == "'" and "'" not in value and value.isprintable():
         return f"'{value}'"
     return double_quoted(value)
-
-
-def spell_key(key: str, sibling: str) -> str:
-    """A bare key; `sibling` does not matter."""
-    del sibling
-    return key
 
 
 def _position(text: str, problem: str) -> int:
@@ -207,3 +194,6 @@ class _Scanner:
     def _too_deep(self) -> None:
         problem = f"nested more than {MAX_DEPTH} levels deep"
         raise syntax_error(self._name, self._text, self._at, problem)
+
+
+SYNTAX = Syntax(parse=parse, spell_text=spell_text)

@@ -13,7 +13,7 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from advisor.config import insertion, paths
+from advisor.config import paths
 from advisor.config.leaves import (
     MAX_DEPTH,
     MAX_VALUES,
@@ -23,6 +23,7 @@ from advisor.config.leaves import (
     too_many,
 )
 from advisor.config.spelling import double_quoted
+from advisor.config.syntax import Syntax
 
 if TYPE_CHECKING:
     from advisor.model import JsonScalar
@@ -54,14 +55,6 @@ _NUMBER_TO_YAML_12 = re.compile(
 _constructor = SafeConstructor()
 
 
-NEW_KEY = paths.NAME
-NULL: str | None = "null"
-TRUE = "true"
-COMMENT = "#"
-member = paths.member
-insert = insertion.after
-
-
 def parse(text: str, name: str) -> Parsed:
     """Raises ConfigSyntaxError with line and column."""
     reader = _Reader(text, name)
@@ -86,11 +79,6 @@ def spell_text(value: str, old: str) -> str:
     if old[:1] == "'" or not _PLAIN_TEXT.fullmatch(value) or _is_retyped(value):
         return "'" + value.replace("'", "''") + "'"
     return value
-
-
-def spell_key(key: str, sibling: str) -> str:
-    """A key quoted as its sibling's is."""
-    return spell_text(key, sibling)
 
 
 def _is_retyped(value: str) -> bool:
@@ -266,3 +254,6 @@ class _Reader:
 
 def _under_first(path: str) -> str:
     return f"[0]{path}" if path.startswith("[") or not path else f"[0].{path}"
+
+
+SYNTAX = Syntax(parse=parse, spell_text=spell_text, spell_key=spell_text, null="null")

@@ -218,18 +218,13 @@ def test_a_file_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
     ("name", "raw", "form"),
     [
         ("c.json", b'{"a": 1}', "json"),
-        ("c.json", b'{"a": 1} // x', "jsonc"),
-        ("c.jsonc", b'{"a": 1}', "jsonc"),
+        ("c.json", b'{"a": 1} // x', "json"),
+        ("c.jsonc", b'{"a": 1}', "json"),
         ("c.YML", b"a: 1", "yaml"),
         ("c.toml", b"a = 1", "toml"),
-        ("config", b'\n {"a": 1}', "json"),
-        ("config.cfg", b"a: 1", "yaml"),
-        ("config.cfg", b"a = 1  # items\n", "toml"),
     ],
 )
-def test_the_format_is_told_by_name_else_by_content(
-    tmp_path: Path, name: str, raw: bytes, form: str
-) -> None:
+def test_the_suffix_names_the_format(tmp_path: Path, name: str, raw: bytes, form: str) -> None:
     (tmp_path / name).write_bytes(raw)
     document = read(tmp_path / name)
     assert (document.format, document.scalars["a"].value, document.path) == (
@@ -239,7 +234,7 @@ def test_the_format_is_told_by_name_else_by_content(
     )
 
 
-def test_a_text_that_holds_no_settings_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_suffix_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("just words\n")
-    with pytest.raises(ConfigUnreadableError, match="holds no settings"):
+    with pytest.raises(ConfigUnreadableError, match=r"ends in none of \.json"):
         read(tmp_path / "notes.txt")

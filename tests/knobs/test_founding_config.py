@@ -66,7 +66,7 @@ SCHEDULE = "model.which_networks[0].args.beta_schedule"
 
 @pytest.fixture
 def founding(document: Callable[..., Document]) -> Document:
-    return document(CONFIG, "jsonc")
+    return document(CONFIG, "json")
 
 
 @pytest.fixture
