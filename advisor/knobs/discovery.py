@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
-from advisor.knobs.candidate_values import row_of
 from advisor.knobs.catalogue import catalogue
 from advisor.knobs.constraints import find_links
-from advisor.knobs.findings import Followed, Shown
+from advisor.knobs.findings import Followed
 from advisor.knobs.registry import REGISTRY
 from advisor.knobs.tree import Leaf, leaves, number_of, parts_of
 from advisor.model import SAMPLER_FORWARDS, Knob
@@ -38,13 +37,10 @@ class Relation(NamedTuple):
     """Kind of the setting, where it shows in another."""
     scope: str | None = None
 
-    def shown(self, value: JsonScalar, seen: Effects) -> Shown | None:
+    def shown(self, value: JsonScalar, seen: Effects) -> float | None:
         """Expected observation; None if `value` cannot be such a setting."""
         number = number_of(value)
-        if number is not None:
-            return round(number * self.factor(seen), 6)
-        row, dtype = row_of(value)
-        return dtype if row and isinstance(value, str) else None
+        return None if number is None else round(number * self.factor(seen), 6)
 
 
 def _one(_: Effects) -> float:
@@ -72,20 +68,18 @@ ITSELF = Relation(_one)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aspect:
-    """Observed quantity, with the kind of its knob."""
+    """Observed count, with the kind of its knob."""
 
     kind: str
-    observation: Callable[[Effects], Shown | None]
+    observation: Callable[[Effects], float | None]
     least: float = 0.0
     """Smaller observations are too common to be a trace."""
     relations: tuple[Relation, ...] = (ITSELF,)
 
-    def seen(self, effects: Effects) -> Shown | None:
+    def seen(self, effects: Effects) -> float | None:
         """The observation, if it can be a trace."""
         value = self.observation(effects)
-        if value is None or isinstance(value, str):
-            return value
-        return float(value) if value >= self.least else None
+        return float(value) if value is not None and value >= self.least else None
 
     def known_from(self, knobs: Iterable[Knob], effects: Effects) -> bool:
         """True if a named knob may explain it, or cannot be compared."""
@@ -99,8 +93,6 @@ class Aspect:
 
 
 def _comparable(knob: Knob, value: JsonScalar) -> bool:
-    if knob.kind == "precision":
-        return isinstance(value, str) and bool(row_of(value)[0])
     counts_samples = knob.kind != "batch_size" or knob.unit in (None, "sample")
     return counts_samples and number_of(value) is not None
 
@@ -131,7 +123,6 @@ ASPECTS = (
         least=SAMPLER_FORWARDS,
         relations=(ITSELF, Relation(lambda _: 2.0)),
     ),
-    Aspect(kind="precision", observation=lambda seen: seen.dtype),
 )
 """Kinds in order; the search can use the first."""
 
@@ -229,13 +220,12 @@ def _unknown(document: Document, findings: Findings) -> list[Leaf]:
 def _movable(document: Document, leaf: Leaf) -> bool:
     """True for a plain, editable, unprotected value."""
     value, scalar = leaf.value, leaf.scalar
-    if leaf.is_list or not scalar.editable or leaf.path in document.aliases:
+    if not scalar.editable or leaf.path in document.aliases:
         return False
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    number = None if isinstance(value, tuple) else number_of(value)
+    if number is None or number < 0 or number != int(number):
         return False
-    number = number_of(value)
-    plain = bool(row_of(value)[0]) if number is None else number >= 0 and number == int(number)
-    return plain and not any(
+    return not any(
         catalogue().comments[kind].search(scalar.comment or "")
         for kind in ("constraint", "multiple")
     )
@@ -289,8 +279,6 @@ MULTIPLES = (2, 4, 8, 16)
 """Tried first: of two multiples one divides the other, as heads and widths need."""
 MOST_WORKERS = 8
 """A value that may be the workers is not raised beyond it, or twice its present value."""
-WIDTHS = ("bfloat16", "float16", "float32")
-"""Dtypes to move to, in this order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +336,7 @@ def _of_one_update(seen: Effects) -> float:
 def _apart(
     group: Sequence[Suspect],
     worlds: Sequence[Effects],
-    taken: set[tuple[str, Shown | None]],
+    taken: set[tuple[str, float | None]],
     values: Iterable[JsonScalar],
 ) -> list[JsonScalar]:
     """Values for the group that show as nothing `taken`."""
@@ -370,14 +358,14 @@ def _apart(
     return found
 
 
-def _rounded(shown: Shown | None) -> Shown | None:
+def _rounded(shown: float | None) -> float | None:
     """Round down, as programs do with a remainder."""
-    return float(math.floor(shown)) if isinstance(shown, float) else shown
+    return None if shown is None else float(math.floor(shown))
 
 
-def _whole(shown: Shown | None) -> bool:
+def _whole(shown: float | None) -> bool:
     """True for a whole, observable value."""
-    return isinstance(shown, str) or (shown is not None and shown >= 1 and shown == int(shown))
+    return shown is not None and shown >= 1 and shown == int(shown)
 
 
 def _alternatives(
@@ -386,10 +374,7 @@ def _alternatives(
     """Values for a group, the safest first, in the present spelling."""
     old, kinds = group[0].value, frozenset[str]().union(*(each.kinds for each in group))
     number = number_of(old)
-    if number is None:
-        row, _ = row_of(old)
-        yield from (row[dtype] for dtype in WIDTHS if dtype in row and row[dtype] != old)
-        return
+    assert number is not None
     value = int(number)
     most = room * value
     if "num_workers" in kinds:
@@ -457,7 +442,7 @@ def read_outcome(
     return Outcome(followed=tuple(followed), unclear=frozenset(unclear))
 
 
-def _explains(move: Move, aspect: Aspect, after: Effects, new: Shown | None) -> Relation | None:
+def _explains(move: Move, aspect: Aspect, after: Effects, new: float | None) -> Relation | None:
     """Plainest relation by which the moved value shows as `new`."""
     for its, relation in move.suspect.traces:
         exact = relation.shown(move.new, after)

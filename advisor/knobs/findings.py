@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from advisor.model import FalseMatch, JsonScalar, Knob, KnobConstraint
 
-Shown = float | str
-"""An observed value: a count, or the name of a dtype."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
@@ -34,9 +31,9 @@ class Followed:
     """As it stands in the document."""
     scope: str | None
     moved_to: JsonScalar
-    before: Shown
+    before: float
     """Observations with `value`, and with `moved_to`."""
-    after: Shown
+    after: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

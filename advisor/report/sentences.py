@@ -24,8 +24,6 @@ FOLLOWED = {
     "num_workers": "the number of loader workers",
     "grad_accum": "the gradient accumulation",
     "timesteps": "the number of sampling steps",
-    "precision": "the precision",
-    "image_size": "the image size",
 }
 """Kinds that an experiment finds."""
 UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
@@ -37,10 +35,7 @@ def followed(found: Followed) -> str:
 
     `zorp is the batch size: with 40 in place of 20 the program showed 40, not 20.`
     """
-    before, after = (
-        shown if isinstance(shown, str) else numbers.count(shown)
-        for shown in (found.before, found.after)
-    )
+    before, after = numbers.count(found.before), numbers.count(found.after)
     beside = "" if found.shown_in == found.kind else f" as {FOLLOWED[found.shown_in]}"
     return (
         f"`{found.path}` is {FOLLOWED[found.kind]}: with {found.moved_to} in place of "

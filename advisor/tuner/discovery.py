@@ -82,7 +82,6 @@ def worth_a_process(state: TunerState) -> tuple[str, ...]:
     context = state.context
     kinds = ["batch_size", "num_workers", "grad_accum"]
     kinds += ["timesteps"] * bool(context.workload.quality)
-    kinds += ["precision"] * (context.consents and len(context.precisions) > 1)
     return tuple(kinds)
 
 

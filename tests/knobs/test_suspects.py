@@ -70,7 +70,6 @@ def test_a_value_that_equals_what_was_seen_is_a_suspect_whatever_it_is_called() 
         ("zorp: 500", {"forwards_per_unit": 1000.0}),
         ("zorp: '20'", {}),
         ("zorp: 20.0", {}),
-        ("zorp: fp32", {"dtype": "float32"}),
     ],
 )
 def test_products_and_quotients_by_ranks_and_accumulation_count(
