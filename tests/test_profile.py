@@ -28,7 +28,7 @@ KEYS = {
     "ok", "failure", "unit", "units", "window", "units_per_s", "units_per_s_range", "tokens_per_s",
     "runs", "disturbed", "wait_share", "step_ms", "batch",
     "achieved_tflops", "workers", "ranks", "forwards_per_unit", "peak_mem_gib", "effects",
-    "shares", "bottleneck", "advice",
+    "shares", "bottleneck", "advice", "unused_gpu",
 }  # fmt: skip
 SETTINGS = """\
 [workload.restore]
@@ -119,6 +119,22 @@ def test_what_a_card_says_is_told_and_what_it_withholds_too(
     assert code == 0, stderr
     for words in ("GPU 88 % busy", "79.0 W", "no energy_j", "not supported by this"):
         assert words in stdout, stdout
+
+
+def test_a_card_that_the_program_leaves_idle_is_the_first_line(
+    project: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = project / "driver"
+    driver.mkdir()
+    stub = nvml_stub.build(driver)
+    stub.write(nvml_stub.LAPTOP)
+    for name, value in stub.env().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    code, stdout, stderr = profile("--", *TRAIN)
+    assert code == 0, stderr
+    first = stdout.splitlines()[0]
+    assert first.startswith(f"Your program does not use the {nvml_stub.LAPTOP['name']}: ")
 
 
 def test_a_config_brings_its_workload_and_is_not_changed(project: Path, told: StageLog) -> None:

@@ -30,7 +30,7 @@ from advisor.machine import target
 from advisor.model import Candidate, Failure
 from advisor.patches import proven_advice
 from advisor.quality import measure_key
-from advisor.report import build, sections, writing
+from advisor.report import build, sections, sentences, writing
 from advisor.report.verdict import TuningResult
 from advisor.tuner import next_request
 from advisor.tuner.confirm import proven_candidate
@@ -119,6 +119,9 @@ class Search:
             if isinstance(turn, Stop):
                 return turn
             if turn.request.purpose != stage:
+                unused = sentences.unused_gpu(turn.state.originals, self.job.machine.gpus)
+                if stage == "baseline" and unused:
+                    self.job.progress.note(unused)
                 stage = turn.request.purpose
                 self.job.progress.stage(stage)
             self.answers.append(lab.answer(turn.request))
@@ -302,7 +305,8 @@ def show(report: Report, *, json_only: bool) -> None:
     if json_only:
         sys.stdout.write(json.dumps(writing.headline(writing.masked(report)), indent=2) + "\n")
         return
-    lines = [f"{sections.subject(report)}: {report.verdict}. {report.reason}"]
+    lines = [report.baseline_note] if report.baseline_note else []
+    lines.append(f"{sections.subject(report)}: {report.verdict}. {report.reason}")
     if report.load_note:
         lines.append(f"  {report.load_note}")
     lines += [f"  {c.path}: {c.from_} -> {c.to}" for c in report.changes]

@@ -20,7 +20,7 @@ from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import TRAINING_STEPS, Failure, MeasurePlan, Run
-from advisor.report import amdahl
+from advisor.report import amdahl, sentences
 from advisor.report.bottleneck import diagnose, member, part_name, ranged, typical
 from advisor.report.build import trial_entry
 from advisor.report.progress import Progress
@@ -42,7 +42,7 @@ RUNS = 2
 MEASURED = (
     "units", "window", "units_per_s", "units_per_s_range", "tokens_per_s", "runs", "disturbed",
     "wait_share", "step_ms", "achieved_tflops", "batch", "workers", "ranks", "forwards_per_unit",
-    "peak_mem_gib", "effects", "shares", "bottleneck", "advice",
+    "peak_mem_gib", "effects", "shares", "bottleneck", "advice", "unused_gpu",
 )  # fmt: skip
 """Keys of the JSON object that are null where nothing was measured."""
 
@@ -99,8 +99,11 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         found = diagnose(result, profile=aim.profile)
         assert found is not None, "there are two runs"
         bounds = amdahl.bounds(result)
-        code, shown = 0, memo(result, found, bounds)
-        fields = as_object(result, asked.workload.unit, found, bounds)
+        unused = sentences.unused_gpu(result, machine.gpus)
+        code, shown = 0, f"{unused}\n\n" * bool(unused) + memo(result, found, bounds)
+        fields = as_object(result, asked.workload.unit, found, bounds) | {
+            "unused_gpu": unused or None
+        }
     if args.json:
         shown = json.dumps(masking.mask_value(fields), indent=2) + "\n"
     sys.stdout.write(shown if args.json else masking.mask_text(shown))

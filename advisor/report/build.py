@@ -105,6 +105,7 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
     created = {path for result in kept_files for path in result.files_created}
     changed = {path for result in kept_files for path in result.files_changed} - created
     verdict = verdict_of(found)
+    unused = sentences.unused_gpu(state.originals, found.machine.gpus)
     return Report(
         verdict=verdict,
         gain=gain_entry(whole_gain(found)),
@@ -120,7 +121,7 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         written=", ".join(map(str, info.written)) or None,
         report=str(info.report),
         reason=reason(found),
-        baseline_note=baseline_note(found),
+        baseline_note=" ".join(filter(None, (unused, baseline_note(found)))),
         isolation=next((ISOLATION[run.isolation] for run in runs if run.isolation), None),
         isolation_note=isolation_note(runs),
         load_note=load_of(found),

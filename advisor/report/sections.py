@@ -179,7 +179,9 @@ def measured_on(report: Report) -> str:
     host = f"{machine.cpu}, {numbers.many(machine.cpus, 'CPU')}, {numbers.gib(machine.ram_gib)} RAM"
     if machine.gpus:
         return f"Measured on {', '.join(machine.gpus)}; {host}"
-    unlisted = report.before.gpu_mem_used_gib is not None
+    aim = report.target
+    on_card = aim is not None and aim.present and aim.name != "cpu"
+    unlisted = on_card or report.before.gpu_mem_used_gib is not None
     return f"Measured on {host}; {'NVML shows no GPU' if unlisted else 'there is no GPU'}"
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from advisor.executor.comparison import Comparison
     from advisor.knobs.findings import Followed
-    from advisor.model import BatchPlace, Interval
+    from advisor.model import BatchPlace, Gpu, Interval, Run
 
 MOST_NAMED = 3
 """Files that are named."""
@@ -64,6 +64,17 @@ def named(paths: Sequence[str]) -> str:
     more = len(paths) - MOST_NAMED
     shown = ", ".join(f"`{path}`" for path in paths[:MOST_NAMED])
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def unused_gpu(runs: Sequence[Run], gpus: Sequence[Gpu]) -> str:
+    """Sentence on a card that the program leaves idle; empty without one."""
+    if not gpus or not any((run.effects.device or "").startswith("cpu") for run in runs):
+        return ""
+    return (
+        f"Your program does not use the {gpus[0].name}: its model computed on the CPU. "
+        "`gpu-advisor doctor -- COMMAND` shows if its torch sees the card; "
+        "else look for a missing `.cuda()` or `device` setting."
+    )
 
 
 def gained(interval: Interval, unit: str, objective: str = "throughput") -> str:

@@ -14,7 +14,7 @@ from advisor.__main__ import build_parser
 from advisor.executor.comparison import AFTER, BEFORE, Comparison
 from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
 from advisor.executor.rounds import Round
-from advisor.model import Candidate, Change, Disturbance, MeasurePlan, Neighbour
+from advisor.model import Candidate, Change, Disturbance, Effects, MeasurePlan, Neighbour
 from advisor.report import build, sections, sentences, verdict
 from advisor.tuner.code_suggestions import SWITCHES
 from tests.report.composing import reported
@@ -52,6 +52,25 @@ def test_a_proven_gain_is_improved_and_its_table_has_the_same_ratio(tmp_path: Pa
     assert report.load_note == ""
     assert report.after.units_per_s / report.before.units_per_s == pytest.approx(report.gain.ratio)
     assert sections.render(report)
+
+
+def test_a_card_that_computed_is_never_called_absent(tmp_path: Path) -> None:
+    """NVML shows none, and the program ran on CUDA."""
+    report = report_of(tmp_path, on_formula(load_s=1e-6))
+    assert report.target is not None
+    assert "there is no GPU" in sections.measured_on(report)
+    hidden = report.target.model_copy(update={"name": "rtx-4060", "present": True})
+    seen = report.model_copy(update={"target": hidden})
+    assert "NVML shows no GPU" in sections.measured_on(seen)
+    assert "there is no GPU" not in sections.render(seen)
+
+
+def test_a_card_that_the_program_leaves_idle_is_the_first_note() -> None:
+    gpu = SimpleNamespace(name="RTX 4060")
+    runs = {d: [a_run(effects=Effects(device=d))] for d in ("cpu", "cuda:0", None)}
+    found = {device: sentences.unused_gpu(run, [gpu]) for device, run in runs.items()}
+    assert found["cpu"].startswith("Your program does not use the RTX 4060: ")
+    assert (found["cuda:0"], found[None], sentences.unused_gpu(runs["cpu"], [])) == ("", "", "")
 
 
 def test_unchanged_needs_candidates_that_ran_and_lost(tmp_path: Path) -> None:
