@@ -8,7 +8,6 @@ monitor.py           waits for the end, and acts on the limits
 limits.py            the limits of a trial
 output.py            streams: tails, logs, lines counted by a pattern
 resources.py         memory and CPU of the process tree; out-of-memory kills
-uninstrumented.py    Python processes that the probe is not in, and why
 process_records.py   records of the probe, one a process: format and parser
 measuring.py         the event log of each process to its measurement
 measured_run.py      the records of all processes to one run

@@ -89,15 +89,15 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Finding | None:
                 f"no step for {ending.silence_s:.0f} s, the last one seen was step {ending.steps}"
                 f"{busy}; {by_limit} (hang-limit {trial.hang_limit_s:.0f}s)",
             )
-        case "start-limit" if ending.booted and not ending.lost:
+        case "start-limit" | "total-limit" if _misses_probe(trial, ending):
+            return _probe_missing(trial, ending)
+        case "start-limit":
             seen = last_error(ending) or last_line(ending)
             return Finding.of(
                 "no-steps",
                 f"no step within {ending.silence_s:.0f} s; {seen}; {by_limit} "
                 f"(start-limit {trial.start_limit_s:.0f}s)",
             )
-        case "start-limit":
-            return _probe_missing(trial, ending)
         case "total-limit":
             return Finding.of(
                 "timeout",
@@ -176,7 +176,7 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Finding:
             f"{ended}; output lines that match {trial.plan.unit_regex!r}: {ending.count.lines}",
             "Mend the pattern that counts: unit-regex in gpu-advisor.toml, or --unit-regex.",
         )
-    if not ending.booted or (not ending.steps and ending.lost):
+    if not ending.booted:
         return _probe_missing(trial, ending)
     if problems := exceptions(ending):
         return _cause(trial, ending, problems)
@@ -192,18 +192,20 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Finding:
     return Finding.of("no-steps", f"{ended}; {steps}: {why if ending.steps else last_line(ending)}")
 
 
+def _misses_probe(trial: Trial, ending: TrialExit) -> bool:
+    """Return True if only the probe could count, and it is in no process."""
+    return trial.plan.mode == "window" and trial.plan.unit_regex is None and not ending.booted
+
+
 def _probe_missing(trial: Trial, ending: TrialExit) -> Finding:
     option = isolating(trial.command)
-    why = [f"{option} keeps it out"] if option else list(ending.lost)[:1]
+    why = "its environment was cleared (env -i, sudo), or Python started with -I, -E or -S"
+    if option:
+        why = f"{option} keeps it out"
     return Finding.of(
         "probe-not-loaded",
-        "; ".join(
-            [
-                "no Python process of the command that does the work loaded the probe",
-                *why,
-                f"it ran {ending.wall_s:.1f} s, last line: {last_line(ending)}",
-            ]
-        ),
+        f"no Python process of the command that does the work loaded the probe: {why}; "
+        f"it ran {ending.wall_s:.1f} s, {last_line(ending)}",
     )
 
 

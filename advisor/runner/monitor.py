@@ -17,7 +17,6 @@ from advisor.runner.measuring import Measuring
 from advisor.runner.output import Count, Tally, plain
 from advisor.runner.process_records import ProcessRecord, Records
 from advisor.runner.resources import OomKills, TreeSampler, new_kills, oom_kills
-from advisor.runner.uninstrumented import UninstrumentedScan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 TICK_S = 0.1
 """Interval between two checks; the command's end needs none."""
 LOST_S = 5.0
-"""Longest wait for a command whose Pythons are all without the probe."""
+"""Longest life of a Python, while no process of the command has the probe."""
 RANKS_GRACE_S = 2.0
 """For the other ranks to fill their window, once one has."""
 EXIT_S = 0.5
@@ -85,8 +84,6 @@ class TrialExit:
     """The kernel's out-of-memory kills during the trial."""
     count: Count = NOTHING
     left: tuple[int, ...] = ()
-    lost: tuple[str, ...] = ()
-    """Python processes that the probe could not be in, and why."""
 
     @property
     def wall_s(self) -> float:
@@ -143,7 +140,6 @@ class Monitor:
         """Epoch seconds of the start, of the last step, or of the end of what stepped."""
         self._reported = 0.0
         self._tree = TreeSampler(launched.supervisor_pid)
-        self._reach = UninstrumentedScan()
         # without a pattern only the probe can count units
         self._needs_probe = trial.plan.mode == "window" and trial.plan.unit_regex is None
 
@@ -153,8 +149,7 @@ class Monitor:
             self._launched.wait(TICK_S)
             self._processes = self._records.read()
             self._measuring.update(self._processes)
-            if self._tree.sample():
-                self._reach.look(self._tree.tree)
+            self._tree.sample()
             self._load.sample()
             end = self._end(time.time())
             if end is not None:
@@ -165,8 +160,7 @@ class Monitor:
         if end == "measured":  # the command has usually just ended with its own status
             self._launched.wait(EXIT_S)
         stacks = self._stacks() if end in {"hang", "start-limit"} else ""
-        launched, lost = self._launched, self._reach.lost
-        kept_out = tuple(why for pid, why in lost.items() if end == "exited" or _alive(pid))
+        launched = self._launched
         stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
         launched.stop()
         if end in {"exited", "not-started"}:  # what came just before the end may still arrive
@@ -187,7 +181,6 @@ class Monitor:
             oom=new_kills(self._oom_before, oom_kills()),
             count=self._tally.count,
             left=launched.left,
-            lost=kept_out,
         )
 
     def _end(self, now: float) -> End | None:
@@ -235,12 +228,11 @@ class Monitor:
         return bool(aside) and not waited_for and self._needs_probe
 
     def _unreached(self, now: float) -> bool:
-        """Return True if the probe reached no live Python for long."""
-        since, lost = self._reach.since, [pid for pid in self._reach.lost if _alive(pid)]
-        if since is None or not lost or not self._needs_probe:
-            return False
-        reported = [p.pid for p in self._processes if p.pid not in lost and _alive(p.pid)]
-        return not reported and now - since > LOST_S
+        """Return True if a Python of the command runs for long, and none loaded the probe."""
+        since = self._tree.oldest_python
+        return (
+            self._needs_probe and not self._processes and since is not None and now - since > LOST_S
+        )
 
     def _warming_up(self, now: float) -> bool:
         """Return True during the program's first steps.
@@ -273,8 +265,7 @@ class Monitor:
 
     def _stacks(self) -> str:
         """Thread stacks of every instrumented process."""
-        known = sorted(self._records.stacks().keys() - self._reach.lost.keys())  # another by now
-        asked = [pid for pid in known if _alive(pid)]
+        asked = [pid for pid in sorted(self._records.stacks()) if _alive(pid)]
         for pid in asked:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGUSR1)

@@ -13,6 +13,7 @@ import psutil
 
 from advisor.machine.host import cgroup_folders
 from advisor.machine.readings import GIB
+from advisor.runner.launch import START
 
 LIGHT = 0.02
 """Largest share of time spent sampling: reading PSS stops the process for a moment."""
@@ -33,8 +34,8 @@ class TreeSampler:
         self._interval_s = interval_s
         self._due = 0.0
         self.peak_gib: float | None = None
-        self.tree: list[psutil.Process] = []
-        """As of the latest sample, the root first."""
+        self.oldest_python: float | None = None
+        """Epoch seconds at which the oldest living Python of the command was started."""
         self._cpu: deque[CpuReading] = deque(maxlen=256)
 
     def sample(self) -> bool:
@@ -48,7 +49,7 @@ class TreeSampler:
             tree = [root, *root.children(recursive=True)]
         except psutil.Error:
             return False
-        self.tree = tree
+        pythons = []
         for process in tree:
             with contextlib.suppress(psutil.Error):
                 times = process.cpu_times()
@@ -56,8 +57,12 @@ class TreeSampler:
                 # a child's time moves here once it was waited for
                 cpu_s += getattr(times, "children_user", 0.0)
                 cpu_s += getattr(times, "children_system", 0.0)
-                if process.pid != self._root:
-                    memory += _memory(process)
+                if process.pid == self._root:
+                    continue
+                memory += _memory(process)
+                if process.name().startswith("python") and START not in process.cmdline():
+                    pythons.append(process.create_time())
+        self.oldest_python = min(pythons, default=None)
         if memory:
             self.peak_gib = max(self.peak_gib or 0.0, memory / GIB)
         self._cpu.append(CpuReading(time=time.time(), cpu_s=cpu_s))

@@ -170,31 +170,6 @@ def test_two_fallen_runs_of_the_original_are_no_spread(tmp_path: Path) -> None:
     assert search.values["num_workers"]
 
 
-def test_a_cell_that_fell_twice_is_left_aside_and_the_search_goes_on(tmp_path: Path) -> None:
-    """All others promise otherwise, so nothing is learned of it, and it is not chosen."""
-    launches = {"load_s": 4e-4, "launch_s": 0.014, "unit_s": 6e-4}
-    quiet = searched(tmp_path, (), batch=1, **launches)
-    falls = (("search", True, 1), ("search", True, 2))
-    search = searched(tmp_path, falls, batch=1, **launches)
-    first, again, *others = (a.request.variant.candidate for a in search.asked("search"))
-    assert first == again
-    assert first not in others
-    assert search.values["batch_size"] >= quiet.values["batch_size"] / 2 > 8
-    assert len(search.asked("search")) <= len(quiet.asked("search")) + 3
-
-
-def test_what_two_cells_say_is_believed(tmp_path: Path) -> None:
-    """Here workers only make it slower: that is learned from two of them, each seen twice."""
-    engine = on_formula(
-        load_s=1e-4, launch_s=1e-6, unit_s=0.01, noise=0.01, contention=1e4, trains=False
-    )
-    text = "batch_size: 64\nnum_workers: 0\n"
-    search = formula_search(tmp_path, engine, text, workload={"phase": "test"})
-    assert "num_workers" not in search.values
-    slow = [a for a in search.asked("search") if a.request.variant.candidate.changes]
-    assert len(slow) <= 6
-
-
 @pytest.mark.parametrize("falls", [[(True, 2)], [(True, 2), (True, 9)], [(False, 1), (True, 6)]])
 def test_a_proof_goes_on_until_what_fell_decides_nothing(
     tmp_path: Path, falls: list[tuple[bool, int]]
@@ -224,13 +199,3 @@ def test_what_falls_again_and_again_is_told_and_not_proven_a_second_time(tmp_pat
     assert interval.estimate > 1.5
     assert not any(proof.ab_test.title.endswith("again") for proof in search.state.confirmations)
     assert f"{MOST_COLLAPSED + 1} of " in sentences.collapsed(first)
-
-
-def test_a_budget_that_bears_no_more_rounds_ends_with_those_it_hoped_for(
-    tmp_path: Path,
-) -> None:
-    """Nothing is begun that could not be ended, and nothing is proven."""
-    search = searched(tmp_path, (("confirm", True, 2),), budget_s=24.0)
-    proof = search.state.confirmations[0]
-    assert len(proof.rounds) == proof.ab_test.max_rounds < stats.pairs_that_outlive(1, ALPHA)
-    assert not proof.cut_short

@@ -19,7 +19,7 @@ from advisor.objective import THROUGHPUT
 from tests.runs import a_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 SEEDS = 1000
 SIGMA = 0.05 * math.sqrt(2)
@@ -123,12 +123,6 @@ def test_two_rounds_that_agree_by_luck_prove_no_more_than_the_host_allows() -> N
     assert compared([(1.0, 1.105), (1.0, 1.1051)]).proven(THROUGHPUT, 0.03)
 
 
-def test_one_round_is_no_interval() -> None:
-    found = compared([(1.0, 3.0)])
-    assert found.interval(THROUGHPUT) is None
-    assert found.verdict(THROUGHPUT, 0.03) == "undecided"
-
-
 def test_from_six_rounds_on_the_bounds_are_the_exact_ones() -> None:
     """The ends of the averages, whatever the noise is thought to be."""
     gains = [1.1, 1.2, 1.3, 1.4, 1.5, 1.6]
@@ -212,12 +206,6 @@ def test_two_steps_together_hold_their_product(rounds: tuple[int, int]) -> None:
     assert held >= 0.92 * SEEDS // 4
 
 
-def test_one_step_is_its_own_chain() -> None:
-    one = compared([(1.0, 2.0), (1.0, 2.1)])
-    assert chained([one], THROUGHPUT) == one.interval(THROUGHPUT)
-    assert chained([], THROUGHPUT) is None
-
-
 # --- which rounds count -----------------------------------------------------------------------
 
 
@@ -274,13 +262,3 @@ def test_a_round_that_broke_is_the_last() -> None:
     assert len(rounds) == 1
     assert rounds[0].failed
     assert set(rounds[0].runs) == {"a"}
-
-
-def test_orders_may_be_drawn_and_three_arms_flip_as_two_do() -> None:
-    def orders(given: Iterator[tuple[str, ...]] | None) -> list[tuple[str, ...]]:
-        rounds = interleaved("abc", lambda arm, _: arm, contended=lambda _: None, orders=given)
-        return [each.order for each in itertools.islice(rounds, 3)]
-
-    assert orders(None) == [tuple("abc"), tuple("cba"), tuple("abc")]
-    drawn = [tuple("bca"), tuple("bca"), tuple("acb")]
-    assert orders(iter(drawn)) == drawn

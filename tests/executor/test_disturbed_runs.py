@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.executor.comparison import neighbours
-from advisor.model import Interval
 from advisor.report import build, sentences
-from advisor.report.build import gain_entry
 from tests.support.simulator.engine import QUIET_MACHINE
 from tests.support.simulator.search import formula_search, on_formula
 
@@ -97,15 +95,6 @@ def test_an_arm_that_alone_was_slowed_proves_nothing(tmp_path: Path) -> None:
     assert not search.winner.changes
 
 
-def test_a_first_process_with_cold_caches_is_not_the_price_of_the_next(tmp_path: Path) -> None:
-    """It took eight times as long as the second: the budget is counted in the second's."""
-    engine = on_formula(load_s=1e-6, process_s=5.0, startup_s=1.0, first_s=75.0)
-    search = formula_search(tmp_path, engine, TEXT, workload=TEST, budget_s=240.0)
-    assert search.state.price_s == 6.0
-    assert search.values["batch_size"] > 1
-    assert not [skipped for skipped in search.state.skipped if skipped.matters]
-
-
 @pytest.mark.parametrize(("noise", "baselines"), [(0.0, 2), (0.3, 3)])
 def test_baselines_that_differ_by_more_than_the_noise_are_followed_by_a_third(
     noise: float, baselines: int, tmp_path: Path
@@ -120,20 +109,6 @@ def test_a_host_that_does_not_tell_is_unverified(tmp_path: Path) -> None:
     """Not measured is not quiet."""
     search = busy_search(tmp_path, lambda _: None)
     assert told(search) == "Background load could not be read on this machine."
-
-
-def test_a_wide_interval_tells_a_direction_and_no_size() -> None:
-    """Its high is more than four times its low: `more than 1.45x`."""
-    wide = Interval(estimate=4.9, low=1.45, high=19.0, n=6)
-    text = sentences.gained(wide, "tile")
-    assert "more than 1.45x" in text
-    assert "19" not in text
-    entry = gain_entry(wide)
-    assert entry is not None
-    assert entry.high is None
-    narrow = gain_entry(Interval(estimate=2.0, low=1.5, high=2.5, n=6))
-    assert narrow is not None
-    assert narrow.high == 2.5
 
 
 @pytest.mark.parametrize(("budget_s", "repeats"), [(1000.0, 2), (60.0, 0)])

@@ -15,18 +15,15 @@ if TYPE_CHECKING:
     from tests.runner.conftest import MakeTrial
 
 SLEEPS = "import time; time.sleep(60)"
-AGAIN = f"import os, sys; p = sys.executable; os.execv(p, [p, '-I', '-c', {SLEEPS!r}])"
 
 
 @pytest.mark.parametrize(
     ("command", "why"),
     [
         (("env", "-i", sys.executable, "-c", SLEEPS), "was cleared"),
-        (("bash", "-c", f"env -i {sys.executable} -c '{SLEEPS}'; true"), "was cleared"),
-        (("bash", "-c", f"{sys.executable} -E -c '{SLEEPS}'; true"), "out by -E"),
-        ((sys.executable, "-c", AGAIN), "keeps the probe out by -I"),
+        (("bash", "-c", f"{sys.executable} -E -c '{SLEEPS}'; true"), "-E"),
+        ((sys.executable, "-I", "-c", SLEEPS), "-I keeps it out"),
     ],
-    ids=["cleared", "cleared in a script", "an option in a script", "by itself"],
 )
 def test_where_it_cannot_follow_it_says_why(
     make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], why: str

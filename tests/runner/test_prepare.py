@@ -11,7 +11,7 @@ import pytest
 
 from advisor.config.originals import candidate_path
 from advisor.errors import ConfigReadOnlyError
-from advisor.model import MeasurePlan, Run, TrialFile
+from advisor.model import MeasurePlan, TrialFile
 from advisor.runner import run_trial
 from advisor.runner.job import Job, prepare, replace_paths
 from tests.runner.conftest import measured
@@ -57,23 +57,16 @@ def test_tokens_that_name_the_config_name_the_candidate(
     assert replace_paths([token], str(work), copies) == (expected,)
 
 
-def test_absolute_paths_and_links_lead_to_the_candidate(config: Path, work: Path) -> None:
-    """A path is recognised by the file it leads to."""
-    copies = {str(config): candidate_path(str(config), "001")}
-    link = work / "current.json"
-    link.symlink_to(config)
-    absolute = str(work / NEW)
-    assert replace_paths([str(config), "current.json"], str(work), copies) == (absolute, absolute)
-
-
-def test_a_name_with_spaces_is_found_as_a_token_and_behind_an_equals_sign(work: Path) -> None:
-    """Such a path cannot be told inside a longer text, but these two are common."""
-    config = work / "my config.yaml"
-    config.write_text("a: 1")
-    copies = {str(config): candidate_path(str(config), "9")}
-    tokens = ["my config.yaml", "--cfg=my config.yaml"]
-    new = ".my config.gpu-advisor-9.yaml"
-    assert replace_paths(tokens, str(work), copies) == (new, f"--cfg={new}")
+def test_paths_are_recognised_by_the_file_they_lead_to(config: Path, work: Path) -> None:
+    """An absolute path, a link, and a name with spaces as a token or behind an equals sign."""
+    spaced = work / "my config.json"
+    spaced.write_text("{}")
+    (work / "current.json").symlink_to(config)
+    copies = {str(each): candidate_path(str(each), "001") for each in (config, spaced)}
+    tokens = [str(config), "current.json", "my config.json", "--cfg=my config.json"]
+    beside = ".my config.gpu-advisor-001.json"
+    expected = (str(work / NEW), str(work / NEW), beside, f"--cfg={beside}")
+    assert replace_paths(tokens, str(work), copies) == expected
 
 
 def test_the_program_reads_the_candidate_beside_the_original(
@@ -91,17 +84,6 @@ def test_the_program_reads_the_candidate_beside_the_original(
     assert outcome.files_created == ("seen",)
     assert config.read_text() == "{}"
     assert [path.name for path in config.parent.iterdir()] == ["dem.json"]
-
-
-def test_a_relative_original_belongs_to_the_commands_directory(
-    make_trial: MakeTrial, config: Path, by_names: None
-) -> None:
-    """The parent may stand elsewhere."""
-    trial = make_trial("run", "config/dem.json", files=(_file("config/dem.json"),))
-    job = prepare(trial)
-    assert [file.path for file in job.files if not file.keep] == [
-        str(config.with_name(f".dem.gpu-advisor-{trial.id}.json"))
-    ]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -177,17 +159,6 @@ def test_the_probe_is_told_the_plan(make_trial: MakeTrial, work: Path) -> None:
     spec = json.loads(next(f.content for f in prepare(trial).files if f.keep))
     assert spec["plan"]["mode"] == "observe"
     assert (spec["protect"], spec["allow_writes"]) == (str(work), False)
-
-
-def test_environments_that_are_no_utf8_reach_the_program(make_trial: MakeTrial) -> None:
-    """Bytes in, the same bytes out."""
-    odd = os.fsdecode(b"caf\xe9")
-    trial = make_trial(
-        "sh", "-c", "printf %s \"$ODD\" > \"${GPU_ADVISOR_SPEC%/*}/outputs/odd\"",
-        env=(("ODD", odd),), plan=MeasurePlan(mode="whole"),
-    )  # fmt: skip
-    assert isinstance(run_trial(trial), Run)
-    assert Path(trial.scratch, "outputs", "odd").read_bytes() == b"caf\xe9"
 
 
 def _file(original: str) -> TrialFile:

@@ -106,19 +106,6 @@ def test_a_record_that_became_unreadable_stands_as_it_was(tmp_path: Path) -> Non
     assert records.read() == (found,)
 
 
-def test_a_record_of_which_a_part_cannot_be_read_is_news_all_the_same(tmp_path: Path) -> None:
-    """What can be read of it is later than what was there before."""
-    path = tmp_path / "7.json"
-    path.write_text(json.dumps(of(state="torch", steps=1)))
-    records = Records(tmp_path)
-    assert records.read()[0].state == "torch"
-    path.unlink()
-    path.write_text(json.dumps(of(steps=9, notes=4)))
-    (found,) = records.read()
-    assert (found.steps, found.state) == (9, "stepping")
-    assert "notes" in str(found.unread)
-
-
 def test_only_regular_files_of_a_sane_size_are_opened(tmp_path: Path) -> None:
     """A pipe would never end, a link may lead anywhere, and a disk image is no record."""
     os.mkfifo(tmp_path / "1.json")

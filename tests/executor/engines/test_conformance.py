@@ -157,20 +157,6 @@ def test_a_cancelled_engine_interrupts_what_is_asked_of_it(
         assert (outcome.kind, outcome.trial_id) == ("interrupted", "001")
 
 
-def test_the_machine_is_the_same_every_time(make: Callable[..., Engine]) -> None:
-    with make() as engine:
-        assert engine.machine() == engine.machine()
-        assert engine.machine().key == make().machine().key
-
-
-def test_waiting_for_quiet_ends(make: Callable[..., Engine]) -> None:
-    """Who is still at work is told by name; nobody is nobody."""
-    with make() as engine:
-        for neighbour in engine.wait_until_quiet(0.0):
-            assert neighbour.name
-            assert neighbour.cpus > 0
-
-
 def test_an_engine_can_be_entered_again(make: Callable[..., Engine], folder: Path) -> None:
     """Lease and scratch are given back and taken anew."""
     engine = make()

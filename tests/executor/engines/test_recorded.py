@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import TypeAdapter
 
-from advisor.errors import ReportError
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial, TrialFile
 from tests.support.simulator.engine import GridPoint, RecordedEngine, Table
 from tests.support.simulator.formula import Formula
-from tests.support.simulator.noise import Bursts, Noise, VirtualClock, Visits
+from tests.support.simulator.noise import Bursts, Noise, VirtualClock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,47 +58,10 @@ def test_without_noise_the_answer_is_the_formula() -> None:
     assert formula.rate({"batch_size": 4, "num_workers": 8}) == pytest.approx(500)
 
 
-def test_a_batch_beyond_the_card_is_out_of_memory() -> None:
-    engine = RecordedEngine(Formula(base_gib=1.0, unit_gib=0.5, card_gib=4.0))
-    assert run(engine).peak_mem_gib == 3.0
-    outcome = engine.run(trial(batch_size=8))
-    assert isinstance(outcome, Failure)
-    assert outcome.kind == "gpu-oom"
-
-
-def test_ignored_settings_samplers_quality_and_what_ifs() -> None:
-    """What a program does not follow stays as in its first run; steps cost, and show in quality."""
-    formula = Formula(
-        sampler=True,
-        quality=lambda steps: 1.0 / steps,
-        quality_name="rmse",
-        ignored=frozenset({"batch_size"}),
-        switches={"channels_last": 2.0},
-    )
-    engine = RecordedEngine(formula)
-    first = run(engine)
-    assert run(engine, trial(batch_size=64)).effects.batch == 4
-    fast = run(engine, trial(steps=5, num_workers=4))
-    assert fast.effects.forwards_per_unit == 5
-    assert (first.stdout_tail, fast.stdout_tail) == ("rmse: 0.1\n", "rmse: 0.2\n")
-    switched = run(engine, trial(plan=MeasurePlan(whatif="channels_last")))
-    assert switched.units_per_s == pytest.approx(2 * first.units_per_s)
-    with_workers = run(engine, trial(plan=MeasurePlan(whatif="loader.num_workers=2@t.py:3")))
-    assert with_workers.effects.workers == 2
-    alone = run(engine, trial(plan=MeasurePlan(ceilings_workers=(0, 2)))).ceilings
-    assert alone is not None
-    assert [each.workers for each in alone.loader] == [0, 2]
-
-
 def rates(seed: int, noise: Noise, many: int = 200) -> list[float]:
     """Of equal processes, as shares of the true rate."""
     engine = RecordedEngine(Formula(), noise=noise, seed=seed)
     return [run(engine).units_per_s / TRUE for _ in range(many)]
-
-
-def test_equal_seeds_give_equal_answers() -> None:
-    noise = Noise(between=0.1, within=0.1, startup=0.3)
-    assert rates(1, noise, 5) == rates(1, noise, 5) != rates(2, noise, 5)
 
 
 def test_noise_is_as_large_as_asked_for() -> None:
@@ -126,33 +88,6 @@ def test_a_burst_is_told_as_it_was_and_left_out_where_enough_is_clean() -> None:
     silent = run(RecordedEngine(Formula(), disturbances=(Bursts(busy_s=20.0, told=False),)))
     assert silent.disturbance.disturbed is None
     assert silent.units_per_s == pytest.approx(TRUE / 2)
-
-
-def test_a_neighbour_may_come_with_some_processes() -> None:
-    """The second one here, and whatever runs with a batch of 8; one who is not told of is None."""
-    held = {1: 2.0, 3: None}
-    visits = Visits(
-        held=lambda process, values: 1.0 if values["batch_size"] == 8 else held.get(process, 0.0),
-        slowed=0.5,
-    )
-    engine = RecordedEngine(Formula(), disturbances=(visits,))
-    runs = [run(engine, trial(batch_size=batch)) for batch in (4, 4, 8, 4)]
-    assert [each.disturbance.disturbed for each in runs] == [False, True, True, None]
-    assert runs[1].units_per_s == pytest.approx(runs[0].units_per_s / 2)
-    assert runs[1].disturbance.others_cpus == 2.0
-    assert engine.wait_until_quiet(10.0) == ()
-
-
-def test_waiting_for_quiet_lets_a_burst_pass_or_tells_who_stays() -> None:
-    engine = RecordedEngine(Formula(), disturbances=(Bursts(period_s=60.0, busy_s=10.0),))
-    assert [each.name for each in engine.wait_until_quiet(4.0)] == ["neighbour"]
-    assert engine.clock() == 4.0
-    for _ in range(2):
-        assert engine.wait_until_quiet(30.0) == ()
-        assert engine.clock() == 10.0
-    endless = RecordedEngine(Formula(), disturbances=(Bursts(period_s=1.0, busy_s=1.0),))
-    assert endless.wait_until_quiet(30.0)
-    assert endless.clock() == 30.0
 
 
 def test_a_run_takes_its_time_on_the_virtual_clock() -> None:
@@ -193,13 +128,3 @@ def test_recorded_runs_are_given_in_turn(tmp_path: Path) -> None:
     missing = engine.run(trial(batch_size=16))
     assert isinstance(missing, Failure)
     assert "batch_size=16" in missing.evidence
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"cells": [{"values": {}, "outcomes": []}]}'])
-def test_what_is_no_table_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "table.json"
-    path.write_text(text)
-    with pytest.raises(ReportError, match="no table of recorded runs"):
-        Table.read(path)
-    with pytest.raises(ReportError, match="no table of recorded runs"):
-        Table.read(tmp_path)
