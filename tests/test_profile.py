@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -221,10 +222,10 @@ def test_ctrl_c_ends_the_program_and_says_so(project: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert running.stderr is not None
-    for line in running.stderr:
-        if "steps" in line:
-            break
+    tool = psutil.Process(running.pid)
+    while not any(TRAIN[1] in child.cmdline() for child in tool.children(recursive=True)):
+        assert running.poll() is None
+        time.sleep(0.05)
     running.send_signal(signal.SIGINT)
     stdout, _ = running.communicate(timeout=60)
     assert running.returncode == FAILURE_EXIT_CODES["interrupted"]

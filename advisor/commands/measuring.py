@@ -94,7 +94,8 @@ def opened(
             EngineSettings(
                 gpu_uuid=target.gpu.uuid if target.gpu else None,
                 cancel=off,
-                on_busy=progress.note,
+                on_progress=progress.status,
+                on_busy=progress.busy,
                 max_wait_s=WAIT_SHARE * budget_s,
             )
         ) as engine,

@@ -118,7 +118,7 @@ def measure(program: Program, plan: MeasurePlan, aim: Target) -> tuple[Run, ...]
         Progress(unit=program.unit) as progress,
         cancellable() as off,
         make_engine(
-            EngineSettings(gpu_uuid=gpu_uuid, on_progress=progress.note, cancel=off)
+            EngineSettings(gpu_uuid=gpu_uuid, on_progress=progress.status, cancel=off)
         ) as engine,
     ):
         request = TrialRequest(variant=Variant(), purpose="profile", plan=plan)
