@@ -330,6 +330,11 @@ def _notes(ranks: Sequence[Rank], others: int, plan: MeasurePlan) -> Iterator[st
                 f"allocations that the card's memory did not hold: {record.memory.ooms}; no error "
                 "reached the program's step (cuDNN tries algorithms in this way)"
             )
+        if retries := record.memory.alloc_retries:
+            yield (
+                f"the allocator gave cached blocks back and tried again {retries} times: the card "
+                "is nearly full"
+            )
         if times := record.skipped_updates:
             yield (
                 f"the GradScaler skipped {times} of {record.steps + times} updates: their "

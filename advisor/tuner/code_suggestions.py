@@ -300,7 +300,7 @@ def try_variant(
     run = trial.run if trial else None
     if run is None or (variant.whatif and not (run.whatif and run.whatif.applied)):
         return state, None
-    fits = (run.held_gib or 0.0) <= state.context.memory_limit_gib
+    fits = (run.peak_mem_gib or 0.0) <= state.context.memory_limit_gib
     inside = fits and not state.context.objective.broken(run)
     lost = output_check.output_regression(state.originals, run)
     return state, run if inside and not lost else None

@@ -246,8 +246,8 @@ def refusal(state: TunerState, point: GridPoint, candidate: Candidate, run: Run)
     if lost := output_check.output_regression(state.originals, run):
         return f"{point[0]} would change results. {lost}".rstrip(".")
     limit_gib = state.context.memory_limit_gib
-    if (run.held_gib or 0.0) > limit_gib:
-        return f"{point[0]} peaked at {run.held_gib:.2f} GiB, of {limit_gib:.2f} GiB usable"
+    if (run.peak_mem_gib or 0.0) > limit_gib:
+        return f"{point[0]} peaked at {run.peak_mem_gib:.2f} GiB, of {limit_gib:.2f} GiB usable"
     seen = run.effects.batch
     if seen is not None and seen < point[0]:
         return f"the program never filled a batch of {point[0]}: it saw {seen:g}"
@@ -369,7 +369,7 @@ def smallest_level(state: TunerState, grid: Grid, ran: Mapping[GridPoint, Foreca
 def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
     """Points that may be tried, and those that ran."""
     batch, workers = grid.start
-    peaks = {point[0]: run.held_gib for point, (_, run) in grid.runs.items()}
+    peaks = {point[0]: run.peak_mem_gib for point, (_, run) in grid.runs.items()}
     leap, first = LEAP, peaks[batch]
     if len(peaks) == 1 and first:
         leap = max(2, min(LEAP, int(state.context.memory_limit_gib / first)))
@@ -436,7 +436,7 @@ def batch_of(point: GridPoint) -> float:
 def memory_refusal(state: TunerState, grid: Grid, batch: int) -> str:
     """Reason why a `batch` cannot fit, by the peaks so far; else empty."""
     runs = {point[0]: run for point, (_, run) in grid.runs.items()}
-    peaks = [(b, run.held_gib) for b, run in sorted(runs.items()) if run.held_gib]
+    peaks = [(b, run.peak_mem_gib) for b, run in sorted(runs.items()) if run.peak_mem_gib]
     if not peaks:
         return ""
     (last, high) = peaks[-1]

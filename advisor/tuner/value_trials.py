@@ -63,7 +63,7 @@ def try_values(
             ignored = candidate, run
             continue
         followed = True
-        sound = run is not None and (run.held_gib or 0.0) <= state.context.memory_limit_gib
+        sound = run is not None and (run.peak_mem_gib or 0.0) <= state.context.memory_limit_gib
         if run is None or not sound or output_regression(state.originals, run):
             continue
         if not state.is_faster(run, start):

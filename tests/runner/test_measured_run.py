@@ -96,6 +96,7 @@ def test_autocast_inside_the_forward_is_seen() -> None:
 
 
 def test_unfinished_batches_and_caught_allocations_are_noted() -> None:
-    run = run_of(process(3, 1.0, memory={"ooms": 3}), whole_batches=12)
+    run = run_of(process(3, 1.0, memory={"ooms": 3, "alloc_retries": 2}), whole_batches=12)
     assert run.notes[0] == "10 batches were finished to the end, 12 were asked for"
     assert run.notes[1].startswith("allocations that the card's memory did not hold: 3")
+    assert "tried again 2 times: the card is nearly full" in run.notes[2]
