@@ -72,6 +72,8 @@ class Run:
     ceilings: Ceilings | None = None
     syncs: tuple[SyncPoint, ...] = ()
     """The costliest first."""
+    device_busy: float | None = None
+    """Least share of a few steps in which kernels ran on the card, by torch.profiler."""
     flops: Flops | None = None
     """None where no card computed, or the plan did not ask for the parts."""
     footprint: Footprint | None = None

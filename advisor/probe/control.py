@@ -89,7 +89,7 @@ def _obey(session: Session) -> None:
         session.record_everything()
         record.keep(session)
         session.diagnosis = diagnostics.Diagnosis(session, command, stop)
-        record.beat(session)
+        record.write(session, session.state)  # a profiler may take the process down
         session.diagnosis.begin()
 
 

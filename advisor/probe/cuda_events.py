@@ -96,8 +96,12 @@ class DeviceClock:
     def finish(self) -> None:
         """Wait for the card and record the remaining events."""
         self._pending.append((clock(), self.event(), None))
-        self._synchronize(self._card)
+        self.synchronize()
         self.poll()
+
+    def synchronize(self) -> None:
+        """Wait for all streams of the card."""
+        self._synchronize(self._card)
 
     def _at(self, event: Any) -> float:
         """Host time at which the device passed an event."""

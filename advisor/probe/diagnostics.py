@@ -1,8 +1,8 @@
-"""Diagnostics after the window: one step's operations, and the parts alone.
+"""Diagnostics after the window: the card's work, one step's operations, and the parts alone.
 
-The window is kept, whatever goes wrong here. One of the program's own next steps is profiled. Then
-the loop runs on with one cached batch in place of its loader (compute alone), and the loader is
-rebuilt at several worker counts and drained.
+The window is kept, whatever goes wrong here. A few of the program's own next steps are profiled on
+a card, and the operations of one. Then the loop runs on with one cached batch in place of its
+loader (compute alone), and the loader is rebuilt at several worker counts and drained.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable
 
-from . import batches, step_profile
+from . import batches, device_busy, step_profile
 from .session import Session
 
 LONGEST_S = 10.0
@@ -42,29 +42,43 @@ class Diagnosis:
         self._step_s = float(command.get("step_s") or 0.0)
         self._replays = bool(command.get("replay"))
         self._limit_s = float(session.plan.get("ceilings_s") or 1.5)
+        self._busy: device_busy.DeviceBusy | None = None
         self._profile: step_profile.StepProfile | None = None
         self._optimizer: int | None = None
         """Id of the one whose step ends a profiled step."""
         notes = [] if self._loader is not None else ["no DataLoader to replay"]
         self._alone: dict[str, Any] = {"compute_units_per_s": None, "loader": [], "notes": notes}
-        self._found: dict[str, Any] = {"flops": None, "footprint": None, "ceilings": self._alone}
+        self._found: dict[str, Any] = {
+            "device_busy": None,
+            "flops": None,
+            "footprint": None,
+            "ceilings": self._alone,
+        }
         self._batch: Any = None
         self._count = 0
         self._start = 0.0
-        self._profiles = True
+        self._phase = "card" if session.device is not None else "step"
+        """card, step, alone."""
 
     def begin(self) -> None:
-        """Start the first possible phase."""
+        """Leave out the profiles of a program with long steps."""
+        if WHOLE * self._step_s > LONGEST_S:
+            self._found["flops"] = {"why": f"{WHOLE} steps take longer than {LONGEST_S:g} s"}
+            self._go_on()
+        elif self._phase == "step":
+            self._look_at_operations()
+
+    def _look_at_operations(self) -> None:
+        """Profile the operations of a step, where torch shows them."""
+        self._phase, self._optimizer = "step", None
         why = step_profile.why_not(self._session)
-        if why is None and WHOLE * self._step_s > LONGEST_S:
-            why = f"{WHOLE} steps take longer than {LONGEST_S:g} s"
         if why is not None:
             self._found["flops"] = {"why": why}
             self._go_on()
 
     def unfinished(self) -> str:
         """Note that the program came to its end meanwhile."""
-        if self._profiles:
+        if self._phase != "alone":
             return "the program ended while a step of it was looked at"
         return "the program did not live through a replayed batch"
 
@@ -73,28 +87,44 @@ class Diagnosis:
         return self._found
 
     def at(self, kind: str, optimizer: Any = None) -> None:
-        """Begin or end the profiled step where a step may end."""
-        if not self._profiles or kind != self._boundary:
+        """Begin or end a profile where a step may end."""
+        if self._phase == "alone" or kind != self._boundary:
             return
         if self._optimizer not in (None, id(optimizer)):
             return
-        before = len(self._session.errors)
-        self._session.attempt(self._at_boundary, optimizer)
-        if not self._profiles or len(self._session.errors) > before:
-            self._go_on()
+        self._optimizer = None if optimizer is None else id(optimizer)
+        try:
+            if self._phase == "card":
+                self._profile_card()
+            else:
+                self._profile_step(optimizer)
+        except Exception as problem:
+            self._session.note(f"no profile of the {self._phase}: {problem}")
+            if self._phase == "card":
+                self._look_at_operations()
+            else:
+                self._session.fail(problem)
+                self._go_on()
 
-    def _at_boundary(self, optimizer: Any) -> None:
+    def _profile_card(self) -> None:
+        if self._busy is None:
+            self._busy = device_busy.DeviceBusy(self._session)
+            self._busy.begin()
+        elif self._busy.is_over():
+            self._found["device_busy"] = self._busy.end()
+            self._look_at_operations()
+
+    def _profile_step(self, optimizer: Any) -> None:
         if self._profile is None:
-            self._optimizer = None if optimizer is None else id(optimizer)
             self._profile = step_profile.StepProfile(self._session, optimizer)
             self._profile.begin()
-            return
-        self._profiles = False
-        self._found.update(self._profile.end())
+        else:
+            self._found.update(self._profile.end())
+            self._go_on()
 
     def _go_on(self) -> None:
         """Replay a batch, or end the diagnostics."""
-        self._profiles = False
+        self._phase = "alone"
         if self._loader is None:
             self._stop(self._session)
         elif not self._replays:
@@ -106,7 +136,7 @@ class Diagnosis:
         """Return the loader's batch, or the cached one."""
         if index == self._loader:
             self.at("batch")
-        if self._profiles or index != self._loader:
+        if self._phase != "alone" or index != self._loader:
             return fetch(iterator)
         if self._batch is None:
             self._batch = fetch(iterator)

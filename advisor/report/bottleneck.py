@@ -198,9 +198,18 @@ def _sentence(runs: Sequence[Run], run: Run, part: str) -> str:
     name = part_name(run, part)
     text += f"{name[0].upper()}{name[1:]} takes {least}{share} of the time, at {rate_of(runs)}."
     if on_device and part != "compute":
-        worked = ranged(runs, lambda r: r.shares.compute, numbers.percent)
+        worked = ranged(runs, device_share, numbers.percent)
         text += f" The GPU computed during at least {worked}."
     return f"{text} {words.fix}: {words.how}."
+
+
+def device_share(run: Run) -> float | None:
+    """Least share of the time in which the GPU computed.
+
+    The profiler sees the kernels that run while the host launches others.
+    """
+    seen = [share for share in (run.device_busy, run.shares.compute) if share is not None]
+    return max(seen, default=None)
 
 
 def bottleneck_part(run: Run) -> str | None:

@@ -161,6 +161,7 @@ def probed_run(
         losses=first.losses,
         effects=replace(_effects(ranks[0], len(ranks)), batch_at=plan.batch_at),
         ceilings=_ceilings(ranks),
+        device_busy=first.device_busy,
         flops=first.flops,
         syncs=first.measurement.syncs,
         footprint=first.footprint,

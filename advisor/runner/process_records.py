@@ -137,6 +137,8 @@ class ProcessRecord:
     memory: Memory = field(default_factory=Memory)
     card: Card | None = None
     """Card of the model."""
+    device_busy: Finite | None = None
+    """Share of a few steps in which kernels ran on the card, by torch.profiler."""
     fused: bool | None = None
     recomputes: bool | None = None
     learning: Learning = Learning()

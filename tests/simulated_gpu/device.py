@@ -111,6 +111,8 @@ class Card:
         start = max(now, self.busy_until)
         self.busy_until = start + seconds
         pending.append(self.busy_until)
+        if recorded is not None:
+            recorded.append(("Memcpy HtoD" if copy else "kernel", start, self.busy_until))
         tell("copy" if copy else "work", self.index, start, self.busy_until)
 
     def synchronize(self) -> None:
@@ -135,6 +137,8 @@ current = 0
 initialized = False
 journal: int | None = None
 """Descriptor of the file that is told what happens, as it happens: a process may end any time."""
+recorded: list[tuple[str, float, float]] | None = None
+"""Names and times of all work while a profiler watches."""
 owner = os.getpid()
 _epoch = time.time() - clock()
 

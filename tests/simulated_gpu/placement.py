@@ -265,6 +265,7 @@ def install(_: Any) -> None:
     mode = Placement()
     mode.__enter__()
     torch.Generator = _Generator
+    torch.profiler.profile = surface.Profile
     begin = threading.Thread.run
 
     def run(self: threading.Thread) -> None:
