@@ -16,7 +16,7 @@ from advisor.tuner import output_check
 from advisor.tuner.confirm import side, wanted_rounds
 from advisor.tuner.effects import is_ignored, set_ignored
 from advisor.tuner.quality_gate import passes_gate
-from advisor.tuner.search import largest_batch, worker_counts
+from advisor.tuner.search import largest_batch, memory_caveat, worker_counts
 from advisor.tuner.state import (
     FEWEST_ROUNDS,
     GOOD_ROUNDS,
@@ -388,7 +388,7 @@ def try_larger_batches(state: TunerState, knob: Knob) -> Stage:
         reason = f"No larger batch ran faster by more than {state.tie_percent}."
         return state.set_verdict(key, "kept", reason)
     new, candidate, run = best
-    note = training_note(state, new / old)
+    note = training_note(state, new / old) + memory_caveat(state, run)
     suggestion = Suggestion(
         kind="training-batch",
         title=f"{knob.path}: {old} to {new}",

@@ -133,9 +133,10 @@ def is_count(value: object, least: int = 1) -> bool:
 def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stage:
     """Run promising points, then take the smallest that ties with the fastest."""
     grid = start_grid(state, batch, workers)
+    kept_s = state.reserve_s
     while True:
         model = fit(state, grid)
-        point, promise = most_promising(state, grid, model)
+        point, promise = most_promising(state, grid, model, kept_s)
         if point is None:
             break
         candidate = candidate_at(state, grid, point)
@@ -153,11 +154,15 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
         request = make_request(state, candidate, moved=moved)
         request = replace(request, expected_s=state.price_s + extra_s(state, grid, point, model))
         matters = promise > state.context.smallest_gain
-        state, trial = yield from run_trial(state, request, matters=matters)
+        state, trial = yield from run_trial(state, request, kept_s=kept_s, matters=matters)
         if trial is not None and trial.run and is_outlier(state, grid, model, point, trial.run):
             again = replace(request, fresh=True, series="again")
-            state, other = yield from run_trial(state, again, matters=matters)
+            state, other = yield from run_trial(state, again, kept_s=kept_s, matters=matters)
             trial = other if other is not None and other.run else trial
+        fewest_s = state.rounds_s(FEWEST_ROUNDS)
+        if trial is None and kept_s > fewest_s and not any_faster(state, grid):
+            kept_s = fewest_s  # nothing has to be confirmed yet
+            continue
         if trial is None:
             grid = replace(grid, stop=OUT_OF_BUDGET) if grid.stop == FLAT else grid
             break
@@ -195,6 +200,11 @@ def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> G
     )
     why = broken_constraint(state, start, state.incumbent_run)
     return outside_constraint(state, grid, start, state.incumbent_run, why) if why else grid
+
+
+def any_faster(state: TunerState, grid: Grid) -> bool:
+    """True if a run beat the start by a tie."""
+    return any(state.is_faster(run, state.incumbent_run) for _, run in grid.runs.values())
 
 
 def fit(state: TunerState, grid: Grid) -> ThroughputModel:
@@ -282,12 +292,12 @@ def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run
 
 
 def most_promising(
-    state: TunerState, grid: Grid, model: ThroughputModel
+    state: TunerState, grid: Grid, model: ThroughputModel, kept_s: float
 ) -> tuple[GridPoint | None, float]:
     """Point with the largest expected gain, and that gain.
 
     Without one, a smaller worker count that may tie. Points that fit into the budget come first.
-    None when nothing is worth it.
+    None when nothing is worth it. `kept_s` is kept for the confirmation.
     """
     ran = {point: worth(state, model, point) for point in allowed_points(state, grid)}
     top = max((each.log_rate for each in ran.values()), default=-math.inf)
@@ -299,7 +309,7 @@ def most_promising(
     extras_s = {point: extra_s(state, grid, point, model) for point in new}
     most_s = DEAREST * max(state.context.measure_s, state.price_s)
     new = {point: each for point, each in new.items() if extras_s[point] <= most_s}
-    room_s = state.remaining_s - state.reserve_s - state.price_s
+    room_s = state.remaining_s - kept_s - state.price_s
     gains = {point: each.improvement(max(top, -1e3)) for point, each in new.items()}
     fits = [point for point in new if extras_s[point] <= room_s]
     best = max(fits or new, key=lambda p: (gains[p], -p[0], -p[1]), default=None)
@@ -527,12 +537,23 @@ def decide_batch(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -
     if chosen[0] != knob.value:
         draws = OTHER_DRAWS if state.iterative and not state.trains else ""
         fastest = "By the curve fitted to all runs, the smallest batch within a tie of the fastest."
-        return state.set_verdict(key, "found", f"{fastest}{draws} {ended}")
+        memory = memory_caveat(state, grid.runs[chosen][1])
+        return state.set_verdict(key, "found", f"{fastest}{draws}{memory} {ended}")
     if len(grid.runs) == 1 and stop == OUT_OF_BUDGET:
         known = state.verdict_on(knob)
         return state if known else state.set_verdict(key, "skipped", OUT_OF_TIME)
     reason = f"No larger batch was faster by more than {state.tie_percent}. {ended}"
     return state.set_verdict(key, "kept", reason)
+
+
+def memory_caveat(state: TunerState, run: Run) -> str:
+    """Sentence on what the measured steps of a batch do not show of its memory; else empty."""
+    if not run.on_gpu or run.held_gib is None:
+        return ""
+    return (
+        f" Its measured steps held {run.held_gib:.2f} of {state.context.memory_limit_gib:.2f} GiB; "
+        "a validation pass or a longer batch may need more."
+    )
 
 
 def decide_workers(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -> TunerState:

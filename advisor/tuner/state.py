@@ -508,4 +508,5 @@ def run_trial(
     if isinstance(result, SkippedRun):
         return state.skip(request.label, result.needed_s, matters=matters), None
     assert isinstance(result, TrialResult)
-    return state, result
+    others = tuple(each for each in state.skipped if each.what != request.label)
+    return replace(state, skipped=others), result
