@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.config import paths
 from advisor.config.assigned import Assigned
@@ -87,6 +87,22 @@ def _position(text: str, problem: SyntaxError) -> int:
     return min(starts[line - 1] + max((problem.offset or 1) - 1, 0), len(text))
 
 
+class _Place(NamedTuple):
+    """Place of a value, and the reason that forbids its edit."""
+
+    path: str
+    parent: str
+    why: str | None
+    key: tuple[int, int] | None = None
+    flow: bool = True
+
+    def member(self, name: str, key: tuple[int, int]) -> _Place:
+        return _Place(paths.member(self.path, name), self.path, self.why, key)
+
+    def item(self, number: int) -> _Place:
+        return _Place(paths.item(self.path, number), self.path, self.why)
+
+
 class _Reader:
     """One pass over the syntax tree."""
 
@@ -120,7 +136,7 @@ class _Reader:
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
                 self._update(node.value, path, why)
             elif isinstance(node, ast.Return) and isinstance(node.value, (ast.Call, ast.Dict)):
-                self._value(node.value, path, path, None, why, flow=True)
+                self._value(node.value, _Place(path, path, why))
 
     def _block(self, node: ast.stmt, path: str, why: str | None) -> None:
         if isinstance(node, ast.If) and _is_main(node.test):
@@ -151,7 +167,7 @@ class _Reader:
             self._assigned.mark(place, why)
             return
         self._assigned.forget(place)
-        self._value(value, place, path, self._span(target), why, flow=False)
+        self._value(value, _Place(place, path, why, self._span(target), flow=False))
 
     def _update(self, call: ast.Call, path: str, why: str | None) -> None:
         """`model.update(dict(...))`, `model.update(batch_size=8)`."""
@@ -160,7 +176,7 @@ class _Reader:
         place = self._place(call.func.value, path)
         if place is not None:
             began = len(self._assigned)
-            self._members(call, place, why)
+            self._members(call, _Place(place, path, why))
             self._assigned.drop_older(began)
 
     def _place(self, target: ast.expr, path: str) -> str | None:
@@ -179,64 +195,44 @@ class _Reader:
 
     # --- values -------------------------------------------------------------------------------
 
-    def _value(
-        self,
-        node: ast.expr,
-        path: str,
-        parent: str,
-        key: tuple[int, int] | None,
-        why: str | None,
-        *,
-        flow: bool,
-    ) -> None:
-        if path.count(".") + path.count("[") > MAX_DEPTH:
+    def _value(self, node: ast.expr, at: _Place) -> None:
+        if at.path.count(".") + at.path.count("[") > MAX_DEPTH:
             return
         if isinstance(node, ast.Call):
             before = len(self._assigned)
-            self._members(node, path, why)
+            self._members(node, at)
             name = ast.unparse(node.func).rpartition(".")[2]
             if len(self._assigned) == before and name[:1].islower() and name not in _HOLDERS:
-                self._leaf(node, path, parent, key, why, flow=flow)
+                self._leaf(node, at)
         elif isinstance(node, ast.Dict):
-            for member, inner_node in zip(node.keys, node.values, strict=True):
-                if isinstance(member, ast.Constant) and isinstance(member.value, str):
-                    place, span = paths.member(path, member.value), self._span(member)
-                    self._assigned.forget(place)  # a key that is written twice
-                    self._value(inner_node, place, path, span, why, flow=True)
+            for key, inner in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    place = at.member(key.value, self._span(key))
+                    self._assigned.forget(place.path)  # a key that is written twice
+                    self._value(inner, place)
         elif isinstance(node, (ast.List, ast.Tuple)):
             for number, item in enumerate(node.elts):
-                self._value(item, paths.item(path, number), path, None, why, flow=True)
+                self._value(item, at.item(number))
         else:
-            self._leaf(node, path, parent, key, why, flow=flow)
+            self._leaf(node, at)
 
-    def _members(self, call: ast.Call, path: str, why: str | None) -> None:
+    def _members(self, call: ast.Call, at: _Place) -> None:
         """Read the arguments of nested calls."""
         if isinstance(call.func, ast.Call):
-            self._members(call.func, path, why)
+            self._members(call.func, at)
         for number, argument in enumerate(call.args):
-            if isinstance(argument, (ast.Call, ast.Dict)):
-                place = path if len(call.args) == 1 else paths.item(path, number)
-                if isinstance(argument, ast.Call):
-                    self._members(argument, place, why)
-                else:
-                    self._value(argument, place, path, None, why, flow=True)
+            place = at if len(call.args) == 1 else at.item(number)
+            if isinstance(argument, ast.Call):
+                self._members(argument, place)
+            elif isinstance(argument, ast.Dict):
+                self._value(argument, place)
         for word in call.keywords:
             if word.arg:
-                place = paths.member(path, word.arg)
-                self._value(word.value, place, path, self._keyword(word), why, flow=True)
+                self._value(word.value, at.member(word.arg, self._keyword(word)))
 
-    def _leaf(
-        self,
-        node: ast.expr,
-        path: str,
-        parent: str,
-        key: tuple[int, int] | None,
-        why: str | None,
-        *,
-        flow: bool,
-    ) -> None:
+    def _leaf(self, node: ast.expr, at: _Place) -> None:
         start, end = self._span(node)
-        text = self._text[start:end]
+        text, why = self._text[start:end], at.why
         value: JsonScalar = None
         if is_literal(node):
             value = ast.literal_eval(node)
@@ -246,7 +242,7 @@ class _Reader:
             return  # bytes, an ellipsis: no setting of anything
         else:
             why = f"{COMPUTED}: {' '.join(text.split())[:60]}"
-        self._assigned.add(Leaf(path, value, start, end, parent, why, key, flow))
+        self._assigned.add(Leaf(at.path, value, start, end, at.parent, why, at.key, at.flow))
         if len(self._assigned) > MAX_VALUES:
             raise too_many(self._name)
 
