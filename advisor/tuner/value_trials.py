@@ -150,9 +150,13 @@ def tune_precision(state: TunerState) -> Stage:
         order = [d for d in PRECISION_ORDER if d in there]
         order += [d for d in there if d not in order]
         if there:
-            state = yield from try_with_consent(state, knob, [there[dtype] for dtype in order])
+            values = list(dict.fromkeys(there[dtype] for dtype in order))
+            state = yield from try_with_consent(state, knob, values)
             continue
-        asked = ", ".join(f"{value!r} asks for {dtype}" for dtype, value in spelled.items())
+        if isinstance(knob.value, bool) and len(spelled) > 1:
+            asked = "Switched on, it leaves the dtype to the program"
+        else:
+            asked = ", ".join(f"{value!r} asks for {dtype}" for dtype, value in spelled.items())
         here = ", ".join(state.context.precisions)
         reason = f"{asked or 'No narrower value is known'}; this target computes in {here}."
         state = state.set_verdict(key_of(knob), "kept", reason)

@@ -55,6 +55,22 @@ def test_without_losses_precision_is_judged_by_the_quality_measure(
     assert dict(quality.before) == pytest.approx({"rmse": 0.5}, abs=1e-3)
 
 
+AMP = TRAINING.replace("precision: fp32", "amp: false")
+
+
+def test_a_flag_leaves_the_dtype_to_the_program(tmp_path: Path) -> None:
+    """One process tries it, whatever the target computes in, and no sentence names a dtype."""
+    every = ("float32", "bfloat16", "float16")
+    engine = on_formula(load_s=1e-6, bf16_drift=0.2)
+    formula_search(tmp_path, engine, AMP, workload=GUARD, precisions=every)
+    tried = [a for a in engine.asked if any(c.path == "amp" for c in a.trial.candidate.changes)]
+    assert len([asked for asked in tried if asked.trial.purpose == "search"]) <= 1
+    narrow = formula_search(
+        tmp_path, on_formula(load_s=1e-6), AMP, workload=GUARD, precisions=("float32",)
+    )
+    assert "float16" not in narrow.decisions["amp"].reason
+
+
 SAMPLER = (
     "num_workers: 0\nbatch_size: 2\nsampler:\n  n_timestep: 1000\n"
     "  linear_start: 0.0001\n  linear_end: 0.02\nsteps: 1000\n"
