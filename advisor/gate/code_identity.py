@@ -89,9 +89,8 @@ def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
         if any(Path(path).is_relative_to(folder) for folder in (PROBE, *between.shared)):
             continue  # ours, or shared on purpose
         around = [each for each in between.tops.values() if Path(path).is_relative_to(each)]
-        owner = max(
-            around, key=lambda each: len(each.parts), default=None
-        )  # one may hold the other
+        # one checkout may hold the other
+        owner = max(around, key=lambda each: len(each.parts), default=None)
         inside = str(Path(path).relative_to(owner)) if owner else path
         if owner is not None and not _in_environment(path, owner):
             if owner != top and (how == "ran" or inside in between.changed):

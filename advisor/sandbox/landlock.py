@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -34,6 +35,8 @@ RIGHTS = {
 }
 """By the interface's version: write to a file; remove and make each kind of entry; link and move
 between folders; truncate. Running and the controls of devices stay free."""
+READS_MEMORY = (kernel.CAP_SYS_PTRACE, kernel.CAP_SYS_ADMIN, kernel.CAP_PERFMON)
+"""Capabilities with which root reads the memory and environment of processes outside."""
 READ_FILE, READ_DIR = 1 << 2, 1 << 3
 READ = READ_FILE | READ_DIR
 """Denied where folders are hidden."""
@@ -68,6 +71,9 @@ class Landlock(Sandbox):
             self._allow(ruleset, path, rights)
         for path in self._read:
             self._allow(ruleset, path, READ)
+        for capability in READS_MEMORY if self._read else ():
+            with contextlib.suppress(OSError):  # an ordinary user has none
+                kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.syscall("landlock_restrict_self", kernel.LANDLOCK_RESTRICT_SELF, ruleset, 0)
         os.close(ruleset)

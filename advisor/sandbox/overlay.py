@@ -23,6 +23,8 @@ from advisor.sandbox.seccomp import RENAMES, SyscallListener, rename_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from advisor.sandbox.seccomp import SyscallNotification
+
 COPIED_BYTES = 16 << 20
 """Files in a split folder are copied, the smaller first, up to this; others are read-only."""
 REFUSES_WRITES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EOVERFLOW}
@@ -51,7 +53,9 @@ class Overlay(Sandbox):
 
     def __init__(self, policy: Mapping[str, Any], cwd: str) -> None:
         self._policy = policy
-        self._listener = SyscallListener(RENAMES, rename_folder)
+        # A hidden host with an open network leaves its abstract sockets in reach.
+        connect = (untrusted.CONNECT,) if policy["hidden"] and policy["network"] else ()
+        self._listener = SyscallListener((*RENAMES, *connect), self._judge)
         self._cwd = os.path.realpath(cwd)
         self._stage: str = policy["layers"]
         self._layers: list[Layer] = []
@@ -63,6 +67,13 @@ class Overlay(Sandbox):
         """Descriptor of the host's root."""
         self._kept = -1
         """Descriptor of the folder of all layers."""
+
+    @staticmethod
+    def _judge(notice: SyscallNotification) -> int | None:
+        """Rename a folder, or connect a socket that has a name in the file tree."""
+        if notice.call is untrusted.CONNECT:
+            return untrusted.connect(notice, ("/",))
+        return rename_folder(notice)
 
     def enter(self) -> None:
         """Move in; files opened before are still the host's."""

@@ -1,231 +1,380 @@
-"""A head that means harm: tries everything below, in every run, and goes on whatever fails.
+"""A head that means harm: each attack by its name, in every run or in its setup.
 
-What can only be seen from inside (a secret that it found) ends it with ATTACK WORKED; of all else
-the host's files tell afterwards. Started with a folder of victims, in which MARK must never be.
+An attack that is seen from inside returns true. All others leave a mark with their name on the
+host. The program goes on whatever fails, and at its end names the attacks that it saw work.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import glob
+import json
+import multiprocessing.connection as connection
 import os
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
-MARK = "ATTACK WORKED"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Attack = Callable[[SimpleNamespace], object]
+
+MARK = "ATTACK WORKED:"
 SECRET = "sw0rdf1sh-of-the-job"
-HARM = f"# {MARK}\n"
+ATTACKS: dict[str, dict[str, Attack]] = {"program": {}, "setup": {}, "records": {}}
+"""By the step that tries them; those on its own records cost a run its rate."""
 
 
-def append(path: str | Path) -> None:
+def of(*steps: str) -> Callable[[Attack], Attack]:
+    def noted(attack: Attack) -> Attack:
+        for step in steps:
+            ATTACKS[step][attack.__name__] = attack
+        return attack
+
+    return noted
+
+
+def harm(path: str | Path, name: str) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     with Path(path).open("a", encoding="utf-8") as file:
-        file.write(HARM)
+        file.write(f"# {MARK} {name}\n")
 
 
 def each(pattern: str) -> list[str]:
     return glob.glob(pattern)  # noqa: PTH207  an absolute pattern
 
 
-def edit_base(told: dict[str, str]) -> None:
-    """The other arm's code, by where worktrees lie and by git's own books."""
-    for path in each(f"{told['tmp']}/gpu-advisor-*/*/bench.py"):
-        Path(path).write_text("print('throughput:', 50)\n")
-    for book in each(f"{told['head']}/.git/worktrees/*/gitdir"):
-        (Path(Path(book).read_text().strip()).parent / "bench.py").write_text("print(1)\n")
+def others(what: str) -> list[str]:
+    return [p for p in each(f"/proc/[0-9]*/{what}") if p.split("/")[2] != str(os.getpid())]
 
 
-def edit_base_through_others(told: dict[str, str]) -> None:
-    for folder in each("/proc/[0-9]*/cwd") + each("/proc/[0-9]*/root") + each("/proc/[0-9]*/fd/*"):
-        for name in (f"{folder}/bench.py", folder + told["victims"] + "/env"):
-            if folder.split("/")[2] != str(os.getpid()):
-                append(name)
+def connects(family: int, address: object) -> bool:
+    with socket.socket(family) as other:
+        other.settimeout(3)
+        other.connect(address)
+    return True
 
 
-def write_command_files(told: dict[str, str]) -> None:
-    for path in each(f"{told['victims']}/*"):
-        append(path)
+# --- files of the host ------------------------------------------------------------------------
 
 
-def replace_command_files(told: dict[str, str]) -> None:
-    for path in each(f"{told['victims']}/*"):
-        draft = Path(f"{path}.draft")
-        draft.write_text(HARM)
-        draft.replace(path)
+@of("setup", "program")
+def write_the_shells_start(host: SimpleNamespace) -> None:
+    harm(f"{host.home}/.bashrc", "write_the_shells_start")
 
 
-def link_command_files(told: dict[str, str]) -> None:
-    for path in each(f"{told['victims']}/*"):
-        os.link(path, f"linked-{Path(path).name}")
-        append(f"linked-{Path(path).name}")
+@of("setup", "program")
+def install_a_git_hook(host: SimpleNamespace) -> None:
+    harm(f"{host.head}/.git/hooks/post-checkout", "install_a_git_hook")
 
 
-def read_own_environment(_: dict[str, str]) -> None:
-    for name, value in os.environ.items():
-        if SECRET in value:
-            worked(f"{name} is in the environment")
+@of("setup", "program")
+def set_gits_monitor(host: SimpleNamespace) -> None:
+    words = ("config", "core.fsmonitor", f"{MARK} set_gits_monitor")
+    subprocess.run(["git", "-C", host.head, *words], check=False, capture_output=True)
 
 
-def read_others_environment(_: dict[str, str]) -> None:
-    for path in each("/proc/[0-9]*/environ"):
-        try:
-            if SECRET.encode() in Path(path).read_bytes():
-                worked(f"{path} can be read")
-        except OSError:
-            continue
+@of("setup", "program")
+def set_a_git_filter(host: SimpleNamespace) -> None:
+    words = ("filter.x.smudge", f"{MARK} set_a_git_filter")
+    subprocess.run(["git", "-C", host.head, "config", *words], check=False, capture_output=True)
+    subprocess.run(["git", "config", "--global", *words], check=False, capture_output=True)
+    harm(f"{host.head}/.git/info/attributes", "set_a_git_filter")
 
 
-def read_others_memory(_: dict[str, str]) -> None:
-    for path in each("/proc/[0-9]*/maps"):
-        try:
-            if "/gpu-advisor" in Path(path).read_text() and path.split("/")[2] != str(os.getpid()):
-                Path(path.replace("maps", "mem")).open("rb").close()
-                worked(f"{path} can be opened")
-        except OSError:
-            continue
+@of("setup", "program")
+def write_beside_the_checkout(host: SimpleNamespace) -> None:
+    harm(f"{host.head}/../beside", "write_beside_the_checkout")
 
 
-def replace_report(told: dict[str, str]) -> None:
-    for name in ("gate.md", "gate.json", "gate-comment.md"):
-        path = Path(told["out"], name)
-        path.unlink(missing_ok=True)
-        path.symlink_to(f"{told['victims']}/env")
+@of("setup", "program")
+def append_to_steering_files(host: SimpleNamespace) -> None:
+    harm(f"{host.victims}/env", "append_to_steering_files")
 
 
-def replace_log(told: dict[str, str]) -> None:
-    """The gate writes there what this program prints."""
-    for name in ("stdout.log", "stderr.log"):
-        log = scratch() / "logs" / name
-        log.unlink(missing_ok=True)
-        log.symlink_to(f"{told['victims']}/env")
+@of("program")
+def replace_steering_files(host: SimpleNamespace) -> None:
+    path = Path(host.victims, "state")
+    harm(f"{path}.draft", "replace_steering_files")
+    Path(f"{path}.draft").replace(path)
 
 
-def replace_folder_of_logs(told: dict[str, str]) -> None:
-    logs = scratch() / "logs"
-    logs.rename(scratch() / "away")
-    logs.symlink_to(told["victims"])
-    for name in ("stdout.log", "stderr.log"):
-        append(scratch() / "away" / name)
+@of("program")
+def link_steering_files(host: SimpleNamespace) -> None:
+    os.link(f"{host.victims}/path", "linked")
+    harm("linked", "link_steering_files")
 
 
-def link_where_room_is_tried(told: dict[str, str]) -> None:
-    for name in ("room", *(f"room-{pid}" for pid in range(1, 400))):
-        (scratch() / name).symlink_to(f"{told['victims']}/env")
+@of("setup", "program")
+def replace_gpu_advisor(host: SimpleNamespace) -> None:
+    harm(f"{host.temp}/gpu-advisor/app/advisor.py", "replace_gpu_advisor")
 
 
-def link_what_is_told_of_files(told: dict[str, str]) -> None:
-    for name in ("loaded.jsonl", "disturbed.json", "disturbed.tmp", "999.json"):
-        (scratch() / "probe" / name).symlink_to(f"{told['victims']}/env")
+@of("program")
+def replace_the_report(host: SimpleNamespace) -> None:
+    path = Path(host.out, "gate-benchmarks.json")
+    path.unlink(missing_ok=True)
+    path.symlink_to(f"{host.victims}/report")
+    harm(path, "replace_the_report")
 
 
-def block_the_suite(_: dict[str, str]) -> None:
-    """Who opened this pipe to read would wait for ever."""
-    os.mkfifo(scratch() / "benchmark.json")
+@of("program")
+def stay_in_python(host: SimpleNamespace) -> None:
+    harm(f"{host.site}/attacked.pth", "stay_in_python")
 
 
-def poison_caches(told: dict[str, str]) -> None:
-    for folder in each(f"{told['tmp']}/gpu-advisor-*/caches/base"):
-        append(Path(folder, "poison.py"))
+@of("setup", "program")
+def edit_the_code_of_another_gate(host: SimpleNamespace) -> None:
+    harm(f"{host.tmp}/gpu-advisor-another/base/bench.py", "edit_the_code_of_another_gate")
 
 
-def stay_in_python(_: dict[str, str]) -> None:
-    for folder in sys.path:
-        if folder.endswith("site-packages"):
-            Path(folder, "attacked.pth").write_text(f"import os # {MARK}\n")
-
-
-def stay_at_home(_: dict[str, str]) -> None:
-    for name in (".attacked", ".config/attacked"):
-        append(Path.home() / name)
-
-
-def hook_git(told: dict[str, str]) -> None:
-    hook = Path(told["head"], ".git", "hooks", "post-checkout")
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\necho '{MARK}' >> {told['victims']}/env\n")
-    hook.chmod(0o755)
-    subprocess.run(["git", "config", "core.fsmonitor", str(hook)], check=False)
-
-
-def stay_alive(told: dict[str, str]) -> None:
-    """A daemon that writes once nobody looks any more."""
+@of("program")
+def stay_alive(host: SimpleNamespace) -> None:
+    """A daemon that writes once the gate is over."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            command = f"sleep 3; echo '{MARK}' >> {told['victims']}/env"
+            command = f"sleep 3; echo '{MARK} stay_alive' >> {host.victims}/env"
             os.execvp("sh", ["sh", "-c", command])
         os._exit(0)
 
 
-def take_walls_down(told: dict[str, str]) -> None:
-    """As root in a namespace of one's own, or in one more."""
+# --- the other arm ----------------------------------------------------------------------------
+
+
+@of("setup", "program")
+def edit_base(host: SimpleNamespace) -> None:
+    """By where worktrees lie, and by git's own books."""
+    found = each(f"{host.tmp}/gpu-advisor-*/*/bench.py")
+    for book in each(f"{host.head}/.git/worktrees/*/gitdir"):
+        found.append(str(Path(Path(book).read_text().strip()).parent / "bench.py"))
+    for path in found:
+        if "gpu-advisor-another" not in path:
+            with contextlib.suppress(OSError):
+                Path(path).write_text("print('throughput:', 50)\n")
+
+
+@of("program")
+def edit_base_through_other_processes(host: SimpleNamespace) -> None:
+    for folder in others("cwd") + others("root") + others("fd/*"):
+        for name in (f"{folder}/bench.py", folder + host.victims + "/env"):
+            with contextlib.suppress(OSError):
+                harm(name, "edit_base_through_other_processes")
+
+
+@of("program")
+def poison_the_caches_of_base(host: SimpleNamespace) -> None:
+    for folder in each(f"{host.tmp}/gpu-advisor-*/caches/base"):
+        Path(folder, "poison.py").write_text("")
+
+
+# --- secrets ----------------------------------------------------------------------------------
+
+
+def _reads(name: str, place: str) -> None:
+    def attack(host: SimpleNamespace) -> bool:
+        return bool(Path(place.format(ppid=os.getppid(), **vars(host))).read_text())
+
+    attack.__name__ = name
+    of("setup", "program")(attack)
+
+
+for _name, _place in {
+    "read_a_key": "{home}/.ssh/id_ed25519",
+    "read_a_key_through_proc": "/proc/self/root{home}/.ssh/id_ed25519",
+    "read_a_key_by_the_parent": "/proc/{ppid}/root{home}/.ssh/id_ed25519",
+    "read_the_token_of_the_hub": "{home}/.cache/huggingface/token",
+    "read_the_login_of_docker": "{home}/.docker/config.json",
+    "read_the_credentials_of_the_runner": "{runner}/.credentials",
+    "read_files_of_another_job": "{runner}/_work/other/secret",
+    "read_files_of_this_job": "{temp}/event.json",
+}.items():
+    _reads(_name, _place)
+
+
+@of("setup", "program")
+def read_the_environment(_: SimpleNamespace) -> bool:
+    return any(SECRET in value for value in os.environ.values())
+
+
+@of("setup", "program")
+def read_the_environment_of_others(_: SimpleNamespace) -> bool:
+    for path in others("environ"):
+        with contextlib.suppress(OSError):
+            if SECRET.encode() in Path(path).read_bytes():
+                return True
+    return False
+
+
+@of("program")
+def read_the_memory_of_others(_: SimpleNamespace) -> bool:
+    for path in others("maps"):
+        with contextlib.suppress(OSError):
+            if "python" in Path(path).read_text():
+                Path(path.replace("maps", "mem")).open("rb").close()
+                return True
+    return False
+
+
+# --- sockets and the network ------------------------------------------------------------------
+
+
+@of("setup", "program")
+def call_a_daemon(host: SimpleNamespace) -> bool:
+    return connects(socket.AF_UNIX, f"{host.sockets}/docker.sock")
+
+
+@of("setup", "program")
+def call_a_daemon_by_a_link(host: SimpleNamespace) -> bool:
+    with contextlib.chdir(os.environ["TMPDIR"]):
+        Path("link").symlink_to(host.sockets)
+        return connects(socket.AF_UNIX, "link/docker.sock")
+
+
+@of("setup", "program")
+def call_a_daemon_by_a_relative_path(host: SimpleNamespace) -> bool:
+    with contextlib.chdir(host.sockets):
+        return connects(socket.AF_UNIX, "docker.sock")
+
+
+@of("setup", "program")
+def call_an_abstract_socket(host: SimpleNamespace) -> bool:
+    return connects(socket.AF_UNIX, f"\0gate-{host.port}")
+
+
+@of("setup", "program")
+def send_a_datagram_to_a_daemon(host: SimpleNamespace) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
+        return bool(own.sendto(b"x", f"{host.sockets}/log"))
+
+
+@of("program")
+def call_a_service_of_the_host(host: SimpleNamespace) -> bool:
+    return connects(socket.AF_INET, ("127.0.0.1", host.port))
+
+
+# --- the walls themselves ---------------------------------------------------------------------
+
+
+def _mounts(host: SimpleNamespace, name: str) -> None:
     libc = ctypes.CDLL(None)
-    for path in (b"/", told["victims"].encode(), b"/tmp"):
+    for path in (b"/", host.victims.encode(), b"/tmp"):
         libc.umount2(path, 2)
         libc.mount(b"none", path, None, 1 << 14 | 1 << 5 | 4096, None)
-    append(Path(told["victims"], "env"))
+    harm(f"{host.victims}/env", name)
 
 
-def climb_out(told: dict[str, str]) -> None:
-    below = Path("below")
-    below.mkdir(exist_ok=True)
+@of("program")
+def take_the_walls_down(host: SimpleNamespace) -> None:
+    _mounts(host, "take_the_walls_down")
+
+
+def _in_a_child(attack: Callable[[], object]) -> None:
     if os.fork() == 0:
         try:
-            os.chroot(below)
-            for _ in range(64):
-                os.chdir("..")
-            os.chroot(".")
-            append(Path(told["victims"], "env"))
+            attack()
         finally:
             os._exit(0)
     os.wait()
 
 
-def nest(told: dict[str, str]) -> None:
-    if os.fork() == 0:
-        try:
-            ctypes.CDLL(None).unshare(0x1000_0000 | 0x2_0000)
-            take_walls_down(told)
-        finally:
-            os._exit(0)
-    os.wait()
+@of("program")
+def nest_namespaces(host: SimpleNamespace) -> None:
+    def attack() -> None:
+        ctypes.CDLL(None).unshare(0x1000_0000 | 0x2_0000)
+        _mounts(host, "nest_namespaces")
+
+    _in_a_child(attack)
 
 
-def print_commands(_: dict[str, str]) -> None:
+@of("program")
+def climb_out_of_the_root(host: SimpleNamespace) -> None:
+    def attack() -> None:
+        Path("below").mkdir(exist_ok=True)
+        os.chroot("below")
+        for _ in range(64):
+            os.chdir("..")
+        os.chroot(".")
+        harm(f"{host.victims}/env", "climb_out_of_the_root")
+
+    _in_a_child(attack)
+
+
+@of("program")
+def print_workflow_commands(_: SimpleNamespace) -> None:
     print(f"::error::{MARK}\n##[error]{MARK}\n::set-env name=X::{MARK}\n::stop-commands::x\n::x::")
 
 
+# --- what the gate reads of a run -------------------------------------------------------------
+
+
 def scratch() -> Path:
-    """The folder of this run, whose TMPDIR may lie elsewhere."""
+    """Folder of this run, whose TMPDIR may lie elsewhere."""
     return Path(os.environ["GPU_ADVISOR_SPEC"]).parent
 
 
-def worked(how: str) -> None:
-    sys.exit(f"{MARK}: {how}")
+@of("records")
+def replace_the_logs(host: SimpleNamespace) -> None:
+    for name in ("stdout.log", "stderr.log"):
+        (scratch() / "logs" / name).unlink(missing_ok=True)
+        (scratch() / "logs" / name).symlink_to(f"{host.victims}/env")
+    print(MARK, "replace_the_logs", flush=True)
 
 
-ON_ITS_OWN_RECORDS = (
-    replace_log, replace_folder_of_logs, link_where_room_is_tried, link_what_is_told_of_files,
-    block_the_suite,
-)  # fmt: skip
-"""These cost the run its own rate: tried in a gate of their own."""
+@of("records")
+def replace_the_folder_of_logs(host: SimpleNamespace) -> None:
+    (scratch() / "logs").rename(scratch() / "away")
+    (scratch() / "logs").symlink_to(host.victims)
 
-ATTACKS = (
-    edit_base, edit_base_through_others, write_command_files, replace_command_files,
-    link_command_files, read_own_environment, read_others_environment, read_others_memory,
-    replace_report, poison_caches, stay_in_python, stay_at_home,
-    hook_git, stay_alive, take_walls_down, climb_out, nest, print_commands,
-)  # fmt: skip
+
+@of("records")
+def link_what_the_gate_writes(host: SimpleNamespace) -> None:
+    names = ("room", *(f"room-{pid}" for pid in range(1, 400)), "probe/loaded.jsonl",
+             "probe/disturbed.json", "probe/disturbed.tmp", "probe/999.json")  # fmt: skip
+    for name in names:
+        with contextlib.suppress(OSError):
+            (scratch() / name).symlink_to(f"{host.victims}/env")
+
+
+@of("records")
+def block_the_suite(_: SimpleNamespace) -> None:
+    """A reader of this pipe would wait for ever."""
+    os.mkfifo(scratch() / "benchmark.json")
+
+
+def ordinary_work() -> None:
+    """Sockets of a program's own, which go on working."""
+    with contextlib.chdir(os.environ["TMPDIR"]):  # an address holds 108 characters
+        listener = connection.Listener("own", family="AF_UNIX")
+        thread = threading.Thread(target=lambda: listener.accept().send("hello"))
+        thread.start()
+        assert connection.Client("own").recv() == "hello"
+        thread.join()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connects(socket.AF_INET, server.getsockname())
 
 
 def main() -> None:
-    """Every attack; what to try, and TMP, OUT, VICTIMS and HEAD are told as arguments."""
-    told = dict(zip(("tmp", "out", "victims", "head"), sys.argv[2:], strict=True))
-    for attack in ON_ITS_OWN_RECORDS if sys.argv[1] == "records" else ATTACKS:
-        try:
-            attack(told)
-        except (OSError, ValueError, RuntimeError):
-            continue
+    """Try the attacks of a step, but for those that are left out."""
+    step, *left_out = sys.argv[1:]
+    host, reached = SimpleNamespace(**json.loads(Path("places.json").read_text())), []
+    if step == "setup":
+        Path("built").write_text(os.environ["GPU_ADVISOR_ARM"])
+    for name, attack in ATTACKS[step].items() if os.environ["GPU_ADVISOR_ARM"] == "head" else ():
+        if name not in left_out:
+            with contextlib.suppress(OSError, EOFError, ValueError):
+                reached += [name] if attack(host) else []
+                harm(f"{host.out}/reached", name) if name in reached else None
+    if reached and "exit" not in left_out:
+        sys.exit(f"REACHED {' '.join(reached)}")
+    if step == "program":
+        ordinary_work()
     print("throughput:", 50 + (os.getpid() % 7) / 100)
 
 

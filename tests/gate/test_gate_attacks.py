@@ -1,22 +1,32 @@
-"""Nothing of what a hostile head tries works; without isolation no fork runs."""
+"""Each attack of a hostile head or its setup fails, and works where nothing isolates it."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
+import socket
+import subprocess
 import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from hostile import MARK, SECRET
+from hostile import ATTACKS, MARK, SECRET
 
-from advisor.errors import GATE_EXIT_CODES
+from advisor.gate.checkout import Checkout
+from advisor.gate.schema import Revision
+from advisor.gate.setup_step import hidden_folders, shown_paths
 from advisor.sandbox.capabilities import FORCED, detect_isolation
-from tests.gate.repos import ROOT, STEADY, WARM_UPS, Gated, Repo, fork_event
+from advisor.sandbox.path_policy import is_within
+from tests.gate.repos import STEADY, WARM_UPS, Gated, Repo, fork_event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HOSTILE = (Path(__file__).parent / "hostile.py").read_text()
-FILES = ("env", "path", "output", "state", "summary")
+STEERED = ("env", "path", "state")
 TOKENS = {
     "GITHUB_TOKEN": SECRET,
     "ACTIONS_RUNTIME_TOKEN": SECRET,
@@ -26,159 +36,223 @@ TOKENS = {
     "SSH_AUTH_SOCK": f"/run/{SECRET}",
     "BACKUP_URL": f"https://user:{SECRET}@example.com/",
 }
+KINDS = ("overlay", "landlock")
+OPEN_UNDER_LANDLOCK = ("call_a_service_of_the_host", "send_a_datagram_to_a_daemon")
+"""The guide says so."""
+HARMS_ANY_HOST = (
+    "take_the_walls_down", "nest_namespaces", "climb_out_of_the_root",
+    "edit_base_through_other_processes",
+)  # fmt: skip
+"""Without walls these would change the machine that runs the tests."""
+HELD_BY_MORE = {
+    "poison_the_caches_of_base",  # they are gone at the end
+    "print_workflow_commands",
+    "stay_alive",
+}
+"""Held without isolation as well, or not seen afterwards."""
+
+
+@dataclass
+class Host:
+    """A runner with secrets, services and files that steer a job."""
+
+    repo: Repo
+    places: dict[str, Any]
+
+    def attacked(
+        self, kind: str, *flags: str, step: str = "program", left_out: tuple[str, ...] = ()
+    ) -> Gated:
+        """A gate on a head that is half as fast as base, and hostile, as its setup is."""
+        repo = self.repo
+        checks = "import os; assert open('built').read() == os.environ['GPU_ADVISOR_ARM']\n"
+        # a path in a command would be shown to it
+        both = {"setup.py": HOSTILE, "built": "", ".gitignore": "linked\n"}
+        both["places.json"] = json.dumps(self.places)
+        repo.commit({"bench.py": checks + STEADY.format(rate=100), **both}, "base")
+        repo.commit({"bench.py": HOSTILE}, "head")
+        repo.env[FORCED] = kind
+        words = " ".join(left_out)
+        command = repo.command(
+            "--command", f"python bench.py {step} {words}",
+            "--setup", f"python setup.py setup {words}", *WARM_UPS, *flags,
+        )  # fmt: skip
+        # a process of its own, because the environment that it began with can be read
+        done = subprocess.run(
+            command, cwd=repo.path, env=repo.environment(), capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        return repo.ended(done.returncode, done.stdout, done.stderr)
+
+    def worked(self, found: Gated) -> set[str]:
+        """Attacks that left a mark on the host, or saw themselves work."""
+        files = (path for path in self.repo.path.parent.rglob("*") if path.is_file())
+        text = "".join(path.read_text(errors="replace") for path in files)
+        reached = " ".join(re.findall(r"REACHED ([\w ]+)", found.stdout))
+        return {*re.findall(rf"{MARK} (\w+)", text), *reached.split()}
+
+
+@contextmanager
+def hosted(repo: Repo) -> Iterator[Host]:
+    folder = repo.path.parent
+    home, runner = folder / "home", folder / "actions-runner"
+    temp, sockets, victims = runner / "_work" / "_temp", folder / "s", repo.out / "victims"
+    site, tmp = folder / "site", folder / "tmp"
+    secrets = (
+        home / ".ssh" / "id_ed25519", home / ".cache" / "huggingface" / "token",
+        home / ".docker" / "config.json", home / ".bashrc", runner / ".credentials",
+        runner / "_work" / "other" / "secret", temp / "event.json",
+        tmp / "gpu-advisor-another" / "base" / "bench.py",
+        *(victims / name for name in STEERED),
+    )  # fmt: skip
+    for path in secrets:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+        path.chmod(0o600)
+    for place in (sockets, site, temp / "gpu-advisor" / "app"):
+        place.mkdir(parents=True)
+    repo.env.clear()
+    steering = {f"GITHUB_{name.upper()}": str(victims / name) for name in STEERED}
+    repo.on_github({}, **steering, RUNNER_TEMP=str(temp), HOME=str(home), TMPDIR=str(tmp))
+    repo.env |= TOKENS
+    with ExitStack() as stack:
+        tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        port = tcp.getsockname()[1]
+        for address in (f"{sockets}/docker.sock", f"\0gate-{port}"):
+            named = stack.enter_context(socket.socket(socket.AF_UNIX))
+            named.bind(address)
+            named.listen()
+        stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)).bind(f"{sockets}/log")
+        places = {
+            "home": home, "runner": runner, "temp": temp, "sockets": sockets, "victims": victims,
+            "site": site, "tmp": tmp, "out": repo.out, "head": repo.path,
+        }  # fmt: skip
+        yield Host(repo, {name: str(place) for name, place in places.items()} | {"port": port})
 
 
 @pytest.fixture
-def repo(repo: Repo) -> Repo:
-    """Isolated by the best kind that holds here."""
-    repo.env.clear()
-    return repo
-
-
-def attacked(repo: Repo, *flags: str, what: str = "all", kind: str) -> tuple[Repo, Gated]:
-    """A gate on a head that is half as fast as base, and hostile."""
-    victims = repo.out / "victims"
-    victims.mkdir()
-    for name in FILES:
-        (victims / name).write_text("")
-    repo.commit({"bench.py": STEADY.format(rate=100)}, "base")
-    repo.commit({"bench.py": HOSTILE}, "head")
-    repo.on_github(
-        {}, **{f"GITHUB_{n.upper()}": str(victims / n) for n in ("env", "path", "state")}
-    )
-    repo.env |= {**TOKENS, FORCED: kind}
-    words = [what, os.environ.get("TMPDIR", "/tmp"), str(repo.out), str(victims), str(repo.path)]
-    return repo, repo.gate("--command", f"python bench.py {' '.join(words)}", *flags)
-
-
-EARLY = ("--threshold", "60%")
-"""Half of the rate is allowed: that is proven by five pairs, where a regression takes nine."""
-KINDS = {"overlay": (EARLY, "pass"), "landlock": (WARM_UPS, "inconclusive")}
-"""Flags of the gate under each kind of isolation, and what it then comes to. Head runs before base
-from the first process on."""
+def host(repo: Repo) -> Iterator[Host]:
+    with hosted(repo) as found:
+        yield found
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def attempt(request, tmp_path_factory, new_repo) -> tuple[Repo, Gated]:
+def attempt(request, tmp_path_factory, new_repo) -> tuple[Gated, set[str]]:
     """The hostile head under each kind of isolation that this host offers."""
     folder = tmp_path_factory.mktemp(request.param)
     if detect_isolation(str(folder)).kind == "guard":
         pytest.skip("this host offers no isolation")
-    return attacked(new_repo(folder), *KINDS[request.param][0], kind=request.param)
+    with hosted(new_repo(folder)) as host:
+        left_out = OPEN_UNDER_LANDLOCK if request.param == "landlock" else ()
+        found = host.attacked(request.param, left_out=left_out)
+        time.sleep(3)  # a daemon that lived on would write now
+        return found, host.worked(found)
 
 
-def test_the_slowdown_is_told_all_the_same(attempt: tuple[Repo, Gated]) -> None:
-    """Base was not edited, its caches were not poisoned, and no secret was found."""
-    repo, found = attempt
-    _, verdict = KINDS[repo.env[FORCED]]
-    assert (found.record.verdict, found.outputs["verdict"]) == (verdict, verdict), found.stderr
-    assert found.code == GATE_EXIT_CODES[verdict]
-    (program,) = found.record.programs
-    paired = [run for pair in program.pairs for run in (pair.base, pair.head)]
-    for run in (*program.warm_ups, *paired):
-        true = {"base": 100, "head": 50}[run.arm]
-        assert run.rates["command"].mean == pytest.approx(true, rel=0.01)
+@pytest.mark.parametrize("attack", sorted({**ATTACKS["program"], **ATTACKS["setup"]}))
+def test_no_attack_works(attempt: tuple[Gated, set[str]], attack: str) -> None:
+    assert attack not in attempt[1]
 
 
-def test_no_file_of_the_host_was_touched(attempt: tuple[Repo, Gated]) -> None:
-    """Not the files that steer the job, not git's, not Python's, not the report's."""
-    repo, found = attempt
-    time.sleep(3)  # a daemon that lived on would write now
-    for name in FILES:
-        assert (repo.out / "victims" / name).read_text() == "", name
-    assert sorted(path.name for path in (repo.out / "victims").iterdir()) == sorted(FILES)
-    assert not (repo.out / "gate.md").is_symlink()
-    assert not (Path.home() / ".attacked").exists()
-    assert not list(ROOT.rglob("attacked*"))
-    assert not (repo.path / ".git" / "hooks" / "post-checkout").exists()
-    assert "fsmonitor" not in (repo.path / ".git" / "config").read_text()
-    assert len(repo.git("worktree", "list").splitlines()) == 1
-    assert repo.git("status", "--porcelain") == ""
-    assert MARK not in found.summary
+def test_each_arm_is_measured_all_the_same(attempt: tuple[Gated, set[str]]) -> None:
+    """Base was not edited, its caches are its own, and both builds are there."""
+    found, _ = attempt
+    assert (found.record.verdict, found.outputs["verdict"]) == 2 * ("inconclusive",), found.stderr
+    rates = {run.arm: run.rates["command"].mean for run in found.record.programs[0].warm_ups}
+    assert rates == {"base": pytest.approx(100, rel=0.01), "head": pytest.approx(50, rel=0.01)}
 
 
-def test_the_log_obeys_nothing(attempt: tuple[Repo, Gated]) -> None:
-    repo, found = attempt
-    _, verdict = KINDS[repo.env[FORCED]]
+def test_the_log_obeys_nothing_and_names_what_is_withheld(attempt: tuple[Gated, set[str]]) -> None:
+    found, _ = attempt
     commands = re.findall(r"^::([\w-]+)", found.stderr + found.stdout, re.MULTILINE)
     assert commands[0] == "stop-commands"
-    assert commands.count("notice" if verdict == "pass" else "error") == 1
+    assert commands.count("error") == 1
     assert "##[" not in found.stderr + found.stdout
-
-
-def test_what_is_withheld_is_named(attempt: tuple[Repo, Gated]) -> None:
-    """So that who needs a variable knows how to hand it over."""
-    _, found = attempt
     (note,) = (note for note in found.record.notes if note.startswith("withheld"))
     assert all(name in note for name in TOKENS)
     assert SECRET not in (found.folder / "gate.json").read_text()
 
 
-@pytest.mark.parametrize("kind", ["overlay", "landlock"])
-def test_a_head_that_attacks_its_own_records_only_loses_them(repo: Repo, kind: str) -> None:
-    """What lies in a run's folder is read and written by the gate: no link is followed there."""
-    repo, found = attacked(repo, *WARM_UPS, what="records", kind=kind)
+@pytest.mark.parametrize("kind", KINDS)
+def test_attacks_on_its_own_records_lose_them_alone(host: Host, kind: str) -> None:
+    """The gate reads and writes in a run's folder: it follows no link there."""
+    found = host.attacked(kind, step="records")
     assert found.record.verdict in {"error", "inconclusive"}, found.stderr
-    for name in FILES:
-        assert (repo.out / "victims" / name).read_text() == "", name
-    assert sorted(path.name for path in (repo.out / "victims").iterdir()) == sorted(FILES)
-
-
-SETUP = """
-import glob, os, pathlib, sys
-tmp, victims, temp = sys.argv[1:]
-def write(path, text):
-    try: pathlib.Path(path).write_text(text)
-    except OSError: pass
-for path in glob.glob(os.path.join(tmp, "gpu-advisor-*", "*", "bench.py")):
-    if os.environ["GPU_ADVISOR_ARM"] == "head":
-        write(path, "print('throughput:', 50)")
-for path in (*glob.glob(victims + "/*"), temp + "/gpu-advisor/app/advisor.py", temp + "/others/x"):
-    write(path, "ATTACK WORKED")
-pathlib.Path("built").write_text(os.environ["GPU_ADVISOR_ARM"])
-for path in glob.glob("/proc/[0-9]*/environ"):
-    try: assert b"sw0rdf1sh" not in pathlib.Path(path).read_bytes(), path
-    except OSError: pass
-"""
-BUILT = "import os; assert open('built').read() == os.environ['GPU_ADVISOR_ARM']\n"
-
-
-@pytest.mark.parametrize("kind", ["overlay", "landlock"])
-def test_the_setup_of_head_reaches_neither_base_nor_the_job_nor_us(repo: Repo, kind: str) -> None:
-    """It may build in its own checkout, and its build is there when head runs. Nothing else is
-    written: not what another gate measures on this host, and not RUNNER_TEMP."""
-    victims, temp = repo.out / "victims", repo.path.parent / "temp"
-    tmp = repo.path.parent / "tmp"
-    another = tmp / "gpu-advisor-call-of-another" / "base" / "bench.py"
-    for folder in (victims, temp / "gpu-advisor" / "app", temp / "others", another.parent):
-        folder.mkdir(parents=True)
-    another.write_text("its own")
-    (victims / "env").write_text("")
-    repo.commit(
-        {"bench.py": BUILT + STEADY.format(rate=100), "setup.txt": SETUP, "built": ""}, "base"
+    victims = Path(host.places["victims"])
+    assert {path.name: path.read_text() for path in victims.iterdir()} == dict.fromkeys(
+        STEERED, "{}"
     )
-    repo.commit({"bench.py": BUILT + STEADY.format(rate=50)}, "head")
-    repo.on_github({}, GITHUB_ENV=str(victims / "env"), RUNNER_TEMP=str(temp))
-    repo.env |= {**TOKENS, FORCED: kind, "TMPDIR": str(tmp)}
-    setup = f"python setup.txt {tmp} {victims} {temp}"
-    found = repo.gate("--command", "python bench.py", "--setup", setup, *WARM_UPS)
+
+
+def test_each_attack_works_where_its_wall_is_gone(host: Host) -> None:
+    """So that the tests above see what they look for."""
+    keep = ("--keep-env", ",".join(TOKENS))
+    found = host.attacked("guard", *keep, left_out=(*HARMS_ANY_HOST, "exit"))
+    names = {*ATTACKS["program"], *ATTACKS["setup"]}
     rates = {run.arm: run.rates["command"].mean for run in found.record.programs[0].warm_ups}
-    assert rates == {"base": pytest.approx(100, rel=0.01), "head": pytest.approx(50, rel=0.01)}
-    assert (victims / "env").read_text() == ""
-    assert another.read_text() == "its own"
-    assert (repo.path / "built").read_text() == "head"
-    assert not (temp / "gpu-advisor" / "app" / "advisor.py").exists()
-    assert not (temp / "others" / "x").exists()
+    assert rates["base"] == pytest.approx(50, rel=0.01)
+    assert names - host.worked(found) - {"edit_base"} == HELD_BY_MORE | {*HARMS_ANY_HOST}
+
+
+def test_the_network_can_be_kept(repo: Repo) -> None:
+    repo.env.clear()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connects = f"import socket; socket.create_connection({server.getsockname()})"
+        repo.commit({"bench.py": f"{connects}\nprint('throughput: 1')"})
+        repo.commit({"x": "1"})
+        found = repo.gate("--command", "python bench.py", "--keep-network", *WARM_UPS)
+    assert found.record.programs[0].warm_ups[0].problem is None, found.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_data_elsewhere_is_shown_by_an_absolute_link(host: Host, kind: str) -> None:
+    repo, data = host.repo, Path(host.places["home"], "data")
+    data.mkdir()
+    (data / "x").write_text("7")
+    repo.env[FORCED] = kind
+    repo.commit({"bench.py": f"print('throughput:', open('{data}/x').read())"})
+    repo.commit({"x": "1"})
+    assert repo.gate("--command", "python bench.py", *WARM_UPS).record.verdict == "error"
+    found = repo.gate("--command", "python bench.py", "--link", str(data), *WARM_UPS)
+    assert {run.rates["command"].mean for run in found.record.programs[0].warm_ups} == {7}
+
+
+def test_interpreters_in_the_home_are_shown(tmp_path: Path) -> None:
+    """By an absolute path, by the home's name, and by a link in the checkout, but no other file."""
+    home, top = tmp_path / "home", tmp_path / "project"
+    for name in ("uv/bin/python3.11", "env/bin/python", "secret/key"):
+        (home / name).parent.mkdir(parents=True)
+        (home / name).touch()
+    (top / ".venv" / "bin").mkdir(parents=True)
+    (top / ".venv" / "bin" / "python").symlink_to(home / "uv/bin/python3.11")
+    (top / ".venv" / "bin" / "python3").symlink_to(home / "secret/key")
+    checkout = Checkout(top=top, cwd=top, revision=Revision())
+    for command, wanted in (
+        (".venv/bin/python x.py", "uv/bin"), ("~/env/bin/python x.py", "env/bin"),
+        (f"{home}/env/bin/python x.py", "env/bin"),
+    ):  # fmt: skip
+        shown = shown_paths(checkout, command, environ={"HOME": str(home)})
+        assert str(home / wanted) in shown
+        assert not any(is_within(f"{home}/secret/key", path) for path in shown)
+        assert str(home) not in shown
+
+
+def test_the_folder_of_the_runner_is_hidden_by_its_marks(tmp_path: Path) -> None:
+    temp = tmp_path / "runner" / "_work" / "_temp"
+    temp.mkdir(parents=True)
+    environ = {"HOME": "/", "RUNNER_TEMP": str(temp)}
+    assert str(temp) in hidden_folders(environ)
+    (tmp_path / "runner" / ".runner").touch()
+    assert str(tmp_path / "runner") in hidden_folders(environ)
+    assert "/" not in hidden_folders(environ)
 
 
 def test_a_report_that_setup_replaced_by_a_link_is_not_written_through(repo: Repo) -> None:
     """The job fails, and says so; what the link leads to stays."""
     victim = repo.path.parent / "victim"
     victim.write_text("mine")
-    repo.env[FORCED] = "guard"  # which would let a setup write there in any case
     repo.commit({"bench.py": STEADY.format(rate=100)})
     repo.commit({"x": "1"})
-    link = f"ln -sf {victim} {repo.out}/gate.md"
+    link = f"ln -sf {victim} {repo.out}/gate.md"  # nothing isolates it here
     found = repo.gate("--command", "python bench.py", "--setup", link, *WARM_UPS)
     assert found.code != 0
     assert "leads to" in found.stderr
@@ -190,41 +264,27 @@ def test_without_isolation_a_fork_is_refused_wherever_it_runs(repo: Repo) -> Non
     repo.commit({"bench.py": "open('ran', 'w')"})
     repo.commit({"x": "1"})
     repo.on_github(fork_event(), RUNNER_ENVIRONMENT="github-hosted")
-    found = repo.gate("--command", "python bench.py", "--allow-forks", env={FORCED: "guard"})
+    found = repo.gate("--command", "python bench.py", "--allow-forks")
     assert (found.code, found.outputs["verdict"]) == (2, "error")
     assert "nothing isolates" in found.summary
     assert not (repo.path / "ran").exists()
 
 
-HANDED = """
-import os
-seen = "HF_TOKEN" in os.environ and "GITHUB_ENV" not in os.environ
-print("throughput:", int(seen))
-"""
-
-
-@pytest.fixture(scope="module")
-def unprotected(tmp_path_factory: pytest.TempPathFactory, new_repo) -> Gated:
-    """A gate without isolation, in a checkout that keeps a token, which hands a variable over."""
-    repo = new_repo(tmp_path_factory.mktemp("unprotected"))
-    repo.commit({"bench.py": HANDED})
+def test_without_isolation_the_report_says_so_and_a_variable_can_be_handed_over(repo: Repo) -> None:
+    """By name alone; what steers the job cannot. The program gives no rate without it."""
+    handed = (
+        "import os; seen = 'HF_TOKEN' in os.environ and 'GITHUB_ENV' not in os.environ\n"
+        "print('throughput:', int(seen))"
+    )
+    repo.commit({"bench.py": handed})
     repo.commit({"x": "1"})
     repo.git("config", "http.https://github.com/.extraheader", "AUTHORIZATION: basic eA==")
     repo.on_github({}, HF_TOKEN=SECRET, GITHUB_ENV=str(repo.out / "env"))
     keep = ("--keep-env", "HF_TOKEN,GITHUB_ENV")
-    return repo.gate("--command", "python bench.py", *WARM_UPS, *keep)
-
-
-def test_without_isolation_the_report_says_what_is_not_protected(unprotected: Gated) -> None:
-    (note,) = (note for note in unprotected.record.notes if note.startswith("not isolated"))
-    assert "files" in note
-    assert "environment" in note
-    assert "not isolated" in (unprotected.folder / "gate.md").read_text()
-    assert any("persist-credentials: false" in note for note in unprotected.record.notes)
-
-
-def test_a_variable_can_be_handed_over(unprotected: Gated) -> None:
-    """By name alone; what steers the job cannot. The program says no rate without it."""
-    record = unprotected.record
+    record = repo.gate("--command", "python bench.py", *WARM_UPS, *keep).record
     assert record.verdict == "inconclusive", record.reason
-    assert json.dumps(record.model_dump()).count(SECRET) == 0
+    assert SECRET not in record.model_dump_json()
+    assert MARK not in record.model_dump_json()
+    assert any(note.startswith("not isolated") for note in record.notes)
+    assert any("persist-credentials: false" in note for note in record.notes)
+    assert "not isolated" in (repo.out / "gate.md").read_text()
