@@ -111,6 +111,8 @@ def _ended(
     if isinstance(problem, StopIteration):
         session.add(("batch", enter, clock(), index, PASS_ENDED))
         iterator.__dict__[DONE] = True
+    elif isinstance(problem, Exception):
+        session.record_exception(problem, "loading")
     session.entrance.reopen()
 
 

@@ -251,7 +251,8 @@ class Session:
             frame.filename.startswith("<frozen importlib") for frame in frames
         )
         self.recorder.flush()
-        stepping = bool(self.recorder.known_steps() or self.swallowed)
+        passes = [each for each in self.swallowed if each["where"] != "loading"]
+        stepping = bool(self.recorder.known_steps() or passes)
         self.exception = {
             "type": getattr(kind, "__name__", str(kind)),
             "message": str(problem)[:2000],

@@ -89,7 +89,7 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Finding | None:
                 f"no step for {ending.silence_s:.0f} s, the last one seen was step {ending.steps}"
                 f"{busy}; {by_limit} (hang-limit {trial.hang_limit_s:.0f}s)",
             )
-        case "start-limit" | "total-limit" if _misses_probe(trial, ending):
+        case "start-limit" if not ending.booted:
             return _probe_missing(trial, ending)
         case "start-limit":
             seen = last_error(ending) or last_line(ending)
@@ -190,11 +190,6 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Finding:
     stated = [(process.measurement.unmeasured, *process.errors) for process in ending.processes]
     why = next((each for some in stated for each in some if each), "too few to measure")
     return Finding.of("no-steps", f"{ended}; {steps}: {why if ending.steps else last_line(ending)}")
-
-
-def _misses_probe(trial: Trial, ending: TrialExit) -> bool:
-    """Return True if only the probe could count, and it is in no process."""
-    return trial.plan.mode == "window" and trial.plan.unit_regex is None and not ending.booted
 
 
 def _probe_missing(trial: Trial, ending: TrialExit) -> Finding:

@@ -53,7 +53,7 @@ class ProgramException:
     type: str
     message: str
     where: str
-    """import, start or step if it ended the process; forward or backward if it was caught."""
+    """import, start or step if it ended the process; else loading, forward or backward."""
     tail: str = ""
     """End of the traceback."""
 
@@ -117,7 +117,7 @@ class ProcessRecord:
     exception: ProgramException | None = None
     """Exception that ended the process."""
     swallowed: tuple[ProgramException, ...] = ()
-    """Exceptions inside a forward or backward, including caught ones."""
+    """Exceptions inside a fetch, forward or backward, including caught ones."""
     ran_out: tuple[Finite, Finite] | None = None
     """Process time of the last out-of-memory error, and the items of its batch."""
     guard: str | None = None

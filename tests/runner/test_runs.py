@@ -194,6 +194,28 @@ def test_a_bare_count_of_the_allocator_is_a_note(make_trial: MakeTrial) -> None:
     assert any("allocations that the card's memory did not hold: 3" in note for note in run.notes)
 
 
+SKIPS_WHAT_IT_CANNOT_READ = """\
+import torch
+class Rows(torch.utils.data.Dataset):
+    def __len__(self): return 400
+    def __getitem__(self, index):
+        if index == 97: raise OSError("row 97 is damaged")
+        return torch.ones(4)
+model, rows = torch.nn.Linear(4, 1), iter(torch.utils.data.DataLoader(Rows(), batch_size=4))
+while True:
+    try: model(next(rows))
+    except OSError: continue
+    except StopIteration: break
+"""
+
+
+def test_a_batch_that_could_not_be_loaded_is_lost_work(make_trial: MakeTrial) -> None:
+    """The program caught the error without a word, and went on with the next batch."""
+    failure = failed(make_trial(sys.executable, "-c", SKIPS_WHAT_IT_CANNOT_READ, plan=WHOLE))
+    assert failure.kind == "work-not-done"
+    assert failure.evidence == "caught in the loading: OSError: row 97 is damaged"
+
+
 BUILDS_A_LOADER = (
     "import torch; data = list(range(99))\n"
     "loader = torch.utils.data.DataLoader(data, batch_size=7)\n"

@@ -1,0 +1,6 @@
+# ATTACK WORKED: edit_base_through_other_processes
+# ATTACK WORKED: edit_base_through_other_processes
+# ATTACK WORKED: edit_base_through_other_processes
+# ATTACK WORKED: edit_base_through_other_processes
+# ATTACK WORKED: edit_base_through_other_processes
+# ATTACK WORKED: edit_base_through_other_processes
