@@ -127,7 +127,8 @@ def _wrap_exit(session: Session) -> None:
 
 def _finish(session: Session) -> None:
     """Finish the record of a process worth one."""
-    if session.torch is not None or session.exception is not None or session.writes:
+    written = session.writes or session.altered
+    if session.torch is not None or session.exception is not None or written:
         from . import control
 
         control.finish(session)

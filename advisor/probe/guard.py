@@ -105,16 +105,17 @@ class Guard:
         try:
             status = os.stat(full)
         except OSError:
-            self._note(full)
+            self._note(self._session.writes, full)
             return
         folder = stat.S_ISDIR(status.st_mode)
         if not (stat.S_ISREG(status.st_mode) or (tree and folder)):
             return
         inside = _folder(full).startswith(self._protect)
         around = tree and folder and self._protect.startswith(_folder(full))
-        if (inside or around) and self._refuses and self._is_users(full, status):
+        users = self._is_users(full, status)
+        if (inside or around) and self._refuses and users:
             self._refuse(full)
-        self._note(full)
+        self._note(self._session.altered if users else self._session.writes, full)
 
     def _is_users(self, full: str, status: os.stat_result) -> bool:
         if stat.S_ISREG(status.st_mode):
@@ -126,10 +127,13 @@ class Guard:
                     return True
         return False
 
-    def _note(self, full: str) -> None:
-        writes = self._session.writes
-        if len(writes) < WRITES_KEPT and full not in writes and not full.startswith("/proc/"):
-            writes.append(full)
+    def _note(self, kept: list[str], full: str) -> None:
+        """Keep a path in the record, which outlives a kill."""
+        from . import record
+
+        if len(kept) < WRITES_KEPT and full not in kept and not full.startswith("/proc/"):
+            kept.append(full)
+            record.beat(self._session)
 
     def _refuse(self, full: str) -> None:
         from . import control, record

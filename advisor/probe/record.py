@@ -85,6 +85,7 @@ def state_of(session: Session) -> dict[str, Any]:
         "ran_out": session.ran_out,
         "guard": session.guard,
         "writes": session.writes,
+        "altered": session.altered,
         "errors": session.errors,
         "notes": session.notes,
     }

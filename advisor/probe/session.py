@@ -125,6 +125,7 @@ class Session:
         self.arguments: dict[str, Any] = {}
         self.defaulted: list[str] = []
         self.writes: list[str] = []
+        self.altered: list[str] = []
         self.guard: str | None = None
         """User's file that the guard refused to let change."""
         self.exception: dict[str, Any] | None = None

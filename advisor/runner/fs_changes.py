@@ -11,19 +11,12 @@ from typing import TYPE_CHECKING, Any
 from advisor.runner.result_files import relative_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-ENTRIES_LIMIT = 50_000
-"""Limit of compared files; a larger tree is not compared."""
+    from advisor.runner.process_records import ProcessRecord
+
 NAMED_LIMIT = 8
 """Files named in one note."""
-SKIPPED = {
-    ".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", ".gpu-advisor",
-    ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox", "site-packages",
-}  # fmt: skip
-
-Snapshot = dict[str, tuple[int, int]]
-"""Time of the last write in ns, and size in bytes, by relative name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +48,15 @@ def isolated_changes(
     return FilesystemChanges(created=created, altered=altered, removed=removed, notes=notes)
 
 
-def compared_changes(before: Snapshot, after: Snapshot, opened: Iterable[str]) -> FilesystemChanges:
-    """Changes between two snapshots, and files that the probe saw opened for writing."""
-    if max(len(before), len(after)) > ENTRIES_LIMIT:
-        note = f"over {ENTRIES_LIMIT} files in the working directory: not compared"
-        return FilesystemChanges(notes=(note,))
-    written = {name for name in after if before.get(name) != after[name]} | set(opened)
-    altered = sorted(written & before.keys())
+def guarded_changes(processes: Iterable[ProcessRecord], root: str) -> FilesystemChanges:
+    """Changes that the probe saw Python make, where nothing isolates the program."""
+    processes = list(processes)
+    altered = sorted({relative_name(path, root) for each in processes for path in each.altered})
+    made = {path for each in processes for path in each.writes if Path(path).exists()}
     return FilesystemChanges(
-        created=sorted(written - before.keys()),
+        created=sorted({relative_name(path, root) for path in made} - set(altered)),
         altered=altered,
-        notes=_note("the program wrote to", altered),
+        notes=_note("the program changed or removed", altered),
     )
 
 
@@ -73,37 +64,6 @@ def _note(verb: str, names: Sequence[str], end: str = "") -> tuple[str, ...]:
     """Format `verb a, b, c and 4 more`; nothing without names."""
     more = f" and {len(names) - NAMED_LIMIT} more" if len(names) > NAMED_LIMIT else ""
     return (f"{verb} {', '.join(names[:NAMED_LIMIT])}{more}{end}",) if names else ()
-
-
-def snapshot(root: str, leave_out: str) -> Snapshot:
-    """Snapshot `root` without caches, environments and `leave_out`."""
-    files: Snapshot = {}
-    for entry in _walk(root, os.path.realpath(leave_out)):
-        try:
-            status = entry.stat(follow_symlinks=False)
-        except OSError:
-            continue
-        files[relative_name(entry.path, root)] = (status.st_mtime_ns, status.st_size)
-        if len(files) > ENTRIES_LIMIT:
-            break
-    return files
-
-
-def _walk(root: str, leave_out: str) -> Iterator[os.DirEntry[str]]:
-    folders = [root]
-    while folders:
-        try:
-            with os.scandir(folders.pop()) as entries:
-                inside = list(entries)
-        except OSError:
-            continue
-        if any(entry.name == "pyvenv.cfg" for entry in inside):
-            continue
-        for entry in inside:
-            if not entry.is_dir(follow_symlinks=False):
-                yield entry
-            elif entry.name not in SKIPPED and os.path.realpath(entry.path) != leave_out:
-                folders.append(entry.path)
 
 
 def digest(folder: str) -> str | None:

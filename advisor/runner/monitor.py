@@ -100,11 +100,6 @@ class TrialExit:
         return max((process.steps for process in self.processes), default=0)
 
     @property
-    def writes(self) -> tuple[str, ...]:
-        """Files opened for writing outside scratch."""
-        return tuple(sorted({path for process in self.processes for path in process.writes}))
-
-    @property
     def output(self) -> str:
         return f"{self.stdout}\n{self.stderr}"
 

@@ -123,7 +123,9 @@ class ProcessRecord:
     guard: str | None = None
     """The user's file that it was kept from overwriting; it left with 97."""
     writes: tuple[str, ...] = ()
-    """Files opened for writing outside the trial's scratch."""
+    """New files that Python opened for writing outside the trial's scratch."""
+    altered: tuple[str, ...] = ()
+    """Files of the user that Python changed or removed."""
     errors: tuple[str, ...] = ()
     """The probe's own, of which it survives some: see `state`."""
     notes: tuple[str, ...] = ()

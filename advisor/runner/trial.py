@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableError
@@ -20,7 +19,7 @@ from advisor.runner.launch import Launched
 from advisor.runner.measured_run import loader_effects, measured_run
 from advisor.runner.monitor import Monitor, TrialExit
 from advisor.runner.output import Tally
-from advisor.runner.result_files import read_copies, read_folder, relative_name
+from advisor.runner.result_files import read_copies, read_folder
 from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.refusals import refusal
 
@@ -70,7 +69,6 @@ def run_trial(
     sandbox = job.sandbox
     if sandbox.throws_away:
         load_uvm()
-    before = fs_changes.snapshot(trial.cwd, job.scratch) if sandbox.by_names else None
     tally = Tally(trial.plan.unit_regex)
     with contextlib.ExitStack() as stack:
         launched = stack.enter_context(Launched(job, tally))
@@ -81,7 +79,10 @@ def run_trial(
     _require_laid_out(launched, ending)
     run = measured_run(trial, ending)
     finding = classify(trial, ending, measured=run is not None)
-    files = _changes(trial, job, before, ending, launched)
+    files = fs_changes.guarded_changes(ending.processes, trial.cwd)
+    if launched.changes is not None:
+        thrown_away = sandbox.throws_away
+        files = fs_changes.isolated_changes(launched.changes, trial.cwd, thrown_away=thrown_away)
     facts: dict[str, Any] = {
         "trial_id": trial.id,
         "purpose": trial.purpose,
@@ -131,24 +132,6 @@ def run_trial(
         ),
         **facts,
     )
-
-
-def _changes(
-    trial: Trial,
-    job: Job,
-    before: fs_changes.Snapshot | None,
-    ending: TrialExit,
-    launched: Launched,
-) -> fs_changes.FilesystemChanges:
-    """Return file changes outside scratch, by isolation or snapshots."""
-    if launched.changes is not None:
-        thrown_away = job.sandbox.throws_away
-        return fs_changes.isolated_changes(launched.changes, trial.cwd, thrown_away=thrown_away)
-    if before is None:
-        return fs_changes.FilesystemChanges()
-    after = fs_changes.snapshot(trial.cwd, job.scratch)
-    opened = [relative_name(p, trial.cwd) for p in ending.writes if Path(p).exists()]
-    return fs_changes.compared_changes(before, after, opened)
 
 
 def _by_sandbox(

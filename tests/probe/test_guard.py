@@ -85,7 +85,7 @@ def test_the_user_may_allow_it(tmp_path: Path, mine: Path, how: str) -> None:
     """Then the file is listed."""
     outcome = saves(tmp_path, how, "mine.txt", allow_writes=True)
     assert outcome.stdout.strip() == "done"
-    assert str(mine) in outcome.records[0].writes
+    assert str(mine) in outcome.records[0].altered
 
 
 @pytest.mark.parametrize("how", ["read", "sqlite3 to read"])

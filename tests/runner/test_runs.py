@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -103,18 +104,25 @@ def test_equal_outputs_have_equal_digests(make_trial: MakeTrial) -> None:
     assert digest(r"\000else") != first
 
 
-def test_files_written_outside_scratch_are_guessed_where_nothing_isolates(
+WRITES = """\
+import os, pathlib
+os.mkdir("out"); pathlib.Path("out/a").write_text("new"); pathlib.Path("out/b").write_text("new")
+pathlib.Path("log.txt").open("a").write("more"); os.remove("old.txt"); os.remove("out/b")
+"""
+
+
+def test_files_written_outside_scratch_are_listed_where_nothing_isolates(
     make_trial: MakeTrial, work: Path, by_names: None
 ) -> None:
-    """New ones by name; a file that was there before and changed is noted."""
-    (work / "log.txt").write_text("")
-    for folder in (".git", "__pycache__"):
-        (work / folder).mkdir()
-    script = "mkdir out; touch out/a .git/b __pycache__/c; echo more >> log.txt"
-    run = measured(make_trial("sh", "-c", script, plan=WHOLE))
-    assert run.files_created == ("out/a",)
+    """New ones that remain, and the user's own that changed or are gone."""
+    for name in ("log.txt", "old.txt"):
+        (work / name).write_text("")
+        os.utime(work / name, (1, 1))
+    command = (sys.executable, "-c", WRITES)
+    run = measured(make_trial(*command, plan=WHOLE, allow_writes=True))
+    assert (run.files_created, run.files_changed) == (("out/a",), ("log.txt", "old.txt"))
     assert run.notes[0].startswith("not isolated: what the program writes is real")
-    assert run.notes[1:] == ("the program wrote to log.txt",)
+    assert run.notes[1:] == ("the program changed or removed log.txt, old.txt",)
 
 
 def test_a_later_trial_may_write_over_what_an_earlier_one_created(
