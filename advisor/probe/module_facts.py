@@ -295,6 +295,7 @@ def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, item
     if entry.numbers >= NUMBERS_KEPT:
         return
     entry.numbers += 1
+    session.reading = True
     found: dict[str, Any] = {}
     for name, value in [*((str(n), v) for n, v in enumerate(args)), *kwargs.items()]:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -304,6 +305,7 @@ def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, item
             if size == 1 or (size == items and len(value.shape) <= 2):
                 first = value.detach().reshape(-1)[:1]
                 found[name] = first.to("cpu", non_blocking=True) if first.is_cuda else first.clone()
+    session.reading = False
     event = ("numbers", entry.index, found)
     if session.device is None or not any(map(batches.is_tensor, found.values())):
         session.add(read_numbers(event))

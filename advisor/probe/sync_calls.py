@@ -67,28 +67,48 @@ class _DeviceHooks:
 
     def moving(self, name: str, original: Hook) -> Hook:
         """Wrap a method that may copy between devices."""
-        session = self._session
 
         @functools.wraps(original)
         def move(it: Any, *args: Any, **kwargs: Any) -> Any:
             if self._is_left_alone():
                 return original(it, *args, **kwargs)
-            was, before = it.is_cuda, None
-            if not was and session.capture is None and _goes_to_card(args, kwargs, name):
-                before = session.device.event()
+            was = it.is_cuda
+            event = None if was or not _names_card(args, kwargs, name) else self._event()
             start = clock()
             moved = original(it, *args, **kwargs)
-            if moved is it or moved.is_cuda == was:
-                return moved
-            if was:
-                self._waited(start, name)
-                return moved
-            session.add(("copy", start, clock()))
-            if before is not None:
-                session.device.copied(before, session.device.event())
+            if moved is not it and moved.is_cuda != was:
+                self._copied(name, start, event, was and not _non_blocking(args, kwargs))
             return moved
 
         return move
+
+    def filling(self, original: Hook) -> Hook:
+        """Wrap `copy_`, which may fill a tensor from another device."""
+
+        @functools.wraps(original)
+        def copy_(it: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+            here, there = it.is_cuda, getattr(source, "is_cuda", it.is_cuda)
+            if here == there or self._is_left_alone():
+                return original(it, source, *args, **kwargs)
+            event = self._event() if here else None
+            start = clock()
+            filled = original(it, source, *args, **kwargs)
+            self._copied("copy_", start, event, there and not _non_blocking(args, kwargs))
+            return filled
+
+        return copy_
+
+    def _event(self) -> Any:
+        """Event before a copy to the card; None inside a capture."""
+        return None if self._session.capture is not None else self._session.device.event()
+
+    def _copied(self, name: str, start: float, event: Any, waits: bool) -> None:
+        """Record a copy; `event` lies before one to the card, `waits` is one to the host."""
+        if waits:
+            self._waited(start, name)
+        elif event is not None:
+            self._session.add(("copy", start, clock()))
+            self._session.device.copied(event, self._session.device.event())
 
 
 def watch_device(session: Session) -> None:
@@ -96,13 +116,21 @@ def watch_device(session: Session) -> None:
     tensor, cuda, hooks = session.torch.Tensor, session.torch.cuda, _DeviceHooks(session)
     ours = {name: hooks.waiting(name, getattr(tensor, name), True) for name in WAITS}
     ours.update({name: hooks.moving(name, getattr(tensor, name)) for name in MOVES})
+    ours["copy_"] = hooks.filling(tensor.copy_)
     session.replace(tensor, ours)
     for owner in (cuda.Event, cuda.Stream, cuda):
         wait = hooks.waiting("synchronize", owner.synchronize, False)
         session.replace(owner, {"synchronize": wait})
 
 
-def _goes_to_card(args: Any, kwargs: Any, name: str) -> bool:
+def _names_card(args: Any, kwargs: Any, name: str) -> bool:
     """Return True if the arguments may name a card."""
     target = kwargs.get("device", args[0] if args else None)
+    if hasattr(target, "is_cuda"):  # the text of a tensor waits for its numbers
+        return bool(target.is_cuda)
     return name == "cuda" or isinstance(target, int) or "cuda" in str(target)[:16]
+
+
+def _non_blocking(args: Any, kwargs: Any) -> bool:
+    """Return True for a copy that the host does not wait for."""
+    return bool(kwargs.get("non_blocking")) or any(each is True for each in args)

@@ -133,3 +133,33 @@ def test_reserved_memory_is_told_beside_what_is_allocated(on_cards: Run) -> None
     assert reading.peak_mem_gib is not None
     assert reading.peak_device_gib is not None
     assert 0 < reading.peak_mem_gib <= reading.peak_device_gib
+
+
+def test_numbers_of_a_sampler_are_read_without_a_wait(on_cards: Run) -> None:
+    """Timesteps on the card tell items apart. The host still runs ahead, and no line is blamed."""
+    plan = MeasurePlan(measure_s=0.6, min_steps=8)
+    found = on_cards("--sampler", "20", "--kernel", "6", "--host", "5", plan=plan)
+    reading = found.outcome.measured
+    assert reading.effects.forwards_per_unit == 20
+    assert reading.syncs == ()
+    assert found.truth.busy_share(0, *found.window) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("words", "ahead"),
+    [("--pinned", True), ("--pinned --fills", True), ("--fills", False), ("", False)],
+    ids=["pinned", "pinned, into a tensor", "pageable, into a tensor", "pageable"],
+)
+def test_copies_of_pinned_memory_are_the_devices_and_no_compute(
+    words: str, ahead: bool, on_cards: Run
+) -> None:
+    """From pageable memory the host waits for the copy, whatever it asked for."""
+    args = ("--copied", "512", "--non-blocking", "--host", "4", "--kernel", "3", *words.split())
+    found = on_cards(*args, cards=(Card(copy_us_per_mb=12_000.0),), plan=MeasurePlan(measure_s=0.5))
+    shares, window = found.outcome.measured.shares, found.window
+    copied = found.truth.copied_share(0, *window)
+    compute = found.truth.busy_share(0, *window) - copied
+    assert shares.compute == pytest.approx(compute, abs=0.05)
+    assert shares.host_to_device is not None
+    assert shares.host_to_device > copied - 0.05, "and the time that the host loses by a wait"
+    assert (found.truth.busy_share(0, *window) > 0.95) is ahead

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import FrameType
 
+STAGED_BYTES = 64 << 10
+"""A pageable copy of no more is staged at once; the host waits for a larger one."""
 BACKWARD = 2.0
 """Work of a backward, as a multiple of the forwards before it."""
 WAITS = {
@@ -61,6 +63,8 @@ class Placement(TorchFunctionMode):
         if name in {"to", "cuda", "cpu"} and args and isinstance(args[0], torch.Tensor):
             return self._moved(func, name, args, kwargs, where)
         target = self._redirect(kwargs)
+        if name in {"pin_memory", "is_pinned"} or "pin_memory" in kwargs:
+            return self._pinned(func, name, args, kwargs)
         if target is None and name in {"zeros_like", "empty_like", "ones_like", "full_like",
                                        "rand_like", "randn_like", "randint_like"}:  # fmt: skip
             target = where
@@ -70,9 +74,10 @@ class Placement(TorchFunctionMode):
         if where is None:
             return func(*args, **kwargs)
         card = sim.cards[where]
-        if name == "backward" or name == "pin_memory":
-            return self._backward(card, func, args, kwargs) if name == "backward" else args[0]
-        if name in WAITS or (name == "copy_" and card_index(args[0]) is None):
+        special = {"backward": self._backward, "copy_": self._filled}.get(name)
+        if special is not None:
+            return special(card, func, args, kwargs)
+        if name in WAITS:
             card.synchronize()
         result = func(*args, **kwargs)
         if name not in FREE:
@@ -166,19 +171,46 @@ class Placement(TorchFunctionMode):
             return result
         size = tensor.numel() * tensor.element_size()
         if target is None:
-            sim.cards[where].synchronize()  # type: ignore[index]
+            transfer(sim.cards[where], size, waits=not non_blocking)  # type: ignore[index]
             made = func(tensor, *rest, **kwargs) if name == "to" else tensor
             made = made.clone() if made is tensor else made
             made.__dict__.pop("_simulated_card", None)
+            made._simulated_pinned = non_blocking  # as torch makes it
             return made
         card = sim.cards[target]  # type: ignore[index]
-        card.launch(card.kernel_s + card.copy_s_per_byte * size, copy=True)
-        if not non_blocking:
-            card.synchronize()
+        staged = is_pinned(tensor) or size <= STAGED_BYTES
+        transfer(card, size, waits=not (non_blocking and staged))
         made = func(tensor, *rest, **kwargs) if name == "to" else tensor
         made = made.clone() if made is tensor else made
         place(made, card)
         return made
+
+    def _pinned(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+        """`pin_memory` as a method or an argument, and the question for it."""
+        if name == "is_pinned":
+            return is_pinned(args[0])
+        asked = kwargs.pop("pin_memory", True)
+        made = (
+            args[0].clone()
+            if name == "pin_memory"
+            else self.__torch_function__(func, (), args, kwargs)
+        )
+        made._simulated_pinned = bool(asked)
+        return made
+
+    @staticmethod
+    def _filled(card: sim.Card, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """`copy_`, on the card or between it and the host."""
+        target, source = args[:2]
+        if card_index(target) == card_index(source):
+            card.launch(card.kernel_s + card.s_per_byte * source.numel() * source.element_size())
+            return func(*args, **kwargs)
+        non_blocking = bool(kwargs.get("non_blocking")) or any(v is True for v in args[2:])
+        host = source if card_index(source) is None else target
+        size = source.numel() * source.element_size()
+        staged = is_pinned(host) or (host is source and size <= STAGED_BYTES)
+        transfer(card, size, waits=not (non_blocking and staged))
+        return func(*args, **kwargs)
 
     def _backward(self, card: sim.Card, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """The engine runs below this mode; its work is told from that of the forwards."""
@@ -192,6 +224,18 @@ class Placement(TorchFunctionMode):
         card.launch(BACKWARD * seconds, launches=8)
         bare = getattr(func, "__wrapped__", func)  # who hooks it was called already
         return bare(*args, **kwargs)
+
+
+def transfer(card: sim.Card, size: int, *, waits: bool) -> None:
+    """Queue a copy between host and card; the host may wait for it."""
+    card.launch(card.kernel_s + card.copy_s_per_byte * size, copy=True)
+    if waits:
+        card.synchronize()
+
+
+def is_pinned(tensor: torch.Tensor) -> bool:
+    """Whether the card may read it while the host goes on."""
+    return bool(tensor.__dict__.get("_simulated_pinned"))
 
 
 def _caller() -> str:
