@@ -46,19 +46,13 @@ FETCH = "fetch the whole history (actions/checkout with fetch-depth: 0)."
 
 
 def git(cwd: Path, *args: str) -> str | None:
-    """Run git and strip its output; None if it failed.
-
-    Raises UsageError without git.
-    """
+    """Run git and strip its output; None if it failed."""
     done = run_git(cwd, *args)
     return done.stdout.strip() if done.returncode == 0 else None
 
 
 def run_git(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    """Run git without filters.
-
-    Raises UsageError without git.
-    """
+    """Run git without filters. Raises UsageError without git."""
     listed = _run(cwd, QUIET, ("config", "--name-only", "-z", "--get-regexp", r"^filter\."))
     names = [name for name in listed.stdout.split("\0") if FILTER.fullmatch(name)]
     off = [f"{name}={'false' if name.endswith('.required') else ''}" for name in names]
@@ -96,10 +90,7 @@ class Checkout:
 
 
 def head_checkout(cwd: Path) -> Checkout:
-    """The checkout around `cwd`; uncommitted changes belong to head.
-
-    Raises UsageError outside a git repository.
-    """
+    """The checkout around `cwd`; uncommitted changes belong to head."""
     top = git(cwd, "rev-parse", "--show-toplevel")
     if top is None:
         msg = f"{cwd} is in no git repository, so there is no base. Call the gate inside one."
@@ -344,10 +335,7 @@ def git_folder(top: Path) -> str:
 
 
 def shared_data(head: Checkout, paths: Sequence[str]) -> tuple[Path, ...]:
-    """Places in head of the `--link` paths.
-
-    Raises UsageError for one that cannot be shared.
-    """
+    """Places in head of the `--link` paths."""
     for path in paths:
         place = head.cwd / path
         outside = not Path(os.path.normpath(place)).is_relative_to(head.top.resolve())

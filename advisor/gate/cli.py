@@ -102,10 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace, command: Sequence[str] | None) -> Inputs:
-    """Check `args`, split its lists and switches, and return the inputs.
-
-    Raises UsageError naming the flag, the value and the allowed values.
-    """
+    """Check `args`, split its lists and switches, and return the inputs."""
     if args.base_ref and args.history:
         msg = "--base-ref has no meaning with --history. Leave one of them out."
         raise UsageError(msg)
@@ -192,10 +189,7 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
 
 
 def exit_code(record: GateRecord, *, bisect: bool) -> int:
-    """Exit code of the verdict.
-
-    0 where an undecided one may pass, 125 for a bisect.
-    """
+    """Exit code of the verdict."""
     code = GATE_EXIT_CODES[record.verdict]
     if bisect:
         return BISECT_SKIP if code not in {0, 1} else code
@@ -213,7 +207,7 @@ def _publish(
     if job.active:
         sys.stderr.write(github.annotation(record, github.level(record, code)) + "\n")
     outputs = github.outputs(record, path if claimed else None)
-    ways: list[Callable[[], None]] = [lambda: github.write(job, outputs, report.markdown(record))]
+    ways: list[Callable[[], None]] = [lambda: github.write(job, outputs, report.short(record))]
     if claimed is not None:
         ways.append(lambda: report.write(record, path, claimed))
     published = True
@@ -295,10 +289,7 @@ def _judged(
 
 @contextlib.contextmanager
 def _machine(inputs: Inputs, cancel: threading.Event) -> Iterator[tuple[Engine, HostEntry]]:
-    """Hold the engine of the first GPU, or of the host, and read the host.
-
-    Waits for another gate, as long as the budget. Raises StateBusyError.
-    """
+    """Hold the engine of the first GPU, or of the host, and read the host."""
     machine = read_machine()
     gpu = machine.gpus[0] if machine.gpus else None
     uuid = gpu.uuid if gpu else None
@@ -326,10 +317,7 @@ def _machine(inputs: Inputs, cancel: threading.Event) -> Iterator[tuple[Engine, 
 
 
 def _set_up(command: str, session: Session, cancel: threading.Event) -> None:
-    """Run --setup once in each arm.
-
-    A head that fails is an error, a base no baseline.
-    """
+    """Run --setup once in each arm."""
     arms, scratch = session.processes.arms, session.processes.scratch
     different: tuple[Variant, ...] = ("head",) if arms["base"] is arms["head"] else ARMS
     for arm in different:

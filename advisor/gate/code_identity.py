@@ -36,10 +36,7 @@ HASH_CHARS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Files that differ between the arms.
-
-    Paths in `changed` are relative to a checkout's top.
-    """
+    """Files that differ between the arms."""
 
     tops: Mapping[Variant, Path]
     """Links resolved."""
@@ -57,10 +54,7 @@ class Difference:
 
 
 def difference(base: Checkout, head: Checkout, shared: Sequence[Path] = ()) -> Difference | None:
-    """Compare the files of two checkouts.
-
-    None if both are the same folder.
-    """
+    """Compare the files of two checkouts. None if both are the same folder."""
     if base.top == head.top:
         return None
     tops: dict[Variant, Path] = {"base": base.top.resolve(), "head": head.top.resolve()}
@@ -77,10 +71,7 @@ def difference(base: Checkout, head: Checkout, shared: Sequence[Path] = ()) -> D
 
 
 def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
-    """Files that a run reported as loaded.
-
-    The report is read as untrusted.
-    """
+    """Files that a run reported as loaded. The report is read as untrusted."""
     top = top.resolve()
     foreign: list[str] = []
     changed: dict[str, str] = {}

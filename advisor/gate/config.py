@@ -80,10 +80,7 @@ class Program:
 
 
 def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tuple[Program, ...]:
-    """Programs to gate, as head defines them.
-
-    Raises UsageError and SettingsError.
-    """
+    """Programs to gate, as head defines them. Raises UsageError and SettingsError."""
     if command is not None and workloads:
         msg = "--command and --workload exclude each other. Give one of them."
         raise UsageError(msg)
@@ -106,10 +103,7 @@ def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tup
 
 
 def declared(checkout: Checkout) -> dict[str, Program]:
-    """Workloads of the settings for `checkout`.
-
-    Raises SettingsError.
-    """
+    """Workloads of the settings for `checkout`. Raises SettingsError."""
     found = settings.load(settings.find(checkout.cwd))
     top = checkout.top.resolve()
     folder = str(found.root.relative_to(top)) if found.root.is_relative_to(top) else "."

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 Level = Literal["notice", "warning", "error"]
 
-SUMMARY_BYTES = 900 * 1024
-"""GitHub drops a step's summary as a whole above 1 MiB."""
-
 ANNOTATION_CHARS = 1000
 
 
@@ -47,10 +44,7 @@ class Job:
 
 
 def take(environ: MutableMapping[str, str] = os.environ, keep: Collection[str] = ()) -> Job:
-    """Take the job's files and tokens from the environment.
-
-    No child finds them then. `keep` are names of variables that are not to be withheld.
-    """
+    """Take the job's files and tokens from the environment."""
     names = sorted(name for name, value in environ.items() if is_withheld(name, value, keep))
     paths = (environ.get(name) for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"))
     output, summary = (Path(path) if path else None for path in paths)
@@ -86,10 +80,7 @@ def no_commands(job: Job, stream: TextIO | None = None) -> Iterator[None]:
 
 
 def outputs(record: GateRecord, path: Path | None) -> dict[str, str]:
-    """Outputs of the action, on every path.
-
-    None: no place for a report.
-    """
+    """Outputs of the action, on every path. None: no place for a report."""
     figures = ("slowdown_pct", "ci_low_pct", "ci_high_pct", "confidence")
     values = {name.replace("_", "-"): getattr(record, name) for name in figures}
     return {
@@ -102,8 +93,8 @@ def outputs(record: GateRecord, path: Path | None) -> dict[str, str]:
     }
 
 
-def write(job: Job, values: Mapping[str, str], markdown: str) -> None:
-    """Append outputs, each between fresh random delimiters, and the summary, cut to its limit.
+def write(job: Job, values: Mapping[str, str], summary: str) -> None:
+    """Append outputs, each between fresh random delimiters, and the summary.
 
     Both are tried. Raises OutputRefusedError.
     """
@@ -112,7 +103,7 @@ def write(job: Job, values: Mapping[str, str], markdown: str) -> None:
         delimiter = f"gpu-advisor-{secrets.token_hex(16)}"
         lines.append(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
     problems = []
-    for path, content in ((job.output, "".join(lines)), (job.summary, clipped(markdown) + "\n")):
+    for path, content in ((job.output, "".join(lines)), (job.summary, summary + "\n")):
         try:
             if path is not None:
                 atomic.append(path, content.encode(errors="replace"))
@@ -122,21 +113,8 @@ def write(job: Job, values: Mapping[str, str], markdown: str) -> None:
         raise OutputRefusedError(" ".join(problems))
 
 
-def clipped(markdown: str) -> str:
-    """At most SUMMARY_BYTES, cut between lines."""
-    raw = markdown.encode()
-    if len(raw) <= SUMMARY_BYTES:
-        return markdown
-    note = "\n\nThis summary was too long and is cut here; the whole report is in the artifact.\n"
-    kept = raw[: SUMMARY_BYTES - len(note.encode())].decode(errors="ignore")
-    return kept.rpartition("\n")[0] + note
-
-
 def level(record: GateRecord, code: int) -> Level:
-    """Level of the annotation: an error fails the job.
-
-    Otherwise as the flags say.
-    """
+    """Level of the annotation: an error fails the job."""
     if code:
         return "error"
     undecided = record.verdict in {"inconclusive", "no-baseline"}

@@ -85,10 +85,7 @@ class Prediction(NamedTuple):
 def predict(
     window: Sequence[Session], value: float, threshold: float, better: Better, series: int = 1
 ) -> Prediction:
-    """Predict the verdict on a session's value. Pure.
-
-    `series` counts those of the machine.
-    """
+    """Predict the verdict on a session's value. Pure."""
     sign = 1 if better == "higher" else -1
     past = [sign * math.log(session.value) for session in window]
     if len(past) < FEWEST_SESSIONS:
@@ -115,10 +112,7 @@ def predict(
 
 
 def _drop(before: Sequence[float], after: Sequence[float], alpha: float) -> tuple[float, float]:
-    """Fall of the mean, and the reach of chance.
-
-    From `before` to `after`, by Student's t.
-    """
+    """Fall of the mean, and the reach of chance."""
     n = len(before)
     spread = statistics.stdev(before) * math.sqrt(1 / len(after) + 1 / n)
     reach = stats.t_quantile(1 - alpha, n - 1) * spread
@@ -180,10 +174,7 @@ def _rates(program: ProgramEntry) -> Iterator[tuple[Workload, Source | None, lis
 
 
 def read(path: Path) -> History:
-    """Read the history; empty without a file.
-
-    Raises ReportError if malformed.
-    """
+    """Read the history; empty without a file. Raises ReportError if malformed."""
     try:
         return History.model_validate_json(files.read_whole(path))
     except FileNotFoundError:

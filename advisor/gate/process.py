@@ -129,10 +129,7 @@ class ProcessRunner:
     def environment(
         self, program: Program, arm: Variant, benchmark_json: Path, kept: Path
     ) -> dict[str, str]:
-        """Variables of a run of `arm`.
-
-        They are set on top of the caller's; `kept` holds its caches.
-        """
+        """Variables of a run of `arm`."""
         caches = {name: str(kept / name.lower()) for name in CACHES}
         env = {**caches, **dict(program.env), "GPU_ADVISOR_ARM": arm}
         env[BENCHMARK_JSON] = str(benchmark_json)

@@ -56,14 +56,17 @@ LONGEST = 300
 
 def markdown(record: GateRecord) -> str:
     """The whole report; a pure function of the record."""
-    more = _details(record) if record.programs else []
-    parts = [f"# Throughput gate: {title(record)}", lines(record), *_workloads(record), *more]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join([short(record).rstrip("\n"), *_details(record)]) + "\n"
 
 
 def comment(record: GateRecord) -> str:
     """Body of a pull request comment. Pure."""
-    parts = [MARKER, f"### Throughput gate: {title(record)}", lines(record), *_workloads(record)]
+    return f"{MARKER}\n\n##{short(record)}"
+
+
+def short(record: GateRecord) -> str:
+    """Summary of a job: the report without its details, however many pairs there are."""
+    parts = [f"# Throughput gate: {title(record)}", lines(record), *_workloads(record)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -154,6 +157,8 @@ def _workloads(record: GateRecord) -> list[str]:
 
 
 def _details(record: GateRecord) -> list[str]:
+    if not record.programs:
+        return []
     looks = ", ".join(map(str, LOOKS))
     facts = [f"{arm}: {text(_revision(record, arm))}" for arm in ARMS]
     facts += [
@@ -233,10 +238,7 @@ def masked(record: GateRecord) -> GateRecord:
 
 
 def read(path: Path) -> GateRecord:
-    """Read the record in `path`.
-
-    Raises ReportError if it is missing, malformed, or another version.
-    """
+    """Read the record in `path`."""
     try:
         return GateRecord.model_validate_json(files.read_whole(path).decode())
     except ValidationError as problem:

@@ -38,10 +38,7 @@ SHORT_RUN_S = 10.0
 
 
 def orders(seed: int) -> Iterator[tuple[Variant, Variant]]:
-    """Random orders within pairs, balanced in blocks.
-
-    Both orders stand in each block of two.
-    """
+    """Random orders within pairs, balanced in blocks."""
     rng = random.Random(seed)  # noqa: S311  no secret hangs on it
     first: tuple[Variant, Variant] = ARMS
     second: tuple[Variant, Variant] = ("head", "base")
@@ -53,10 +50,7 @@ def orders(seed: int) -> Iterator[tuple[Variant, Variant]]:
 
 @dataclass(kw_only=True)
 class Session:
-    """Timed part of a gate.
-
-    `programs` holds what was measured, also after an interruption.
-    """
+    """Timed part of a gate."""
 
     processes: ProcessRunner
     selected: tuple[Program, ...]
@@ -102,10 +96,7 @@ class Session:
         self.update(name, error=f"{failed}. {cause}: {remedy}")
 
     def run(self) -> None:
-        """Warm up open programs, then measure pairs.
-
-        Raises InterruptedByUserError.
-        """
+        """Warm up open programs, then measure pairs. Raises InterruptedByUserError."""
         self.deadline = time.monotonic() + 60 * self.inputs.max_minutes
         for program in self.selected:
             if not self._closed(program.name):
@@ -259,10 +250,7 @@ def _summary(pair: PairEntry) -> str:
 
 
 def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
-    """Run the session and make its record.
-
-    It is invalid if the session was interrupted.
-    """
+    """Run the session and make its record."""
     interrupted = None
     try:
         session.run()

@@ -135,10 +135,7 @@ class PairEntry(Part):
 
 
 class ProgramEntry(Part):
-    """Command run in both arms.
-
-    It is one workload, or a suite of several.
-    """
+    """Command run in both arms."""
 
     name: str
     command: str
@@ -211,10 +208,7 @@ class Revision(Part):
 
 
 class Limits(Part):
-    """Allowed worsening of a program's figures.
-
-    They are shares, as gpu-advisor.toml of base states them.
-    """
+    """Allowed worsening of a program's figures."""
 
     figures: dict[str, float] = Field(default_factory=dict)
     benchmarks: dict[str, float] = Field(default_factory=dict)

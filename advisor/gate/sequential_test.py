@@ -133,10 +133,7 @@ class _Sample:
         return self._bounds(level).high < self.tau and self._independent()
 
     def regresses(self, level: float) -> bool:
-        """True if the slowdown is proven too large.
-
-        It must hold for most pairs and on their average.
-        """
+        """True if the slowdown is proven too large."""
         proven = self._bounds(level).low > self.tau < statistics.fmean(self.values)
         return proven and self._independent()
 

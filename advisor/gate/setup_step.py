@@ -158,10 +158,7 @@ def shown_paths(
     links: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[str, ...]:
-    """Needed paths inside the hidden folders.
-
-    They are the checkout, interpreters and caches.
-    """
+    """Needed paths inside the hidden folders. They are the checkout, interpreters and caches."""
     found = {str(checkout.top), git_folder(checkout.top), *links, *SHOWN_RUN}
     found |= {PACKAGE, "/etc/resolv.conf", *_interpreter(Path(sys.executable).parent)}
     for variable in SEARCH_PATHS:

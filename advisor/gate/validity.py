@@ -55,10 +55,7 @@ def why_again(
 
 
 def why_discard(base: GpuReadings, head: GpuReadings, first: GpuReadings | None) -> str | None:
-    """Reason that these readings do not count, or None.
-
-    All must be of the same device as `first`.
-    """
+    """Reason that these readings do not count, or None."""
     for arm, readings in (("base", base), ("head", head)):
         for reason, share in readings.event_reasons.items():
             if reason in HARMFUL_EVENT_REASONS and share > REASON_SHARE:
@@ -73,10 +70,7 @@ def why_discard(base: GpuReadings, head: GpuReadings, first: GpuReadings | None)
 
 
 def _clock_offset(base: GpuReadings, head: GpuReadings) -> str | None:
-    """Unexplained offset between the arms' clocks.
-
-    An arm at its power cap is a real effect.
-    """
+    """Unexplained offset between the arms' clocks."""
     if not base.sm_clock_mhz or head.sm_clock_mhz is None:
         return None
     if max(r.event_reasons.get(POWER_CAP, 0.0) for r in (base, head)) > REASON_SHARE:

@@ -14,6 +14,44 @@ from advisor.gate.checkout import base_checkout, base_revision, head_checkout
 if TYPE_CHECKING:
     from pathlib import Path
 
+PUSH = {"GITHUB_EVENT_NAME": "push"}
+PULL = {"pull_request": {"base": {"sha": "b", "ref": "main"}}}
+MERGED = "merge -q --no-ff --no-edit"
+
+
+def pull(base: str, head: str) -> dict[str, object]:
+    return {"pull_request": {"base": {"sha": base, "ref": "main"}, "head": {"sha": head}}}
+
+
+EVENTS = {
+    # commands of git, base that is asked for, event, environment; commit
+    "a pull request: merge-base, not its own previous commit": ([], None, PULL, {}, "a"),
+    "main merged into it": ([f"{MERGED} main"], None, PULL, {}, "b"),
+    "GitHub's merge of it, of which the event lags behind": (
+        ["checkout -q --detach main", f"{MERGED} d"], None, pull("a", "d"), {}, "b",
+    ),
+    "a merge of main that is the tip itself": (
+        [f"{MERGED} main"], None, pull("a", "HEAD"), {}, "a",
+    ),
+    "a push: the state before it": ([], None, {"before": "a"}, PUSH, "a"),
+    "the first push of a branch": (
+        ["update-ref refs/remotes/origin/main main"], None,
+        {"before": 40 * "0", "repository": {"default_branch": "main"}}, PUSH, "a",
+    ),
+    "a push of which the state before is not here": ([], None, {"before": 40 * "1"}, PUSH, None),
+    "a forced push": ([], None, {"before": 40 * "1", "forced": True}, PUSH, "c"),
+    "a merge group": ([], None, {"merge_group": {"base_sha": "b"}}, {}, "b"),
+    "a merge group that is not here": (
+        [], None, {"merge_group": {"base_sha": 40 * "1"}}, {}, None,
+    ),
+    "an event without facts: the first parent": ([], None, {}, PUSH, "c"),
+    "a desk: where the branch left main": ([], None, None, {}, "a"),
+    "a commit that is asked for": ([], "main", None, {}, "b"),
+    "main itself: its parent": (["checkout -q main"], None, None, {}, "a"),
+    **{f"no commit: {ref}": ([], ref, None, {}, None)
+       for ref in ("nowhere", "--help", "-x", "a b", "$(touch x)")},
+}  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory: pytest.TempPathFactory, new_repo) -> tuple[Path, dict[str, str]]:
@@ -33,159 +71,79 @@ def branches(repo, grown: tuple[Path, dict[str, str]]):
     return repo, shas
 
 
-def event(tmp_path: Path, content: object) -> dict[str, str]:
+def event_file(tmp_path: Path, content: object) -> dict[str, str]:
     path = tmp_path / "event.json"
     path.write_text(json.dumps(content))
     return {"GITHUB_EVENT_PATH": str(path)}
 
 
-@pytest.mark.parametrize(("merged", "base"), [(False, "a"), (True, "b")])
-def test_a_pull_request_is_compared_with_its_merge_base(
-    branches, tmp_path, base: str, *, merged: bool
-) -> None:
-    """Not with its own previous commit; a merge of the target is compared with the target."""
+@pytest.mark.parametrize(("commands", "asked", "event", "env", "base"), EVENTS.values(), ids=EVENTS)
+def test_base_of_each_event(branches, tmp_path, commands, asked, event, env, base) -> None:
+    """Where it is not here the error says how to get it: a job would never compare anything."""
     repo, shas = branches
-    if merged:
-        repo.git("merge", "-q", "--no-edit", "main")
-    pull = {"pull_request": {"base": {"sha": shas["b"], "ref": "main"}}}
-    found = base_revision(head_checkout(repo.path), None, event(tmp_path, pull))
-    assert found.sha == shas[base]
+    for command in commands:
+        repo.git(*(shas.get(word, word) for word in command.split()))
+    known = {**shas, "HEAD": repo.git("rev-parse", "HEAD")}
+
+    def real(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: real(entry) for key, entry in value.items()}
+        return known.get(value, value) if isinstance(value, str) else value
+
+    environ = dict(env)
+    if event is not None:
+        environ |= event_file(tmp_path, real(event))
+    if base is None:
+        with pytest.raises(UsageError, match="fetch-depth: 0"):
+            base_revision(head_checkout(repo.path), asked, environ)
+        assert not (repo.path / "x").exists()
+    else:
+        assert base_revision(head_checkout(repo.path), asked, environ).sha == shas[base]
 
 
-def test_a_pull_request_is_compared_with_what_it_is_merged_into(branches, tmp_path) -> None:
-    """The event's base lags behind the merge: 40 % lost on main since would be the request's."""
-    repo, shas = branches
-    repo.git("checkout", "-q", "--detach", "main")
-    repo.git("merge", "-q", "--no-ff", "--no-edit", shas["d"])
-    sides = {"base": {"sha": shas["a"], "ref": "main"}, "head": {"sha": shas["d"]}}
-    found = base_revision(head_checkout(repo.path), None, event(tmp_path, {"pull_request": sides}))
-    assert found.sha == shas["b"]
-
-
-def test_a_merge_commit_of_the_branch_itself_is_not_githubs(branches, tmp_path) -> None:
-    """A workflow may check the tip out, and the tip may be a merge of main: all of it counts."""
-    repo, shas = branches
-    repo.git("merge", "-q", "--no-edit", "main")
-    tip = repo.git("rev-parse", "HEAD")
-    sides = {"base": {"sha": shas["a"], "ref": "main"}, "head": {"sha": tip}}
-    found = base_revision(head_checkout(repo.path), None, event(tmp_path, {"pull_request": sides}))
-    assert found.sha == shas["a"]
-
-
-def test_a_push_of_several_commits_is_compared_with_the_state_before_it(branches, tmp_path) -> None:
-    """Else all but the last of them would never be measured."""
-    repo, shas = branches
-    environ = event(tmp_path, {"before": shas["a"]}) | {"GITHUB_EVENT_NAME": "push"}
-    assert base_revision(head_checkout(repo.path), None, environ).sha == shas["a"]
-
-
-@pytest.mark.parametrize("before", [40 * "0", None])
-def test_the_first_push_of_a_branch_is_compared_with_where_it_left(
-    branches, tmp_path, before
-) -> None:
-    repo, shas = branches
-    repo.git("update-ref", "refs/remotes/origin/main", "main")
-    pushed = {"before": before, "repository": {"default_branch": "main"}}
-    environ = event(tmp_path, pushed) | {"GITHUB_EVENT_NAME": "push"}
-    assert base_revision(head_checkout(repo.path), None, environ).sha == shas["a"]
-
-
-def test_the_state_before_a_push_that_is_not_here_says_how_to_get_it(branches, tmp_path) -> None:
-    """Unless it was forced: then it may be nowhere, and the first parent is what there is."""
-    repo, shas = branches
-    for forced in (False, True):
-        pushed = {"before": 40 * "1", "forced": forced}
-        environ = event(tmp_path, pushed) | {"GITHUB_EVENT_NAME": "push"}
-        if forced:
-            assert base_revision(head_checkout(repo.path), None, environ).sha == shas["c"]
-        else:
-            with pytest.raises(UsageError, match="fetch-depth: 0"):
-                base_revision(head_checkout(repo.path), None, environ)
-
-
-def test_what_a_killed_gate_left_is_gone_with_the_next(branches) -> None:
-    """Its folder went with it; git's books are put right."""
-    repo, _ = branches
-    gone = repo.path.parent / "gone"
-    repo.git("worktree", "add", "-q", "--detach", str(gone), "main")
-    shutil.rmtree(gone)
-    head = head_checkout(repo.path)
-    with base_checkout(head, base_revision(head, "main", {})):
-        pass
-    assert len(repo.git("worktree", "list").splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("asked", "environ", "base"),
-    [
-        (None, {"GITHUB_EVENT_NAME": "push"}, "c"),  # the first parent
-        (None, {}, "a"),  # a desk: where the branch left main
-        ("main", {}, "b"),  # as it is
-    ],
-)
-def test_without_an_event_the_branch_decides_unless_a_base_is_named(
-    branches, asked: str | None, environ: dict[str, str], base: str
-) -> None:
-    repo, shas = branches
-    assert base_revision(head_checkout(repo.path), asked, environ).sha == shas[base]
-
-
-def test_main_itself_is_compared_with_its_parent_or_its_last_commit(branches) -> None:
+def test_uncommitted_changes_of_main_are_compared_with_its_last_commit(branches) -> None:
     repo, shas = branches
     repo.git("checkout", "-q", "main")
-    assert base_revision(head_checkout(repo.path), None, {}).sha == shas["a"]
     (repo.path / "f").write_text("changed")
     assert base_revision(head_checkout(repo.path), None, {}).sha == shas["b"]
 
 
-@pytest.mark.parametrize("ref", ["nowhere", "--help", "-x", "a b", "$(touch x)"])
-def test_a_base_ref_that_is_no_commit_says_how_to_get_it(branches, ref: str) -> None:
-    repo, _ = branches
-    with pytest.raises(UsageError, match="fetch-depth"):
-        base_revision(head_checkout(repo.path), ref, {})
-    assert not (repo.path / "x").exists()
-
-
-def test_a_shallow_clone_says_how_to_get_the_history(branches, tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("depth", "base", "words"), [("1", "b", "fetch-depth: 0"), ("2", "0" * 40, "origin/main")]
+)
+def test_a_shallow_clone_says_how_to_get_the_history(
+    branches, tmp_path, depth, base, words
+) -> None:
+    """Never its own previous commit: a second push would hide the slowdown of the first."""
     repo, shas = branches
-    shallow = tmp_path / "shallow"
-    repo.git("clone", "-q", "--depth", "1", repo.path.as_uri(), str(shallow))
-    pull = {"pull_request": {"base": {"sha": shas["b"], "ref": "main"}}}
-    with pytest.raises(UsageError, match="fetch-depth: 0"):
-        base_revision(head_checkout(shallow), None, event(tmp_path, pull))
+    clone = ("clone", "-q", "--depth", depth, "--single-branch", "--branch", "feature")
+    repo.git(*clone, repo.path.as_uri(), str(tmp_path / "shallow"))
+    environ = event_file(tmp_path, pull(shas.get(base, base), shas["d"]))
+    with pytest.raises(UsageError, match=words):
+        base_revision(head_checkout(tmp_path / "shallow"), None, environ)
 
 
-def test_a_pull_request_is_never_compared_with_its_own_previous_commit(branches, tmp_path) -> None:
-    """Its target is not in a clone of a single branch: a second push would hide the first."""
-    repo, _ = branches
-    single = tmp_path / "single"
-    source = repo.path.as_uri()
-    repo.git("clone", "-q", "--depth", "2", "--branch", "feature", source, str(single))
-    pull = {"pull_request": {"base": {"sha": "0" * 40, "ref": "main"}}}
-    with pytest.raises(UsageError, match="origin/main', is not in this clone"):
-        base_revision(head_checkout(single), None, event(tmp_path, pull))
-
-
-def test_outside_a_repository_is_a_usage_error(tmp_path) -> None:
+def test_no_repository_and_no_parent(repo, tmp_path) -> None:
+    (tmp_path / "none").mkdir()
     with pytest.raises(UsageError, match="no git repository"):
-        head_checkout(tmp_path)
-
-
-def test_the_first_commit_has_no_baseline(repo) -> None:
+        head_checkout(tmp_path / "none")
     repo.commit({"f": "a"})
     with pytest.raises(NoBaselineError, match="first commit"):
         base_revision(head_checkout(repo.path), None, {})
 
 
-def test_the_base_is_a_worktree_that_goes_away(branches) -> None:
-    repo, shas = branches
+def test_the_base_is_a_worktree_that_goes_away_and_so_does_that_of_a_killed_gate(branches) -> None:
+    repo, _ = branches
+    gone = repo.path.parent / "gone"
+    repo.git("worktree", "add", "-q", "--detach", str(gone), "main")
+    shutil.rmtree(gone)
     head = head_checkout(repo.path)
     with base_checkout(head, base_revision(head, "main", {})) as other:
         assert (other.cwd / "f").read_text() == "b"
         assert not (other.cwd / "g").exists()
         assert not other.top.is_relative_to(repo.path)
     assert not other.top.exists()
-    assert shas["b"] not in repo.git("worktree", "list", "--porcelain").replace(str(repo.path), "")
+    assert len(repo.git("worktree", "list").splitlines()) == 1
 
 
 def test_a_folder_that_base_lacks_has_no_baseline(branches) -> None:

@@ -188,7 +188,7 @@ def loaded(digest: str, **more: object) -> LoadedEntry:
     ],
 )
 def test_the_record_alone_tells(base, head, verdict: str) -> None:
-    """So that a replay comes to the same verdict."""
+    """Verdicts are a pure function of what the runs loaded."""
     pairs = [
         pair(n, run("base", {"train": 10 + n / 100}, loaded=base),
              run("head", {"train": 10 + n / 90}, loaded=head))
