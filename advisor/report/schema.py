@@ -339,20 +339,5 @@ class Report(Part):
     """Files that the command left outside the scratch folders, relative to its cwd."""
 
 
-HEADLINE = (
-    "verdict",
-    "reason",
-    "gain",
-    "gain_free",
-    "unit",
-    "before",
-    "after",
-    "changes",
-    "runs",
-    "wall_s",
-    "config",
-    "tuned_command",
-    "written",
-    "report",
-)
-"""Keys of the one object that `optimize --json` prints."""
+HEADLINE = tuple(Report.model_fields)[2 : list(Report.model_fields).index("report") + 1]
+"""Keys of the one object that `optimize --json` prints: the first block, without its mark."""
