@@ -482,5 +482,5 @@ def _knob(found: Followed, phase: Phase) -> Knob:
         value=found.value,
         unit=kind.unit,
         scope=found.scope,
-        why=f"`{parts_of(found.path)[-1]}` is a {found.kind} by experiment",
+        why=f"`{parts_of(found.path)[-1]}`: {kind.words}, by experiment",
     )

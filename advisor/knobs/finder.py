@@ -251,7 +251,7 @@ class _Finder:
         why = f"`{leaf.key}`"
         if leaf.ancestors:
             why += f" under `{leaf.ancestors[0]}`"
-        why += f" is a {spec.kind} by {meaning.why}"
+        why += f": {spec.words}, by {meaning.why}"
         if phase != "any":
             why += f", of the {phase} phase"
         if frozen:

@@ -278,8 +278,8 @@ def _scored(leaf: Leaf, kind: KindOfName, phrases: Phrases) -> tuple[int, Meanin
     evidence = list(_around(leaf, kind))
     score = phrases.weight + sum(weight for _, weight in evidence)
     words = " and ".join(f"`{phrase}`" for phrase in phrases.read)
-    parts = [f"{words} in its name {phrases.weight:+d}"]
-    why = ", ".join([*parts, *(f"{what} {weight:+d}" for what, weight in evidence)])
+    parts = [(f"{words} in its name", phrases.weight), *evidence]
+    why = ", ".join(f"{what} ({weight:+d})" for what, weight in parts)
     enough, is_batch = vocabulary().enough, kind.kind == "batch_size"
     return score, Meaning(
         kind=kind.kind,

@@ -177,11 +177,7 @@ def _nothing_proven(found: TuningResult) -> str:
         a.request.purpose == "search" and a.request.variant.candidate.changes
         for a in found.attempts
     ):
-        if state.noise > state.tie_threshold:
-            spread = numbers.percent(state.noise)
-            return f"Equal runs differed by {spread}, and no value tested was faster than that."
-        limit = numbers.percent(state.tie_threshold)
-        return f"No value tested was faster by more than {limit}."
+        return f"No value tested was faster by more than {state.tie_percent}."
     if any(entry.matters for entry in state.skipped):
         return "The budget was spent before a candidate could run, so nothing is known yet."
     if state.quality.judgements:

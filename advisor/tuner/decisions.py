@@ -89,7 +89,8 @@ def unchanged(
     if not state.in_phase(knob):
         return "kept", other_phase(knob, state)
     if not knob.editable:
-        return "refused", f"Left as it is: {knob.why}."
+        why = knob.why.partition("; not editable: ")[2] or knob.why
+        return "refused", f"Left as it is: {why}."
     needs = STAGES.get(knob.kind)
     if needs is not None and not state.context.allows(needs):
         return "listed", f"Not tried: --safe was given, which changes no {needs} knob."

@@ -226,7 +226,9 @@ class TunerState:
 
     @property
     def tie_percent(self) -> str:
-        """The tie threshold, as text."""
+        """The tie threshold as text, or the noise of equal runs where that is more."""
+        if self.noise > self.tie_threshold:
+            return f"the {100 * self.noise:.2g} % that equal runs differ by"
         return f"{100 * self.tie_threshold:.2g} %"
 
     @property

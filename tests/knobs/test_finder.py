@@ -20,8 +20,8 @@ def test_a_known_look_alike_is_reported_with_its_reason(find: Callable[..., Find
 
 def test_every_knob_explains_itself(find: Callable[..., Findings]) -> None:
     (knob,) = find("data: {val: {batch_size: 4}}\n").knobs
-    by = "by `batch size` in its name +6"
-    assert knob.why == f"`batch_size` under `val` is a batch_size {by}, of the eval phase"
+    by = "by `batch size` in its name (+6)"
+    assert knob.why == f"`batch_size` under `val`: samples of one batch, {by}, of the eval phase"
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,21 @@ def test_unchanged_needs_candidates_that_ran_and_lost(tmp_path: Path) -> None:
     assert not any(trial.purpose == "search" for trial in small.trials)
 
 
+def test_no_smaller_difference_is_ruled_out_than_equal_runs_have(tmp_path: Path) -> None:
+    """Not `no larger batch is faster by more than 15 %` beside a noise of 81 %."""
+    search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
+    earlier = replace(search.state.context.earlier, host_noise=0.81)
+    noisy = replace(search.state, context=replace(search.state.context, earlier=earlier))
+    assert search.state.tie_percent == "3 %"
+    assert noisy.tie_percent == "the 81 % that equal runs differ by"
+    found = SimpleNamespace(
+        state=noisy, attempts=search.lab.attempts, never_run=[], subject="config"
+    )
+    assert verdict._nothing_proven(found) == (
+        "No value tested was faster by more than the 81 % that equal runs differ by."
+    )
+
+
 def test_a_comparison_that_the_budget_cut_short_is_partial(tmp_path: Path) -> None:
     def slower(trial: Trial) -> float:
         return 60.0 if trial.purpose == "confirm" else 1.0
@@ -275,6 +290,13 @@ def test_a_machine_without_a_gpu_is_said_once(tmp_path: Path) -> None:
     text = sections.render(reported(search, tmp_path, machine))
     assert "It says nothing about a GPU." in text
     assert text.count("No driver is installed.") == 1
+
+
+def test_a_setting_that_stays_says_why_and_not_how_its_name_was_read(tmp_path: Path) -> None:
+    text = "batch_size: 1 # must be 1\nnum_workers: 0\n"
+    report = reported(formula_search(tmp_path, on_formula(**FLAT), text), tmp_path)
+    (batch,) = (entry for entry in report.decisions if entry.path == "batch_size")
+    assert batch.reason == 'Left as it is: the comment beside it says "must be 1".'
 
 
 def test_only_code_stands_as_code() -> None:
