@@ -61,8 +61,6 @@ HOW: dict[str, Callable[[list[Any]], Any]] = {
     "sm_clock_spread_pct": max,
     "busy_samples": min,
     "foreign_pids": sum,
-    "samples": min,
-    "cpu_util_pct": max,
 }
 """Way in which the figures of several cards become one."""
 

@@ -171,6 +171,7 @@ def judge(readings: Sequence[LoadReading], start: float, end: float, cpus: int) 
     waits = own + others > FULL_SHARE * cpus if waited is None else waited > WAITED_SHARE
     return Disturbance(
         disturbed=(waits and others > OTHERS_SHARE * cpus) or steal > STEAL_SHARE,
+        own_cpus=own,
         others_cpus=others,
         waited_share=waited,
         steal_share=steal,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import platform
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +46,7 @@ def usable_cpus(environ: Mapping[str, str], root: Path = ROOT) -> int:
     limits = [len(affinity())]
     quota = cpu_quota(root)
     if quota is not None:
-        limits.append(math.ceil(quota.cpus))
+        limits.append(math.ceil(quota))
     slurm = environ.get("SLURM_CPUS_PER_TASK", "")
     if slurm.isdecimal() and int(slurm):
         limits.append(int(slurm))
@@ -61,32 +60,10 @@ def affinity() -> set[int]:
     return set(range(os.cpu_count() or 1))
 
 
-def cpu_busy_s(cpus: set[int]) -> float:
-    """Busy CPU seconds since boot, of every process.
-
-    The working states are added up, to the kernel's hundredths: idle and iowait may step back.
-    """
-    busy = sum(
-        getattr(times, state, 0.0)
-        for number, times in enumerate(psutil.cpu_times(percpu=True))
-        if number in cpus
-        for state in ("user", "nice", "system", "irq", "softirq", "steal")
-    )
-    return round(busy, 2)
-
-
 # --- cgroups ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuQuota:
-    """CPU quota of a cgroup, and its source."""
-
-    cpus: float
-    folder: Path
-
-
-def cpu_quota(root: Path = ROOT) -> CpuQuota | None:
+def cpu_quota(root: Path = ROOT) -> float | None:
     """Tightest CPU quota of our cgroups, or None."""
     quotas = []
     for folder in cgroup_folders(root, "cpu"):
@@ -94,18 +71,8 @@ def cpu_quota(root: Path = ROOT) -> CpuQuota | None:
         quota = quota or text_of(folder / "cpu.cfs_quota_us")
         period = period or text_of(folder / "cpu.cfs_period_us")
         if quota.isdecimal() and period.isdecimal() and int(period):
-            quotas.append(CpuQuota(cpus=int(quota) / int(period), folder=folder))
-    return min(quotas, key=lambda quota: quota.cpus, default=None)
-
-
-def cgroup_cpu_busy_s(folder: Path) -> float | None:
-    """CPU seconds of the cgroup so far, or None."""
-    for line in text_of(folder / "cpu.stat").splitlines():
-        key, _, value = line.partition(" ")
-        if key == "usage_usec":
-            return int(value) / 1e6
-    used_ns = text_of(folder / "cpuacct.usage")
-    return int(used_ns) / 1e9 if used_ns.isdecimal() else None
+            quotas.append(int(quota) / int(period))
+    return min(quotas, default=None)
 
 
 def memory_limit_bytes(root: Path = ROOT) -> int | None:

@@ -36,13 +36,11 @@ READ_AS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One look at the host."""
+    """One look at a card."""
 
     time: float
     """Epoch seconds."""
-    cpu_busy_s: float | None = None
-    """Counter of CPU seconds spent on the CPUs we may use."""
-    gpu: GpuSample | None = None
+    gpu: GpuSample
     own_pids: tuple[int, ...] = ()
     """Those of `gpu.processes` that belong to the watched program."""
     hidden_pids: tuple[int, ...] = ()
@@ -51,11 +49,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Samples of one card and its host."""
+    """Samples of one card."""
 
     samples: tuple[Sample, ...]
-    cpus: int
-    """CPUs that `Sample.cpu_busy_s` may fill."""
     no_gpu: str | None = None
     """Why no GPU was watched."""
     gaps: tuple[tuple[str, str], ...] = ()
@@ -77,28 +73,20 @@ class _Window:
         self.recording = recording
         self.start, self.seconds = start, end - start
         self.samples = [s for s in recording.samples if start <= s.time <= end]
-        self.gpus = [s.gpu for s in self.samples if s.gpu is not None]
+        self.gpus = [sample.gpu for sample in self.samples]
         self.gaps: dict[str, str] = {}
         known = [busy for gpu in self.gpus if (busy := _is_busy(gpu)) is not None]
         self.busy = [gpu for gpu in self.gpus if _is_busy(gpu)] if known else None
         """Readings of a card at work; None where that is unknown."""
 
     def summary(self) -> Telemetry:
-        found = Telemetry(
-            samples=len(self.samples), cpu_util_pct=self._figure("cpu_util_pct", self._cpu_util)
-        )
         if self.recording.no_gpu is not None:
-            self.gaps |= dict.fromkeys(READ_AS, self.recording.no_gpu)
-        else:
-            found = self._with_gpu(found)
-        return replace(found, gaps=tuple(sorted(self.gaps.items())))
-
-    def _with_gpu(self, found: Telemetry) -> Telemetry:
+            why = self.recording.no_gpu
+            return Telemetry(gaps=tuple((field, why) for field in sorted(READ_AS)))
         loaded = self.gpus if self.busy is None else self.busy
         clocks, memory = _values(loaded, "sm_clock_mhz"), _values(self.gpus, "mem_used_gib")
         foreign = self._figure("foreign_pids", self._foreign_pids)
-        return replace(
-            found,
+        found = Telemetry(
             gpu_util_pct=self._figure("gpu_util_pct", self._delayed, "util_pct"),
             gpu_mem_used_gib=self._figure("gpu_mem_used_gib", _reduced, memory, max),
             power_w=self._figure("power_w", self._delayed, "power_w"),
@@ -110,6 +98,7 @@ class _Window:
             gpu_mem_others_gib=self._held_by_others_gib(),
             foreign_pids=None if foreign is None else int(foreign),
         )
+        return replace(found, gaps=tuple(sorted(self.gaps.items())))
 
     def _figure(self, field: str, read: Callable[..., float], *args: Any) -> float | None:
         """Read a figure, or note the reason of its gap."""
@@ -127,7 +116,7 @@ class _Window:
     def _delayed(self, reading: str) -> float:
         """Mean of a reading that looks back by a second."""
         since = self.start + LAG_S
-        later = [sample.gpu for sample in self.samples if sample.gpu and sample.time >= since]
+        later = [sample.gpu for sample in self.samples if sample.time >= since]
         if not later and _values(self.gpus, reading):
             msg = (
                 f"the window of {self.seconds:.1f} s is no longer than the {LAG_S:g} s "
@@ -156,13 +145,13 @@ class _Window:
         ids of the host while we live in a container: unless one id is known as ours, others cannot
         be distinguished from ours. Under WSL2 it lists no process.
         """
-        listed = [s for s in self.samples if s.gpu and s.gpu.processes is not None]
+        listed = [s for s in self.samples if s.gpu.processes is not None]
         if not listed:
             raise _GapError
         own = {pid for s in self.recording.samples for pid in s.own_pids}
         hidden: list[int] = [pid for s in listed for pid in s.hidden_pids]
-        every = {process.pid for s in listed if s.gpu for process in s.gpu.processes or ()}
-        working = {pid for s in listed if s.gpu for pid in s.gpu.working_pids or ()}
+        every = {process.pid for s in listed for process in s.gpu.processes or ()}
+        working = {pid for s in listed for pid in s.gpu.working_pids or ()}
         if hidden and not own:
             msg = (
                 f"the driver lists {len(set(hidden))} process ids of another namespace "
@@ -185,7 +174,7 @@ class _Window:
         own = {pid for s in self.recording.samples for pid in s.own_pids}
         held = []
         for sample in self.samples:
-            listed = sample.gpu.processes if sample.gpu else None
+            listed = sample.gpu.processes
             if listed is None or sample.hidden_pids:
                 continue
             others = [each.memory_gib for each in listed if each.pid not in own]
@@ -200,14 +189,7 @@ class _Window:
                 "too short for the energy counter"
             )
             raise _GapError(msg)
-        return self._growth([(s.time, s.gpu.energy_j) for s in self.recording.samples if s.gpu])
-
-    def _cpu_util(self) -> float:
-        busy_s = self._growth([(s.time, s.cpu_busy_s) for s in self.recording.samples])
-        return min(100.0, 100 * busy_s / (self.seconds * self.recording.cpus))
-
-    def _growth(self, readings: list[tuple[float, float | None]]) -> float:
-        """Interpolated growth of a counter over the window."""
+        readings = [(s.time, s.gpu.energy_j) for s in self.recording.samples]
         points = [(time, value) for time, value in readings if value is not None]
         if len(points) < 2 or self.seconds <= 0:
             raise _GapError

@@ -27,23 +27,25 @@ class Target:
     name: str
     """A profile's name, a device name without a profile, or `cpu`."""
     title: str
-    profile: GpuProfile | None
-    gpu: Gpu | None
-    present: bool
-    """The trials run on this very card."""
-    stood_in: bool
-    """The trials run on a larger card with its memory capped; only memory is the target's."""
-    memory_cap_gib: float | None
-    """Cap on the allocator of the card that stands in."""
     precisions: tuple[str, ...]
     """Compute dtypes worth a trial, by torch name."""
-    figures: str
+    profile: GpuProfile | None = None
+    gpu: Gpu | None = None
+    present: bool = True
+    """The trials run on this very card."""
+    memory_cap_gib: float | None = None
+    """Cap on the allocator of a larger card, which stands in for the memory of the target."""
+    figures: str = ""
     """One line: what the card could do. Empty where no profile is known."""
-    note: str
+    note: str = ""
     """Notes about the figures; empty if the card is present."""
-
     environment: tuple[tuple[str, str], ...] = ()
     """Environment that selects `gpu`, if it is not the first."""
+
+    @property
+    def stood_in(self) -> bool:
+        """Return True if a larger card with its memory capped runs the trials."""
+        return self.memory_cap_gib is not None
 
 
 def resolve(name: str, machine: Machine) -> Target:
@@ -115,56 +117,45 @@ def computed_on(found: Target, machine: Machine, card: Card) -> Target:
 
 
 def _cpu(machine: Machine) -> Target:
+    cpus = f"{machine.cpus} CPU{'s' * (machine.cpus != 1)}"
     return Target(
         name="cpu",
         title=machine.cpu_model,
-        profile=None,
-        gpu=None,
-        present=True,
-        stood_in=False,
-        memory_cap_gib=None,
         precisions=CPU_PRECISIONS,
-        figures=f"{machine.cpu_model}: {machine.cpus} CPU{'s' * (machine.cpus != 1)}, "
-        f"{machine.ram_limit_gib:.1f} GiB",
+        figures=f"{machine.cpu_model}: {cpus}, {machine.ram_limit_gib:.1f} GiB",
         note=f"{machine.gpu_note or 'This machine has no GPU.'} Everything is for this CPU.",
     )
 
 
 def _present(gpu: Gpu) -> Target:
-    profile = profiles.load_all()[gpu.profile] if gpu.profile else None
-    unknown = f"No profile of {gpu.name} is known: its limits come from what was measured."
+    if gpu.profile is not None:
+        return _profiled(profiles.load_all()[gpu.profile], gpu, present=True)
+    note = f"No profile of {gpu.name} is known: its limits come from what was measured."
+    return Target(name=gpu.name, title=gpu.name, precisions=_precisions(gpu), gpu=gpu, note=note)
+
+
+def _profiled(profile: GpuProfile, gpu: Gpu | None, *, present: bool) -> Target:
+    """Target of a known card whose trials run on `gpu`, else on the CPU."""
+    here = _precisions(gpu) if gpu else CPU_PRECISIONS
     return Target(
-        name=profile.name if profile else gpu.name,
-        title=profile.title if profile else gpu.name,
+        name=profile.name,
+        title=profile.title,
+        precisions=tuple(dtype for dtype in profile.precisions if dtype in here),
         profile=profile,
         gpu=gpu,
-        present=True,
-        stood_in=False,
-        memory_cap_gib=None,
-        precisions=profile.precisions if profile else _precisions(gpu),
-        figures=profiles.describe(profile) if profile else "",
-        note="" if profile else unknown,
+        present=present,
+        figures=profiles.describe(profile),
     )
 
 
 def _stand_in(profile: GpuProfile, gpu: Gpu) -> Target:
     cap_gib = profiles.usable_gib(profile)
-    both = [dtype for dtype in profile.precisions if dtype in _precisions(gpu)]
-    return Target(
-        name=profile.name,
-        title=profile.title,
-        profile=profile,
-        gpu=gpu,
-        present=False,
-        stood_in=True,
-        memory_cap_gib=cap_gib,
-        precisions=tuple(both),
-        figures=profiles.describe(profile),
-        note=(
-            f"{gpu.name} stands in for {profile.title}, its memory capped to {cap_gib:.1f} GiB: "
-            "what fits is the target's, the speed is not. The target's speed was not measured."
-        ),
+    note = (
+        f"{gpu.name} stands in for {profile.title}, its memory capped to {cap_gib:.1f} GiB: "
+        "what fits is the target's, the speed is not. The target's speed was not measured."
     )
+    found = _profiled(profile, gpu, present=False)
+    return replace(found, memory_cap_gib=cap_gib, note=note)
 
 
 def _absent(profile: GpuProfile, here: Gpu | None, machine: Machine) -> Target:
@@ -174,22 +165,11 @@ def _absent(profile: GpuProfile, here: Gpu | None, machine: Machine) -> Target:
         if here
         else "a CPU cannot stand in for it"
     )
-    precisions = _precisions(here) if here else CPU_PRECISIONS
-    return Target(
-        name=profile.name,
-        title=profile.title,
-        profile=profile,
-        gpu=here,
-        present=False,
-        stood_in=False,
-        memory_cap_gib=None,
-        precisions=tuple(dtype for dtype in profile.precisions if dtype in precisions),
-        figures=profiles.describe(profile),
-        note=(
-            f"{profile.title} is not here and {why}: its speed was not measured. "
-            f"All figures are those of {device}."
-        ),
+    note = (
+        f"{profile.title} is not here and {why}: its speed was not measured. "
+        f"All figures are those of {device}."
     )
+    return replace(_profiled(profile, here, present=False), note=note)
 
 
 def _holds(gpu: Gpu, profile: GpuProfile) -> bool:

@@ -1,4 +1,4 @@
-"""Sampling thread for host and GPU in the parent."""
+"""Sampling thread for GPUs in the parent."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Self
 
 import psutil
 
-from advisor.machine import cards, host
+from advisor.machine import cards
 from advisor.machine.gpu import open_readers
 from advisor.machine.recording import Recording, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from advisor.model import Card, Telemetry
@@ -25,7 +25,7 @@ SLOW_INTERVAL_S = 1.0
 
 
 class Sampler:
-    """Sampler of GPUs and CPUs from start to stop.
+    """Sampler of GPUs from start to stop.
 
         with Sampler(pids=[child.pid]) as sampler:
             ...
@@ -47,8 +47,6 @@ class Sampler:
         environ = os.environ if environ is None else environ
         self._readers, self._no_gpu = open_readers(gpu_index, environ)
         self._owner = _Owner([os.getpid()] if pids is None else pids)
-        self._cpus = host.usable_cpus(environ)
-        self._cpu_busy_s = _cpu_counter(self._cpus)
         self._interval_s = interval_s
         self._samples: list[list[Sample]] = [[] for _ in range(max(1, len(self._readers)))]
         self._stopping = threading.Event()
@@ -80,7 +78,6 @@ class Sampler:
         gaps = self._readers[position].gaps if self._readers else {}
         return Recording(
             samples=tuple(self._samples[position]),
-            cpus=self._cpus,
             no_gpu=self._no_gpu,
             gaps=tuple(sorted(gaps.items())),
         )
@@ -109,14 +106,11 @@ class Sampler:
         self._look(slow=True)
 
     def _look(self, *, slow: bool) -> None:
-        """Sample each GPU, or the host alone."""
-        busy_s = self._cpu_busy_s()
-        if not self._readers:
-            self._samples[0].append(Sample(time=time.time(), cpu_busy_s=busy_s))
+        """Sample each GPU."""
         for reader, samples in zip(self._readers, self._samples, strict=False):
             now, gpu = time.time(), reader.sample(slow=slow)
             own, hidden = self._owner.split([process.pid for process in gpu.processes or ()])
-            sample = Sample(time=now, cpu_busy_s=busy_s, gpu=gpu, own_pids=own, hidden_pids=hidden)
+            sample = Sample(time=now, gpu=gpu, own_pids=own, hidden_pids=hidden)
             samples.append(sample)
 
 
@@ -142,15 +136,3 @@ class _Owner:
         with contextlib.suppress(psutil.Error):
             return any(parent.pid in self.roots for parent in psutil.Process(pid).parents())
         return False
-
-
-def _cpu_counter(cpus: int) -> Callable[[], float | None]:
-    """Read busy seconds of the usable CPUs.
-
-    Where a cgroup quota binds, the host's other CPUs say nothing: the group's own counter does.
-    """
-    quota = host.cpu_quota()
-    ours = host.affinity()
-    if quota is not None and cpus < len(ours):
-        return lambda: host.cgroup_cpu_busy_s(quota.folder)
-    return lambda: host.cpu_busy_s(ours)

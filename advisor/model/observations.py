@@ -241,9 +241,6 @@ class Telemetry:
     foreign_pids: int | None = None
     """Processes at work on the GPU that are not the program's own; where the driver does not say
     who works, all that hold a context there."""
-    samples: int = 0
-    cpu_util_pct: float | None = None
-    """Of the CPUs this process may use; 100 means all of them busy."""
     gaps: tuple[tuple[str, str], ...] = ()
     """Reading and the reason it is missing."""
 
@@ -264,6 +261,8 @@ class Disturbance:
 
     disturbed: bool | None = None
     """True if the rate includes disturbed time; None if unknown."""
+    own_cpus: float | None = None
+    """Mean number of CPUs that the run kept busy."""
     others_cpus: float | None = None
     """Mean number of CPUs, of those the run may use, that other processes kept busy."""
     waited_share: float | None = None

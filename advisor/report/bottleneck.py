@@ -340,9 +340,9 @@ def _device(run: Run, profile: GpuProfile | None) -> Iterator[str]:
             f"The program peaked at {run.peak_device_gib:.2f}{of} GiB of the card, "
             f"{run.peak_mem_gib or 0:.2f} GiB of it in tensors."
         )
-    if seen.gpu_util_pct is None and seen.cpu_util_pct is not None:
+    if seen.gpu_util_pct is None and run.disturbance.own_cpus is not None:
         none = "" if run.on_gpu else "; there is no GPU to fill"
-        yield f"The CPUs were {seen.cpu_util_pct:.0f} % busy{none}."
+        yield f"The program kept {run.disturbance.own_cpus:.1f} CPUs busy{none}."
     for name, share in seen.event_reasons:
         if share > numbers.WORTH_SAYING and name not in {"idle", "none"}:
             yield f"The GPU held its clocks down for {name} in {share:.0%} of the samples."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import psutil
@@ -21,18 +20,13 @@ if TYPE_CHECKING:
 UNLIMITED_V1 = 9_223_372_036_854_771_712
 
 
-def quota_cpus(root: Path) -> float | None:
-    quota = host.cpu_quota(root)
-    return quota.cpus if quota else None
-
-
 def test_version_2_takes_the_tightest_limit_from_our_group_upwards(tmp_path: Path) -> None:
     write(tmp_path, "proc/self/cgroup", "0::/user.slice/job\n")
     write(tmp_path, "sys/fs/cgroup/user.slice/job/cpu.max", "max 100000\n")
     write(tmp_path, "sys/fs/cgroup/user.slice/job/memory.max", f"{8 * GIB}\n")
     write(tmp_path, "sys/fs/cgroup/user.slice/cpu.max", "150000 100000\n")
     write(tmp_path, "sys/fs/cgroup/user.slice/memory.max", "max\n")
-    assert quota_cpus(tmp_path) == 1.5
+    assert host.cpu_quota(tmp_path) == 1.5
     assert host.memory_limit_bytes(tmp_path) == 8 * GIB
 
 
@@ -42,7 +36,7 @@ def test_inside_a_container_the_mount_is_our_group(tmp_path: Path) -> None:
         write(tmp_path, "proc/self/cgroup", f"0::{path}\n")
         write(tmp_path, "sys/fs/cgroup/cpu.max", "400000 100000\n")
         write(tmp_path, "sys/fs/cgroup/memory.max", f"{16 * GIB}\n")
-        assert quota_cpus(tmp_path) == 4.0
+        assert host.cpu_quota(tmp_path) == 4.0
         assert host.memory_limit_bytes(tmp_path) == 16 * GIB
 
 
@@ -54,19 +48,19 @@ def test_version_1_has_a_tree_a_controller(tmp_path: Path, mount: str, group: st
     write(tmp_path, f"sys/fs/cgroup/{mount}/{group}cpu.cfs_quota_us", "250000\n")
     write(tmp_path, f"sys/fs/cgroup/{mount}/{group}cpu.cfs_period_us", "100000\n")
     write(tmp_path, f"sys/fs/cgroup/memory/{group}memory.limit_in_bytes", f"{4 * GIB}\n")
-    assert quota_cpus(tmp_path) == 2.5
+    assert host.cpu_quota(tmp_path) == 2.5
     assert host.memory_limit_bytes(tmp_path) == 4 * GIB
 
 
 def test_no_limit_is_none(tmp_path: Path) -> None:
-    assert (quota_cpus(tmp_path), host.memory_limit_bytes(tmp_path)) == (None, None)
+    assert (host.cpu_quota(tmp_path), host.memory_limit_bytes(tmp_path)) == (None, None)
     write(tmp_path, "proc/self/cgroup", "2:memory:/\n1:cpu:/\n0::/\n")
     write(tmp_path, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n")
     write(tmp_path, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n")
     write(tmp_path, "sys/fs/cgroup/memory/memory.limit_in_bytes", f"{UNLIMITED_V1}\n")
     write(tmp_path, "sys/fs/cgroup/cpu.max", "max 100000\n")
     write(tmp_path, "sys/fs/cgroup/memory.max", "max\n")
-    assert (quota_cpus(tmp_path), host.memory_limit_bytes(tmp_path)) == (None, None)
+    assert (host.cpu_quota(tmp_path), host.memory_limit_bytes(tmp_path)) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -103,22 +97,6 @@ def test_affinity_limits_the_cpus(root: Path, tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
     )
     assert done.stdout == "1\n"
-
-
-def test_the_busy_counter_counts_work() -> None:
-    before, own = host.cpu_busy_s(host.affinity()), time.process_time()
-    while time.process_time() < own + 0.2:
-        pass
-    assert host.cpu_busy_s(host.affinity()) - before > 0.1
-    assert host.cpu_busy_s(set()) == 0.0
-
-
-def test_a_groups_own_counter_is_read_from_either_version(tmp_path: Path) -> None:
-    assert host.cgroup_cpu_busy_s(tmp_path) is None
-    write(tmp_path, "cpuacct.usage", "2500000000\n")
-    assert host.cgroup_cpu_busy_s(tmp_path) == 2.5
-    write(tmp_path, "cpu.stat", "nr_periods 3\nusage_usec 1500000\nuser_usec 1\n")
-    assert host.cgroup_cpu_busy_s(tmp_path) == 1.5
 
 
 def test_the_cpu_is_named(tmp_path: Path) -> None:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.machine import recording
 from advisor.machine.gpu import read_gpus
 from advisor.machine.telemetry import Sampler
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.gpu
 
 
-def test_a_real_card_is_described_and_watched(tmp_path: Path) -> None:
-    """Whatever it withholds has a reason; the recording replays to the same summary."""
+def test_a_real_card_is_described_and_watched() -> None:
+    """Whatever it withholds has a reason."""
     cards, note = read_gpus()
     if not cards:
         pytest.skip(str(note))
@@ -30,9 +25,7 @@ def test_a_real_card_is_described_and_watched(tmp_path: Path) -> None:
         time.sleep(2.5)
         end = time.time()
     found = sampler.summary(start, end)
-    assert found.samples > 5
+    assert len(sampler.recording().samples) > 5
     missing = dict(found.gaps)
     for field in ("gpu_util_pct", "gpu_mem_used_gib", "power_w", "energy_j"):
         assert (getattr(found, field) is None) == (field in missing), field
-    sampler.recording().save(tmp_path / "telemetry.jsonl")
-    assert recording.load(tmp_path / "telemetry.jsonl").summary(start, end) == found

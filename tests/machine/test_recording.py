@@ -27,12 +27,12 @@ IDLE = replace(BUSY, util_pct=0.0, sm_clock_mhz=210.0, event_reasons=0x1)
 
 
 def record(
-    gpu: Callable[[float], GpuSample | None], seconds: float = 4.0, begin: float = 0.0
+    gpu: Callable[[float], GpuSample], seconds: float = 4.0, begin: float = 0.0
 ) -> Recording:
     """Ten samples a second; `gpu` gets the seconds since START."""
     times = [begin + tick / 10 for tick in range(round((seconds - begin) * 10) + 1)]
-    samples = [Sample(time=START + t, cpu_busy_s=1.5 * t, gpu=gpu(t)) for t in times]
-    return Recording(samples=tuple(samples), cpus=2)
+    samples = [Sample(time=START + t, gpu=gpu(t)) for t in times]
+    return Recording(samples=tuple(samples))
 
 
 def summary(seen: Recording, begin: float = 0.0, end: float = 4.0) -> Telemetry:
@@ -47,7 +47,7 @@ def test_only_samples_of_the_window_count() -> None:
     """Warm-up before it and clean-up after it are another state of the card."""
     seen = record(lambda t: BUSY if 1 <= t <= 3 else replace(BUSY, mem_used_gib=70.0))
     found = summary(seen, 1.0, 3.0)
-    assert (found.samples, found.gpu_mem_used_gib) == (21, 10.0)
+    assert (found.busy_samples, found.gpu_mem_used_gib) == (21, 10.0)
     assert (found.event_reasons, reason(found, "event_reasons")) == ((), None)
 
 
@@ -145,13 +145,6 @@ def test_a_counter_that_ran_backwards_is_not_believed() -> None:
     assert reason(found, "energy_j") == "its counter ran backwards inside the window"
 
 
-def test_cpu_utilisation_is_of_the_cpus_we_may_use() -> None:
-    """1.5 CPUs of 2 busy is 75 %; a counter of more than ours is held at 100."""
-    seen = record(lambda _: None)
-    assert summary(seen).cpu_util_pct == pytest.approx(75.0)
-    assert summary(replace(seen, cpus=1)).cpu_util_pct == 100.0
-
-
 # --- processes ----------------------------------------------------------------------------
 
 
@@ -175,7 +168,7 @@ def crowd(
         )
         for tick in range(5)
     ]
-    return Recording(samples=tuple(samples), cpus=1)
+    return Recording(samples=tuple(samples))
 
 
 @pytest.mark.parametrize(
@@ -234,10 +227,8 @@ def test_a_driver_that_lists_nobody_on_a_working_card_tells_nothing() -> None:
 
 
 def test_without_a_gpu_every_gpu_field_has_that_reason() -> None:
-    seen = replace(record(lambda _: None), no_gpu="No NVIDIA driver.")
-    found = summary(seen)
+    found = summary(Recording(samples=(), no_gpu="No NVIDIA driver."))
     assert found.gpu_util_pct is None
-    assert found.cpu_util_pct is not None
     assert set(dict(found.gaps).values()) == {"No NVIDIA driver."}
     assert len(found.gaps) == 7
 
@@ -253,12 +244,9 @@ def test_a_withheld_reading_has_its_own_reason() -> None:
 
 
 def test_a_window_without_samples_is_all_gaps() -> None:
-    """A recording without samples and a window of no length too."""
+    """A recording without samples too."""
     found = summary(record(lambda _: BUSY), 100.0, 103.0)
-    assert found.samples == 0
-    assert (found.cpu_util_pct, found.gpu_util_pct, found.busy_samples) == (None, None, None)
+    assert (found.gpu_util_pct, found.busy_samples) == (None, None)
     assert reason(found, "gpu_util_pct") == "no sample fell into the window"
-    assert reason(found, "cpu_util_pct") == "samples span only 0% of the window"
-    empty = summary(Recording(samples=(), cpus=2))
-    assert reason(empty, "cpu_util_pct") == "no sample fell into the window"
-    assert summary(record(lambda _: BUSY), 2.0, 2.0).cpu_util_pct is None
+    empty = summary(Recording(samples=()))
+    assert reason(empty, "energy_j") == "no sample fell into the window"

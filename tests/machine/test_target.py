@@ -40,7 +40,7 @@ def card(name: str, total_gib: float, capability: str, index: int = 0) -> Gpu:
 H100 = card("NVIDIA H100 80GB HBM3", 79.6, "9.0")
 RTX_3090 = card("NVIDIA GeForce RTX 3090", 24.0, "8.6", index=1)
 V100 = card("Tesla V100-SXM2-32GB", 32.0, "7.0")
-UNKNOWN = card("NVIDIA RTX 6000 Ada Generation", 48.0, "8.9")
+UNKNOWN = card("NVIDIA RTX 5000 Ada Generation", 32.0, "8.9")
 
 
 def machine(*gpus: Gpu) -> Machine:
@@ -66,7 +66,7 @@ def test_a_card_without_a_profile_is_used_with_what_it_says_of_itself() -> None:
     found = target.resolve("auto", machine(UNKNOWN))
     assert (found.name, found.profile, found.figures) == (UNKNOWN.name, None, "")
     assert found.precisions == ("float32", "float16", "bfloat16")
-    assert "No profile of NVIDIA RTX 6000 Ada Generation is known" in found.note
+    assert "No profile of NVIDIA RTX 5000 Ada Generation is known" in found.note
 
 
 def test_the_named_card_is_taken_where_it_is_here_and_others_are_hidden() -> None:
@@ -116,7 +116,7 @@ def test_a_cpu_never_stands_in() -> None:
 
 
 def test_an_unknown_target_is_an_error_with_near_names() -> None:
-    with pytest.raises(TargetError, match="rtx-4060-laptop"):
+    with pytest.raises(TargetError, match="Near names: .*rtx-4060"):
         target.resolve("rtx-4060-mobile", machine(H100))
 
 
@@ -166,7 +166,7 @@ def test_a_card_that_was_asked_for_by_name_stays() -> None:
     [
         ("auto", H100, 79.6 * 0.91 - 500 / 1024),  # of the card's own total, not of 80 GiB
         ("auto", replace(H100, memory_free_gib=20.0), 0.92 * 20.0),  # others hold the rest
-        ("auto", UNKNOWN, 0.92 * 47.7),
+        ("auto", UNKNOWN, 0.92 * 31.7),
         ("rtx-3090", replace(H100, memory_free_gib=30.0), 24.0 * 0.91 - 350 / 1024),  # stands in
         ("auto", None, 7.0),
         ("rtx-3090", None, 7.0),

@@ -36,7 +36,7 @@ def test_a_scripted_timeline_is_summed_up(played: tuple[Recording, float, float]
     assert (found.gpu_util_pct, found.power_w, found.gpu_mem_used_gib) == (97.0, 600.0, 30.0)
     assert found.sm_clock_mhz == 1700.0
     assert found.energy_j == pytest.approx(600.0 * (end - start - 0.4), rel=0.15)
-    assert found.busy_samples == found.samples > 10
+    assert (found.busy_samples or 0) > 10
     shares = dict(found.event_reasons)
     assert shares["software power cap"] == 1.0
     assert 0.2 < shares["software thermal slowdown"] < 0.8
@@ -44,23 +44,12 @@ def test_a_scripted_timeline_is_summed_up(played: tuple[Recording, float, float]
     assert found.foreign_pids == 2
 
 
-def test_without_a_gpu_the_host_is_still_watched() -> None:
+def test_without_a_gpu_every_figure_has_the_reason() -> None:
     with Sampler(environ=NO_GPU, interval_s=0.02) as sampler:
-        start, own = time.time(), time.process_time()
-        while time.process_time() < own + 0.3:
-            pass
-        end = time.time()
-        assert sampler.summary(start, end).samples > 0, "while sampling goes on"
-    found = sampler.summary(start, end)
-    assert found.samples > 3
-    assert found.cpu_util_pct is not None
-    assert found.cpu_util_pct > 0
-    gpu_fields = [
-        field.name
-        for field in dataclasses.fields(found)
-        if field.name not in {"samples", "cpu_util_pct", "gaps"}
-    ]
-    assert {getattr(found, name) for name in gpu_fields} == {None, ()}
+        start = time.time()
+    found = sampler.summary(start, time.time())
+    figures = dataclasses.asdict(found)
+    assert {value for name, value in figures.items() if name != "gaps"} == {None, ()}
     assert len({why for _, why in found.gaps}) == 1
 
 
@@ -72,7 +61,6 @@ def test_stopping_ends_the_thread_and_may_be_repeated() -> None:
     sampler.stop()
     sampler.stop()
     assert threading.active_count() == before
-    assert len(sampler.recording().samples) >= 2
 
 
 PARENT = """

@@ -10,6 +10,7 @@ import pytest
 from advisor.machine import profiles
 from advisor.model import (
     Ceilings,
+    Disturbance,
     Effects,
     Flops,
     Footprint,
@@ -174,9 +175,10 @@ def test_the_time_of_a_step_has_its_batches(effects: Effects, ranks: int, beside
 
 
 def test_a_run_on_a_card_that_nvml_does_not_show_is_no_run_without_a_gpu() -> None:
-    blind = Telemetry(cpu_util_pct=80.0)
+    load = Disturbance(own_cpus=1.5)
     for run, none in ((RUN, True), (ON_GPU, False)):
-        lines = found(replace(run, telemetry=blind)).evidence
+        lines = found(replace(run, telemetry=Telemetry(), disturbance=load)).evidence
+        assert any("kept 1.5 CPUs busy" in line for line in lines)
         assert any("there is no GPU" in line for line in lines) is none
 
 

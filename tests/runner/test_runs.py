@@ -36,7 +36,7 @@ def test_a_training_program_is_measured_by_the_probe(make_trial: MakeTrial) -> N
     assert (run.effects.batch, run.effects.workers, run.exit_code) == (8, 0, 0)
     assert run.peak_host_gib is not None
     assert run.peak_host_gib > 0.05
-    assert run.telemetry.samples > 0
+    assert run.telemetry.gaps
     assert run.files_created == ()
     assert said
     assert processes_of(trial.scratch) == []
