@@ -116,7 +116,7 @@ def test_a_cpu_never_stands_in() -> None:
 
 
 def test_an_unknown_target_is_an_error_with_near_names() -> None:
-    with pytest.raises(TargetError, match="Near names: .*rtx-4060"):
+    with pytest.raises(TargetError, match=r"Near names: .*rtx-4060"):
         target.resolve("rtx-4060-mobile", machine(H100))
 
 
