@@ -27,7 +27,7 @@ COMMANDS = {
     "inspect": ("advisor.commands.inspect", "show the knobs of a config; runs nothing"),
     "profile": (
         "advisor.commands.profile",
-        "one measured run: where the time goes; changes nothing",
+        "two measured runs: where the time goes; changes nothing",
     ),
     "doctor": (
         "advisor.commands.doctor.command",
@@ -41,6 +41,7 @@ COMMANDS = {
     ),
 }
 """Module and summary of each subcommand, imported when called."""
+WITHOUT_COMMAND = {"revert", "report"}
 
 
 class _HelpFormatter(argparse.HelpFormatter):
@@ -71,6 +72,9 @@ def build_parser(name: str) -> argparse.ArgumentParser:
     )
     importlib.import_module(module).add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="show a traceback with an error")
+    if name not in WITHOUT_COMMAND and parser.usage is None:
+        own = parser.format_usage().removeprefix("usage: ").rstrip()
+        parser.usage = f"{own} [-- COMMAND ...]"
     return parser
 
 

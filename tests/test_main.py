@@ -35,6 +35,12 @@ def test_help_names_every_command() -> None:
         assert f"  {name} " in done.stdout
 
 
+@pytest.mark.parametrize("name", ["optimize", "compare", "profile", "inspect", "doctor", "gate"])
+def test_the_help_shows_where_the_command_goes(name: str) -> None:
+    usage = advisor(name, "--help").stdout.partition("\n\n")[0]
+    assert usage.endswith("[-- COMMAND ...]")
+
+
 def test_a_misspelled_command_names_the_near_one() -> None:
     done = advisor("optimise")
     assert done.returncode == errors.UsageError.exit_code
