@@ -142,7 +142,7 @@ def test_a_variant_that_crashes_fails_beside_one_that_runs(project: Path) -> Non
         (["a.yaml"] * 7, "7 were named"),
         (["a.yaml", "b.yaml", "--", "python", "work.py", "--vs", "python", "b.py"], "not both"),
         (["--", "python", "work.py", "--vs"], "missing beside --vs"),
-        (["a.yaml", "b.yaml", "--rounds", "1"], "--rounds 1"),
+        (["a.yaml", "b.yaml", "--rounds", "1"], "rounds 1"),
         (["a.yaml", "b.yaml", "--threshold", "0"], "--threshold 0"),
         (["a.yaml", "b.yaml", "--window", "soon"], "soon"),
     ],

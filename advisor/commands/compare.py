@@ -81,17 +81,17 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     Returns 0, or 1 for a slower or broken one, 3 if undecided.
     """
     started = time.monotonic()
-    if args.rounds < FEWEST:
-        msg = f"--rounds {args.rounds}: an interval needs {FEWEST} rounds. Six have exact bounds."
-        raise UsageError(msg)
-    if not 0 < args.threshold < 100:
-        msg = f"--threshold {args.threshold:g}: write a percentage above 0 and below 100."
+    if args.rounds < FEWEST or not 0 < args.threshold < 100:
+        msg = (
+            f"--rounds {args.rounds} --threshold {args.threshold:g}: an interval needs {FEWEST} "
+            "rounds, and a threshold lies above 0 and below 100 percent."
+        )
         raise UsageError(msg)
     arms = arms_of(args.configs, command, args.workload)
-    result = measure(arms, args, started)
-    shown = json.dumps(masking.mask_value(as_object(result)), indent=2) if args.json else ""
-    sys.stdout.write((shown or masking.mask_text(as_table(result))) + "\n")
-    return EXIT_CODES[result.outcome]
+    found = measure(arms, args, started)
+    shown = json.dumps(masking.mask_value(found), indent=2) if args.json else ""
+    sys.stdout.write((shown or masking.mask_text(as_table(found))) + "\n")
+    return EXIT_CODES[found["outcome"]]
 
 
 @dataclass(kw_only=True)
@@ -112,43 +112,27 @@ class Arm:
     verdict: Verdict | None = None
     reason: str = ""
 
-    @property
-    def peak_mem_gib(self) -> float | None:
-        """The highest peak of its runs."""
-        return max((run.peak_mem_gib for run in self.runs if run.peak_mem_gib), default=None)
-
-    @property
-    def time_per_1000_s(self) -> float | None:
-        """Seconds for 1,000 units."""
-        return COST_UNITS / self.units_per_s if self.units_per_s else None
-
     def drop(self, verdict: Verdict, reason: str) -> None:
         """Set its verdict; skipped or failed work has no gain."""
         self.verdict, self.reason = verdict, reason
         if verdict in {"failed", "other work"}:
             self.gain = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """All variants after the rounds."""
-
-    arms: list[Arm]
-    rounds: int
-    threshold: float
-    notes: list[str]
-
-    @property
-    def unit(self) -> str:
-        return self.arms[0].asked.workload.unit
-
-    @property
-    def outcome(self) -> Literal["ok", "failed", "undecided"]:
-        """`failed` where a variant is slower or differs."""
-        verdicts = {arm.verdict for arm in self.arms}
-        if verdicts & BAD:
-            return "failed"
-        return "undecided" if "undecided" in verdicts else "ok"
+    def as_object(self) -> dict[str, Any]:
+        """The variant as JSON."""
+        gain, peaks = self.gain, [run.peak_mem_gib for run in self.runs if run.peak_mem_gib]
+        return {
+            "name": self.name,
+            "label": self.label,
+            "command": self.asked.command,
+            "units_per_s": self.units_per_s,
+            "runs": [run.units_per_s for run in self.runs],
+            "time_per_1000_s": COST_UNITS / self.units_per_s if self.units_per_s else None,
+            "peak_mem_gib": max(peaks, default=None),
+            "gain": gain and {"ratio": gain.estimate, "low": gain.low, "high": gain.high},
+            "verdict": self.verdict,
+            "reason": self.reason,
+        }
 
 
 # --- command line to variants -------------------------------------------------------------
@@ -240,8 +224,8 @@ def _placeholder(word: str, configs: Sequence[Path]) -> str:
 # --- measurement --------------------------------------------------------------------------
 
 
-def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> Result:
-    """Warm up, run the rounds and judge each variant.
+def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[str, Any]:
+    """Warm up, run the rounds and judge each variant; the result as JSON.
 
     Raises TrialFailedError where the first variant fails, BudgetTooSmallError.
     """
@@ -269,7 +253,16 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> Result
         rounds, notes = compare(arms, lab, args)
         check_quality(sound(arms), lab, args.window)
     judge_gains(arms, args.threshold / 100)
-    return Result(arms=arms, rounds=rounds, threshold=args.threshold / 100, notes=notes)
+    verdicts = {arm.verdict for arm in arms}
+    undecided = "undecided" if "undecided" in verdicts else "ok"
+    return {
+        "outcome": "failed" if verdicts & BAD else undecided,
+        "unit": first.workload.unit,
+        "rounds": rounds,
+        "threshold": args.threshold / 100,
+        "variants": [arm.as_object() for arm in arms],
+        "notes": notes,
+    }
 
 
 def sound(arms: Sequence[Arm]) -> list[Arm]:
@@ -414,55 +407,26 @@ def failure_text(failure: Failure) -> str:
     return f"{failure.evidence.rstrip('.')}. {failure.next_step}".strip()
 
 
-# --- output -------------------------------------------------------------------------------
-
-
-def as_object(result: Result) -> dict[str, Any]:
-    """The result as JSON."""
-    return {
-        "outcome": result.outcome,
-        "unit": result.unit,
-        "rounds": result.rounds,
-        "threshold": result.threshold,
-        "variants": [
-            {
-                "name": arm.name,
-                "label": arm.label,
-                "command": arm.asked.command,
-                "units_per_s": arm.units_per_s,
-                "runs": [run.units_per_s for run in arm.runs],
-                "time_per_1000_s": arm.time_per_1000_s,
-                "peak_mem_gib": arm.peak_mem_gib,
-                "gain": arm.gain
-                and {"ratio": arm.gain.estimate, "low": arm.gain.low, "high": arm.gain.high},
-                "verdict": arm.verdict,
-                "reason": arm.reason,
-            }
-            for arm in result.arms
-        ],
-        "notes": result.notes,
-    }
-
-
-def as_table(result: Result) -> str:
+def as_table(found: dict[str, Any]) -> str:
     """Format the result as a table and verdicts."""
-    units = numbers.plural(result.unit)
+    units, variants = numbers.plural(found["unit"]), found["variants"]
     rows = [("", "variant", f"{units}/s", "memory", f"1,000 {units}", "against A")]
-    for arm in result.arms:
-        gain = arm.gain
-        ratio = f"{gain.estimate:.2f}x ({gain.low:.2f} to {gain.high:.2f})" if gain else "-"
-        rate, memory = numbers.number(arm.units_per_s), numbers.memory(arm.peak_mem_gib)
-        took = numbers.duration(arm.time_per_1000_s)
-        rows.append((arm.name, arm.label, rate, memory, took, ratio))
+    for arm in variants:
+        ratio = (
+            "{ratio:.2f}x ({low:.2f} to {high:.2f})".format(**arm["gain"]) if arm["gain"] else "-"
+        )
+        rate, memory = numbers.number(arm["units_per_s"]), numbers.memory(arm["peak_mem_gib"])
+        took = numbers.duration(arm["time_per_1000_s"])
+        rows.append((arm["name"], arm["label"], rate, memory, took, ratio))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
     lines.append("")
-    lines += [
-        ", ".join(filter(None, (f"{a.name}: {a.verdict}", a.reason))) for a in result.arms[1:]
-    ]
-    rounds = numbers.many(result.rounds, "interleaved round")
+    for arm in variants[1:]:
+        reason = f", {arm['reason']}" if arm["reason"] else ""
+        lines.append(f"{arm['name']}: {arm['verdict']}{reason}")
+    rounds = numbers.many(found["rounds"], "interleaved round")
     lines.append(f"{rounds} of fresh processes; brackets are 95 % intervals.")
-    return "\n".join([*lines, *result.notes])
+    return "\n".join([*lines, *found["notes"]])
