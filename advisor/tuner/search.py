@@ -19,8 +19,6 @@ from advisor.tuner.state import (
     FEWEST_ROUNDS,
     MIN_STEPS,
     OUT_OF_TIME,
-    Result,
-    SearchStep,
     Stage,
     TunerState,
     key_of,
@@ -31,7 +29,7 @@ from advisor.tuner.throughput_model import Forecast, Point, ThroughputModel, fit
 from advisor.tuner.training import alters_training, is_only_suggested
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Mapping
 
     from advisor.model import Candidate, Knob, Run
 
@@ -44,8 +42,6 @@ DEAREST = 4.0
 """Usual processes that the window of a large batch may take."""
 FEWEST_STEPS = 4
 """Steps that a batch must leave of a pass over the data in a training."""
-SURE = 2.0
-"""Deviations by which the model alone may speak for a worker count."""
 
 FLAT = "the rate is flat"
 OUT_OF_BUDGET = "the budget was spent"
@@ -74,12 +70,12 @@ class Grid:
     """The reason why the search ended."""
     refused: frozenset[GridPoint] = frozenset()
 
-    def without(self, point: GridPoint, stop: str) -> Grid:
+    def without(self, point: GridPoint, why: str, *, larger: bool | None = None) -> Grid:
         """Without `point`, and without larger batches where it moved the batch."""
         grid = replace(self, refused=self.refused | {point})
-        if point[0] == self.start[0]:
+        if not (point[0] != self.start[0] if larger is None else larger):
             return grid
-        return replace(grid, most=min(self.most, point[0] - 1), stop=stop)
+        return replace(grid, most=min(self.most, point[0] - 1), stop=why)
 
 
 # --- stages -------------------------------------------------------------------------------------
@@ -180,11 +176,11 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
         grid = replace(grid, points=(*grid.points, point_of(state, run, point)))
         if why := refusal(state, point, candidate, run):
             grid = grid.without(point, why)
-        elif why := broken_constraint(state, point, run):
-            grid = outside_constraint(state, grid, point, run, why)
+        elif state.context.objective.broken(run):
+            grid = outside_constraint(state, grid, point, run)
         else:
             grid = replace(grid, runs={**grid.runs, point: (candidate, run)})
-    return (yield from conclude(state, grid))
+    return conclude(state, grid)
 
 
 def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> Grid:
@@ -198,8 +194,7 @@ def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> G
         points=tuple(point_of(state, run, start) for run in state.incumbent_runs),
         most=largest_batch(state, start[0]),
     )
-    why = broken_constraint(state, start, state.incumbent_run)
-    return outside_constraint(state, grid, start, state.incumbent_run, why) if why else grid
+    return outside_constraint(state, grid, start, state.incumbent_run)
 
 
 def any_faster(state: TunerState, grid: Grid) -> bool:
@@ -266,26 +261,18 @@ def refusal(state: TunerState, point: GridPoint, candidate: Candidate, run: Run)
     return ""
 
 
-def broken_constraint(state: TunerState, point: GridPoint, run: Run) -> str:
-    """The first constraint that `run` breaks, with its value; empty where all hold."""
-    for each in state.context.objective.broken(run):
-        seen = each.value(run)
-        shown = "not measured" if seen is None else f"{seen:.4g}"
-        return f"{point[0]} was outside of {each.text}: {shown}"
-    return ""
-
-
-def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run, why: str) -> Grid:
+def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> Grid:
     """Without a point that breaks a constraint.
 
     Larger batches go only where the constraint grows with the batch.
     """
-    grows = any(each.grows_with_batch for each in state.context.objective.broken(run))
-    if grows and grid.knobs[0] is not None:
-        return replace(
-            grid, most=min(grid.most, point[0] - 1), stop=why, refused=grid.refused | {point}
-        )
-    return replace(grid, stop=why, refused=grid.refused | {point})
+    for each in state.context.objective.broken(run):
+        seen = each.value(run)
+        shown = "not measured" if seen is None else f"{seen:.4g}"
+        why = f"{point[0]} was outside of {each.text}: {shown}"
+        larger = each.grows_with_batch and grid.knobs[0] is not None
+        grid = replace(grid.without(point, why, larger=larger), stop=why)
+    return grid
 
 
 # --- the next point -----------------------------------------------------------------------------
@@ -296,8 +283,9 @@ def most_promising(
 ) -> tuple[GridPoint | None, float]:
     """Point with the largest expected gain, and that gain.
 
-    Without one, a smaller worker count that may tie. Points that fit into the budget come first.
-    None when nothing is worth it. `kept_s` is kept for the confirmation.
+    Without one, the best batch with the config's own workers, which shows their effect, and then
+    smaller worker counts that may tie. Points that fit into the budget come first. None when
+    nothing is worth it. `kept_s` is kept for the confirmation.
     """
     ran = {point: worth(state, model, point) for point in allowed_points(state, grid)}
     top = max((each.log_rate for each in ran.values()), default=-math.inf)
@@ -320,7 +308,9 @@ def most_promising(
         return best, gains[best] if best is not None else 0.0
     if grid.start in ran and top - ran[grid.start].log_rate <= tie(state):
         return None, 0.0
-    chosen = smallest_level(state, grid, ran)
+    chosen = smallest_level(state, grid, {p: worth(state, model, p, ran=True) for p in ran})
+    if (own := (chosen[0], grid.start[1])) in new:
+        return own, 0.0
     may_tie = [
         p
         for p, each in new.items()
@@ -465,7 +455,7 @@ def memory_refusal(state: TunerState, grid: Grid, batch: int) -> str:
 # --- the decision -------------------------------------------------------------------------------
 
 
-def conclude(state: TunerState, grid: Grid) -> Stage:
+def conclude(state: TunerState, grid: Grid) -> TunerState:
     """Take the smallest point that ties with the fastest.
 
     It has a run of its own that was not slower than the start.
@@ -486,7 +476,10 @@ def conclude(state: TunerState, grid: Grid) -> Stage:
     gained = smooth[chosen].log_rate - smooth[grid.start].log_rate
     if grid.start in allowed and gained <= math.log1p(state.context.smallest_gain):
         chosen = grid.start
-    state, grid, chosen = yield from check_workers(state, grid, chosen)
+    ahead = smooth[chosen].log_rate - worth(state, model, (chosen[0], grid.start[1])).log_rate
+    if not workers_supported(state, grid, chosen, ahead):
+        plain = [point for point in hopeful if point[1] == grid.start[1]] or [grid.start]
+        chosen = smallest_level(state, grid, {point: smooth[point] for point in plain})
     if chosen != grid.start:
         state = state.adopt(*grid.runs[chosen])
     if grid.knobs[0] is not None:
@@ -494,36 +487,19 @@ def conclude(state: TunerState, grid: Grid) -> Stage:
     return decide_workers(state, grid, grid.knobs[1], chosen) if grid.knobs[1] else state
 
 
-def check_workers(
-    state: TunerState, grid: Grid, chosen: GridPoint
-) -> Generator[SearchStep, Result, tuple[TunerState, Grid, GridPoint]]:
-    """Keep the config's workers unless their own change is supported.
+def workers_supported(state: TunerState, grid: Grid, chosen: GridPoint, ahead: float) -> bool:
+    """True if runs support the workers of `chosen` by themselves.
 
-    A larger batch may carry a worker count that gains nothing. Where the runs leave that open, the
-    chosen batch runs once with the config's own workers.
+    A larger batch may carry a worker count that gains nothing. Fewer workers need only tie. Where
+    there is no run with the config's own workers, the model tells how far `chosen` is `ahead`.
     """
     own = (chosen[0], grid.start[1])
     if None in grid.knobs or own in {chosen, grid.start}:
-        return state, grid, chosen
+        return True
     if own not in grid.runs:
-        model = fit(state, grid)
-        forecast = worth(state, model, own)
-        ahead = worth(state, model, chosen, ran=True).log_rate - forecast.log_rate
-        candidate = candidate_at(state, grid, own)
-        sure = ahead > SURE * forecast.sd + math.log1p(state.level_threshold)
-        if sure or isinstance(candidate, knobs.InvalidChange):
-            return state, grid, chosen
-        request = make_request(state, candidate, moved=(key_of(grid.knobs[0]),))  # type: ignore[arg-type]
-        kept_s = state.rounds_s(FEWEST_ROUNDS)
-        state, trial = yield from run_trial(state, request, kept_s=kept_s, matters=False)
-        run = trial.run if trial is not None else None
-        if run is None or refusal(state, own, candidate, run) or broken_constraint(state, own, run):
-            return state, grid, chosen if trial is not None else grid.start
-        points = (*grid.points, point_of(state, run, own))
-        grid = replace(grid, runs={**grid.runs, own: (candidate, run)}, points=points)
+        return ahead > math.log1p(state.level_threshold)
     gain = state.gain(grid.runs[chosen][1], grid.runs[own][1])
-    supported = gain > 1 + state.level_threshold or (chosen[1] < own[1] and gain >= 1)
-    return state, grid, chosen if supported else own
+    return gain > 1 + state.level_threshold or (chosen[1] < own[1] and gain >= 1)
 
 
 def decide_batch(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -> TunerState:
