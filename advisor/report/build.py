@@ -18,18 +18,16 @@ from advisor.executor.comparison import (
     neighbours,
 )
 from advisor.executor.program import COMMAND_LINE
-from advisor.model import Candidate, Failure, Interval, Machine, Run
+from advisor.model import Candidate, Failure, Machine, Run
 from advisor.objective import THROUGHPUT
 from advisor.report import sentences
 from advisor.report.bottleneck import diagnose, typical
 from advisor.report.schema import (
     ActionEntry,
     Bottleneck,
-    CandidateEntry,
     ChangeEntry,
     ComparisonEntry,
     DecisionEntry,
-    Gain,
     MachineEntry,
     Part,
     QualityPoint,
@@ -43,6 +41,8 @@ from advisor.report.schema import (
 from advisor.report.verdict import (
     TuningResult,
     baseline_note,
+    best_candidate,
+    gain_entry,
     is_traded,
     needed_budget_s,
     reason,
@@ -297,30 +297,6 @@ def how_to_revert(info: RunInfo) -> str:
     return shlex.join(["gpu-advisor", "revert", *rewritten]) if rewritten else ""
 
 
-def best_candidate(found: TuningResult) -> CandidateEntry | None:
-    """Most promising unproven candidate, with its gain."""
-    state, objective = found.state, found.state.context.objective
-    for step in reversed(state.confirmations):
-        gain = step.interval(objective)
-        if gain is not None and gain.estimate > 1:
-            label = step.ab_test.after.variant.label
-            return CandidateEntry(label=label, ratio=gain.estimate, gain=gain_entry(gain))
-    suggested = {proposal.variant.candidate.key for proposal in state.suggestions}
-    ran = [
-        (state.gain(attempt.run, state.original), attempt.request.variant.candidate)
-        for attempt in found.attempts
-        if attempt.request.purpose == "search" and attempt.run is not None and state.originals
-    ]
-    ratio, candidate = max(
-        (each for each in ran if each[1].changes and each[1].key not in suggested),
-        key=lambda each: each[0],
-        default=(1.0, Candidate()),
-    )
-    if ratio <= 1 + state.tie_threshold:
-        return None
-    return CandidateEntry(label=candidate.label, ratio=ratio)
-
-
 def next_actions(found: TuningResult, info: RunInfo) -> list[ActionEntry]:
     """Faster or untried steps with the call that does them, the best first."""
     state = found.state
@@ -335,10 +311,7 @@ def next_actions(found: TuningResult, info: RunInfo) -> list[ActionEntry]:
     ]
     best = best_candidate(found)
     if best is not None and verdict_of(found) == "partial":
-        seen = f"{best.ratio:.2f}x in one run"
-        if best.gain:
-            seen = f"{numbers.gain(best.gain)} in {numbers.many(best.gain.pairs, 'round')}"
-        steps.append((f"Prove {best.label}: {seen}", best.ratio))
+        steps.append((f"Prove {best.label}", best.ratio))
     steps.sort(key=lambda step: -step[1])
     untried = [
         f"Try {each.what} (about {numbers.duration(each.needed_s)})"
@@ -439,14 +412,6 @@ def _entry(kind: type[Entry], source: object, **others: object) -> Entry:
 
 def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
-
-
-def gain_entry(interval: Interval | None) -> Gain | None:
-    """Interval for the report; no high bound where it gives no size."""
-    if interval is None:
-        return None
-    high = None if sentences.too_wide(interval) else interval.high
-    return Gain(ratio=interval.estimate, low=interval.low, high=high, pairs=interval.n)
 
 
 def _change(change: Any, state: TunerState) -> ChangeEntry:

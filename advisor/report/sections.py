@@ -74,12 +74,14 @@ def verdict(page: Page) -> str:
         "unchanged": f"Unchanged{same}",
         "partial": f"{'Likely, not proven' if report.candidate else 'Not finished'}{same}",
     }[report.verdict]
+    commands = [action.command for action in report.next_actions if action.command]
+    finish = commands[0] if commands and report.candidate else ""
     notes = (f"{measured_on(report)}.", report.isolation_note, report.load_note)
     lines = [
         fill("# {subject}: {title}", subject=subject(report), title=title(report)),
         fill("**{note}**", note=report.baseline_note) if report.baseline_note else "",
         fill(f"**{outcome}.** {{reason}}", reason=report.reason, config=code(report.config)),
-        _best_so_far(report),
+        fill("To finish it: {command}", command=code(finish)) if finish else "",
         text(gpu_lead(page)) if report.machine.gpus else "",
         text(" ".join(filter(None, notes))),
     ]
@@ -112,18 +114,6 @@ def title(report: Report) -> str:
     kept = " and ".join(report.restored_constraints)
     kept = f"inside {kept}, " if kept else ""
     return f"{kept}{shown}{', not written (dry run)' if report.dry_run else ''}"
-
-
-def _best_so_far(report: Report) -> str:
-    best = report.candidate
-    if best is None:
-        return ""
-    seen = f"{numbers.ratio(best.ratio)} in one run, without bounds"
-    if best.gain is not None:
-        seen = f"{numbers.gain(best.gain)} in {numbers.many(best.gain.pairs, 'round')}"
-    line = fill("Best so far: {label}, {seen}.", label=code(best.label), seen=seen)
-    finish = next((action.command for action in report.next_actions if action.command), None)
-    return line + (fill(" To finish it: {command}", command=code(finish)) if finish else "")
 
 
 def gpu_lead(page: Page) -> str:

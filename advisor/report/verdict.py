@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 from advisor import numbers
 from advisor.executor.comparison import chained
+from advisor.model import Candidate
 from advisor.report import sentences
+from advisor.report.schema import CandidateEntry, Gain
 from advisor.tuner.confirm import is_significant, proven_confirmations, restores_constraints
 
 if TYPE_CHECKING:
     from advisor.executor.comparison import Comparison
     from advisor.executor.program import Program
     from advisor.executor.requests import TrialResult
-    from advisor.model import Advice, Candidate, Decision, Interval, Machine, Neighbour
+    from advisor.model import Advice, Decision, Interval, Machine, Neighbour
     from advisor.report.schema import OptimizeVerdict
     from advisor.tuner.state import Stop, Suggestion, TunerState
 
@@ -114,10 +116,12 @@ def reason(found: TuningResult) -> str:
     state, stop, whole = found.state, found.stop, whole_gain(found)
     if stop is None:
         many = numbers.many(sum(not attempt.reused for attempt in found.attempts), "process")
-        return (
+        text = (
             f"Interrupted after {many}. The {found.subject} is untouched, and the next call "
             "reuses these measurements."
         )
+        best = best_candidate(found)
+        return f"{text} Best so far: {best.label}, {seen(best)}." if best else text
     if whole is not None:
         text = f"The tuned {found.subject} "
         text += f"{sentences.gained(whole, found.unit, state.context.objective.name)}."
@@ -149,30 +153,21 @@ def _too_small(state: TunerState) -> str:
 
 def _nothing_proven(found: TuningResult) -> str:
     """Sentence on the last step that proved nothing."""
-    state, facts = found.state, found.state.context
-    if state.confirmations:
-        last = state.confirmations[-1]
-        if last.failure is not None:
-            evidence = last.failure.evidence.rstrip(".")
+    state, last = found.state, next(reversed(found.state.confirmations), None)
+    if last is not None and last.failure is not None:
+        evidence = last.failure.evidence.rstrip(".")
+        return (
+            f"The best candidate failed in the comparison ({last.failure.kind}: {evidence}), so "
+            "nothing was written."
+        )
+    if last is not None or verdict_of(found) == "partial":
+        best = last and _compared(last.ab_test.after.variant.label, last, state)
+        if best := best or best_candidate(found):
+            least = f"{state.context.smallest_gain:.0%}"
             return (
-                f"The best candidate failed in the comparison ({last.failure.kind}: {evidence}), "
-                "so nothing was written."
+                f"The best candidate, {best.label}, was not proven to gain more than {least}: "
+                f"{seen(best)}."
             )
-        gain = last.interval(facts.objective)
-        measured = "" if gain is None else f": {spelled(gain)}"
-        return (
-            f"The best candidate, {last.ab_test.after.variant.label}, was not proven to gain more "
-            f"than {facts.smallest_gain:.0%}{measured}. The {found.subject} stays as it is."
-        )
-    if _never_compared(state):
-        return (
-            "A candidate was faster in the search, and the budget ended before it could be proven. "
-            "Nothing was written."
-        )
-    if likely := _likely_suggestion(state):
-        gain = likely.outcome.interval(facts.objective) if likely.outcome else None
-        measured = f": {spelled(gain)}" if gain else ""
-        return f"{likely.title} is likely faster, and not proven{measured}."
     if any(
         a.request.purpose == "search" and a.request.variant.candidate.changes
         for a in found.attempts
@@ -185,12 +180,55 @@ def _nothing_proven(found: TuningResult) -> str:
     return "No setting was found that may be changed without asking you."
 
 
-def spelled(gain: Interval) -> str:
-    """Gain as text: `1.04x (95 % interval 0.98 to 1.10) in 6 rounds`."""
-    bounds = f"(95 % interval {gain.low:.2f} to {gain.high:.2f})"
-    if sentences.too_wide(gain):
-        bounds = "(its bounds are too wide to tell)"
-    return f"{gain.estimate:.2f}x {bounds} in {numbers.many(gain.n, 'round')}"
+# --- the best candidate -------------------------------------------------------------------
+
+
+def best_candidate(found: TuningResult) -> CandidateEntry | None:
+    """Most promising unproven candidate or suggestion, with its gain."""
+    state = found.state
+    compared = [
+        _compared(step.ab_test.after.variant.label, step, state)
+        for step in reversed(state.confirmations)
+    ]
+    if (likely := _likely_suggestion(state)) and likely.outcome:
+        compared.append(_compared(likely.title, likely.outcome, state))
+    for best in compared:
+        if best is not None and best.ratio > 1:
+            return best
+    suggested = {suggestion.variant.candidate.key for suggestion in state.suggestions}
+    ran = [
+        (state.gain(attempt.run, state.original), attempt.request.variant.candidate)
+        for attempt in found.attempts
+        if attempt.request.purpose == "search" and attempt.run is not None and state.originals
+    ]
+    changed = [each for each in ran if each[1].changes and each[1].key not in suggested]
+    ratio, candidate = max(changed, key=lambda each: each[0], default=(1.0, Candidate()))
+    if ratio <= 1 + state.tie_threshold:
+        return None
+    return CandidateEntry(label=candidate.label, ratio=ratio)
+
+
+def _compared(label: str, step: Comparison, state: TunerState) -> CandidateEntry | None:
+    """Candidate with the gain of its rounds; None without an interval."""
+    gain = step.interval(state.context.objective)
+    if gain is None:
+        return None
+    return CandidateEntry(label=label, ratio=gain.estimate, gain=gain_entry(gain))
+
+
+def seen(best: CandidateEntry) -> str:
+    """`1.38x (0.94 to 2.02) in 2 rounds`."""
+    if best.gain is None:
+        return f"{numbers.ratio(best.ratio)} in one run, without bounds"
+    return f"{numbers.gain(best.gain)} in {numbers.many(best.gain.pairs, 'round')}"
+
+
+def gain_entry(interval: Interval | None) -> Gain | None:
+    """Interval for the report; no high bound where it gives no size."""
+    if interval is None:
+        return None
+    high = None if sentences.too_wide(interval) else interval.high
+    return Gain(ratio=interval.estimate, low=interval.low, high=high, pairs=interval.n)
 
 
 def _never_compared(state: TunerState) -> bool:

@@ -90,7 +90,7 @@ def test_no_smaller_difference_is_ruled_out_than_equal_runs_have(tmp_path: Path)
     assert search.state.tie_percent == "3 %"
     assert noisy.tie_percent == "the 81 % that equal runs differ by"
     found = SimpleNamespace(
-        state=noisy, attempts=search.lab.attempts, never_run=[], subject="config"
+        state=noisy, attempts=search.lab.attempts, never_run=[], stop=search.stop, winner=ORIGINAL
     )
     assert verdict._nothing_proven(found) == (
         "No value tested was faster by more than the 81 % that equal runs differ by."
@@ -120,7 +120,8 @@ def test_an_unproven_candidate_is_named_with_the_call_that_proves_it(tmp_path: P
     args = build_parser("optimize").parse_args(words[2:])
     assert args.budget % 60 == 0
     assert args.budget > 36.0
-    assert "Best so far: `" in sections.render(report)
+    assert f"To finish it: `{command}`" in sections.render(report)
+    assert report.candidate.label in report.reason
 
 
 @pytest.mark.parametrize("process_s", [1.0, 9.0])
