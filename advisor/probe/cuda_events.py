@@ -36,6 +36,8 @@ class DeviceClock:
         self._synchronize = self._cuda.synchronize
         """Torch's own, before it is hooked."""
         self._card = card
+        self._stream = self._cuda.current_stream(card)
+        """Stream of the model, whose work is timed."""
         self._apart = APART_S
         self._stepped = self._latest = float("-inf")
         """Host times of the latest mark at a step's end, and of the latest of all."""
@@ -56,7 +58,9 @@ class DeviceClock:
             return
         self._pending.append((now, self.event(), None))
         self._latest = now
-        if not inner:
+        if inner:
+            self._stream = self._cuda.current_stream(self._card)
+        else:
             self._stepped = now
 
     def mark_rarely(self) -> None:
@@ -68,6 +72,10 @@ class DeviceClock:
         event = self._cuda.Event(enable_timing=True)
         event.record(self._cuda.current_stream(self._card))
         return event
+
+    def is_aside(self) -> bool:
+        """Return True inside a stream of its own, which takes nothing from the model's."""
+        return bool(self._cuda.current_stream(self._card) != self._stream)
 
     def copied(self, before: Any, after: Any) -> None:
         """A copy was queued between two events."""

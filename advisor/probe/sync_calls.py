@@ -99,8 +99,10 @@ class _DeviceHooks:
         return copy_
 
     def _event(self) -> Any:
-        """Event before a copy to the card; None inside a capture."""
-        return None if self._session.capture is not None else self._session.device.event()
+        """Event before a copy to the card; None inside a capture or on a stream of its own."""
+        device = self._session.device
+        unseen = self._session.capture is not None or device.is_aside()
+        return None if unseen else device.event()
 
     def _copied(self, name: str, start: float, event: Any, waits: bool) -> None:
         """Record a copy; `event` lies before one to the card, `waits` is one to the host."""

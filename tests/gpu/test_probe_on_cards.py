@@ -163,3 +163,13 @@ def test_copies_of_pinned_memory_are_the_devices_and_no_compute(
     assert shares.host_to_device is not None
     assert shares.host_to_device > copied - 0.05, "and the time that the host loses by a wait"
     assert (found.truth.busy_share(0, *window) > 0.95) is ahead
+
+
+def test_copies_on_a_stream_of_their_own_take_nothing_from_compute(on_cards: Run) -> None:
+    """A prefetcher copies the next batch while the model computes."""
+    args = ("--copied", "512", "--pinned", "--side-stream", "--kernel", "10", "--item")
+    plan = MeasurePlan(measure_s=0.5, min_steps=8)
+    found = on_cards(*args, cards=(Card(copy_us_per_mb=12_000.0),), plan=plan)
+    shares = found.outcome.measured.shares
+    assert found.truth.copied_share(0, *found.window) > 0.3
+    assert shares.compute == pytest.approx(10 / 10.1, abs=0.1)

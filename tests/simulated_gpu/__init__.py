@@ -75,7 +75,7 @@ class Truth:
     """What the cards of one process did."""
 
     busy: dict[int, list[tuple[float, float]]]
-    """By card: spans of epoch seconds in which its stream had work, in order."""
+    """By card: spans of epoch seconds in which a stream had work."""
     copies: dict[int, list[tuple[float, float]]]
     """Of those, the ones in which it copied from the host."""
     notes: list[tuple[str, float, float]]
@@ -110,8 +110,12 @@ class Truth:
 
 
 def covered(spans: Sequence[tuple[float, float]], start: float, end: float) -> float:
-    """Seconds of [start, end] in the spans, which do not overlap."""
-    return sum(max(0.0, min(b, end) - max(a, start)) for a, b in spans)
+    """Seconds of [start, end] in the spans, of which several streams may overlap."""
+    total, until = 0.0, start
+    for a, b in sorted(spans):
+        total += max(0.0, min(b, end) - max(a, until))
+        until = max(until, b)
+    return total
 
 
 def read_truth(path: Path) -> Truth:

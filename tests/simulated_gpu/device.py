@@ -1,7 +1,7 @@
 """Cards, their streams and memory, in real time; no torch.
 
-A card has one stream: work is queued with its length and is over when that time has passed. The
-host blocks when it is too far ahead.
+Work is queued on a stream of a card with its length, and is over when that time has passed. The
+streams of a card run beside each other. The host blocks when it is too far ahead.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ class Card:
         self.s_per_byte: float = told["us_per_mb"] * 1e-12
         self.copy_s_per_byte: float = told["copy_us_per_mb"] * 1e-12
         self.memory = Memory(int(told["memory_gib"] * GIB))
-        self.busy_until = 0.0
+        self.ends: dict[int, float] = {}
+        """By stream: when its queued work is over."""
+        self.stream = 0
+        """The current one."""
         self._context = False
         self.graph: Graph | None = None
         """While it is captured."""
@@ -94,6 +97,11 @@ class Card:
             tell("context", self.index)
         self._context = held
 
+    @property
+    def busy_until(self) -> float:
+        """When the work of all streams is over."""
+        return max(self.ends.values(), default=0.0)
+
     def launch(self, seconds: float, *, copy: bool = False, launches: int = 1) -> None:
         """Queue work of so many seconds."""
         self.context = True
@@ -108,15 +116,15 @@ class Card:
         if len(pending) >= AHEAD:
             time.sleep(max(0.0, pending.popleft() - now))
             now = clock()
-        start = max(now, self.busy_until)
-        self.busy_until = start + seconds
-        pending.append(self.busy_until)
+        start = max(now, self.ends.get(self.stream, 0.0))
+        end = self.ends[self.stream] = start + seconds
+        pending.append(end)
         if recorded is not None:
-            recorded.append(("Memcpy HtoD" if copy else "kernel", start, self.busy_until))
-        tell("copy" if copy else "work", self.index, start, self.busy_until)
+            recorded.append(("Memcpy HtoD" if copy else "kernel", start, end))
+        tell("copy" if copy else "work", self.index, start, end)
 
     def synchronize(self) -> None:
-        """Wait until the stream is empty."""
+        """Wait until all streams are empty."""
         self.context = True
         not_in_a_capture("a wait for the device")
         wait(self.busy_until)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import types
 from typing import Any, Self
 
@@ -134,21 +136,43 @@ def set_rng_state(state: Any, device: Any = None) -> None:
 # --- streams --------------------------------------------------------------------------------
 
 
-class Stream:
-    """The one stream of a card."""
+_streams = itertools.count(1)
 
-    def __init__(self, device: Any = None, priority: int = 0, **_: object) -> None:
+
+class Stream:
+    """A stream of a card."""
+
+    def __init__(
+        self, device: Any = None, priority: int = 0, *, number: int | None = None, **_: object
+    ) -> None:
         lazy_init()
         self.card = card_of(device)
         self.device = torch.device("cuda", self.card.index)
-        self.cuda_stream = 0
+        self.cuda_stream = next(_streams) if number is None else number
+        self._before: list[int] = []
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[int, int]:
+        return self.card.index, self.cuda_stream
+
+    @property
+    def end(self) -> float:
+        """When its queued work is over."""
+        return self.card.ends.get(self.cuda_stream, 0.0)
 
     def synchronize(self) -> None:
-        self.card.synchronize()
+        sim.not_in_a_capture("a wait for the device")
+        sim.wait(self.end)
 
     def query(self) -> bool:
         sim.not_in_a_capture("a look at a stream")
-        return self.card.busy_until <= sim.clock()
+        return self.end <= sim.clock()
 
     def record_event(self, event: Any = None) -> Any:
         event = event or Event()
@@ -156,31 +180,34 @@ class Stream:
         return event
 
     def wait_event(self, event: Any) -> None:
-        """One stream keeps its order anyway."""
+        self.card.ends[self.cuda_stream] = max(self.end, event.at or 0.0)
 
     def wait_stream(self, stream: Any) -> None:
-        """One stream keeps its order anyway."""
+        self.card.ends[self.cuda_stream] = max(self.end, stream.end)
 
     def __enter__(self) -> Self:
+        self._before.append(self.card.stream)
+        self.card.stream = self.cuda_stream
         return self
 
     def __exit__(self, *args: object) -> None:
-        pass
+        self.card.stream = self._before.pop()
 
 
 def current_stream(device: Any = None) -> Stream:
-    return Stream(device)
+    return Stream(device, number=card_of(device).stream)
 
 
-default_stream = current_stream
+def default_stream(device: Any = None) -> Stream:
+    return Stream(device, number=0)
 
 
-def stream(stream: Any) -> Stream:
-    return stream or Stream()
+def stream(stream: Any) -> Any:
+    return contextlib.nullcontext() if stream is None else stream
 
 
 def set_stream(stream: Any) -> None:
-    """There is one."""
+    stream.card.stream = stream.cuda_stream
 
 
 class Event:
@@ -200,7 +227,8 @@ class Event:
         if self.captured:
             sim.tell("spoilt", "an event inside a capture")
         card.context = True
-        self.card, self.at = card, max(sim.clock(), card.busy_until)
+        number = card.stream if stream is None else stream.cuda_stream
+        self.card, self.at = card, max(sim.clock(), card.ends.get(number, 0.0))
 
     def query(self) -> bool:
         self._require_a_time("a look at an event")
@@ -220,7 +248,7 @@ class Event:
             raise sim.CaptureError(msg)
 
     def wait(self, stream: Any = None) -> None:
-        """One stream keeps its order anyway."""
+        (stream or current_stream()).wait_event(self)
 
     def elapsed_time(self, end: Event) -> float:
         """Milliseconds. Raises RuntimeError for marks not passed yet, or of two cards."""
