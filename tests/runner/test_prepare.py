@@ -70,7 +70,7 @@ def test_paths_are_recognised_by_the_file_they_lead_to(config: Path, work: Path)
 
 
 def test_the_program_reads_the_candidate_beside_the_original(
-    make_trial: MakeTrial, config: Path, by_names: None
+    make_trial: MakeTrial, config: Path, work: Path, by_names: None
 ) -> None:
     """Same folder and mode; the original is untouched, and the candidate is gone afterwards."""
     config.chmod(0o640)
@@ -81,7 +81,7 @@ def test_the_program_reads_the_candidate_beside_the_original(
     )  # fmt: skip
     outcome = measured(trial)
     assert outcome.stdout_tail == '{"batch": 8} 640\n'
-    assert outcome.files_created == ("seen",)
+    assert (work / "seen").read_text() == '{"batch": 8}'
     assert config.read_text() == "{}"
     assert [path.name for path in config.parent.iterdir()] == ["dem.json"]
 
