@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from advisor.runner.process_records import ProgramException
 
 EVIDENCE_CHARS = 300
+SLOW_CPUS = 0.5
+"""CPUs in use by a silent program that is slow; one that hangs waits for something."""
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 TAIL_LINES = 20
 """Limit of output lines searched for a cause."""
@@ -83,12 +85,13 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Finding | None:
         case "hang" if _ranks_failed(ending):  # the others wait for it in a collective
             return _cause(trial, ending, exceptions(ending))
         case "hang":
-            busy = "" if ending.busy_cpus is None else f", {ending.busy_cpus:.1f} CPUs busy"
-            return Finding.of(
-                "hang",
-                f"no step for {ending.silence_s:.0f} s, the last one seen was step {ending.steps}"
-                f"{busy}; {by_limit} (hang-limit {trial.hang_limit_s:.0f}s)",
-            )
+            silence = f"no step for {ending.silence_s:.0f} s after step {ending.steps}"
+            limit = f"{by_limit} (hang-limit {trial.hang_limit_s:.0f}s)"
+            busy = ending.busy_cpus or 0.0
+            if busy > SLOW_CPUS:
+                evidence = f"{silence}, while {busy:.1f} CPUs were busy; {limit}"
+                return Finding.of("timeout", evidence, NEXT_STEPS["hang"])
+            return Finding.of("hang", f"{silence}; {limit}")
         case "start-limit" if not ending.booted:
             return _probe_missing(trial, ending)
         case "start-limit":

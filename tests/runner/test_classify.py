@@ -109,6 +109,13 @@ def test_an_end_by_our_limit_names_the_limit(end: End, flag: str) -> None:
     assert f"ended by our limit ({flag}" in found.evidence
 
 
+@pytest.mark.parametrize(("busy_cpus", "kind"), [(None, "hang"), (0.1, "hang"), (1.6, "timeout")])
+def test_a_silent_program_that_works_does_not_hang(busy_cpus: float | None, kind: str) -> None:
+    """Its step takes longer than our limit: that is not known to be the program's fault."""
+    ending = replace(DONE, end="hang", exit_code=None, silence_s=60.0, busy_cpus=busy_cpus)
+    assert kind_of(ending) == kind
+
+
 def test_a_lost_rank_comes_before_the_hang_of_the_others() -> None:
     """They wait for it in a collective, for ever."""
     waits = replace(STEPPED, world_size=2, rank=0)
