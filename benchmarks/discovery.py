@@ -31,13 +31,13 @@ from advisor.commands import invocation
 from advisor.executor.engines import EngineSettings, make_engine
 from advisor.executor.program import Program
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
-from advisor.knobs.discovery import ASPECTS
 from advisor.machine.host import read_machine
 from advisor.model import Failure, MeasurePlan
 from advisor.objective import THROUGHPUT
+from advisor.settings import QualityMeasure
 from advisor.tuner.baseline import find_batch
 from advisor.tuner.context import Source, TuningContext
-from advisor.tuner.discovery import Discovery, experiment
+from advisor.tuner.discovery import discover_knobs
 from advisor.tuner.state import FEW_STEPS, SHORT_S, TunerState
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,6 +54,8 @@ SYLLABLES = (
     "rab", "sku", "tev", "ulm", "vex", "wib", "yan", "zorp",
 )  # fmt: skip
 NO_BUDGET_S = 1e9
+QUALITY = {"psnr": QualityMeasure(pattern="psnr: ([0-9.]+)", tolerance="5%")}
+"""Declared, so that sampling steps are worth a process."""
 IN_CODE = 0.12
 """Share of settings that no document holds, while decoys of the same value do."""
 
@@ -179,14 +181,14 @@ def put(config: dict[str, Any], names: Names, draw: random.Random, value: int) -
     return ".".join([*keys, key])
 
 
-def discovered(made: Made) -> Discovery | Failure:
-    """Run the program as it is, then with its suspects moved."""
+def discovered(made: Made) -> tuple[dict[tuple[str, str], str], int] | Failure:
+    """Kinds by document and path, and the processes beside the first."""
     asked = invocation.resolve([Path(made.config)] if made.config else [], made.command)
     found = (*asked.configs, asked.command_line)
     machine = read_machine()
     facts = TuningContext(
         sources=tuple(Source(document=each, findings=knobs.find(each)) for each in found),
-        workload=asked.workload,
+        workload=asked.workload.model_copy(update={"quality": QUALITY}),
         objective=THROUGHPUT,
         cpus=machine.cpus,
         memory_limit_gib=machine.ram_limit_gib,
@@ -201,8 +203,11 @@ def discovered(made: Made) -> Discovery | Failure:
     plan = MeasurePlan(measure_s=SHORT_S, min_steps=FEW_STEPS, whole_batches=1)
     request = TrialRequest(variant=Variant(), purpose="baseline", plan=plan)
     with make_engine(EngineSettings(gpu_uuid=None)) as engine:
+        processes = 0
 
         def answer(request: TrialRequest) -> TrialResult:
+            nonlocal processes
+            processes += 1
             id_ = f"{time.monotonic_ns()}"
             result = engine.run(program.trial(id_, request, engine.scratch(id_)))
             return TrialResult(id=id_, request=request, result=result, remaining_s=NO_BUDGET_S)
@@ -213,16 +218,19 @@ def discovered(made: Made) -> Discovery | Failure:
                 while True:
                     turn = steps.send(answer(turn.request))
             except StopIteration as end:
-                return end.value[1]
+                return end.value
 
         original = answer(request).result
         if isinstance(original, Failure):
             return original
-        state = TunerState(context=facts, clock_s=NO_BUDGET_S, originals=(original,))
-        if place := drive(find_batch(state)):
+        state = TunerState(context=facts, remaining_s=NO_BUDGET_S, originals=(original,))
+        if place := drive(find_batch(state))[1]:
             again = answer(replace(request, plan=replace(plan, batch_at=place))).run
             state = replace(state, originals=(again or original,))
-        return drive(experiment(state, [aspect.kind for aspect in ASPECTS]))
+        processes = 0
+        sources = drive(discover_knobs(state)).context.sources
+        followed = [each for source in sources for each in source.findings.followed]
+        return {(each.document, each.path): each.kind for each in followed}, processes
 
 
 def judge(made: Made, score: Score) -> str:
@@ -234,8 +242,8 @@ def judge(made: Made, score: Score) -> str:
         score.wrong.append(f"not run  {made.shape}: {found.evidence}")
         return f"failed: {found.evidence}"
     score.wanted.update(made.truth.values())
-    score.processes[found.processes] += 1
-    told = {(each.document, each.path): each.kind for each in found.followed}
+    told, processes = found
+    score.processes[processes] += 1
     score.found.update(told.values())
     for key, kind in told.items():
         if made.truth.get(key) == kind:
@@ -244,13 +252,10 @@ def judge(made: Made, score: Score) -> str:
             score.wrong.append(f"wrong  {kind} at {key[1]}  {made.shape}")
     for key, kind in made.truth.items():
         if told.get(key) != kind:
-            unsettled = [s.path for s in found.unsettled]
-            score.wrong.append(f"missed  {kind} at {key[1]}  {made.shape}  left open: {unsettled}")
+            score.wrong.append(f"missed  {kind} at {key[1]}  {made.shape}")
     took_s = time.monotonic() - begun
     right = sum(made.truth.get(key) == kind for key, kind in told.items())
-    return (
-        f"{right} of {len(made.truth)}, {found.processes} processes, {took_s:.1f} s  {made.shape}"
-    )
+    return f"{right} of {len(made.truth)}, {processes} processes, {took_s:.1f} s  {made.shape}"
 
 
 def table(score: Score) -> str:

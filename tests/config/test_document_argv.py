@@ -96,30 +96,6 @@ def test_keys_whose_values_are_the_next_words_are_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "path", "value", "after"),
-    [
-        ("--batch-size 8", "--batch-size", 16, "--batch-size 16"),
-        ("--batch-size=8", "--batch-size", 16, "--batch-size=16"),
-        ("-b8 x", "-b", 16, "-b16 x"),
-        ("--lr 1e-4", "--lr", 2e-5, "--lr 0.00002"),
-        ("data.bs=8", "data.bs", 16, "data.bs=16"),
-        ("x SOLVER.BS 8 T.N 1", "SOLVER.BS", 16, "x SOLVER.BS 16 T.N 1"),
-        ("--opts t.bs 8 --e", "t.bs", 16, "--opts t.bs 16 --e"),
-        ("+data.bs=8", "data.bs", 16, "+data.bs=16"),
-        ("--amp True", "--amp", False, "--amp False"),
-        ("--x a --amp --y 1", "--amp", False, "--x a --y 1"),
-        ("--p fp16", "--p", "bf16", "--p bf16"),
-        ("--b 1 --b 2", "--b", 3, "--b 1 --b 3"),
-        ("--b 1 -- --b 2", "--b", 3, "--b 3 -- --b 2"),
-    ],
-)
-def test_only_the_flag_changes(before: str, path: str, value: object, after: str) -> None:
-    document = of_command(["python", "t.py", *before.split()])
-    content = document.with_values({path: value})  # type: ignore[dict-item]
-    assert split_command(content) == ("python", "t.py", *after.split())
-
-
-@pytest.mark.parametrize(
     ("command", "path", "value"),
     [
         ("--gpus 0 1", "--gpus", 2),

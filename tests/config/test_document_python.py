@@ -98,29 +98,6 @@ def test_comments_beside_and_above_are_seen_behind_brackets_too() -> None:
     assert found.scalars["m.n"].comment == "threads"
 
 
-SPELLED = [
-    ("a = 'fp32'", "bf16", "a = 'bf16'"),
-    ('a = "fp32"', "bf16", 'a = "bf16"'),
-    ('a = "x"', 'say "hi"', "a = 'say \"hi\"'"),
-    ("a = '8'", 16, "a = '16'"),
-    ("a = 1", True, "a = True"),
-    ("a = False", True, "a = True"),
-    ("a = -1", 4, "a = 4"),
-    ("a = 4", -1, "a = -1"),
-    ("a = 1.0", 2, "a = 2.0"),
-    ("a = 1e-3", 1e-4, "a = 0.0001"),
-    ("a = 4", None, "a = None"),
-    ("a=b(c = 4)", 8, "a=b(c = 8)"),
-]
-
-
-@pytest.mark.parametrize(("before", "value", "after"), SPELLED)
-def test_a_value_is_spelled_as_python_does(before: str, value: Any, after: str) -> None:
-    found = document(before)
-    (path,) = found.scalars
-    assert found.with_values({path: value}).decode() == after
-
-
 def test_a_key_is_added_as_its_sibling_is_written() -> None:
     found = document("m = dict(\n    a=1,\n    b=2,\n)\nn = {'a': 1}\n")
     assert found.with_inserted("m.b", "c", True).decode().splitlines()[3] == "    c=True,"
