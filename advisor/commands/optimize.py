@@ -30,7 +30,7 @@ from advisor.machine import target
 from advisor.model import Candidate, Failure
 from advisor.patches import proven_advice
 from advisor.quality import measure_key
-from advisor.report import build, sections, sentences, writing
+from advisor.report import build, screen, sections, sentences, writing
 from advisor.report.verdict import TuningResult
 from advisor.tuner import next_request
 from advisor.tuner.confirm import proven_candidate
@@ -304,6 +304,8 @@ def show(report: Report, *, json_only: bool) -> None:
     """Print one JSON object, or the verdict."""
     if json_only:
         sys.stdout.write(json.dumps(writing.headline(writing.masked(report)), indent=2) + "\n")
+        return
+    if screen.show(writing.masked(report)):
         return
     lines = [report.baseline_note] if report.baseline_note else []
     lines.append(f"{sections.subject(report)}: {report.verdict}. {report.reason}")

@@ -90,7 +90,7 @@ class Progress:
         self._running: list[tuple[int, str, str]] = []
         self._done: list[TrialEntry] = []
         self._live = None
-        if _redraws(self._stream):
+        if is_terminal(self._stream):
             from rich.console import Console
             from rich.live import Live
 
@@ -285,8 +285,8 @@ def _bar(share: float, size: int) -> str:
     return "█" * max(1, round(share * size))
 
 
-def _redraws(stream: TextIO) -> bool:
-    """True for a terminal that can redraw its lines."""
+def is_terminal(stream: TextIO) -> bool:
+    """True for a terminal that takes colours and can redraw its lines."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("CI")
     try:
         terminal = stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from advisor import numbers
 from advisor.config import argv
+from advisor.model import leaf_of
 from advisor.objective import OBJECTIVES
 from advisor.report import figures, markdown, sentences
 from advisor.report.bottleneck import IDLE, PARTS
@@ -186,9 +187,15 @@ def before_and_after(page: Page) -> str | None:
     measured = _measures(page)
     if not report.changes:
         return table(("", "as it is"), "lr", [row[:2] for row in measured])
+    leaves = [leaf_of(c.path) for c in report.changes]
     rows = measured + [
-        (code(c.path), markdown.value(c.from_), markdown.value(c.to), effect(report, c))
-        for c in report.changes[:MOST_CHANGES]
+        (
+            code(leaf if leaves.count(leaf) == 1 else c.path),
+            markdown.value(c.from_),
+            markdown.value(c.to),
+            effect(report, c),
+        )
+        for c, leaf in zip(report.changes[:MOST_CHANGES], leaves, strict=False)
     ]
     if more := len(report.changes) - MOST_CHANGES:
         rows += [(f"and {more} more, in the diff", "", "", "")] if more > 0 else []

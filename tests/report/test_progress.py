@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from advisor.report import screen
 from advisor.report.progress import Progress
 from advisor.report.schema import TrialEntry
+from tests.report import golden
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,13 +50,13 @@ sys.exit("rich" in sys.modules)
 """
 
 
-def on_terminal(columns: int, **environment: str) -> tuple[str, str]:
-    """Output of the story on a terminal of that width, and on stdout."""
+def on_terminal(columns: int, story: str = STORY, **environment: str) -> tuple[str, str]:
+    """Output of a story on a terminal of that width, and on stdout."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     clean = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     process = subprocess.Popen(
-        [sys.executable, "-c", STORY],
+        [sys.executable, "-c", story],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -81,6 +83,18 @@ def lines(seen: str) -> list[str]:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n", re.sub(r"\x1b\[[0-9;]*m", "", seen)).split(
         "\n"
     )
+
+
+def test_a_finished_report_has_its_first_screen_on_the_terminal() -> None:
+    """Verdict, table, diff and the next command, in colour; elsewhere nothing."""
+    shows = "from tests.report import golden; from advisor.report import screen; import sys\n"
+    shows += "sys.exit(not screen.show(golden.report('improved'), sys.stderr))"
+    seen, _ = on_terminal(80, shows)
+    text = "\n".join(lines(seen))
+    for part in ("Improved.", "tiles/s", "num_workers", '+      "batch_size": 8', "revert config"):
+        assert part in text, part
+    assert "\x1b[" in seen
+    assert not screen.show(golden.report("improved"), io.StringIO())
 
 
 def entry(**fields: object) -> TrialEntry:
