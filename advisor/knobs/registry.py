@@ -185,6 +185,7 @@ REGISTRY: Mapping[str, KnobSpec] = {
             family="steps",
             usual_phase="test",
             unit="step",
+            effect="forwards_per_unit",
         ),
         KnobSpec(
             kind="sample_num",

@@ -179,7 +179,6 @@ def applies(state: TunerState, switch: Switch) -> bool:
     """True if `switch` deserves a trial."""
     run = state.incumbent_run
     seen = getattr(run.effects, switch.effect)
-    held = [state.verdict_on(knob) for knob in state.of_kind(switch.kind)]
     missing = {
         "cuda": not run.on_gpu,
         "training": not state.trains,
@@ -189,7 +188,7 @@ def applies(state: TunerState, switch: Switch) -> bool:
     return (
         seen is not None
         and switch.off in {None, seen}
-        and all(verdict and verdict.outcome in {"ignored", "listed"} for verdict in held)
+        and not state.held_by_config(switch.kind)
         and not any(missing[need] for need in switch.needs)
     )
 

@@ -87,7 +87,7 @@ def unchanged(
     if verdict is not None:
         return verdict.outcome, verdict.reason.strip()  # type: ignore[return-value]
     if not state.in_phase(knob):
-        return "kept", other_phase(knob, state)
+        return "listed", other_phase(knob, state)
     if not knob.editable:
         why = knob.why.partition("; not editable: ")[2] or knob.why
         return "refused", f"Left as it is: {why}."

@@ -36,8 +36,6 @@ def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
     if change.kind == "precision" and (seen.dtype or seen.autocast_dtype):
         same = (seen.dtype, seen.autocast_dtype) == (old.dtype, old.autocast_dtype)
         return "ignored" if same else "took effect"
-    if change.kind == "timesteps" and seen.forwards_per_unit is not None:
-        return "ignored" if seen.forwards_per_unit == old.forwards_per_unit else "took effect"
     return "unknown"
 
 
@@ -55,7 +53,7 @@ def set_ignored(state: TunerState, knob: Knob, candidate: Candidate, run: Run) -
     """
     key, seen = key_of(knob), run.effects
     if not state.in_phase(knob):
-        return state.set_verdict(key, "kept", other_phase(knob, state), other_phase=True)
+        return state.set_verdict(key, "listed", other_phase(knob, state))
     value = seen.dtype if knob.kind == "precision" else REGISTRY[knob.kind].observed(seen)
     used = f"{value:g}" if isinstance(value, float) else str(value)
     change = change_of(candidate, key)

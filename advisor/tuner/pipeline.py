@@ -9,7 +9,7 @@ from advisor.tuner.code_suggestions import suggest_changes
 from advisor.tuner.confirm import confirm
 from advisor.tuner.discovery import discover_knobs
 from advisor.tuner.effects import find_unused_settings
-from advisor.tuner.quality_gate import tune_steps
+from advisor.tuner.sampling_steps import tune_steps
 from advisor.tuner.search import tune_batch_and_workers, tune_workers
 from advisor.tuner.state import Result, SearchStep, Stage, Stop, TunerState
 from advisor.tuner.value_trials import (

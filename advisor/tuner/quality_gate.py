@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
-from advisor import knobs, numbers
+from advisor import numbers
 from advisor.executor.comparison import AFTER, BEFORE, Comparison
 from advisor.executor.requests import ABTest, TrialRequest, Variant
-from advisor.model import Candidate, MeasurePlan, leaf_of
+from advisor.model import Candidate, MeasurePlan
 from advisor.quality import (
     Pair,
     Values,
@@ -32,19 +32,12 @@ from advisor.quality import (
     seeds_matter,
     spread_of_a_run,
 )
-from advisor.tuner import effects, output_check
-from advisor.tuner.baseline import STEP_SHARES, tidy_steps
-from advisor.tuner.search import is_count
+from advisor.tuner import output_check
 from advisor.tuner.state import (
     MARGIN,
-    OUT_OF_TIME,
     Result,
     SearchStep,
-    Stage,
     TunerState,
-    change_of,
-    key_of,
-    make_request,
     run_trial,
 )
 
@@ -52,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from advisor.executor.requests import CommandName
-    from advisor.model import Knob, Run
+    from advisor.model import Run
     from advisor.quality import QualityJudgement
     from advisor.quality import Stage as QualityStage
 
@@ -68,8 +61,6 @@ BOTH_SIDES = 2**0.5
 """Both sides vary as one does, at most independently."""
 CHECK_SHARE = 0.25
 """Part of the remaining budget for the original beside the best free candidate."""
-MOST_CONFIRMED = 2
-"""Step counts that may be confirmed: each has its own chance to pass by luck."""
 SEEDS_IGNORED = (
     "{name} passed screening, and other seeds gave the same figures, so nothing tells how far they "
     "may differ. Let the program follow GPU_ADVISOR_SEED or a {{seed}} in its quality-command. Or "
@@ -417,101 +408,3 @@ def adopt_quality(
     elif state.context.workload.confirm_quality_command is not None:
         before = ()
     return replace(state, quality=replace(state.quality, before=before, after=after))
-
-
-# --- sampling steps -------------------------------------------------------------------------------
-
-
-def tune_steps(state: TunerState) -> Stage:
-    """Tune every steps knob with a declared tolerance."""
-    for knob in state.tunable("timesteps"):
-        reason = ""
-        if not isinstance(knob.value, int) or not is_count(knob.value, least=2):
-            reason = f"{str(knob.value)!r} is no plain count; it is left as it is."
-        elif not state.context.workload.quality:
-            reason = (
-                "Fewer steps change the result, and no quality measure is declared in "
-                "gpu-advisor.toml; a measure with a tolerance is the consent to trade."
-            )
-        if reason:
-            state = state.set_verdict(key_of(knob), "listed", reason)
-        else:
-            state = yield from shorten(state, knob, int(str(knob.value)))
-    return state
-
-
-def shorten(state: TunerState, knob: Knob, original: int) -> Stage:
-    """Find the fewest confirmed steps inside the tolerance, by bisection."""
-    key = key_of(knob)
-    state, reference, outcome = yield from measure_reference(state)
-    if reference is None:
-        reason = "The original's quality could not be measured: its output shows no figure."
-        reason = OUT_OF_TIME if outcome == "skipped" else reason
-        return state.set_verdict(key, outcome, reason)
-    counts, stop = step_counts(state, knob, original)
-    screened: dict[int, Screening] = {}
-    low, high, found = 0, len(counts) - 1, -1
-    while low <= high:
-        at = (low + high + 1) // 2
-        steps, candidate = counts[at]
-        variant, name = Variant(candidate=candidate), f"{steps} steps"
-        state, screened[at] = yield from screen(state, reference, variant, name)
-        if screened[at].verdict.inside:
-            found, low = at, at + 1
-        else:
-            stop, high = screened[at].verdict.why, at - 1
-    for at in range(found, max(-1, found - MOST_CONFIRMED), -1):
-        steps, candidate = counts[at]
-        variant, name = Variant(candidate=candidate), f"{steps} steps"
-        if at not in screened:
-            state, screened[at] = yield from screen(state, reference, variant, name)
-        state, verdict = yield from confirm_quality(state, reference, variant, screened[at], name)
-        if verdict.inside:
-            return (yield from time_steps(state, knob, candidate, stop))
-        stop = verdict.why
-        if not verdict.refuted:
-            break
-    return state.set_verdict(key, "refused", f"Kept. {stop}")
-
-
-def step_counts(
-    state: TunerState, knob: Knob, original: int
-) -> tuple[list[tuple[int, Candidate]], str]:
-    """Step counts down to a refused one, most first, and the reason of the end."""
-    found: dict[int, Candidate] = {}
-    for share in STEP_SHARES:
-        value = tidy_steps(original * share)
-        if value < 1 or value >= original or value in found:
-            continue
-        candidate = state.with_value(knob, value)
-        if isinstance(candidate, knobs.InvalidChange):
-            why = (candidate.reason.partition(": ")[2] or candidate.reason).rstrip(".")
-            return list(found.items()), f"The search stopped because {why}."
-        found[value] = candidate
-    return list(found.items()), "No smaller step count was tried."
-
-
-def time_steps(state: TunerState, knob: Knob, candidate: Candidate, stop: str) -> Stage:
-    """Time one whole item with the chosen steps."""
-    key, start = key_of(knob), state.incumbent_run
-    request = make_request(state, candidate, moved=(key,), whole_batches=1)
-    state, trial = yield from run_trial(state, request)
-    run, change = trial.run if trial else None, change_of(candidate, key)
-    if trial is None:
-        return state.set_verdict(key, "skipped", OUT_OF_TIME)
-    if run is None or change is None:
-        return state.set_verdict(key, "refused", "The chosen steps failed when they were timed.")
-    if effects.verdict(change, start, run) == "ignored":
-        override = effects.overriding(knob.path, change.new, run)
-        reason = f"Ignored by the program: its forwards per unit did not change{override}."
-        return state.set_verdict(key, "ignored", reason)
-    if not state.is_faster(run, start):
-        reason = f"Fewer steps were not faster by more than {state.tie_percent}."
-        return state.set_verdict(key, "kept", reason)
-    along = ", ".join(
-        f"{leaf_of(c.path)} {c.old} to {c.new}" for c in candidate.changes if c.kind == "schedule"
-    )
-    schedule = f"; the linked schedule moved: {along}" if along else ""
-    held = "The bounds of every quality measure are inside its tolerance, on seeds that did not "
-    reason = f"{held}choose it{schedule}. {stop}"
-    return state.adopt(candidate, run).set_verdict(key, "found", reason)

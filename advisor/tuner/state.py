@@ -69,8 +69,6 @@ class KnobVerdict:
     """found: a better value was found, and is to be confirmed."""
     reason: str
     """A sentence for the report."""
-    other_phase: bool = False
-    """The knob belongs to a phase that does not run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,11 +312,9 @@ class TunerState:
         wall_s = max(run.wall_s - CEILINGS_S * parts, run.wall_s / 2)
         return replace(state, walls_s=(*self.walls_s, wall_s))
 
-    def set_verdict(
-        self, knob: KnobKey, outcome: str, reason: str, *, other_phase: bool = False
-    ) -> TunerState:
+    def set_verdict(self, knob: KnobKey, outcome: str, reason: str) -> TunerState:
         """With a verdict on `knob` that replaces an earlier one."""
-        verdict = KnobVerdict(knob=knob, outcome=outcome, reason=reason, other_phase=other_phase)  # type: ignore[arg-type]
+        verdict = KnobVerdict(knob=knob, outcome=outcome, reason=reason)  # type: ignore[arg-type]
         others = (each for each in self.verdicts if each.knob != knob)
         return replace(self, verdicts=(*others, verdict))
 
@@ -362,7 +358,7 @@ class TunerState:
         for kind in kinds:
             alike = [knob for knob in self.all_knobs if knob.kind == kind]
             own = [knob for knob in alike if self.in_phase(knob)]
-            found += own or [knob for knob in alike if self._may_stand_in(knob)]
+            found += own or (alike if self.phase != "train" else [])
         return found
 
     @property
@@ -375,19 +371,15 @@ class TunerState:
         """True if the phase that runs uses `knob`."""
         return self.phase == "any" or knob.phase in {self.phase, "any"}
 
-    def _may_stand_in(self, knob: Knob) -> bool:
-        verdict = self.verdict_on(knob)
-        return self.phase != "train" and (verdict is None or not verdict.other_phase)
-
     def tunable(self, *kinds: str) -> list[Knob]:
         """Knobs of `kinds` that may still move."""
         verdicts = ((knob, self.verdict_on(knob)) for knob in self.of_kind(*kinds) if knob.editable)
         return [k for k, each in verdicts if each is None or each.outcome in {"found", "kept"}]
 
     def held_by_config(self, kind: str) -> bool:
-        """True if a followed knob of the documents sets this."""
+        """True if a knob of the documents sets this, and may be tuned there."""
         verdicts = [self.verdict_on(knob) for knob in self.of_kind(kind)]
-        return any(verdict is None or verdict.outcome != "ignored" for verdict in verdicts)
+        return any(each is None or each.outcome not in {"ignored", "listed"} for each in verdicts)
 
     def current(self, knob: Knob) -> JsonScalar | tuple[JsonScalar, ...]:
         """Value of `knob` in the best candidate."""

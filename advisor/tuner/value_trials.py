@@ -37,7 +37,12 @@ NO_PLAIN_FLAG = "It is no plain true or false, so it is left as it is."
 
 
 def try_values(
-    state: TunerState, knob: Knob, values: Sequence[JsonScalar], *, gated: bool = False
+    state: TunerState,
+    knob: Knob,
+    values: Sequence[JsonScalar],
+    *,
+    gated: bool = False,
+    whole_batches: int = 0,
 ) -> Stage:
     """Try each value; keep the smallest that ties with the fastest.
 
@@ -53,7 +58,8 @@ def try_values(
         if isinstance(candidate, knobs.InvalidChange):
             state = state.set_verdict(key, "refused", f"{plain_reason(candidate)}.")
             continue
-        state, trial = yield from run_trial(state, make_request(state, candidate, moved=(key,)))
+        request = make_request(state, candidate, moved=(key,), whole_batches=whole_batches)
+        state, trial = yield from run_trial(state, request)
         if trial is None:
             if not (ignored or followed or before):
                 return state.set_verdict(key, "skipped", OUT_OF_TIME)
