@@ -30,8 +30,3 @@ class DeviceClock:
         """Return True if a mark lies at this time."""
         at = bisect.bisect_right(self._hosts, host + SAME_S) - 1
         return at >= 0 and host - self._hosts[at] <= SAME_S
-
-
-def device_clock(marks: Sequence[DeviceMark]) -> DeviceClock | None:
-    """Clock of the device; None where no device computed."""
-    return DeviceClock(marks) if marks else None

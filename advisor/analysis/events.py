@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import bisect
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from advisor.analysis.facts import LoaderFacts, ModuleFacts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 PASS_ENDED = -1.0
 """Items of a fetch that found its DataLoader at an end."""
@@ -166,13 +163,9 @@ class EventLog:
 
     def last_time(self) -> float | None:
         """End of the latest event; None before the first."""
-        lists: Sequence[Sequence[Any]] = (
-            self.fetches,
-            self.calls,
-            self.inner_calls,
-            self.passes,
-            self.updates,
-        )
+        lists: list[list[Any]] = [
+            self.fetches, self.calls, self.inner_calls, self.passes, self.updates,
+        ]  # fmt: skip
         return max((each[-1].end for each in lists if each), default=None)
 
     @property
@@ -199,17 +192,8 @@ class EventLog:
         if all(change.calls for change in self.hooks):
             return self
         spans = self.hooked_spans()
-        part = EventLog(
-            clock=self.clock,
-            loaders=self.loaders,
-            modules=self.modules,
-            numbers=self.numbers,
-            entered=self.entered,
-            warm_until=self.warm_until,
-        )
-        for name in TIMED:
-            getattr(part, name).extend(_inside(getattr(self, name), spans))
-        return part
+        part: dict[str, Any] = {name: _inside(getattr(self, name), spans) for name in TIMED}
+        return replace(self, **part)
 
 
 def _inside(events: list[Any], spans: list[Span]) -> list[Any]:
@@ -252,31 +236,26 @@ def _text(value: Any) -> str:
     return value[:300]
 
 
-class _Kind(NamedTuple):
-    """Event kind with its list and field types."""
-
-    target: str
-    type: Callable[..., Any]
-    fields: tuple[Callable[[Any], Any], ...]
-
-
-_CALL = (_time, _time, _number, _time, _flag)
-READERS = {
-    "batch": _Kind("fetches", BatchFetch, (_time, _time, _number, _time)),
-    "call": _Kind("calls", ForwardCall, _CALL),
-    "inner": _Kind("inner_calls", ForwardCall, _CALL),
-    "backward": _Kind("backwards", BackwardPass, (_time, _time, _flag)),
-    "gradient": _Kind("gradients", BackwardPass, (_time, _time, _flag)),
-    "step": _Kind("updates", OptimizerStep, (_time, _time, _number)),
-    "copy": _Kind("copies", Span, (_time, _time)),
-    "wait": _Kind("waits", Span, (_time, _time)),
-    "save": _Kind("saves", Span, (_time, _time)),
-    "sync": _Kind("syncs", SyncCall, (_time, _time, _text, _text)),
-    "mark": _Kind("marks", DeviceMark, (_time, _time)),
-    "device_copy": _Kind("device_copies", Span, (_time, _time)),
-    "hooks": _Kind("hooks", HookChange, (_time, _flag, _flag)),
+_PARSERS = {float: _time, int: _number, bool: _flag, str: _text}
+READERS: dict[str, tuple[str, type[Any]]] = {
+    "batch": ("fetches", BatchFetch),
+    "call": ("calls", ForwardCall),
+    "inner": ("inner_calls", ForwardCall),
+    "backward": ("backwards", BackwardPass),
+    "gradient": ("gradients", BackwardPass),
+    "step": ("updates", OptimizerStep),
+    "copy": ("copies", Span),
+    "wait": ("waits", Span),
+    "save": ("saves", Span),
+    "sync": ("syncs", SyncCall),
+    "mark": ("marks", DeviceMark),
+    "device_copy": ("device_copies", Span),
+    "hooks": ("hooks", HookChange),
 }
-"""Kinds of events by their name in the log."""
+"""List and type of events by their name in the log."""
+_FIELDS = {
+    kind: [_PARSERS[each] for each in get_type_hints(kind).values()] for _, kind in READERS.values()
+}
 
 
 class EventReader:
@@ -309,10 +288,10 @@ class EventReader:
 
     def _event(self, event: Any) -> None:
         log, (name, *values) = self.log, event
-        kind = READERS.get(name)
-        if kind is not None:
-            fields = [read(value) for read, value in zip(kind.fields, values, strict=True)]
-            getattr(log, kind.target).append(kind.type(*fields))
+        if name in READERS:
+            target, kind = READERS[name]
+            fields = [read(value) for read, value in zip(_FIELDS[kind], values, strict=True)]
+            getattr(log, target).append(kind(*fields))
         elif name == "loader":
             log.loaders[_number(values[0])] = _LOADER.validate_python(values[1])
         elif name == "module":

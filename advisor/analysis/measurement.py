@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from advisor.analysis import breakdown, spans
 from advisor.analysis.averages import quantile
-from advisor.analysis.device_clock import device_clock
+from advisor.analysis.device_clock import DeviceClock
 from advisor.analysis.events import NO_LOADER, NO_MODULE, Span
 from advisor.analysis.stages import stages
 from advisor.analysis.step_detection import detect_steps
@@ -18,7 +18,6 @@ from advisor.analysis.window import find_window, warm_up
 from advisor.model import Shares, Stage, SyncPoint
 
 if TYPE_CHECKING:
-    from advisor.analysis.device_clock import DeviceClock
     from advisor.analysis.events import EventLog
     from advisor.analysis.facts import LoaderFacts, ModuleFacts
     from advisor.analysis.step_series import StepSeries
@@ -101,7 +100,7 @@ def measure(
         )
     whole = ended or cut_short or plan.mode != "window"
     window, _ = find_window(log, series, plan, whole=whole)
-    clock = device_clock(log.marks)
+    clock = DeviceClock(log.marks) if log.marks else None
     on_device = window.on_device(clock) if window is not None and clock is not None else None
     window = on_device or window
     measured = None

@@ -8,6 +8,7 @@ not recorded: roles of loaders, accumulation and skipping are those of the hooke
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +20,7 @@ from advisor.analysis.loader_roles import train_loaders
 from advisor.analysis.step_series import OPTIMIZER, UPDATE, StepSeries, dominant_module
 
 if TYPE_CHECKING:
-    from advisor.analysis.events import BackwardPass, BatchFetch, EventLog, ForwardCall
+    from advisor.analysis.events import BatchFetch, EventLog, ForwardCall
 
 RARE_SHARE = 0.05
 """So few batches with fewer backwards than the others say nothing."""
@@ -44,14 +45,13 @@ def detect(log: EventLog, *, ended: bool = False) -> StepSeries | None:
     updates = _updates(log, ended=ended)
     if not updates:
         return None
-    updates = _joined_optimizers(updates)
-    main = _main_optimizer(updates)
+    updates = _of_main_optimizer(updates)
     hooked = log.hooked()
     series = StepSeries(OPTIMIZER if log.updates else UPDATE)
-    series.bounds = [update.end for update in updates if update.optimizer == main]
+    series.bounds = [update.end for update in updates if not update.optimizer]
     series.root = dominant_module(hooked)
     loaders = train_loaders(hooked)
-    clusters = _passes_of_steps(log, updates, main)
+    clusters = _passes_of_steps(log, updates)
     counts = [float(len(cluster)) for cluster in clusters[1:] if cluster]
     series.accumulation = median(counts) if counts else None
     fed, series.skips = _from_loaders(log, loaders.lead, loaders.also)
@@ -100,32 +100,24 @@ def _updates(log: EventLog, *, ended: bool) -> list[Update]:
     return [Update(end, end, 0) for end in ends]
 
 
-def _joined_optimizers(updates: list[Update]) -> list[Update]:
-    """Optimizers renumbered where one replaced another.
+def _of_main_optimizer(updates: list[Update]) -> list[Update]:
+    """Updates numbered 0 where they end a round, 1 where they are another optimizer's.
 
-    A program may make its optimizer anew for each epoch or phase.
+    A program may make its optimizer anew for each epoch or phase: one that first steps after
+    another's last step takes its place. Of several in turn the last of those that step most ends
+    each round.
     """
     spans: dict[int, list[int]] = {}
     for at, update in enumerate(updates):
         spans.setdefault(update.optimizer, [at, at])[1] = at
-    instead: dict[int, int] = {}
+    place: dict[int, int] = {}
     last: dict[int, int] = {}
     for optimizer, (first, end) in spans.items():  # in the order of their first updates
-        free = (lead for lead, until in last.items() if until < first)
-        lead = next(free, optimizer)
-        instead[optimizer], last[lead] = lead, end
-    if all(old == new for old, new in instead.items()):
-        return updates
-    return [Update(start, end, instead[which]) for start, end, which in updates]
-
-
-def _main_optimizer(updates: list[Update]) -> int:
-    """Optimizer that ends each round of updates."""
-    counts: dict[int, int] = {}
-    for update in updates:
-        counts[update.optimizer] = counts.get(update.optimizer, 0) + 1
-    most = max(counts.values())
-    return max(key for key in counts if counts[key] >= most - 1)
+        lead = next((lead for lead, until in last.items() if until < first), optimizer)
+        place[optimizer], last[lead] = lead, end
+    counts = Counter(place[update.optimizer] for update in updates)
+    main = max(key for key, count in counts.items() if count >= max(counts.values()) - 1)
+    return [Update(start, end, int(place[which] != main)) for start, end, which in updates]
 
 
 def _between(bounds: list[float], moments: list[Fed]) -> list[float]:
@@ -192,8 +184,10 @@ def _from_loaders(log: EventLog, lead: int | None, also: set[int]) -> tuple[list
     """Trained batches, and whether others were skipped."""
     own = {lead, *also}
     mine = [f for f in log.fetches if f.loader in own and not f.ended_pass]
-    if lead is not None and log.read_aside(lead):
-        return _in_turn(mine, log.passes), False
+    if lead is not None and log.read_aside(lead):  # the skipped ones are unknown
+        many = max(1, round(len(mine) / max(1, len(log.passes))))
+        turns = (each.end for each in log.passes for _ in range(many))
+        return [Fed(end, fetch.items) for end, fetch in zip(turns, mine, strict=False)], False
     hooked = log.hooked()
     whole = hooked is log or len(hooked.passes) < len(log.passes)
     until = None if whole else log.counting_since
@@ -204,34 +198,21 @@ def _from_loaders(log: EventLog, lead: int | None, also: set[int]) -> tuple[list
     return [Fed(f.end, f.items) for f in (*used, *mine[len(watched) :])], skips
 
 
-def _in_turn(batches: list[BatchFetch], passes: list[BackwardPass]) -> list[Fed]:
-    """Batches matched to the passes that trained them.
+class _Run(NamedTuple):
+    """Batches loaded in a row, and the work on them until the next is asked for."""
 
-    The skipped ones are unknown.
-    """
-    many = max(1, round(len(batches) / max(1, len(passes))))
-    turns = (each.end for each in passes for _ in range(many))
-    return [Fed(end, fetch.items) for end, fetch in zip(turns, batches, strict=False)]
+    batches: list[BatchFetch]
+    backwards: int
+    forwards: list[float]
+    """Items of each forward with gradients."""
 
-
-class _Run:
-    """Batches loaded in a row before backwards."""
-
-    def __init__(self, batches: list[BatchFetch], backwards: int, until: float) -> None:
-        self.batches = batches
-        self.backwards = backwards
-        self.until = until
-
-    def forwards(self, log: EventLog, starts: list[float]) -> list[float]:
-        """Items of each forward with gradients."""
-        low = bisect.bisect_left(starts, self.batches[0].end)
-        high = bisect.bisect_left(starts, self.until)
-        inside = log.calls[low:high]
-        return [c.items for c in inside if c.graded and log.module(c.module).parameters]
-
-    def joined(self, items: list[float]) -> bool:
-        """Return True if one forward took several batches."""
-        return max(items, default=0.0) > max(fetch.items for fetch in self.batches)
+    def kept(self, each: float, backwards_each: int) -> int:
+        """Count the batches that reached a forward, of which each batch takes so many."""
+        many, forwards = len(self.batches), len(self.forwards)
+        if not forwards:
+            return max(1, min(many, round(self.backwards / backwards_each)))
+        joined = max(self.forwards) > max(fetch.items for fetch in self.batches)
+        return many if joined or forwards >= many * each else max(1, round(forwards / each))
 
 
 def _used(log: EventLog, mine: list[BatchFetch], passes_ended: int) -> list[BatchFetch]:
@@ -240,7 +221,33 @@ def _used(log: EventLog, mine: list[BatchFetch], passes_ended: int) -> list[Batc
     The balance of all batches, and the forwards, distinguish skipped batches from those loaded
     ahead or gathered for one backward.
     """
+    runs, pending = _runs(log, mine)
+    alone = [run for run in runs if len(run.batches) == 1]
+    counts = [run.backwards for run in alone]
+    usual = min((n for n in set(counts) if counts.count(n) > RARE_SHARE * len(counts)), default=1)
+    later = runs[len(runs) // 2 :]  # a queue is full by then
+    loaded = sum(len(run.batches) for run in later)
+    missing = loaded - sum(run.backwards for run in later) / usual
+    if missing <= max(2 + passes_ended, SKIPPED_SHARE * loaded):
+        return mine
+    each = most_common([float(len(run.forwards)) for run in alone if run.forwards]) or 1
+    kept: dict[int, list[float]] = {}
+    for run in runs:
+        if run.forwards:
+            kept.setdefault(len(run.batches), []).append(run.kept(each, usual))
+    used: list[BatchFetch] = []
+    for run in runs:
+        many = len(run.batches)
+        count = most_common(kept.get(many, [])) or run.kept(each, usual)
+        used += run.batches[many - int(count) :]
+    return used + pending
+
+
+def _runs(log: EventLog, mine: list[BatchFetch]) -> tuple[list[_Run], list[BatchFetch]]:
+    """Runs of batches that were worked on, and the batches after the last."""
     starts = [each.start for each in log.passes]
+    calls = [c for c in log.calls if c.graded and log.module(c.module).parameters]
+    call_starts = [call.start for call in calls]
     runs: list[_Run] = []
     pending: list[BatchFetch] = []
     for position, fetch in enumerate(mine):
@@ -248,44 +255,17 @@ def _used(log: EventLog, mine: list[BatchFetch], passes_ended: int) -> list[Batc
         until = mine[position + 1].start if position + 1 < len(mine) else float("inf")
         done = bisect.bisect_left(starts, until) - bisect.bisect_left(starts, fetch.end)
         if done:
-            runs.append(_Run(pending, done, until))
+            low = bisect.bisect_left(call_starts, pending[0].end)
+            inside = calls[low : bisect.bisect_left(call_starts, until)]
+            runs.append(_Run(pending, done, [call.items for call in inside]))
             pending = []
-    alone = [run.backwards for run in runs if len(run.batches) == 1]
-    usual = min((n for n in set(alone) if alone.count(n) > RARE_SHARE * len(alone)), default=1)
-    later = runs[len(runs) // 2 :]  # a queue is full by then
-    loaded = sum(len(run.batches) for run in later)
-    missing = loaded - sum(run.backwards for run in later) / usual
-    if missing <= max(2 + passes_ended, SKIPPED_SHARE * loaded):
-        return mine
-    call_starts = [call.start for call in log.calls]
-    seen = [(run, run.forwards(log, call_starts)) for run in runs]
-    singles = [float(len(items)) for run, items in seen if items and len(run.batches) == 1]
-    each = most_common(singles) or 1
-    kept: dict[int, list[float]] = {}
-    for run, items in seen:
-        if items:
-            kept.setdefault(len(run.batches), []).append(_kept(run, items, each))
-    used: list[BatchFetch] = []
-    for run in runs:
-        many = len(run.batches)
-        known = most_common(kept.get(many, []))
-        count = known if known is not None else max(1, min(many, round(run.backwards / usual)))
-        used.extend(run.batches[many - int(count) :])
-    return used + pending
-
-
-def _kept(run: _Run, forwards: list[float], each: float) -> float:
-    """Count the run's batches that reached a forward."""
-    many = len(run.batches)
-    if run.joined(forwards) or len(forwards) >= many * each:
-        return many
-    return max(1, round(len(forwards) / each))
+    return runs, pending
 
 
 # --- without a loader ----------------------------------------------------------------------
 
 
-def _passes_of_steps(log: EventLog, updates: list[Update], main: int) -> list[list[int]]:
+def _passes_of_steps(log: EventLog, updates: list[Update]) -> list[list[int]]:
     """Indices of backwards applied by each step.
 
     Those of another optimizer's step in between (two networks trained on the same batch) are not
@@ -301,7 +281,7 @@ def _passes_of_steps(log: EventLog, updates: list[Update], main: int) -> list[li
         fresh = [*range(position, before), *range(max(position, before), after)[-1:]]
         cluster = fresh or cluster
         position = max(position, after)
-        if update.optimizer == main:
+        if not update.optimizer:
             found.append(cluster)
             cluster = []
     return found
