@@ -38,8 +38,8 @@ class Measured:
     units_per_s: float
     window_start: float
     window_end: float
-    seconds: float
-    """Length of the window without validation."""
+    units: float
+    """Units finished inside the window."""
     part_rates: tuple[float, ...] = ()
     """Units a second of consecutive parts of the window."""
     step_ms: float
@@ -56,6 +56,11 @@ class Measured:
     notes: tuple[str, ...] = ()
     shrunk_from: float | None = None
     """Batch for which memory ran out before the window, in place of which a smaller one ran."""
+
+    @property
+    def seconds(self) -> float:
+        """Length of the window, validation included."""
+        return self.window_end - self.window_start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +142,7 @@ def _measured(
         units_per_s=rate,
         window_start=window.start + log.clock,
         window_end=window.end + log.clock,
-        seconds=window.seconds,
+        units=sum(series.units[window.first : window.last]),
         part_rates=window.part_rates(),
         step_ms=1000.0 * window.seconds / window.count,
         latency_p50_ms=1000.0 * quantile(took_s, 0.5) if took_s else None,

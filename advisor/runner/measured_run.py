@@ -138,7 +138,7 @@ def probed_run(
     steps = _known(rank.record.first_step_time for rank in ranks)
     return replace(
         nothing,
-        units=rate * lead.seconds,
+        units=sum(rank.window.units for rank in ranks) * (1 + silent / len(ranks)),
         units_per_s=rate,
         unit=lead.unit or nothing.unit,
         tokens_per_s=_tokens_per_s(ranks),
