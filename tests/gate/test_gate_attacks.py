@@ -190,7 +190,9 @@ def test_each_attack_works_where_its_wall_is_gone(host: Host) -> None:
     names = {*ATTACKS["program"], *ATTACKS["setup"]}
     rates = {run.arm: run.rates["command"].mean for run in found.record.programs[0].warm_ups}
     assert rates["base"] == pytest.approx(50, rel=0.01)
-    assert names - host.worked(found) - {"edit_base"} == HELD_BY_MORE | {*HARMS_ANY_HOST}
+    # the rates told of the first, and the second is open to root alone
+    failed = names - host.worked(found) - {"edit_base", "read_a_key_by_the_parent"}
+    assert failed == HELD_BY_MORE | {*HARMS_ANY_HOST}
 
 
 def test_the_network_can_be_kept(repo: Repo) -> None:

@@ -112,6 +112,8 @@ def test_a_pair_counts_where_others_disturbed_both_arms_alike(base, head, *, cou
     assert (why_again(runs, None) is None) is counts
     assert why_again(runs, None, needs_quiet=True) is not None
     assert statement([pair(1, **runs)]).startswith("busy: others held")
+    stolen = {"base": run("base", others=OthersEntry(disturbed=True, cpus=0.0, steal_share=0.2))}
+    assert "gave away 20 %" in (why_again({**stolen, "head": run("head")}, None) or "")
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,14 @@ def test_equal_rates_pass_and_slower_ones_are_a_regression() -> None:
 def test_a_smaller_drop_than_allowed_passes() -> None:
     assert verdict(program_of(around(100), around(97))).verdict == "pass"
     assert verdict(program_of(around(100), around(97)), threshold=0.01).verdict == "regression"
+    assert verdict(program_of(around(100), around(60)), threshold=0.5).verdict == "pass"
+
+
+def test_the_place_in_the_pair_is_no_noise() -> None:
+    """The second run of a pair is 10 % slower, whichever arm it is."""
+    base = [rate_ * (1 if n % 2 else 0.9) for n, rate_ in enumerate(around(100), 1)]
+    head = [rate_ * (0.9 if n % 2 else 1) for n, rate_ in enumerate(around(100), 1)]
+    assert verdict(program_of(base, head)).workloads[0].noise_pct < 1
 
 
 def test_nothing_compared_is_an_error() -> None:
@@ -221,6 +229,10 @@ def test_pairs_of_equal_code_tell_noise_and_the_smallest_threshold() -> None:
     assert found.verdict == "pass"
     assert found.workloads[0].noise_pct == pytest.approx(0.3, abs=0.2)
     assert found.workloads[0].notes == ["smallest threshold that equal code passes: --threshold 1%"]
+    faster = of_equal_code([program_of(around(100), around(103))], Inputs())
+    assert faster.workloads[0].notes == [
+        "smallest threshold that equal code passes: --threshold 3%"
+    ]
     red = of_equal_code([program_of(around(100), around(80))], Inputs())
     assert (red.verdict, red.workloads[0].verdict) == ("invalid", "regression")
 

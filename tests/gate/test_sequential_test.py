@@ -87,6 +87,12 @@ def test_correlated_pairs_delay_every_verdict() -> None:
     assert (found.outcome, found.correlated) == ("inconclusive", True)
 
 
+def test_correlation_is_named_only_where_it_withheld_the_last_verdict() -> None:
+    values = [*sorted(around(0.02, 5, spread=0.05)), *around(TAU, 19, spread=0.1)]
+    found = judge({"w": values})["w"]
+    assert (found.outcome, found.correlated) == ("inconclusive", False)
+
+
 def test_correlated_pairs_delay_a_regression() -> None:
     rising = sorted(around(TAU + 0.02, 12, spread=0.035))
     assert min(rising) > TAU
@@ -107,6 +113,7 @@ def test_correlation_that_cannot_matter_delays_nothing() -> None:
         ([1, 2, 3, 4, 5], (2 - 4 / 10) / math.sqrt(20 / 32)),
         ([1, 5, 2, 4, 3], (2 - 30 / 10) / math.sqrt(20 / 32)),
         ([1, 1, 1, 1, 1], 0.0),
+        ([1, 1, 2, 2, 3], (2 - 6.25 / 9) / math.sqrt(20 / 32)),  # ranks 1.5, 1.5, 3.5, 3.5, 5
     ],
 )
 def test_serial_correlation_by_hand(values: list[float], z: float) -> None:
