@@ -69,10 +69,6 @@ def set_up(
         scratch=str(scratch),
         directories=(str(temporary),),
         temporary=(str(temporary), *((confined.layers,) if confined.layers else ())),
-        files=(),
-        records=str(scratch),
-        outputs=str(scratch),
-        logs=str(scratch),
         sandbox=confined,
     )
     deadline = time.monotonic() + limit_s

@@ -15,9 +15,10 @@ import re
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.config.originals import candidate_path
+from advisor.runner.supervisor import SPEC
 from advisor.sandbox.capabilities import cache_variables, detect_isolation, trial_policy
 from advisor.sandbox.policy import SandboxPolicy
 
@@ -27,23 +28,21 @@ if TYPE_CHECKING:
     from advisor.model import Trial
 
 PROBE = Path(__file__).resolve().parents[1] / "probe"
+FOLDERS = ("probe", "outputs", "logs", "trackers", "results")
+"""Folders of a trial's scratch; the last is for copies of files that a sandbox throws away."""
 SHORT_TMP = 60
 """Longest TMPDIR in characters: a socket's path may have 107, and multiprocessing adds 40."""
 
 _PIECES = re.compile(r"([\s=,:;'\"()\[\]{}&|<>]+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFile:
-    """File of a trial, removed afterwards unless `keep`."""
+class JobFile(NamedTuple):
+    """Candidate of a config, removed at the end of the trial."""
 
     path: str
     content: bytes
-    mode_of: str | None = None
-    """Take the permissions of this file."""
-    keep: bool = False
-    over: bool = False
-    """Stands in the place of a file of the user's, which only the program sees."""
+    original: str
+    """File of the user's whose permissions it takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,23 +56,31 @@ class Job:
     directories: tuple[str, ...]
     temporary: tuple[str, ...]
     """Directories removed at the end of every trial."""
-    files: tuple[JobFile, ...]
-    records: str
-    outputs: str
-    logs: str
-    copies: str = ""
-    """Folder for copies of files that a sandbox throws away."""
+    spec: bytes = b""
+    """Instructions of the probe."""
+    candidates: tuple[JobFile, ...] = ()
     sandbox: SandboxPolicy = field(default_factory=SandboxPolicy)
+
+    @property
+    def over(self) -> bool:
+        """True if candidates stand in the place of their originals, for the program alone."""
+        return self.sandbox.throws_away
+
+    def folder(self, name: str) -> str:
+        """Folder in scratch, one of `FOLDERS`."""
+        return os.path.join(self.scratch, name)  # noqa: PTH118  any bytes
 
     def line(self, *, stdout_fd: int, stderr_fd: int) -> bytes:
         """Encode the job as one line of JSON."""
         message = dataclasses.asdict(self) | {
             "env": dict(self.env),
-            "files": [
-                dataclasses.asdict(file)
-                | {"content": base64.b64encode(file.content).decode("ascii")}
-                for file in self.files
+            "spec": base64.b64encode(self.spec).decode("ascii"),
+            "candidates": [
+                (path, base64.b64encode(content).decode("ascii"), original)
+                for path, content, original in self.candidates
             ],
+            "over": self.over,
+            "copies": self.folder("results"),
             "stdout_fd": stdout_fd,
             "stderr_fd": stderr_fd,
         }
@@ -86,9 +93,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     Raises UsageError where the environment asks for an isolation that does not hold.
     """
     scratch = Path(trial.scratch).resolve()
-    records, outputs, logs, trackers, results = (
-        scratch / name for name in ("probe", "outputs", "logs", "trackers", "results")
-    )
+    trackers = scratch / "trackers"
     tmp = scratch / "tmp"
     if len(os.fsencode(tmp)) > SHORT_TMP:
         digest = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
@@ -113,7 +118,6 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         original: original if sandbox.throws_away else candidate_path(original, trial.id)
         for original in originals
     }
-    spec = scratch / "spec.json"
     env = {
         **given,
         **cache_variables(sandbox, kept, given),
@@ -121,7 +125,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         "TMPDIR": str(tmp),
         "PYTHONUNBUFFERED": "1",
         "MPLBACKEND": "Agg",
-        "GPU_ADVISOR_SPEC": str(spec),
+        "GPU_ADVISOR_SPEC": str(scratch / SPEC),
     }
     env["PYTHONPATH"] = _first(PROBE / "site", env.get("PYTHONPATH"))
     env["PATH"] = _first(PROBE / "bin", env.get("PATH", os.defpath))
@@ -129,7 +133,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     if plan.unit_regex is not None and plan.mode == "window":  # the pattern ends the window
         plan = dataclasses.replace(plan, mode="observe")
     instructions = {
-        "records": str(records),
+        "records": str(scratch / "probe"),
         "scratch": str(scratch),
         "guarded": sandbox.by_names,
         "protect": trial.cwd,
@@ -145,26 +149,15 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         cwd=trial.cwd,
         env=tuple(env.items()),
         scratch=str(scratch),
-        directories=tuple(map(str, (records, outputs, logs, trackers, results, tmp, kept))),
+        directories=tuple(map(str, (*(scratch / name for name in FOLDERS), tmp, kept))),
         temporary=tuple(
             map(str, (tmp, trackers, sandbox.layers, *(() if trial.caches else (kept,))))
         ),
-        files=(
-            JobFile(path=str(spec), content=json.dumps(instructions).encode(), keep=True),
-            *(
-                JobFile(
-                    path=copies[original],
-                    content=file.content,
-                    mode_of=original,
-                    over=sandbox.throws_away,
-                )
-                for original, file in zip(originals, trial.files, strict=True)
-            ),
+        spec=json.dumps(instructions).encode(),
+        candidates=tuple(
+            JobFile(copies[original], file.content, original)
+            for original, file in zip(originals, trial.files, strict=True)
         ),
-        records=str(records),
-        outputs=str(outputs),
-        logs=str(logs),
-        copies=str(results),
         sandbox=sandbox,
     )
 

@@ -81,7 +81,7 @@ class Launched:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._control, self._events = self._process.stdin, self._process.stdout
-        logs, scratch = Path(job.logs), Path(job.scratch)
+        logs, scratch = Path(job.folder("logs")), Path(job.scratch)
         self.stdout = Stream(out_read, logs / "stdout.log", tally, scratch)
         self.stderr = Stream(err_read, logs / "stderr.log", tally, scratch)
         self._send(job.line(stdout_fd=out_write, stderr_fd=err_write))
@@ -155,8 +155,8 @@ class Launched:
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-        for file in self.job.files:
-            if not file.keep and not file.over and self.refused is None:
-                Path(file.path).unlink(missing_ok=True)
+        if not self.job.over and self.refused is None:
+            for candidate in self.job.candidates:
+                Path(candidate.path).unlink(missing_ok=True)
         for folder in self.job.temporary:
             shutil.rmtree(folder, ignore_errors=True)

@@ -123,8 +123,8 @@ class Monitor:
         self._load = load
         self._on_progress = on_progress or (lambda _: None)
         self._cancel = cancel or threading.Event()
-        self._records = Records(launched.job.records)
-        self._measuring = Measuring(launched.job.records, trial.plan)
+        self._records = Records(launched.job.folder("probe"))
+        self._measuring = Measuring(launched.job.folder("probe"), trial.plan)
         self._processes: tuple[ProcessRecord, ...] = ()
         self._oom_before = oom_kills()
         self._full_since: float | None = None

@@ -1,7 +1,7 @@
 """Item files: counts, and values of first items.
 
 Texts are kept as digests, since they are only compared. Arrays are read by NumPy and pictures by
-Pillow, where the interpreter of gpu-advisor has them; a file that cannot be read is one digest.
+Pillow, where the interpreter of gpu-advisor has them; a file of another format is one digest.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import importlib
+import itertools
 import json
 import math
 import os
@@ -33,14 +34,12 @@ GRID = 8
 """A picture is compared by the means of 8 x 8 fields."""
 PIXELS_LIMIT = 50_000_000
 
-Value = float | str
-
 
 class Items(NamedTuple):
     """Items of one file."""
 
     number: int
-    first: list[list[Value]]
+    first: Iterable[Iterable[object]] = ()
     """Values of the first items."""
     sampled: bool = False
     """The values are samples or means, which rounding hardly moves."""
@@ -48,10 +47,10 @@ class Items(NamedTuple):
     """Digest of the whole file, where nothing else can be read."""
 
 
-def read_copies(changes: Mapping[str, Any] | None, root: str) -> tuple[ResultFile, ...]:
+def read_copies(changes: Mapping[str, Any], root: str) -> tuple[ResultFile, ...]:
     """Read the sandbox's copies of new files."""
     found = []
-    for entry in (changes or {}).get("results", ()):
+    for entry in changes.get("results", ()):
         copy = Path(entry["copy"])
         found += read_file(copy, relative_name(entry["path"], root))
         copy.unlink(missing_ok=True)
@@ -59,22 +58,19 @@ def read_copies(changes: Mapping[str, Any] | None, root: str) -> tuple[ResultFil
 
 
 def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
-    """Read the trial's output folder and its items."""
+    """Read the trial's output folder: times of its product files, and its items."""
     written_at: list[float] = []
     results: list[ResultFile] = []
-    for place, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            path = Path(place, name)
-            try:
-                status = path.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue  # a process of the program still tidies up
-            if not is_product(name, status) or len(written_at) == COUNTED_LIMIT:
-                continue
-            written_at.append(round(status.st_mtime, 3))
-            if len(results) < RESULTS_LIMIT and holds_items(name, status):
-                results += read_file(path, relative_name(str(path), folder))
+    for path in sorted(Path(place, name) for place, _, names in os.walk(folder) for name in names):
+        try:
+            status = path.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # a process of the program still tidies up
+        if not is_product(path.name, status) or len(written_at) == COUNTED_LIMIT:
+            continue
+        written_at.append(round(status.st_mtime, 3))
+        if len(results) < RESULTS_LIMIT and holds_items(path.name, status):
+            results += read_file(path, relative_name(str(path), folder))
     return written_at, tuple(results)
 
 
@@ -91,25 +87,33 @@ def read_file(path: Path, shown: str) -> list[ResultFile]:
     try:
         with path.open("rb") as file:
             items = reader(file)
+            first = tuple(tuple(_value(each) for each in values) for values in items.first)
     except Exception:  # an untrusted file makes a decoder raise anything
         return []
     found = ResultFile(
         path=shown,
         items=items.number,
         size_bytes=path.stat().st_size,
-        first=tuple(map(tuple, items.first)),
+        first=first,
         sampled=items.sampled,
         digest=items.digest,
     )
     return [found]
 
 
-# --- text ---------------------------------------------------------------------------------
+def _value(leaf: object) -> float | str:
+    """A finite number, or the digest of a text."""
+    if isinstance(leaf, (int, float)) and math.isfinite(leaf):
+        return float(leaf)
+    return hashlib.blake2b(str(leaf).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+# --- formats ------------------------------------------------------------------------------
 
 
 def _json_lines(file: BinaryIO) -> Items:
     count, first = _lines(file)
-    return Items(count, [_values(_leaves(json.loads(line))) for line in first])
+    return Items(count, [_leaves(json.loads(line)) for line in first])
 
 
 def _json(file: BinaryIO) -> Items:
@@ -121,13 +125,13 @@ def _json(file: BinaryIO) -> Items:
     held = json.loads(text)
     lists = [held] if isinstance(held, list) else list(held.values())
     items: list[Any] = max((each for each in lists if isinstance(each, list)), key=len)
-    return Items(len(items), [_values(_leaves(each)) for each in items[:FIRST_ITEMS]])
+    return Items(len(items), [_leaves(each) for each in items[:FIRST_ITEMS]])
 
 
 def _rows(file: BinaryIO) -> Items:
     count, first = _lines(file)
     rows = csv.reader(line.decode("utf-8", "replace") for line in first)
-    return Items(count, [_values(map(_number, row)) for row in rows])
+    return Items(count, [map(_number, row[:VALUES]) for row in rows])
 
 
 def _lines(file: BinaryIO) -> tuple[int, list[bytes]]:
@@ -141,28 +145,19 @@ def _lines(file: BinaryIO) -> tuple[int, list[bytes]]:
     return count, first
 
 
-def _leaves(value: object) -> Iterator[object]:
-    if isinstance(value, dict):
-        for key in sorted(value):
-            yield from _leaves(value[key])
-    elif isinstance(value, list):
-        for entry in value:
-            yield from _leaves(entry)
-    else:
-        yield value
+def _leaves(value: object) -> list[object]:
+    """The first scalars of a JSON value, by sorted keys."""
 
-
-def _values(leaves: Iterable[object]) -> list[Value]:
-    found: list[Value] = []
-    for leaf in leaves:
-        if isinstance(leaf, (int, float)) and math.isfinite(leaf):
-            found.append(float(leaf))
+    def walk(value: object) -> Iterator[object]:
+        if isinstance(value, dict):
+            value = [value[key] for key in sorted(value)]
+        if isinstance(value, list):
+            for entry in value:
+                yield from walk(entry)
         else:
-            text = str(leaf).encode("utf-8", "surrogatepass")
-            found.append(hashlib.blake2b(text, digest_size=8).hexdigest())
-        if len(found) == VALUES:
-            break
-    return found
+            yield value
+
+    return list(itertools.islice(walk(value), VALUES))
 
 
 def _number(text: str) -> object:
@@ -170,9 +165,6 @@ def _number(text: str) -> object:
         return float(text)
     except ValueError:
         return text
-
-
-# --- arrays and pictures ------------------------------------------------------------------
 
 
 def _array(file: BinaryIO) -> Items:
@@ -186,7 +178,8 @@ def _array(file: BinaryIO) -> Items:
     longest = max((each for each in arrays if each.ndim), key=len)
     rows = longest[:FIRST_ITEMS].reshape(min(len(longest), FIRST_ITEMS), -1)
     step = max(1, rows.shape[1] // VALUES)
-    return Items(len(longest), [_values(row[::step].tolist()) for row in rows], sampled=step > 1)
+    first = [row[::step].tolist()[:VALUES] for row in rows]
+    return Items(len(longest), first, sampled=step > 1)
 
 
 def _picture(file: BinaryIO) -> Items:
@@ -204,13 +197,13 @@ def _picture(file: BinaryIO) -> Items:
         highest = 65535 if picture.mode.startswith("I") else 1 if deep else 255
         means = [value / highest for value in array("f", fields.tobytes())]
         size = "{}x{}".format(*picture.size)
-    return Items(1, [[*_values([size]), *means]], sampled=True)
+    return Items(1, [[size, *means]], sampled=True)
 
 
 def _digested(file: BinaryIO) -> Items:
     file.seek(0)
     digest = hashlib.blake2b(file.read(DIGESTED_BYTES), digest_size=8).hexdigest()
-    return Items(1, [], digest=digest)
+    return Items(1, digest=digest)
 
 
 FORMATS: dict[str, Callable[[BinaryIO], Items]] = {

@@ -42,6 +42,8 @@ ROOM_BYTES = 1 << 16
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
+SPEC = "spec.json"
+"""Instructions of the probe, in scratch."""
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's name for it
 
 
@@ -62,16 +64,19 @@ def main() -> int:
     segments = SharedMemory()
     sandbox = open_sandbox(job["sandbox"], job["cwd"])
     command: int | None = None
+    laid: list[str] = []
     stage = "scratch"
     try:
         lay_out(job)
         stage = "layout"
-        lay_candidates(job, sandbox, over=False)
+        if not job["over"]:
+            lay_beside(job, laid)
         stage = "isolation"
         sandbox.enter()
         _prctl(PR_SET_DUMPABLE, 0)  # through its open files the program would reach the host's
         stage = "layout"
-        lay_candidates(job, sandbox, over=True)
+        for path, content, _ in job["candidates"] if job["over"] else ():
+            sandbox.put(path, binascii.a2b_base64(content))
         stage = "start"
         command = start(job, sandbox)
         emit("started", pid=command)
@@ -89,7 +94,7 @@ def main() -> int:
     changes = sandbox.changes(job["copies"])
     sandbox.leave()
     full = is_full(job["scratch"])
-    clean_up(job, orphaned=control.parent_died)
+    clean_up(job, laid, orphaned=control.parent_died)
     segments.remove()
     emit("gone", left=left, changes=changes, full=full)
     return 1 if left else 0
@@ -170,31 +175,24 @@ def lay_out(job: dict[str, Any]) -> None:
         except FileExistsError:
             if not os.path.isdir(folder):
                 raise
-    for entry in job["files"]:
-        if entry["keep"]:
-            with open(entry["path"], "wb") as file:
-                file.write(binascii.a2b_base64(entry["content"]))
+    if job["spec"]:
+        with open(os.path.join(job["scratch"], SPEC), "wb") as file:
+            file.write(binascii.a2b_base64(job["spec"]))
 
 
-def lay_candidates(job: dict[str, Any], sandbox: Sandbox, *, over: bool) -> None:
-    """Create candidates beside their originals, or over them for the program alone.
+def lay_beside(job: dict[str, Any], laid: list[str]) -> None:
+    """Create candidates beside their originals, and name them in `laid`.
 
     A candidate that is there already is another's: FileExistsError.
     """
-    for entry in job["files"]:
-        if entry["keep"] or entry["over"] is not over:
-            continue
-        path, content = entry["path"], binascii.a2b_base64(entry["content"])
-        if over:
-            sandbox.put(path, content)
-            continue
+    for path, content, original in job["candidates"]:
+        data = binascii.a2b_base64(content)
         with open(path, "xb") as file:
-            entry["ours"] = True
-            file.write(content)
-        set_content_mtime(path, content)
-        if entry["mode_of"]:
-            with contextlib.suppress(OSError):
-                os.chmod(path, stat.S_IMODE(os.stat(entry["mode_of"]).st_mode))
+            laid.append(path)
+            file.write(data)
+        set_content_mtime(path, data)
+        with contextlib.suppress(OSError):
+            os.chmod(path, stat.S_IMODE(os.stat(original).st_mode))
 
 
 def is_full(folder: str) -> bool:
@@ -206,12 +204,11 @@ def is_full(folder: str) -> bool:
     return space.f_blocks > 0 and space.f_bavail * space.f_frsize < ROOM_BYTES
 
 
-def clean_up(job: dict[str, Any], *, orphaned: bool) -> None:
+def clean_up(job: dict[str, Any], laid: list[str], *, orphaned: bool) -> None:
     """Remove candidates, temporary directories and orphaned scratch."""
-    for entry in job["files"]:
-        if entry.get("ours"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(entry["path"])
+    for path in laid:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
     for folder in [*job["temporary"], *([job["scratch"]] if orphaned else [])]:
         shutil.rmtree(folder, ignore_errors=True)
 

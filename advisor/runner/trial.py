@@ -110,7 +110,8 @@ def run_trial(
         )
     start, end = run.window_start, run.window_end
     telemetry = card.summary(start, end, run.cards) if card else Telemetry()
-    written_at, results = read_folder(job.outputs)
+    outputs = job.folder("outputs")
+    written_at, results = read_folder(outputs)
     changes = launched.changes or {}
     times = [*(changes.get("written_at") or ()), *written_at]
     told = times or changes.get("written_at") is not None
@@ -122,7 +123,7 @@ def run_trial(
         disturbance=on_card(load.between(start, end), telemetry),
         files_in_window=sum(start <= time <= last for time in times) if told else None,
         results=(*read_copies(changes, trial.cwd), *results),
-        output_digest=fs_changes.digest(job.outputs) if trial.plan.mode == "whole" else None,
+        output_digest=fs_changes.digest(outputs) if trial.plan.mode == "whole" else None,
         stdout_tail=ending.stdout,
         notes=(
             *sandbox.notes,

@@ -156,7 +156,7 @@ def test_what_is_compiled_is_kept_for_the_trials_of_a_call(
 def test_the_probe_is_told_the_plan(make_trial: MakeTrial, work: Path) -> None:
     """spec.json holds what the probe needs; with a pattern of the user's it does not stop."""
     trial = make_trial("true", plan=MeasurePlan(unit_regex="^done"))
-    spec = json.loads(next(f.content for f in prepare(trial).files if f.keep))
+    spec = json.loads(prepare(trial).spec)
     assert spec["plan"]["mode"] == "observe"
     assert (spec["protect"], spec["allow_writes"]) == (str(work), False)
 
