@@ -66,15 +66,6 @@ def proven(rng: random.Random, before: float, after: float, faster: float = 1.0)
 # --- what it takes ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("outliers", [1, 2, 3, 4])
-def test_so_many_rounds_outlive_so_many_that_went_wrong(outliers: int) -> None:
-    """However far out they are, the bound stays among the others; one round fewer does not do."""
-    enough = stats.pairs_that_outlive(outliers, ALPHA)
-    for rounds, holds in ((enough, True), (enough - 1, False)):
-        values = [1.0 + 0.01 * i for i in range(rounds - outliers)] + [-50.0] * outliers
-        assert (stats.walsh_interval(values, ALPHA).low > 0) is holds
-
-
 def test_a_run_collapsed_where_it_lies_below_half_of_the_others() -> None:
     """Two of six do not hide each other; a slow half is a second speed, and one run is nothing."""
     assert collapsed([10.0, 9.9, 1.0, 10.1, 10.0, 1.1]) == 2
@@ -110,12 +101,6 @@ def test_what_is_no_faster_is_not_called_so(before: float, after: float, faster:
     faster and loses more by collapsing than it gains."""
     rng = random.Random(f"{before}{after}")
     assert sum(proven(rng, before, after, faster) for _ in range(WORLDS)) <= ONE_IN_40
-
-
-def test_a_gain_is_proven_where_both_arms_collapse_now_and_then() -> None:
-    """In 98 of a hundred; six rounds alone lose a quarter."""
-    rng = random.Random(5)
-    assert sum(proven(rng, 0.05, 0.05, 1.5) for _ in range(WORLDS)) >= 0.98 * WORLDS
 
 
 def test_what_collapses_more_than_it_gains_is_not_proven_by_its_usual_runs() -> None:
@@ -159,15 +144,6 @@ def searched(
     engine.falls = falls
     text = f"batch_size: {batch}\nnum_workers: 0\n"
     return formula_search(folder, engine, text, workload={"phase": "test"}, budget_s=budget_s)
-
-
-def test_two_fallen_runs_of_the_original_are_no_spread(tmp_path: Path) -> None:
-    """A fourth stands by the one that did not fall, and the noise is that of those two."""
-    search = searched(tmp_path, (("baseline", False, 1), ("baseline", False, 3)))
-    assert len(search.state.originals) == 4
-    assert len(search.state.non_outlier_baselines) == 2
-    assert search.state.noise < 0.1
-    assert search.values["num_workers"]
 
 
 @pytest.mark.parametrize("falls", [[(True, 2)], [(True, 2), (True, 9)], [(False, 1), (True, 6)]])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -154,13 +153,6 @@ def test_the_next_call_removes_the_folder_of_a_killed_one(
     for call in calls:
         call.communicate()
     assert gone(str(folders[1]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(6))
-def test_nothing_is_left_whenever_the_parent_is_killed(part: int, tmp_path: Path) -> None:
-    """kill -9 at any moment: before the supervisor started, while it lays out, while all runs."""
-    killed_parent(tmp_path, random.Random(part).uniform(0.05 + part / 4, 0.3 + part / 4))
 
 
 def test_the_command_dies_with_its_supervisor(

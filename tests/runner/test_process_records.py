@@ -20,7 +20,7 @@ from advisor.model import MeasurePlan
 from advisor.probe.record import VERSION
 from advisor.runner.measured_run import probed_run
 from advisor.runner.process_records import LARGEST_BYTES, Records, parse
-from tests.runner.by_hand import content, process, window
+from tests.runner.by_hand import content, window
 from tests.runner.conftest import failed, measured
 
 if TYPE_CHECKING:
@@ -62,9 +62,6 @@ def test_what_is_no_record_of_this_version_says_why(data: bytes) -> None:
     [
         ({"losses": ["x"]}, "losses.0"),
         ({"memory": {"ooms": "many"}}, "memory.ooms"),
-        ({"exception": 4}, "exception"),
-        ({"swallowed": [{"type": "X"}]}, "swallowed.0.message"),
-        ({"arguments": {"a": [1]}}, "arguments.a"),
         ({"last_step_time": "NaN"}, "last_step_time"),
         ({"writes": {"a": 1}, "rank": "first"}, "rank"),
     ],
@@ -83,13 +80,6 @@ def test_a_record_says_nothing_of_its_measurement() -> None:
     found = parse(7, json.dumps(claimed).encode())
     assert found.measured is None
     assert (found.losses, found.unread) == ((1.0, math.inf), None)
-
-
-def test_unknown_keys_are_ignored_and_missing_ones_have_defaults() -> None:
-    """A record says nothing of another process than the one its file is named after."""
-    found = parse(9, json.dumps(of(pid=1, later="x", swallowed=[])).encode())
-    assert (found.unread, found.world_size, found.memory.ooms) == (None, 1, None)
-    assert found.pid == 9
 
 
 def test_a_record_that_became_unreadable_stands_as_it_was(tmp_path: Path) -> None:
@@ -121,13 +111,6 @@ def test_only_regular_files_of_a_sane_size_are_opened(tmp_path: Path) -> None:
     assert [found.pid for found in records.read()] == [1, 2, 3, 4, 5]
     assert all(found.unread for found in records.read()[:4])
     assert records.stacks() == {}
-
-
-def test_a_partly_wrong_record_is_measured_and_noted() -> None:
-    run = probed_run([process(7, 4.0, fused="all")], MeasurePlan())
-    assert run is not None
-    assert run.units_per_s == 4.0
-    assert any("left out" in note and "fused" in note for note in run.notes)
 
 
 OVERWRITES = """\
