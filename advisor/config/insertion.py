@@ -12,7 +12,7 @@ Insertion = tuple[int, str]
 """Character offset and the text that goes in there."""
 
 _NEWLINE = re.compile("\r\n|\n|\r")
-_SEPARATOR = re.compile(r"([ \t]*)([:=])([ \t]*)")
+_SEPARATOR = re.compile(r"[ \t]*[:=][ \t]*")
 _BLANKS = {
     "//": re.compile(r"(?:[ \t]|/\*[^\r\n]*?\*/)*"),
     "#": re.compile(r"[ \t]*"),
@@ -70,16 +70,9 @@ def _lead(text: str, leaf: Leaf) -> str:
 
 
 def _spaced_like(text: str, leaf: Leaf, key: str, value: str) -> str:
-    """Format `key: value` with the sibling's alignment."""
+    """Format `key: value` with the blanks of the sibling's separator."""
     assert leaf.key
-    start, end = leaf.key
-    found = _SEPARATOR.match(text, end)
-    before, sign, behind = found.groups() if found else ("", ":", " ")
-    column = (found.end() if found else end) - start
-    if not behind and not (column == leaf.start - start and leaf.end > leaf.start):
-        behind = " "
-    if len(before) > 1:
-        before = " " * max(end - start + len(before) - len(key), 1)
-    if len(behind) > 1:
-        behind = " " * max(column - len(key) - len(before) - len(sign), 1)
-    return f"{key}{before}{sign}{behind}{value}"
+    found = _SEPARATOR.match(text, leaf.key[1])
+    between = found[0] if found else ": "
+    is_tight = found is not None and found.end() == leaf.start < leaf.end
+    return f"{key}{between if is_tight or between[-1:].isspace() else between + ' '}{value}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, TypeGuard
 
 from advisor.errors import EditRefusedError
@@ -54,15 +55,12 @@ def spell_number(value: float) -> str:
     text = repr(value)
     if "e" not in text:
         return text
+    number = Decimal(text)
+    if abs(number.adjusted()) <= _MOST_ZEROS:
+        plain = format(number, "f")
+        return plain if "." in plain else f"{plain}.0"
     mantissa, exponent = text.split("e")
-    whole, _, digits = mantissa.lstrip("-").partition(".")
-    power = int(exponent)
-    sign = "-" if value < 0 else ""
-    if -_MOST_ZEROS <= power < 0:
-        return f"{sign}0.{'0' * (-power - 1)}{whole}{digits}"
-    if len(digits) <= power <= _MOST_ZEROS + len(digits):
-        return f"{sign}{whole}{digits}{'0' * (power - len(digits))}.0"
-    return f"{sign}{whole}.{digits or '0'}e{power:+03d}"
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{exponent}"
 
 
 def is_boolean(text: str) -> bool:

@@ -22,12 +22,7 @@ ALONE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 def read(folder: Path, name: str, limit_bytes: int) -> bytes:
     """Read a regular file below `folder`. Raises OSError."""
-    with _parent(folder, name) as (parent, last):
-        handle = os.open(last, os.O_RDONLY | ALONE, dir_fd=parent)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", name)
-        content = file.read(limit_bytes + 1)
+    content = read_on(folder, name, 0, limit_bytes + 1)
     if len(content) > limit_bytes:
         raise OSError(errno.EFBIG, f"it has more than {limit_bytes} bytes", name)
     return content
