@@ -42,13 +42,6 @@ class Assigned:
         for number, leaf in self._below(place):
             self._found[number] = leaf._replace(why=leaf.why or why)
 
-    def drop_older(self, began: int) -> None:
-        """Replace older leaves by those from number `began` on."""
-        fresh = {leaf.path for leaf in self._found[began:] if leaf is not None}
-        for number, leaf in enumerate(self._found[:began]):
-            if leaf is not None and leaf.path in fresh:
-                self._found[number] = None
-
     def _below(self, place: str) -> list[tuple[int, Leaf]]:
         """Numbered leaves at `place` and below it."""
         first = _first_part(place)

@@ -88,10 +88,8 @@ class _Holder:
 class Outline:
     """Leaves of a text whose mappings and lists are read in order."""
 
-    def __init__(self, root: str = "") -> None:
+    def __init__(self) -> None:
         self.leaves = Leaves()
-        self.root = root
-        """Path of a value that nothing holds."""
         self._open: list[_Holder] = []
 
     @property
@@ -106,7 +104,7 @@ class Outline:
     def place(self) -> str:
         """Path of the value that begins."""
         if not self._open:
-            return self.root
+            return ""
         holder = self._open[-1]
         return paths.item(holder.path, holder.index) if holder.is_list else holder.place
 

@@ -125,16 +125,14 @@ class _Reader:
                     self._assign(target, node.value, path, why or several)
             elif isinstance(node, ast.AnnAssign) and node.value is not None:
                 self._assign(node.target, _default_of(node.value), path, why)
-            elif isinstance(node, ast.AugAssign):
-                place = self._place(node.target, path)
+            elif (changed := _changed_by(node)) is not None:
+                place = self._place(changed, path)
                 if place is not None:
                     self._assigned.mark(place, f"it is changed again on line {node.lineno}")
             elif isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 self.body(node.body, paths.member(path, node.name), why)
             elif isinstance(node, _BLOCKS):
                 self._block(node, path, why)
-            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-                self._update(node.value, path, why)
             elif isinstance(node, ast.Return) and isinstance(node.value, (ast.Call, ast.Dict)):
                 self._value(node.value, _Place(path, path, why))
 
@@ -168,16 +166,6 @@ class _Reader:
             return
         self._assigned.forget(place)
         self._value(value, _Place(place, path, why, self._span(target), flow=False))
-
-    def _update(self, call: ast.Call, path: str, why: str | None) -> None:
-        """`model.update(dict(...))`, `model.update(batch_size=8)`."""
-        if not isinstance(call.func, ast.Attribute) or call.func.attr != "update":
-            return
-        place = self._place(call.func.value, path)
-        if place is not None:
-            began = len(self._assigned)
-            self._members(call, _Place(place, path, why))
-            self._assigned.drop_older(began)
 
     def _place(self, target: ast.expr, path: str) -> str | None:
         """Path of `x`, `cfg.a.b` or `cfg["a"].b`."""
@@ -268,6 +256,16 @@ class _Reader:
             return start + column
         end = self._starts[line] if line < len(self._starts) else len(self._text)
         return start + len(self._text[start:end].encode()[:column].decode())
+
+
+def _changed_by(node: ast.stmt) -> ast.expr | None:
+    """Target that a statement such as `n *= 2` or `m.update(n=4)` changes."""
+    if isinstance(node, ast.AugAssign):
+        return node.target
+    call = node.value if isinstance(node, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+        return call.func.value if call.func.attr == "update" else None
+    return None
 
 
 def is_literal(node: ast.AST) -> bool:

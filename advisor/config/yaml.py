@@ -13,7 +13,6 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from advisor.config import paths
 from advisor.config.leaves import (
     MAX_DEPTH,
     MAX_VALUES,
@@ -159,25 +158,11 @@ class _Reader:
                 elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
                     self._leave(event)
                 elif kind is yaml.DocumentStartEvent:
-                    self._begin_document()
+                    self._documents += 1
+                    if self._documents > 1:
+                        raise self._error(event, "a second YAML document; keep one in a file")
         finally:
             loader.dispose()
-
-    def _begin_document(self) -> None:
-        """Turn the whole into a list of documents at the second one."""
-        leaves = self.outline.leaves
-        self._anchors = {}
-        if self._documents == 1:
-            leaves.notes.append("several YAML documents in one file, numbered [0], [1], ...")
-            for number, leaf in enumerate(leaves.found):
-                if leaf:
-                    path, parent = _under_first(leaf.path), _under_first(leaf.parent)
-                    leaves.found[number] = leaf._replace(path=path, parent=parent)
-            renamed = {_under_first(a): _under_first(b) for a, b in leaves.aliases.items()}
-            leaves.aliases.clear()
-            leaves.aliases.update(renamed)
-        self.outline.root = paths.item("", self._documents) if self._documents else ""
-        self._documents += 1
 
     def _error(self, event: Any, problem: str) -> Exception:
         return syntax_error(self._name, self._text, event.start_mark.index, problem)
@@ -250,10 +235,6 @@ class _Reader:
             raise self._error(event, f"the anchor &{name} is given twice")
         if name:
             self._anchors[name] = anchor
-
-
-def _under_first(path: str) -> str:
-    return f"[0]{path}" if path.startswith("[") or not path else f"[0].{path}"
 
 
 SYNTAX = Syntax(parse=parse, spell_text=spell_text, spell_key=spell_text, null="null")
