@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from advisor.config import parse
 from advisor.history import History
 from advisor.model import Failure
-from advisor.tuner.discovery import MOST_PROCESSES
+from advisor.tuner.discovery import MOST_PROCESSES, passed_on
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
@@ -56,15 +59,6 @@ def test_knobs_with_made_up_names_are_found_and_tuned(tmp_path: Path) -> None:
     assert not {"grault", "quonk"} & set(found.values)
 
 
-def test_a_disturbed_experiment_is_not_run_again(tmp_path: Path) -> None:
-    """Nothing of it is timed: what is followed is the same whoever else is at work."""
-    engine = on_formula(names=NAMES, held=lambda number, _: 1.0 if number >= 2 else None)
-    found = formula_search(tmp_path, engine, "zorp: 6\nvex: 2\n", workload=TEST)
-    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
-    assert len(found.asked("effects")) == 1
-    assert found.asked("effects")[0].run.disturbance.disturbed
-
-
 def test_the_next_call_finds_the_experiment_in_its_history(tmp_path: Path) -> None:
     """However long its own originals took."""
     text, kept = "zorp: 6\nvex: 2\n", History(tmp_path / "history.sqlite", print)
@@ -83,12 +77,6 @@ def test_names_that_tell_of_everything_cost_no_process(tmp_path: Path) -> None:
     assert not search(tmp_path, text, names=names).asked("effects")
 
 
-def test_a_config_without_a_suspect_costs_no_process(tmp_path: Path) -> None:
-    """The values stand in the code: there is nothing to move."""
-    found = search(tmp_path, "grault: 7\n", coded={"zorp": 6, "vex": 2})
-    assert not found.asked("effects")
-
-
 def test_decoys_alone_are_found_out_and_never_tuned(tmp_path: Path) -> None:
     """Nothing follows them, and one process says so."""
     found = search(tmp_path, "grault: 6\nquonk: 2\n", coded={"zorp": 6, "vex": 2})
@@ -104,16 +92,6 @@ def test_the_effective_batch_is_kept_for_what_was_found(tmp_path: Path) -> None:
     assert discovered(found) == {"zorp": "batch_size", "frell": "grad_accum", "vex": "num_workers"}
     assert found.values["zorp"] > 4
     assert found.values["zorp"] * found.values["frell"] == 32
-
-
-def test_a_training_batch_without_accumulation_is_advised_at_most(tmp_path: Path) -> None:
-    """However it was found, it changes training."""
-    found = search(
-        tmp_path, "zorp: 8\nvex: 8\n", workload={"phase": "train"}, load_s=1e-6,
-        step_kind="optimizer step",
-    )  # fmt: skip
-    assert discovered(found)["zorp"] == "batch_size"
-    assert "zorp" not in found.values
 
 
 class Fragile(RecordedEngine):
@@ -183,14 +161,6 @@ def test_what_a_crash_names_is_left_as_it_is(tmp_path: Path) -> None:
     assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
 
 
-def test_a_crash_tells_what_it_came_to(tmp_path: Path) -> None:
-    """The loader was built with a moved value before the network did not fit."""
-    text = "wisp: 6\nhesp: 3\nzorp: 6\nvex: 2\n"
-    found = fragile(tmp_path, text, half=True, loads_first=True)
-    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
-    assert len(found.asked("effects")) == 1
-
-
 def test_two_crashes_are_the_end_of_it(tmp_path: Path) -> None:
     """Two processes at most, and nothing is claimed."""
     found = fragile(tmp_path, "wisp: 6\nhesp: 3\nvex: 2\n", half=True)
@@ -198,14 +168,6 @@ def test_two_crashes_are_the_end_of_it(tmp_path: Path) -> None:
     assert len(values_moved(found)[1]) < len(values_moved(found)[0])
     assert discovered(found) == {}
     assert found.stop.reason == "done"
-
-
-def test_an_experiment_that_does_not_fit_is_told_as_skipped(tmp_path: Path) -> None:
-    """It could have changed what is written."""
-    found = search(tmp_path, "zorp: 6\nvex: 2\n", budget_s=6.0)
-    assert not found.asked("effects")
-    assert discovered(found) == {}
-    assert found.state.skipped or found.stop.reason == "budget-too-small"
 
 
 def test_the_sampler_is_followed_to_the_end_of_an_item(tmp_path: Path) -> None:
@@ -221,3 +183,29 @@ def test_the_sampler_is_followed_to_the_end_of_an_item(tmp_path: Path) -> None:
     assert experiment.request.plan.whole_batches == 1
     assert experiment.request.plan.forwards_per_unit is None
     assert discovered(found) == {"mimsy": "timesteps"}
+
+
+CONFIG = parse(
+    b'{"train": {"batch_size": 4, "pin_memory": true}, "test": {"batch_size": 1}, "lr": 4}',
+    "json",
+    "c",
+)
+
+
+@pytest.mark.parametrize(
+    ("passed", "expected"),
+    [
+        ({}, set()),
+        ({"batch_size": 4, "pin_memory": True}, {"train.batch_size", "train.pin_memory"}),
+        ({"batch_size": 4, "pin_memory": 1}, set()),
+        ({"batch_size": 4, "num_workers": 0}, set()),
+        ({"batch_size": 1, "sampler": None}, {"test.batch_size"}),
+        ({"batch_size": 2, "pin_memory": True}, set()),
+    ],
+    ids=["no mapping", "all of it", "another type", "a part", "and more", "another value"],
+)
+def test_a_mapping_is_passed_on_where_each_of_its_values_arrived(
+    passed: dict[str, object], expected: set[str]
+) -> None:
+    """Every key, with its value; one that the program changed on the way is not the config's."""
+    assert passed_on(CONFIG, passed) == expected  # type: ignore[arg-type]

@@ -44,14 +44,6 @@ def test_it_stays_where_the_memory_or_the_gain_is_not_there(
     assert search.decisions["gradient_checkpointing"].outcome == "kept"
 
 
-def test_off_already_costs_no_process(tmp_path: Path) -> None:
-    """On, it would only be slower."""
-    search = formula_search(tmp_path, training(), TEXT.replace("true", "false"))
-    assert search.decisions["gradient_checkpointing"].outcome == "kept"
-    moved = {c.name for a in search.lab.attempts for c in a.request.variant.candidate.changes}
-    assert "gradient_checkpointing" not in moved
-
-
 @pytest.mark.parametrize(("guard", "asked"), [({"numeric-tolerance": "2%"}, True), ({}, False)])
 def test_plain_attention_is_set_against_that_of_torch(
     tmp_path: Path, guard: dict[str, Any], asked: bool

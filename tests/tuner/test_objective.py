@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from advisor import objective
-from advisor.model import Candidate, MeasurePlan, Run, Telemetry, Trial
-from tests.support.simulator.engine import RecordedEngine, Table
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import TEST
 
@@ -95,39 +90,6 @@ def test_what_is_not_told_ends_the_search_before_it_begins(tmp_path: Path) -> No
     assert search.stop.reason == "not-measured"
     assert {attempt.request.purpose for attempt in search.lab.attempts} == {"baseline"}
     assert objective.parse("energy").unmeasured(search.state.original) == ("energy",)
-
-
-def test_energy_of_a_recorded_run_is_joules_a_unit(tmp_path: Path) -> None:
-    """600 J by the card's counter in a window of 300 units are 2 J each."""
-    plain = on_formula(**COSTS)
-    with plain:
-        trial = Trial(
-            id="1",
-            purpose="search",
-            label="original",
-            candidate=Candidate(),
-            command=("x",),
-            cwd="/",
-            scratch=str(tmp_path),
-            plan=MeasurePlan(),
-        )
-        run = plain.run(trial)
-    told = replace(
-        run,  # type: ignore[arg-type]
-        units=300.0,
-        units_per_s=100.0,
-        window_start=0.0,
-        window_end=3.0,
-        telemetry=Telemetry(energy_j=600.0, power_w=200.0),
-    )
-    recorded = tmp_path / "runs.json"
-    kept = json.loads(TypeAdapter(Run).dump_json(told))  # type: ignore[arg-type]
-    recorded.write_text(json.dumps({"cells": [{"values": {}, "outcomes": [kept]}]}))
-    with RecordedEngine(Table.read(recorded)) as engine:
-        again = engine.run(trial)
-    assert objective.parse("energy").score(again) == pytest.approx(2.0)  # type: ignore[arg-type]
-    assert not objective.parse("throughput", ["power<=200W"]).broken(again)  # type: ignore[arg-type]
-    assert objective.parse("throughput", ["power<=0.1kW"]).broken(again)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,6 @@ if TYPE_CHECKING:
     from tests.support.simulator.engine import RecordedEngine
 
 
-def test_precision_needs_a_declared_guard(tmp_path: Path) -> None:
-    """Without one it is listed, and no process is spent on it."""
-    search = formula_search(tmp_path, on_formula(load_s=1e-6), TRAINING)
-    assert "precision" not in search.values
-    assert search.decisions["precision"].outcome == "listed"
-
-
 @pytest.mark.parametrize(("drift", "taken"), [(0.001, True), (0.2, False)])
 def test_precision_is_taken_only_inside_the_guard(
     tmp_path: Path, drift: float, *, taken: bool
@@ -143,15 +136,6 @@ def test_what_was_proven_is_written_though_the_budget_ends_later(
     search = formula_search(tmp_path, engine, SAMPLER, workload=workload, budget_s=budget_s)
     assert search.values["batch_size"] > 2
     assert "n_timestep" not in search.values
-
-
-def test_the_winner_finishes_one_item_and_not_twice(tmp_path: Path) -> None:
-    """Where quality is declared it does in the quality command, which costs nothing more."""
-    search = sampler_search(tmp_path, "0.5%")
-    winner = search.state.confirmations[-1].ab_test.after.variant.candidate
-    assert not [a for a in search.asked("confirm") if a.request.plan.whole_batches]
-    quality = [a for a in search.asked("quality") if a.request.variant.candidate == winner]
-    assert {a.request.plan.mode for a in quality} == {"whole"}
 
 
 def test_what_trades_results_is_written_only_for_a_gain_of_its_own(tmp_path: Path) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.executor.requests import ABTest
 from advisor.history import History
 from advisor.model import Candidate
-from advisor.tuner import next_request
-from advisor.tuner.state import SearchStep
 from tests.support.simulator.search import formula_search, on_formula
 from tests.tuner.configs import INFERENCE, TEST, TRAINING
 
@@ -73,14 +70,3 @@ def test_a_second_search_starts_no_process_but_the_baseline_and_the_proof(tmp_pa
     assert again.winner.key == first.winner.key
     fresh = {a.request.purpose for a in again.lab.attempts if not a.reused}
     assert fresh == {"baseline", "confirm"}
-
-
-def test_contests_are_planned_before_their_first_round(tmp_path: Path) -> None:
-    """An ask for rounds is asked once; the strategy sees nothing of it before its end."""
-    search = formula_search(tmp_path, on_formula(), TRAINING)
-    contests = []
-    for known in range(len(search.answers)):
-        turn = next_request(search.context, search.answers[:known])
-        assert isinstance(turn, SearchStep)
-        contests += [turn.request] if isinstance(turn.request, ABTest) else []
-    assert [c.rounds for c in contests] == [c.ab_test.rounds for c in search.lab.comparisons]

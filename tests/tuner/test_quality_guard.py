@@ -189,17 +189,6 @@ def test_steps_that_the_budget_did_not_judge_are_told_as_that(tmp_path: Path) ->
     assert not any("a run failed" in each for each in told)
 
 
-def test_a_free_setting_is_not_blamed_for_noise(tmp_path: Path) -> None:
-    """Figures that differ by more than the tolerance from run to run tell nothing of a batch."""
-    search = searched(
-        tmp_path,
-        quality_noise=2 * TOLERANCE,
-        launch_s=0.02,
-        text="batch_size: 1\nn_timestep: 1000\n",
-    )
-    assert search.values["batch_size"] > 1
-
-
 def test_precision_is_confirmed_by_losses_with_equal_seeds(tmp_path: Path) -> None:
     """Of runs of both arms that did not choose; each round has a seed, the same for both."""
     text = "batch_size: 8\nprecision: fp32\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +12,7 @@ import pytest
 from advisor import tuner as strategy
 from advisor.history import History
 from advisor.tuner import next_request
-from advisor.tuner.context import TuningContext
-from advisor.tuner.state import SearchStep, TunerState
+from advisor.tuner.state import SearchStep
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import formula_search, on_formula
@@ -49,12 +47,6 @@ def test_the_strategy_knows_no_clock_no_process_and_no_file() -> None:
             elif isinstance(node, ast.ImportFrom):
                 named.add((node.module or "").partition(".")[0])
         assert not named & {"time", "datetime", "subprocess", "pathlib", "os", "io"}, path.name
-
-
-def test_what_passes_through_the_stages_stays_small() -> None:
-    """An object with many fields is a hub that everything writes to."""
-    for noun in (TuningContext, TunerState):
-        assert len(dataclasses.fields(noun)) <= 13, noun.__name__
 
 
 # --- loader -----------------------------------------------------------------------------------
@@ -106,25 +98,6 @@ def test_a_larger_batch_is_not_starved_by_the_fewest_workers(tmp_path: Path) -> 
     search = formula_search(tmp_path, engine, "batch_size: 1\nnum_workers: 0\n", workload=TEST)
     assert search.values["num_workers"] >= 7
     assert search.values["batch_size"] >= 16
-
-
-def test_a_second_look_at_the_loader_contradicts_nothing(tmp_path: Path) -> None:
-    """Behind a larger batch the workers are tried again; what is told is what the file holds."""
-    engine = on_formula(load_s=0.001, launch_s=0.02)
-    search = formula_search(tmp_path, engine, "batch_size: 8\nnum_workers: 0\n", workload=TEST)
-    assert search.values["num_workers"] == 2
-    workers = search.decisions["num_workers"]
-    assert (workers.outcome, workers.old, workers.new) == ("changed", 0, 2)
-
-
-def test_a_value_may_go_back_to_what_the_config_says(tmp_path: Path) -> None:
-    """With two CPUs every count is tried on each pass, the original's own among them."""
-    engine = on_formula(load_s=0.002, launch_s=0.02)
-    text = "batch_size: 8\nnum_workers: 0\n"
-    search = formula_search(tmp_path, engine, text, workload=TEST, cpus=2)
-    assert search.stop.reason == "done"
-    changed = {path for path, each in search.decisions.items() if each.outcome == "changed"}
-    assert changed == set(search.values)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.05, 0.2])
@@ -252,3 +225,11 @@ def test_history_of_another_speed_is_not_believed(tmp_path: Path) -> None:
     again = formula_search(tmp_path, slower, TRAINING, history=history)
     assert again.winner.changes
     assert not any(attempt.reused for attempt in again.asked("search"))
+
+
+def test_a_trial_that_moved_two_knobs_is_evidence_of_both(tmp_path: Path) -> None:
+    search = formula_search(tmp_path, on_formula(), INFERENCE, workload=TEST)
+    both = {t.id for t in search.asked("search") if len(t.request.knobs) > 1}
+    assert both
+    for name in ("batch_size", "num_workers"):
+        assert both <= set(search.decisions[name].trials)

@@ -41,14 +41,6 @@ def test_two_batches_tell_the_others(cell: tuple[int, int]) -> None:
     assert abs(told.log_rate - math.log(rate(*cell))) < 2 * told.sd
 
 
-def test_what_is_far_from_every_run_is_doubted_more() -> None:
-    """One batch does not tell where the launch ends; a second does."""
-    once = ThroughputModel((point(1, 0), point(1, 0)), LOADER, 0.02)
-    twice = ThroughputModel((point(1, 0), point(1, 0), point(64, 8)), LOADER, 0.02)
-    assert once.at(64, 8).sd > 5 * once.at(1, 0).sd
-    assert twice.at(64, 8).sd < once.at(64, 8).sd / 5
-
-
 def test_one_run_that_went_wrong_does_not_bend_the_fit() -> None:
     """Student's tails: the other four say where it should have been."""
     good = tuple(point(batch, 8) for batch in (1, 4, 16, 64))
@@ -68,14 +60,6 @@ def test_between_a_batch_and_a_slower_larger_one_more_may_be_gained() -> None:
     assert max(gains, key=lambda batch: gains[batch]) in {16, 32}
     assert max(gains.values()) > 0.03
     assert gains[512] < gains[128] < 0.01
-
-
-def test_nothing_is_expected_of_what_is_surely_slower() -> None:
-    """Expected improvement is of gains alone, and never negative."""
-    surface = ThroughputModel((point(1, 8), point(64, 8), point(512, 8)), LOADER, 0.02)
-    top = surface.at(512, 8).log_rate
-    assert surface.at(1, 8).improvement(top) < 1e-6
-    assert surface.at(4096, 8).improvement(top) > 0
 
 
 def test_a_run_that_collapsed_is_run_again_before_it_is_believed(tmp_path: Path) -> None:

@@ -83,12 +83,6 @@ def test_an_advised_batch_says_where_the_learning_rate_starts(tmp_path: Path) ->
     assert "not tried" in said
 
 
-def test_without_a_sign_of_training_the_batch_is_free(tmp_path: Path) -> None:
-    """Forwards alone move nothing."""
-    search = formula_search(tmp_path, on_formula(load_s=1e-6, step_kind="root forward"), BATCH)
-    assert search.decisions["batch_size"].outcome == "changed"
-
-
 @pytest.mark.parametrize("followed", [True, False])
 def test_an_accumulation_makes_up_for_it_where_it_is_followed(
     tmp_path: Path, *, followed: bool
@@ -114,22 +108,6 @@ def test_a_program_of_which_nothing_is_seen_may_train(
     decision = search.decisions["batch_size"]
     assert decision.outcome == outcome
     assert ("may train" in decision.reason) is (phase == "any")
-
-
-def test_a_batch_that_is_only_advised_is_tried_after_all_that_may_be_written(
-    tmp_path: Path,
-) -> None:
-    """What is for advice alone takes no time from the workers, their proof, or the what-ifs."""
-    engine = on_formula(load_s=2e-3, step_kind="optimizer step", observed={"trains": "optimizer"})
-    search = formula_search(tmp_path, engine, "batch_size: 4\nnum_workers: 0\n", cpus=8)
-    moved = [
-        (number, asked.trial.candidate.label)
-        for number, asked in enumerate(engine.asked)
-        if any(c.kind == "batch_size" for c in asked.trial.candidate.changes)
-    ]
-    proof = [n for n, asked in enumerate(engine.asked) if asked.trial.purpose == "confirm"]
-    assert search.values["num_workers"] > 0
-    assert moved[0][0] > max(proof)
 
 
 def test_no_batch_is_tried_that_the_data_cannot_fill(tmp_path: Path) -> None:

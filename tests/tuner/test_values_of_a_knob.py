@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pytest
-
 from advisor import config as documents
 from advisor import knobs
-from advisor.executor.comparison import AFTER, BEFORE, Comparison
-from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, TrialResult, Variant
-from advisor.executor.rounds import Round
-from advisor.model import Candidate, Failure, MeasurePlan
+from advisor.executor.requests import SkippedRun, TrialRequest, TrialResult
+from advisor.model import Candidate, Failure
 from advisor.objective import THROUGHPUT
 from advisor.settings import Workload
 from advisor.tuner.context import Source, TuningContext
@@ -101,19 +97,6 @@ def test_a_value_that_does_not_fit_is_told_as_the_budgets_end() -> None:
     assert said(now, "prefetch_factor") == "skipped"
 
 
-@pytest.mark.parametrize("values", [[4], [4, 8]])
-def test_values_that_failed_ran_whatever_else_did_not_fit(values: list[int]) -> None:
-    """The budget ended something else: of this knob every value had its process."""
-    stage = try_values(ELSEWHERE, knob_of("prefetch_factor"), values)
-    assert said(ended(stage, *["crash-step"] * len(values)), "prefetch_factor") == "kept"
-
-
-def test_a_second_pass_that_the_budget_ends_leaves_what_the_first_found() -> None:
-    now = with_prefetch_of(4)
-    now = ended(try_values(now, knob_of("prefetch_factor"), [8]), None)
-    assert said(now, "prefetch_factor") == "found"
-
-
 def test_a_second_pass_without_a_gain_leaves_what_the_first_found() -> None:
     now = with_prefetch_of(4)
     now = ended(try_values(now, knob_of("prefetch_factor"), [8]), 2.0)
@@ -147,59 +130,3 @@ def candidate(now: TunerState, kind: str, value: int) -> Candidate:
 
 def set_by(found: Candidate) -> dict[str, object]:
     return {change.path: change.new for change in found.changes}
-
-
-@pytest.fixture
-def refusing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A config that takes no other value."""
-    refusal = knobs.InvalidChange(reason="it is fixed by another setting")
-    monkeypatch.setattr(TunerState, "with_value", lambda *_, **__: refusal)
-
-
-@pytest.mark.usefixtures("refusing")
-@pytest.mark.parametrize("begun", [BEGUN, ELSEWHERE])
-def test_values_that_are_refused_are_told_as_that_whatever_else_did_not_fit(
-    begun: TunerState,
-) -> None:
-    """Of a loader argument as of a precision: with the reason, and no word of the budget."""
-    for kind, stage in (
-        ("prefetch_factor", try_values(begun, knob_of("prefetch_factor"), [4])),
-        ("precision", try_values(begun, knob_of("precision"), ["bf16"], gated=True)),
-    ):
-        now = ended(stage)
-        word = now.verdict_on(knob_of(kind))
-        assert word is not None
-        assert (word.outcome, word.reason) == ("refused", "it is fixed by another setting."), kind
-
-
-def test_a_precision_that_does_not_fit_is_told_as_the_budgets_end() -> None:
-    now = ended(try_values(BEGUN, knob_of("precision"), ["bf16"], gated=True), None)
-    assert said(now, "precision") == "skipped"
-
-
-def test_one_run_is_held_against_what_the_best_usually_does() -> None:
-    """All runs of its proof tell that; the luckiest of them would hide what is truly faster."""
-    best = BEGUN.with_value(knob_of("num_workers"), 4)
-    assert isinstance(best, Candidate)
-    asks = {
-        side: TrialRequest(variant=Variant(candidate=each), purpose="confirm", plan=MeasurePlan())
-        for side, each in ((BEFORE, Candidate()), (AFTER, best))
-    }
-    rounds = []
-    for number, rate in enumerate((460.0, 380.0, 350.0, 330.0), 1):
-        rates = {BEFORE: 200.0, AFTER: rate}
-        runs = {
-            side: TrialResult(
-                id="1", request=request, result=a_run(units_per_s=rates[side]), remaining_s=1.0
-            )
-            for side, request in asks.items()
-        }
-        rounds.append(Round(number=number, order=(BEFORE, AFTER), runs=runs))
-    ab_test = ABTest(
-        purpose="confirm", title="t", requests=(asks[BEFORE], asks[AFTER]), rounds=len(rounds)
-    )
-    proof = Comparison(ab_test=ab_test, rounds=tuple(rounds), remaining_s=1.0)
-    proven = replace(BEGUN, best=best, best_run=a_run(units_per_s=460.0), confirmations=(proof,))
-    assert proven.gain_over_incumbent(a_run(units_per_s=438.0)) == pytest.approx(1.2)
-    unproven = replace(proven, confirmations=())
-    assert unproven.gain_over_incumbent(a_run(units_per_s=460.0)) == pytest.approx(1)

@@ -57,27 +57,12 @@ def test_a_training_batch_that_nothing_makes_up_for_is_only_advised(tmp_path: Pa
     assert (tmp_path / "train.yaml").read_text() == text
 
 
-def test_a_knob_of_the_config_is_left_to_the_config(tmp_path: Path) -> None:
-    """What a config key holds is not tried from inside."""
-    engine = loader_bound()
-    text = "num_workers: 0\nprefetch_factor: 2\npersistent_workers: false\n"
-    formula_search(tmp_path, engine, text)
-    assert tried(engine) == []
-
-
 def test_a_knob_that_the_code_overrides_is_tried_in_the_code(tmp_path: Path) -> None:
     """The config says workers and the program ignores it: the call is what must change."""
     engine = loader_bound(ignored=frozenset({"num_workers"}))
     search = formula_search(tmp_path, engine, "num_workers: 0\n")
     assert [decision.outcome for decision in search.decisions.values()] == ["ignored"]
     assert len(advice_of(search)) == 1
-
-
-def test_a_program_that_hardly_waits_gets_no_loader_trials(tmp_path: Path) -> None:
-    """Its wait share bounds what a loader could give."""
-    engine = on_formula(coded=CODED, load_s=1e-6, step_kind="optimizer step")
-    assert advice_of(formula_search(tmp_path, engine, CONFIG)) == ()
-    assert tried(engine) == []
 
 
 @pytest.mark.parametrize(("noise", "asked"), [(0.0, True), (0.26, False)])
@@ -139,33 +124,6 @@ def test_what_is_on_already_is_never_tried(tmp_path: Path) -> None:
     engine = computing(observed=on, switches=dict.fromkeys(on, 2.0))
     formula_search(tmp_path, engine, CONFIG, workload=GUARD)
     assert tried(engine) == ["loader.pin_memory=1"]
-
-
-def test_what_a_loader_has_already_is_never_tried(tmp_path: Path) -> None:
-    """It waits for its workers all the same, so more of them are."""
-    engine = on_formula(
-        coded={"batch_size": 4, "num_workers": 1},
-        observed={"loader_site": "train.py:1", "prefetch_factor": 4, "persistent_workers": True},
-        step_kind="optimizer step",
-    )
-    formula_search(tmp_path, engine, CONFIG)
-    assert tried(engine)
-    assert not any("prefetch" in each or "persistent" in each for each in tried(engine))
-
-
-def test_switches_of_the_gpu_are_not_tried_without_one(tmp_path: Path) -> None:
-    """The model computes on the CPU."""
-    engine = computing(observed={"device": "cpu", "compiled": False, "pin_memory": True})
-    formula_search(tmp_path, engine, CONFIG)
-    assert tried(engine) == []
-
-
-def test_only_what_is_faster_by_more_than_a_tie_is_advised(tmp_path: Path) -> None:
-    """The rest gets no pairs."""
-    engine = computing(switches={"cudnn_benchmark": 1.2, "channels_last": 1.01})
-    search = formula_search(tmp_path, engine, CONFIG)
-    assert [advice.title for advice in advice_of(search)] == ["cudnn_benchmark"]
-    assert [found.ab_test.title for found in search.lab.comparisons] == ["cudnn_benchmark"]
 
 
 def test_threads_are_tried_on_a_cpu_and_advised_with_a_patch(tmp_path: Path) -> None:
@@ -272,13 +230,6 @@ def test_a_flag_that_no_tolerance_allows_does_not_block_its_what_if(tmp_path: Pa
     assert search.winner.changes == ()
     assert search.decisions["cudnn_benchmark"].outcome == "listed"
     assert [advice.title for advice in advice_of(search)] == ["cudnn_benchmark"]
-
-
-def test_a_flag_without_a_gpu_costs_nothing(tmp_path: Path) -> None:
-    """The model is on the CPU, where it does nothing."""
-    engine = computing(observed={"device": "cpu"}, flags={"cudnn_benchmark": 1.4})
-    search = formula_search(tmp_path, engine, FLAGS, workload=GUARD)
-    assert search.decisions["cudnn_benchmark"].reason.startswith("It does something on a GPU only")
 
 
 @pytest.mark.parametrize("budget_s", range(100, 180, 20))
