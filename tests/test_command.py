@@ -198,7 +198,7 @@ REFUSED = {
         TargetError,
         "rtx-1",
     ),
-    "nothing at all": ([], CommandMissingError, "No command was given"),
+    "nothing at all": ([], CommandMissingError, "No command is known."),
     "--output": (
         ["--output", "x.yaml", "--", "python", "x.py"],
         UsageError,

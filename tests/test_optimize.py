@@ -281,7 +281,7 @@ def test_without_a_command_the_error_shows_where_it_goes(
 ) -> None:
     done = gpu_advisor.call("optimize", "infer.yaml", cwd=project, env=environment(project))
     assert done.returncode == errors.CommandMissingError.exit_code
-    assert "[workload.infer]" in done.stderr
+    assert "gpu-advisor optimize infer.yaml -- python YOUR_SCRIPT.py" in done.stderr
 
 
 @pytest.mark.slow

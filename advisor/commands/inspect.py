@@ -31,8 +31,8 @@ COMMAND_LINE = "command line"
 ONE_A_PHASE = {"batch_size", "num_workers", "grad_accum", "timesteps"}
 """Kinds of which one phase of a program has one value."""
 HEADS = ("setting", "value", "meaning", "phase", "a change", "sure", "editable")
-WIDEST = (48, 24, 40, 5, 20, 8, 400)
-"""The last column holds a reason, which is of use as a whole only."""
+WIDEST = 48
+"""Longest text of a path or value in the table."""
 RISKS: dict[KnobClass, str] = {
     "free": "keeps results",
     "training": "changes the training",
@@ -196,9 +196,7 @@ def as_json(found: Sequence[Inspected]) -> dict[str, Any]:
                 "kind": knob.kind,
                 "phase": knob.phase,
                 "class": knob.knob_class,
-                "unit": knob.unit,
-                "scope": knob.scope,
-                "value": knob.value,
+                **{name: getattr(knob, name) for name in ("unit", "scope", "value")},
                 "default_of": default_of(knob, document),
                 "editable": knob.editable,
                 "why": knob.why,
@@ -268,11 +266,7 @@ def _row(knob: Knob, found: Findings, default: str | None) -> tuple[str, ...]:
         can += f", multiples of {step:g}: the comment beside it"
     editable = can if knob.editable else f"no: {knob.why.partition('; not editable: ')[2]}"
     sure = "doubtful" if doubt(knob, found) else "likely"
-    path = knob.path if len(knob.path) <= WIDEST[0] else f"...{knob.path[3 - WIDEST[0] :]}"
     words = REGISTRY[knob.kind].words
-    cells = (counted, words, knob.phase, RISKS[knob.knob_class], sure, editable)
-    return (path, *(_cut(cell, width) for cell, width in zip(cells, WIDEST[1:], strict=True)))
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 3]}..."
+    path = knob.path if len(knob.path) <= WIDEST else f"...{knob.path[3 - WIDEST :]}"
+    risk = RISKS[knob.knob_class]
+    return (path, counted[:WIDEST], words, knob.phase, risk, sure, editable)

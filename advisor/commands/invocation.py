@@ -293,19 +293,11 @@ def require_writable(config: Path) -> None:
 
 
 def _no_command(paths: Sequence[Path], found: Settings, use_case: str) -> str:
-    if not paths:
-        known = ", ".join(found.workload) or "none"
-        return (
-            "No command was given. Add it after `--`:\n"
-            f"  gpu-advisor {use_case} -- python YOUR_SCRIPT.py\n"
-            f"or name a workload of {settings.FILE_NAME} with --workload (known: {known})."
-        )
-    config = paths[0]
+    words = " ".join(map(str, paths))
+    flag = f" --config {paths[0]}" if paths else ""
     return (
-        f"No command is known that uses {config}. Add it after `--`:\n"
-        f"  gpu-advisor {use_case} {config} -- python YOUR_SCRIPT.py --config {config}\n"
-        f"or to {settings.FILE_NAME}:\n"
-        f"  [workload.{config.stem.replace('_', '-')}]\n"
-        f'  config = "{config}"\n'
-        f'  command = "python YOUR_SCRIPT.py --config {{config}}"'
+        f"No command is known{f' that uses {words}' if words else ''}. Add it after `--`:\n"
+        f"  gpu-advisor {use_case}{f' {words}' if words else ''} -- python YOUR_SCRIPT.py{flag}\n"
+        f"or name an entry [workload.NAME] of {settings.FILE_NAME} with --workload "
+        f"(known: {', '.join(found.workload) or 'none'})."
     )

@@ -127,12 +127,6 @@ GONE_WRONG: list[tuple[str, Readings, str, str]] = [
     ("memory", host(ram_left_gib=3.0), "3.0 of 128.0 GiB left", "ps "),
     ("shared memory", host(**SMALL_SHM), "0.06 GiB", "remount"),
     ("shared memory", host(**SMALL_SHM, container=True), "0.06 GiB", "--shm-size"),
-    (
-        "debug settings",
-        replace(WELL, environ={"CUDA_LAUNCH_BLOCKING": "1"}),
-        "every launch waits",
-        "unset CUDA_LAUNCH_BLOCKING",
-    ),
     ("other programs", replace(WELL, crowd=CROWD), "6.0 of 16 CPUs busy (ffmpeg 6.0)", "ps "),
     (
         "other programs",
@@ -179,7 +173,6 @@ def test_each_fault_is_one_row_with_its_value_and_remedy(
         # a desktop that holds little and does nothing
         sample(processes=(GpuProcess(pid=9, memory_gib=0.4),)),
         host(governor=replace(SPARING, preference="balance_performance")),
-        replace(WELL, environ={"CUDA_LAUNCH_BLOCKING": "0"}),
         replace(WELL, isolation=replace(GUARD, kind="landlock")),
         # a program with a GPU computes there
         torch(threads=1),

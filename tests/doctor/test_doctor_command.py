@@ -69,12 +69,12 @@ def test_strict_exits_with_1_where_something_is_to_fix(
     gpu_advisor: Server, bare_python: Path, tmp_path: Path
 ) -> None:
     asked = ("doctor", "--python", str(bare_python))
-    env = {**CLEAN, "CUDA_LAUNCH_BLOCKING": "1"}
+    env = {**CLEAN, "GPU_ADVISOR_ISOLATION": "guard"}
     plain = gpu_advisor.call(*asked, cwd=tmp_path, env=env)
     strict = gpu_advisor.call(*asked, "--strict", cwd=tmp_path, env=env)
     assert (plain.returncode, strict.returncode) == (0, 1)
     assert "to fix here" in strict.stdout.splitlines()[0]
-    assert "unset CUDA_LAUNCH_BLOCKING" in strict.stdout
+    assert "unset GPU_ADVISOR_ISOLATION" in strict.stdout
 
 
 def test_what_was_named_and_is_not_there_is_a_mistake_of_the_call(

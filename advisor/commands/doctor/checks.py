@@ -33,13 +33,6 @@ FREE_CLOCKS = {"performance", "schedutil", "ondemand", "conservative", "interact
 """Governors that go up to the highest clock under load."""
 SELF_CLOCKING = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp", "intel_cpufreq")
 """Drivers under which `powersave` only lets the hardware choose, by its preference."""
-COSTLY_SETTINGS = {
-    "CUDA_LAUNCH_BLOCKING": "every launch waits for the GPU",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": "every tensor is allocated by the driver",
-    "CUDA_CACHE_DISABLE": "kernels are compiled anew at each start",
-    "PYTHONDEVMODE": "Python checks itself all the time",
-}
-"""Variables for finding faults, and what they cost where they stay set."""
 POOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 TORCH_INDEX = (
     "python -m pip install --force-reinstall torch --index-url https://download.pytorch.org/whl"
@@ -256,12 +249,6 @@ def shared_memory(readings: Readings) -> Finding:
     return Finding(f"{left:.2f} of {whole:.2f} GiB left", ok=left >= LEAST_SHM_GIB, fix=fix)
 
 
-def costly_settings(readings: Readings) -> Finding:
-    on = [name for name in COSTLY_SETTINGS if readings.environ.get(name, "") not in {"", "0"}]
-    value = ", ".join(f"{name} ({COSTLY_SETTINGS[name]})" for name in on) or "none"
-    return Finding(value, ok=not on, fix=f"unset {' '.join(on)}")
-
-
 def other_programs(readings: Readings) -> Finding:
     crowd, cpus = readings.crowd, readings.host.cpus_shown
     if crowd is None or crowd.others_cpus is None:
@@ -347,7 +334,6 @@ HOST_CHECKS: tuple[Check, ...] = (
     Check("CPU governor", governor, "decoding and launching run at this clock"),
     Check("memory", memory, "files that are read again come from it; with none, programs die"),
     Check("shared memory", shared_memory, "loader workers hand every batch over through /dev/shm"),
-    Check("debug settings", costly_settings, "they are made to find faults, and slow everything"),
     Check("other programs", other_programs, "they take CPUs from loader and launches"),
     Check("isolation", isolation, "a measured program must not touch your files"),
 )
