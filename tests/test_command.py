@@ -96,41 +96,29 @@ def test_an_output_folder_is_pointed_elsewhere_only_where_it_was_typed(project: 
         assert knobs.find(asked.command_line).outputs == outputs
 
 
-CHOICES = """\
+DECLARED = """\
 import argparse
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8, choices=[8, 16])
-p.parse_args()
-"""
-
-
-def test_a_value_that_the_program_does_not_take_is_never_tried(project: Path) -> None:
-    (project / "main.py").write_text(CHOICES)
-    document = invocation.resolve([], ["python", "main.py"]).command_line
-    findings = knobs.find(document)
-    refused = knobs.move(document, findings, "--batch-size", 32)
-    assert isinstance(refused, knobs.InvalidChange)
-    assert "the program takes only 8, 16" in refused.reason
-    assert isinstance(knobs.move(document, findings, "--batch-size", 16), tuple)
-
-
-SWITCHES = """\
-import argparse
-p = argparse.ArgumentParser()
 p.add_argument("--num-workers", type=int, default=2)
 p.add_argument("--persistent-workers", action="store_true", default=True)
 p.parse_args()
 """
 
 
-def test_a_switch_that_can_only_be_put_on_keeps_what_needs_it(project: Path) -> None:
+def test_a_value_that_the_program_does_not_take_is_never_tried(project: Path) -> None:
     """No words take `--persistent-workers` back, and it needs workers."""
-    (project / "main.py").write_text(SWITCHES)
+    (project / "main.py").write_text(DECLARED)
     document = invocation.resolve([], ["python", "main.py"]).command_line
     findings = knobs.find(document)
-    refused = knobs.move(document, findings, "--num-workers", 0)
-    assert isinstance(refused, knobs.InvalidChange)
-    assert "--persistent-workers cannot be set to False" in refused.reason
+    for flag, value, reason in (
+        ("--batch-size", 32, "the program takes only 8, 16"),
+        ("--num-workers", 0, "--persistent-workers cannot be set to False"),
+    ):
+        refused = knobs.move(document, findings, flag, value)
+        assert isinstance(refused, knobs.InvalidChange)
+        assert reason in refused.reason
+    assert isinstance(knobs.move(document, findings, "--batch-size", 16), tuple)
 
 
 def test_a_config_that_the_command_names_is_left_and_told(project: Path) -> None:

@@ -91,26 +91,23 @@ def test_a_profile_leaves_the_tree_as_it_was_and_does_not_block_the_next(
 
 
 @pytest.mark.skipif(bool(read_machine().gpus), reason="a card here may stand in")
-def test_a_target_that_is_not_here_is_named_before_the_first_trial(
+def test_an_absent_target_and_a_missing_isolation_are_said_before_the_first_trial(
     project: Path, gpu_advisor: warm.Server
 ) -> None:
-    words = ("--target", "rtx-4060", "--budget", "1s", "--window", "0.2s")
-    done = gpu_advisor.call("optimize", "c.json", *words, cwd=project)
-    before = done.stderr.partition("trial 1 ")[0]
-    assert "GeForce RTX 4060 is not here and a CPU cannot stand in" in before, done.stderr
-
-
-def test_that_nothing_isolates_is_said_before_the_first_trial(
-    project: Path, gpu_advisor: warm.Server
-) -> None:
-    env = {**os.environ, FORCED: "guard"}
-    for argv in (
-        ("optimize", "c.json", "--budget", "1s", "--window", "0.2s"),
-        ("profile", "c.json", "--window", "0.2s"),
+    short = ("c.json", "--window", "0.2s")
+    absent = "RTX 4060 is not here"
+    guard = "not isolated: what the program writes is real"
+    for env, argv, said in (
+        (
+            {},
+            ("optimize", *short, "--budget", "1s", "--target", "rtx-4060"),
+            absent,
+        ),
+        ({FORCED: "guard"}, ("optimize", *short, "--budget", "1s"), guard),
+        ({FORCED: "guard"}, ("profile", *short), guard),
     ):
-        done = gpu_advisor.call(*argv, cwd=project, env=env)
-        before = done.stderr.partition("trial 1 ")[0]
-        assert "not isolated: what the program writes is real" in before, done.stderr
+        done = gpu_advisor.call(*argv, cwd=project, env={**os.environ, **env})
+        assert said in done.stderr.partition("trial 1 ")[0], done.stderr
 
 
 def test_a_budget_smaller_than_the_baseline_ends_with_a_report(

@@ -258,30 +258,21 @@ def test_a_hang_has_its_code_and_names_the_line(project: Path, optimize: Optimiz
     assert not list(project.glob(".*gpu-advisor-*"))
 
 
-def test_a_missing_config_is_named(project: Path, optimize: Optimize) -> None:
-    (project / "infer.yaml").unlink()
-    done = optimize()
-    assert done.returncode == errors.ConfigMissingError.exit_code
-    assert "infer.yaml" in done.stderr
-
-
-def test_a_read_only_config_is_refused_before_anything_runs(
-    project: Path, optimize: Optimize
+def test_a_config_without_rights_file_or_command_is_refused_before_anything_runs(
+    project: Path, optimize: Optimize, gpu_advisor: warm.Server
 ) -> None:
     (project / "infer.yaml").chmod(0o444)
-    done = optimize()
-    assert done.returncode == errors.ConfigReadOnlyError.exit_code
-    assert "read-only" in done.stderr
+    locked = optimize()
+    assert (locked.returncode, "read-only" in locked.stderr) == (13, True)
+    (project / "infer.yaml").unlink()
+    missing = optimize()
+    assert (missing.returncode, "infer.yaml" in missing.stderr) == (10, True)
+    (project / "infer.yaml").write_text(CONFIG)
+    alone = gpu_advisor.call("optimize", "infer.yaml", cwd=project, env=environment(project))
+    assert alone.returncode == errors.CommandMissingError.exit_code
+    assert "gpu-advisor optimize infer.yaml -- python YOUR_SCRIPT.py" in alone.stderr
     assert not (project / "report.md").exists()
-    assert "trial 1" not in done.stderr
-
-
-def test_without_a_command_the_error_shows_where_it_goes(
-    project: Path, gpu_advisor: warm.Server
-) -> None:
-    done = gpu_advisor.call("optimize", "infer.yaml", cwd=project, env=environment(project))
-    assert done.returncode == errors.CommandMissingError.exit_code
-    assert "gpu-advisor optimize infer.yaml -- python YOUR_SCRIPT.py" in done.stderr
+    assert "trial 1" not in locked.stderr
 
 
 @pytest.mark.slow

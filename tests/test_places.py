@@ -124,15 +124,11 @@ def test_overwrite_is_the_consent_and_our_own_files_need_none(project: Path) -> 
     first = {path.name for path in project.iterdir()}
     writing.write(plain(), report)
     assert {path.name for path in project.iterdir()} == first
-
-
-def test_every_file_of_a_report_carries_the_mark_that_makes_it_ours(project: Path) -> None:
     patched = SuggestionEntry(title="t", detail="d", patch="--- a/x.py\n+++ b/x.py\n")
     writing.write(examples.improved(suggestions=[patched]), project / "out" / "r.md")
     written = [path for path in (project / "out").rglob("*") if path.is_file()]
     assert {path.suffix for path in written} == {".md", ".json", ".svg", ".patch"}
-    for path in written:
-        assert writing.files.is_marked(path), path
+    assert all(map(writing.files.is_marked, written))
 
 
 def test_what_became_another_s_since_it_was_claimed_is_not_written(project: Path) -> None:

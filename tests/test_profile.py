@@ -104,10 +104,10 @@ def told(profile: Profile) -> StageLog:
     return call
 
 
-def test_what_a_card_says_is_told_and_what_it_withholds_too(
+def test_a_card_is_read_and_one_left_idle_is_the_first_line(
     project: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scripted driver under the real NVML binding, read from outside while the program runs."""
+    """A scripted driver under the real NVML binding, read while the program runs."""
     driver = project / "driver"
     driver.mkdir()
     stub = nvml_stub.build(driver)
@@ -115,27 +115,16 @@ def test_what_a_card_says_is_told_and_what_it_withholds_too(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     for name, value in stub.env().items():
         monkeypatch.setenv(name, value)
+    code, stdout, stderr = profile("--", *TRAIN)
+    assert code == 0, stderr
+    first, *others = stdout.splitlines()
+    assert first.startswith(f"Your program does not use the {nvml_stub.LAPTOP['name']}: ")
+    assert not any("of NVIDIA GeForce" in line for line in others), "its rate is no CPU's"
     lines = ("--workload", "plain", "--unit-regex", WROTE)
     code, stdout, stderr = profile("--window", "1s", *lines)
     assert code == 0, stderr
     for words in ("GPU 88 % busy", "79.0 W", "no energy_j", "not supported by this"):
         assert words in stdout, stdout
-
-
-def test_a_card_that_the_program_leaves_idle_is_the_first_line(
-    project: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    driver = project / "driver"
-    driver.mkdir()
-    stub = nvml_stub.build(driver)
-    stub.write(nvml_stub.LAPTOP)
-    for name, value in stub.env().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    code, stdout, stderr = profile("--", *TRAIN)
-    assert code == 0, stderr
-    first = stdout.splitlines()[0]
-    assert first.startswith(f"Your program does not use the {nvml_stub.LAPTOP['name']}: ")
 
 
 def test_a_config_brings_its_workload_and_is_not_changed(project: Path, told: StageLog) -> None:

@@ -14,47 +14,31 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("90", 90),
-        ("90s", 90),
-        ("10m", 600),
-        ("1.5h", 5400),
-        (30, 30),
-        (1.5, 1.5),
-        ("3m30s", 210),
-        ("1h5m", 3900),
-        (" 1h 30m 5s ", 5405),
-        ("1.5m", 90),
-        ("2H", 7200),
-    ],
+DURATIONS = {
+    "90": 90,
+    "90s": 90,
+    "10m": 600,
+    "1.5h": 5400,
+    30: 30,
+    1.5: 1.5,
+    "3m30s": 210,
+    "1h5m": 3900,
+    " 1h 30m 5s ": 5405,
+    "1.5m": 90,
+    "2H": 7200,
+}
+NO_DURATIONS = (
+    *("", " ", "ten", "-5m", "0", "0m0s", "10 parsecs", "1h30", "5s3m", "1m2m", "nan"),
+    *(True, float("nan"), float("inf"), -3, "9" * 400),
 )
-def test_durations(text: str | int, seconds: float) -> None:
-    assert parse_duration_s(text) == seconds
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        " ",
-        "ten",
-        "-5m",
-        "0",
-        "0m0s",
-        "10 parsecs",
-        "1h30",
-        "5s3m",
-        "1m2m",
-        "nan",
-        True,
-        float("nan"),
-        float("inf"),
-        -3,
-        "9" * 400,
-    ],
-)
+@pytest.mark.parametrize("text", DURATIONS)
+def test_durations(text: str | float) -> None:
+    assert parse_duration_s(text) == DURATIONS[text]
+
+
+@pytest.mark.parametrize("text", NO_DURATIONS)
 def test_no_duration_is_refused_with_the_forms_allowed(text: str) -> None:
     with pytest.raises(ValueError, match="write 90s, 10m, 3m30s or 1h"):
         parse_duration_s(text)
@@ -71,18 +55,15 @@ def write(tmp_path: Path, text: str, name: str = settings.FILE_NAME) -> Path:
     return path
 
 
-def test_a_misspelled_key_is_named_with_the_near_one(tmp_path: Path) -> None:
+def test_a_misspelled_key_and_a_broken_line_are_named(tmp_path: Path) -> None:
     path = write(tmp_path, '[defaults]\nbugdet = "10m"\n')
     with pytest.raises(SettingsError, match=r"unknown key 'defaults.bugdet'\. Did you mean"):
         settings.load(path)
-
-
-def test_broken_toml_names_the_line(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="line 1"):
         settings.load(write(tmp_path, "[defaults\n"))
 
 
-def test_pyproject_holds_the_same_table(tmp_path: Path) -> None:
+def test_pyproject_holds_the_same_table_up_to_the_repository(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         '[tool.gpu-advisor.workload.a]\nconfig = "c.yaml"\ncommand = "python t.py {config}"\n',
@@ -94,10 +75,6 @@ def test_pyproject_holds_the_same_table(tmp_path: Path) -> None:
     entry = settings.load(found).workload_for(tmp_path / "c.yaml")
     assert entry is not None
     assert entry[0] == "a"
-
-
-def test_the_search_for_settings_stops_at_the_repository(tmp_path: Path) -> None:
-    write(tmp_path, "")
     (tmp_path / "repo" / ".git").mkdir(parents=True)
     assert settings.find(tmp_path / "repo") is None
 

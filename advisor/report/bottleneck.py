@@ -322,7 +322,7 @@ def _operations(run: Run, profile: GpuProfile | None) -> Iterator[str]:
     line = f"Matrix products, convolutions and attention came to {least}"
     line += f"{numbers.measure(achieved, 3)} TFLOP/s, waits included"
     rate = profile.tflops(seen.dtype, tf32=bool(seen.tf32)) if profile else None
-    if rate and profile:
+    if rate and profile and run.on_gpu:
         kind = "TF32" if seen.dtype == "float32" and seen.tf32 else seen.dtype
         line += f": {achieved / rate:.2%} of the {rate:g} of {profile.title} at {kind}"
     if flops.uncounted:
