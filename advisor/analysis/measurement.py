@@ -72,7 +72,6 @@ class Measurement:
     """Reason why there is no rate although steps were seen."""
     loader: LoaderFacts = NO_LOADER
     """DataLoader whose batches were measured; before any step the only one."""
-    loader_index: int | None = None
     module: ModuleFacts = NO_MODULE
     """Module that took most time."""
     accumulation: float | None = None
@@ -100,7 +99,6 @@ def measure(
         only = next(iter(log.loaders)) if len(log.loaders) == 1 else None
         return Measurement(
             loader=log.loader(only) if only is not None else NO_LOADER,
-            loader_index=only,
             module=log.module(root) if root is not None else NO_MODULE,
         )
     whole = ended or cut_short or plan.mode != "window"
@@ -115,7 +113,6 @@ def measure(
         measured=measured,
         unmeasured=None if measured is not None else series.source,
         loader=log.loader(series.loader) if series.loader is not None else NO_LOADER,
-        loader_index=series.loader,
         module=log.module(series.root) if series.root is not None else NO_MODULE,
         accumulation=series.accumulation,
         update_share=update_share(log),

@@ -65,10 +65,9 @@ def advise(
         return Advice("count", 0.0, calls=_needs_calls(series), series=series)
     if plan.mode != "window":
         return Advice(None, 1.0, series=series)
-    window, missing = find_window(log, series, plan, now=now)
-    if window is not None and missing is None:
+    _, need_s = find_window(log, series, plan, now=now)
+    if not need_s:
         return Advice("full", 0.0, series=series)
-    need_s = missing.seconds if missing is not None else 0.2
     if not counting and series.typical_s < QUICK_STEP_S:
         need_s = min(need_s, 0.1)
     left_s = math.inf if plan.longest_s is None else began + plan.longest_s - now

@@ -121,15 +121,6 @@ class Window:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """Reason why the window is not full yet."""
-
-    seconds: float
-    """Best guess of the time until it is."""
-    why: str
-
-
 def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
     """First step that counts, were the run long enough."""
     workers, prefetch = _workers(log, series)
@@ -182,8 +173,8 @@ def find_window(
     *,
     now: float | None = None,
     whole: bool = False,
-) -> tuple[Window | None, Missing | None]:
-    """Find the window and the reason it is incomplete.
+) -> tuple[Window | None, float]:
+    """Find the window, and a guess of the seconds until it is full; 0: it is.
 
     `whole`: the program ended, or is never to be stopped: everything after warm-up is taken.
     `now`: the present by the process's clock, where the program still runs.
@@ -192,41 +183,37 @@ def find_window(
     if log.counting_since is not None and series.typical_s < QUICK_STEP_S:
         steady = max(steady, bisect.bisect_left(series.bounds, log.counting_since))
     if whole:
-        return _everything(log, series, steady, plan.min_steps), None
+        return _everything(log, series, steady, plan.min_steps), 0.0
     if series.steps <= steady:
-        wait_s = (steady - series.steps + 1) * series.typical_s
-        return None, Missing(max(0.05, wait_s), "warm-up")
+        return None, max(0.05, (steady - series.steps + 1) * series.typical_s)
     began = series.bounds[steady]
     late = (series.bounds[-1] if now is None else now) - began >= LATE * plan.measure_s
     marks = [mark for mark in _leading(series.marks) if mark >= steady]
     if len(marks) > 1:
         cycle_s = median([series.clock[b] - series.clock[a] for a, b in pairwise(marks)])
         cycles = Window(series, marks[0], marks[-1])
-        missing = _missing(cycles, plan, cycle_s / 2, late=late)
+        wait_s = _wait_s(cycles, plan, cycle_s / 2, late=late)
         short = series.rollouts or (cycle_s <= plan.measure_s and not late)
-        if missing is None or short:
-            return cycles, missing
+        if short or not wait_s:
+            return cycles, wait_s
     first = steady + (series.steps - steady) % burst(log, series)
     if series.rollouts or first == series.steps:
-        return None, Missing(max(0.05, series.typical_s), "a whole cycle")
+        return None, max(0.05, series.typical_s)
     window = Window(series, first, series.steps)
-    return window, _missing(window, plan, 0.0, late=late)
+    return window, _wait_s(window, plan, 0.0, late=late)
 
 
-def _missing(window: Window, plan: MeasurePlan, slack_s: float, *, late: bool) -> Missing | None:
-    """Describe missing seconds, steps or batches."""
+def _wait_s(window: Window, plan: MeasurePlan, slack_s: float, *, late: bool) -> float:
+    """Guess of the time until the window has its seconds, steps and batches."""
     wanted_s, wanted_steps = plan.measure_s - slack_s, plan.min_steps
     if late:
         wanted_s, wanted_steps = ENOUGH * plan.measure_s, min(FEW_STEPS, plan.min_steps)
     missing_s, missing_steps = wanted_s - window.seconds, wanted_steps - window.count
     if missing_s > 0 or missing_steps > 0:
-        wait_s = max(missing_s, missing_steps * window.series.typical_s, slack_s, 0.02)
-        return Missing(wait_s, "time" if missing_s > 0 else "steps")
-    if window.units_per_s() is None:
-        return Missing(max(0.2, plan.measure_s / 4), "a batch finished to the end")
-    if plan.whole_batches > window.series.finished_batches:
-        return Missing(max(0.1, plan.measure_s / 4), "batches finished to the end")
-    return None
+        return max(missing_s, missing_steps * window.series.typical_s, slack_s, 0.02)
+    finished = window.series.finished_batches >= plan.whole_batches
+    known = window.units_per_s() is not None
+    return 0.0 if finished and known else max(0.2, plan.measure_s / 4)
 
 
 def _leading(marks: list[int]) -> list[int]:

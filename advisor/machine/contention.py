@@ -173,7 +173,6 @@ def judge(readings: Sequence[LoadReading], start: float, end: float, cpus: int) 
         disturbed=(waits and others > OTHERS_SHARE * cpus) or steal > STEAL_SHARE,
         own_cpus=own,
         others_cpus=others,
-        waited_share=waited,
         steal_share=steal,
         who=_busiest(window, seconds, others),
     )

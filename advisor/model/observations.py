@@ -265,8 +265,6 @@ class Disturbance:
     """Mean number of CPUs that the run kept busy."""
     others_cpus: float | None = None
     """Mean number of CPUs, of those the run may use, that other processes kept busy."""
-    waited_share: float | None = None
-    """Share of the window in which some task waited for a CPU, by the kernel's pressure."""
     steal_share: float | None = None
     """Share of CPU time that the hypervisor gave to others."""
     foreign_gpu_pids: int | None = None

@@ -78,6 +78,6 @@ def measured(log: EventLog, plan: MeasurePlan = PLAN, *, ended: bool = False) ->
     """Window that `plan` finds in `log`, of a program that `ended` by itself or runs on."""
     series = detect_steps(log, plan, ended=ended)
     assert series is not None
-    found, missing = find_window(log, series, plan, whole=ended)
-    assert found is not None, missing and missing.why
+    found, _ = find_window(log, series, plan, whole=ended)
+    assert found is not None
     return found

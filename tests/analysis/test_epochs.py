@@ -67,8 +67,8 @@ def live(log: EventLog) -> tuple[Window, float]:
         seen = until(log, now)
         series = detect_steps(seen, PLAN)
         if series is not None:
-            window, missing = find_window(seen, series, PLAN, now=now)
-            if window is not None and missing is None:
+            window, wait_s = find_window(seen, series, PLAN, now=now)
+            if window is not None and not wait_s:
                 return window, now
         now += 0.5
     pytest.fail("the window never was full")

@@ -50,8 +50,8 @@ def test_long_epochs_of_few_steps_do_not_run_to_the_end() -> None:
         now += 0.2
     series = detect_steps(log, PLAN)
     assert series is not None
-    found, need = window.find_window(log, series, PLAN)
-    assert need is None
+    found, wait_s = window.find_window(log, series, PLAN)
+    assert not wait_s
     assert found is not None
     assert found.units_per_s() == pytest.approx(8 * 4 / (8 * 0.1 + 0.2), rel=0.001)
 
@@ -68,9 +68,8 @@ def test_a_window_that_is_not_full_says_when_to_look_again() -> None:
     train(log, 30)
     series = detect_steps(log, PLAN)
     assert series is not None
-    _, need = window.find_window(log, series, PLAN)
-    assert need is not None
-    assert 0.1 < need.seconds < 0.5
+    _, wait_s = window.find_window(log, series, PLAN)
+    assert 0.1 < wait_s < 0.5
 
 
 def test_a_short_program_uses_what_there_is() -> None:
