@@ -135,8 +135,13 @@ def _between(bounds: list[float], moments: list[Fed]) -> list[float]:
 
 
 def _restarts(log: EventLog, series: StepSeries) -> list[int]:
-    """Steps that hold the first batch of a new pass."""
-    own = [fetch for fetch in log.fetches if fetch.loader == series.loader]
+    """Steps that hold the first batch of a new pass.
+
+    A loader that is made anew for each pass is known by its line.
+    """
+    loaders = {series.loader, *series.beside} - {None}
+    site = log.loader(series.loader).site if series.loader is not None else None
+    own = [f for f in log.fetches if f.loader in loaders and log.loader(f.loader).site == site]
     return _holding(series, [new.end for old, new in pairwise(own) if old.ended_pass])
 
 

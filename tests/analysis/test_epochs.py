@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from advisor.analysis.events import PASS_ENDED, EventLog
@@ -118,6 +120,17 @@ def test_a_batch_loaded_ahead_of_a_validation_trains_after_it() -> None:
         now += 0.05
         update(log, now, now)
     assert live(log)[0].units_per_s() == pytest.approx(80.0, rel=0.03)
+
+
+def test_a_loader_that_is_made_anew_for_each_epoch_restarts_too() -> None:
+    """Each is a loader of its own, built on the same line."""
+    log, now = log_with(loaders=20, workers=4, prefetch=2), 0.0
+    log.loaders = {n: replace(facts, site="train.py:8") for n, facts in log.loaders.items()}
+    for number in range(20):
+        fetch(log, now, now + 1.0, number, BATCH)
+        now = train(log, 40, start=now + 1.0, load=0.01, work=0.04, loader=number)
+        fetch(log, now, now, number, PASS_ENDED)
+    assert live(log)[0].units_per_s() == pytest.approx(41 * BATCH / 3.0, rel=0.05)
 
 
 def test_a_run_to_the_end_counts_its_restarts() -> None:
