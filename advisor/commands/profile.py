@@ -39,12 +39,16 @@ if TYPE_CHECKING:
 RUNS = 2
 """One run alone shows no spread."""
 
-MEASURED = (
-    "units", "window", "units_per_s", "units_per_s_range", "tokens_per_s", "runs", "disturbed",
-    "wait_share", "step_ms", "achieved_tflops", "batch", "workers", "ranks", "forwards_per_unit",
-    "peak_mem_gib", "effects", "shares", "bottleneck", "advice", "unused_gpu",
-)  # fmt: skip
-"""Keys of the JSON object that are null where nothing was measured."""
+OF_RUN = (
+    *("units", "units_per_s", "tokens_per_s", "wait_share", "step_ms", "achieved_tflops"),
+    *("ranks", "peak_mem_gib"),
+)
+OF_EFFECTS = ("batch", "workers", "forwards_per_unit")
+OF_ALL = (
+    *("window", "units_per_s_range", "runs", "disturbed", "effects", "shares", "bottleneck"),
+    *("advice", "unused_gpu"),
+)
+"""Keys of the JSON object, null where nothing was measured."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,9 +105,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         bounds = amdahl.bounds(result)
         unused = sentences.unused_gpu(result, machine.gpus)
         code, shown = 0, f"{unused}\n\n" * bool(unused) + memo(result, found, bounds)
-        fields = as_object(result, asked.workload.unit, found, bounds) | {
-            "unused_gpu": unused or None
-        }
+        fields = as_object(result, asked.workload.unit, found, bounds, unused)
     if args.json:
         shown = json.dumps(masking.mask_value(fields), indent=2) + "\n"
     sys.stdout.write(shown if args.json else masking.mask_text(shown))
@@ -145,42 +147,34 @@ def as_object(
     unit: str,
     found: Bottleneck | None = None,
     help_: tuple[Bound, ...] = (),
+    unused: str = "",
 ) -> dict[str, Any]:
     """Object of `--json`; None is "not measured".
 
-    The unit is in the plural. Figures are means over the runs; the range of the rate stands beside
-    it.
+    The unit is in the plural. Figures are means over the runs, beside the range of the rate.
     """
     shown: dict[str, Any] = {"ok": False, "failure": None, "unit": numbers.plural(unit)}
-    shown |= dict.fromkeys(MEASURED)
+    shown |= dict.fromkeys((*OF_RUN, *OF_EFFECTS, *OF_ALL))
     if isinstance(result, Failure):
-        facts_by_name = ("kind", "evidence", "next_step")
-        return shown | {"failure": {name: getattr(result, name) for name in facts_by_name}}
+        names = ("kind", "evidence", "next_step")
+        return shown | {"failure": {name: getattr(result, name) for name in names}}
     assert found is not None
     run = typical(result)
     effects, rates = run.effects, [each.units_per_s for each in result]
+    shown |= {name: getattr(run, name) for name in OF_RUN}
+    shown |= {name: getattr(effects, name) for name in OF_EFFECTS}
     return shown | {
         "ok": True,
         "unit": numbers.plural(run.unit),
-        "units": run.units,
         "window": {"start": run.window_start, "end": run.window_end},
-        "units_per_s": run.units_per_s,
         "units_per_s_range": [min(rates), max(rates)],
-        "tokens_per_s": run.tokens_per_s,
         "runs": len(result),
         "disturbed": any(each.disturbance.disturbed for each in result),
-        "wait_share": run.wait_share,
-        "step_ms": run.step_ms,
-        "achieved_tflops": run.achieved_tflops,
-        "batch": effects.batch,
-        "workers": effects.workers,
-        "ranks": run.ranks,
-        "forwards_per_unit": effects.forwards_per_unit,
-        "peak_mem_gib": run.peak_mem_gib,
         "effects": dataclasses.asdict(effects) | {"arguments": dict(effects.arguments)},
         "shares": amdahl.measured_parts(run.shares) or None,
         "bottleneck": found.model_dump(),
         "advice": [dataclasses.asdict(each) for each in help_],
+        "unused_gpu": unused or None,
     }
 
 

@@ -46,29 +46,18 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     OutputRefusedError when a file that is not ours is in the way.
     """
     del command
-    if args.html is not None:
-        return _page(args)
-    output: Path = args.output or args.report.with_suffix(".md")
+    as_page = args.html is not None
+    given = args.output or (args.html if args.html != Path() else None)
+    place: Path = given or args.report.with_suffix(".html" if as_page else ".md")
     report = writing.load(args.report)
-    beside = Path(os.path.realpath(output)).with_suffix(".json")
-    rendered_in_place = beside == Path(os.path.realpath(args.report))
-    claimed = writing.claim(
-        output,
-        never=() if rendered_in_place else (args.report,),
-        like=args.report,
-        overwrite=args.overwrite,
-    )
-    writing.write(report, output, claimed)
-    sys.stdout.write(f"{output}\n")
-    return 0
-
-
-def _page(args: argparse.Namespace) -> int:
-    place = args.report.with_suffix(".html") if args.html == Path() else args.html
-    report = writing.load(args.report)
-    claimed = writing.claim_page(
-        place, never=(args.report,), like=args.report, overwrite=args.overwrite
-    )
-    writing.write_page(report, place, claimed, args.report)
+    beside = Path(os.path.realpath(place)).with_suffix(".json")
+    in_place = not as_page and beside == Path(os.path.realpath(args.report))
+    never = () if in_place else (args.report,)
+    claim = writing.claim_page if as_page else writing.claim
+    claimed = claim(place, never=never, like=args.report, overwrite=args.overwrite)
+    if as_page:
+        writing.write_page(report, place, claimed, args.report)
+    else:
+        writing.write(report, place, claimed)
     sys.stdout.write(f"{place}\n")
     return 0
