@@ -78,7 +78,7 @@ def test_the_record_holds_raw_values_and_keeps_its_schema(same: tuple[Repo, Gate
 def test_a_slower_head_is_red(slower: tuple[Repo, Gated]) -> None:
     repo, found = slower
     assert found.code == 1, found.stderr
-    assert found.record.verdict == "regression"
+    assert (found.record.verdict, found.record.pairs) == ("regression", 12)
     assert found.record.ci_low_pct > 5
     assert found.record.base.sha == repo.git("rev-parse", "HEAD^")
     assert "Regression" in found.stdout
