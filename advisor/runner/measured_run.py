@@ -128,6 +128,7 @@ def probed_run(
     rates = tuple(rank.window.units_per_s for rank in ranks)
     silent = max(0, first.world_size - len(ranks))
     rate = sum(rates) * (1 + silent / len(ranks))
+    counted = sum(rank.window.units / rank.window.seconds for rank in ranks)
     memories = [rank.record.memory for rank in ranks]
     allocated = max(_known(memory.allocated_gib for memory in memories), default=0.0)
     reserved = max(_known(memory.reserved_gib for memory in memories), default=None)
@@ -138,7 +139,7 @@ def probed_run(
     steps = _known(rank.record.first_step_time for rank in ranks)
     return replace(
         nothing,
-        units=sum(rank.window.units for rank in ranks) * (1 + silent / len(ranks)),
+        units=counted * (1 + silent / len(ranks)) * lead.seconds,
         units_per_s=rate,
         unit=lead.unit or nothing.unit,
         tokens_per_s=_tokens_per_s(ranks),

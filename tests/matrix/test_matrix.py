@@ -88,7 +88,8 @@ def test_the_probe_measures_the_program_as_it_measures_itself(
         "ranks": reading.ranks,
         "shares": {name: share for name, share in shares.items() if share is not None},
     }
-    agrees(case, told, reading.units_per_s, outcome.true_rate())
+    rate = reading.units / (reading.window_end - reading.window_start)
+    agrees(case, told, rate, outcome.true_rate())
 
 
 @each([*SEVERAL, *ONE_OF_EACH])

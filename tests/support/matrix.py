@@ -217,7 +217,7 @@ class MatrixResult:
 
     @property
     def units_per_s(self) -> float:
-        """Over the whole window, as the program counts; clean parts alone may be faster."""
+        """Over the whole window, validation included, as the program counts."""
         window = self.told["window"]
         return float(self.told["units"]) / float(window["end"] - window["start"])
 
