@@ -32,9 +32,12 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """Label, as in `batch_size=8, what if compile`."""
+        """Label, as in `batch 8 · prefetch_factor 4 in code`."""
         label = self.candidate.label
-        return f"{label}, what if {self.whatif}" if self.whatif else label
+        if not self.whatif:
+            return label
+        name = self.whatif.removeprefix("loader.").partition("@")[0].replace("=", " ")
+        return f"{label} · {name} in code"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,7 @@ class TrialRequest:
 
     @property
     def label(self) -> str:
-        """Label of the candidate, as in `batch_size=8`."""
+        """Label of the candidate, as in `batch 8`."""
         return self.title or self.variant.label
 
 

@@ -176,7 +176,7 @@ class ComparisonEntry(Part):
     """`confirm`, `whatif`, `quality`."""
     title: str
     before: str
-    """Label of the variant: `original`, `batch_size=8`."""
+    """Label of the variant: `original`, `batch 8`."""
     after: str
     settings: dict[str, Value] | None = None
     """Values of `after` other than the original's, by path; null: not kept."""
