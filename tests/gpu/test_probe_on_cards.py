@@ -173,3 +173,45 @@ def test_copies_on_a_stream_of_their_own_take_nothing_from_compute(on_cards: Run
     shares = found.outcome.measured.shares
     assert found.truth.copied_share(0, *found.window) > 0.3
     assert shares.compute == pytest.approx(10 / 10.1, abs=0.1)
+
+
+@pytest.mark.parametrize("words", ["", "--graph"])
+def test_a_learning_rate_on_the_card_is_read_after_the_window(words: str, on_cards: Run) -> None:
+    """To read it earlier waits for the card, and no capture survives it."""
+    plan = MeasurePlan(measure_s=0.4, min_steps=5)
+    args = ("--train", "--rate-on-card", "--kernel", "6", "--host", "5", *words.split())
+    found = on_cards(*args, plan=plan)
+    reading = found.outcome.measured
+    assert reading.effects.learning_rates == (pytest.approx(0.01),)
+    assert (found.truth.spoilt, reading.syncs) == ([], ())
+    assert found.truth.busy_share(0, *found.window) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("words", "whatif", "busy"),
+    [
+        ("--loader --pins --copied 512 --host 4 --kernel 3", None, (0.6, 0.75)),
+        ("--loader --pins --copied 512 --host 4 --kernel 3", "non_blocking", (0.95, 1.0)),
+        ("--loader --copied 512 --host 4 --kernel 3", "non_blocking", (0.6, 0.75)),
+    ],
+    ids=["blocking", "pinned", "pageable"],
+)
+def test_a_non_blocking_copy_needs_pinned_memory(
+    words: str, whatif: str | None, busy: tuple[float, float], on_cards: Run
+) -> None:
+    """A loader pins where torch has an accelerator; without it the what-if changes nothing."""
+    plan = MeasurePlan(measure_s=0.5, min_steps=8, whatif=whatif)
+    found = on_cards(*words.split(), cards=(Card(copy_us_per_mb=12_000.0),), plan=plan)
+    assert found.outcome.measured.effects.pin_memory is ("--pins" in words)
+    low, high = busy
+    assert low <= found.truth.busy_share(0, *found.window) <= high
+
+
+def test_cudnn_searches_where_the_flag_stood_before_the_first_convolution(on_cards: Run) -> None:
+    """Its cache of algorithms is looked up before the flag: a later switch does nothing."""
+    plain = on_cards("--convolution", "--train", plan=MeasurePlan(measure_s=0.4))
+    plan = MeasurePlan(measure_s=0.4, whatif="cudnn_benchmark")
+    switched = on_cards("--convolution", "--train", plan=plan)
+    rates = [each.outcome.measured.units_per_s for each in (plain, switched)]
+    assert rates == pytest.approx([4 / 0.006, 4 / 0.004], rel=0.1)
+    assert switched.outcome.measured.effects.cudnn_benchmark is True

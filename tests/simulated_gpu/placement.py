@@ -310,6 +310,8 @@ def install(_: Any) -> None:
     mode.__enter__()
     torch.Generator = _Generator
     torch.profiler.profile = surface.Profile
+    if hasattr(torch, "accelerator"):
+        surface.accelerate(torch.accelerator)
     begin = threading.Thread.run
 
     def run(self: threading.Thread) -> None:

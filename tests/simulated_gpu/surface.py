@@ -30,6 +30,18 @@ def install(cuda: Any) -> None:
         setattr(cuda, name, ours["lazy_init" if name == "_lazy_init" else name])
 
 
+def accelerate(accelerator: Any) -> None:
+    """Make the cards torch's accelerator, for which loaders pin memory."""
+    accelerator.is_available = is_available
+    accelerator.device_count = device_count
+    accelerator.current_accelerator = lambda check_available=False: torch.device("cuda")
+    accelerator.current_device_index = current_device
+    accelerator.set_device_index = set_device
+    accelerator.synchronize = synchronize
+    accelerator.current_stream = current_stream
+    accelerator.set_stream = set_stream
+
+
 def card_of(device: Any = None) -> sim.Card:
     """The card that a device, an index or nothing at all means."""
     if device is None:
@@ -178,6 +190,9 @@ class Stream:
         event = event or Event()
         event.record(self)
         return event
+
+    def is_capturing(self) -> bool:
+        return self.card.graph is not None
 
     def wait_event(self, event: Any) -> None:
         self.card.ends[self.cuda_stream] = max(self.end, event.at or 0.0)
@@ -368,6 +383,20 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
     card.context = True
     sim.current = card.index
     card.memory.limit = int(fraction * card.memory.total)
+
+
+# --- cuDNN --------------------------------------------------------------------------------
+
+_algorithms: dict[object, bool] = {}
+
+
+def convolution(shape: object, searched_s: float, guessed_s: float) -> None:
+    """Queue a convolution by the algorithm that its first call of this shape chose.
+
+    As in cuDNN: the cache is looked up before `torch.backends.cudnn.benchmark` is.
+    """
+    searched = _algorithms.setdefault(shape, bool(torch.backends.cudnn.benchmark))
+    sim.here().launch(searched_s if searched else guessed_s)
 
 
 # --- the profiler ---------------------------------------------------------------------------
