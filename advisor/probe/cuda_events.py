@@ -131,12 +131,6 @@ class DeviceClock:
         return event, before
 
 
-def start_if_in_use(session: Session) -> DeviceClock | None:
-    """Start the clock of the card in use."""
-    card = card_in_use(session)
-    return None if card is None else DeviceClock(session, card)
-
-
 # --- the card -----------------------------------------------------------------------------
 
 
