@@ -74,8 +74,6 @@ class Effects:
     """True if the optimizer updates all parameters in one kernel; None where it cannot."""
     recomputes: bool | None = None
     """True if torch computed activations twice to save memory; None where that cannot be seen."""
-    set_to_none: bool | None = None
-    """True if zero_grad dropped gradients instead of filling them with zeros."""
     loader_passed: tuple[tuple[str, JsonScalar], ...] = ()
     """Arguments by name of the measured DataLoader, where its call passes a mapping on (`**`)."""
     loader_site: str | None = None

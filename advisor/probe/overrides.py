@@ -6,7 +6,7 @@
     channels_last       weights and inputs of each such module
     compile             the forward of each such module; compile=NAME with that backend or mode
     threads=4           of the CPU in one operation
-    tf32  cudnn_benchmark  non_blocking  set_to_none  fused
+    tf32  cudnn_benchmark  non_blocking  fused
 
 Several are joined by commas. The record's entry `whatif` tells which of them applied. The effect is
 seen by the same observation as in every other run.
@@ -40,7 +40,6 @@ AFTER_COMPILING = 3
 """Calls after a compilation that still belong to warm-up: backwards are compiled late."""
 NEVER = {
     "non_blocking": "no tensor was copied from host to device by `to` or `cuda`",
-    "set_to_none": "zero_grad was never asked to keep zeros",
     "fused": "no optimizer with a fused update was built for parameters on a GPU",
 }
 
@@ -229,20 +228,6 @@ def _non_blocking(torch: Any, overrides: Overrides) -> None:
         overrides.patches.put(torch.Tensor, name, wrapped(getattr(torch.Tensor, name)))
 
 
-def _set_to_none(torch: Any, overrides: Overrides) -> None:
-    """Drop gradients where zeros were to be kept."""
-
-    def wrapped(original: Any) -> Any:
-        def zero_grad(self: Any, set_to_none: bool = True) -> Any:
-            overrides.applied["set_to_none"] += not set_to_none
-            return original(self, True)
-
-        return zero_grad
-
-    for owner in (sys.modules["torch.optim.optimizer"].Optimizer, torch.nn.Module):
-        overrides.patches.put(owner, "zero_grad", wrapped(owner.zero_grad))
-
-
 def _fused(torch: Any, overrides: Overrides) -> None:
     """Make an optimizer fused where all its parameters are on a GPU."""
     optimizer = sys.modules["torch.optim.optimizer"].Optimizer
@@ -409,7 +394,6 @@ def _device_type(module: Any) -> str:
 
 PROCESS_WIDE: dict[str, Callable[[Any, Overrides], None]] = {
     "non_blocking": _non_blocking,
-    "set_to_none": _set_to_none,
     "fused": _fused,
 }
 MODULES: dict[str, Callable[[Any, Overrides, Any, str], str | None]] = {

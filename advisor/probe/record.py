@@ -107,7 +107,6 @@ def facts(session: Session) -> dict[str, Any]:
     overrides = session.overrides
     read: dict[str, Callable[[], Any]] = {
         "trains": lambda: training_hooks.sign(session),
-        "set_to_none": lambda: None if session.set_to_none is None else bool(session.set_to_none),
         "fused": lambda: session.fused,
         "recomputes": lambda: session.recomputes,
         "skipped_updates": lambda: session.skipped_updates,

@@ -120,8 +120,6 @@ class Session:
         """Activations were computed twice to save memory; None where that cannot be seen."""
         self.asked_gradients = False
         """Gradients were asked for that update nothing by themselves."""
-        self.set_to_none: bool | None = None
-        """Argument of the last zero_grad."""
         self.arguments: dict[str, Any] = {}
         self.defaulted: list[str] = []
         self.writes: list[str] = []

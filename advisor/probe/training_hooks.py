@@ -202,10 +202,10 @@ def scaler(torch: Any, session: Session) -> None:
 
 
 def optimizers(torch: Any, session: Session) -> None:
-    """Hook optimizer construction, gradient resets and steps."""
+    """Hook optimizer construction and steps."""
     module: Any = sys.modules["torch.optim.optimizer"]
     kind = module.Optimizer
-    build, zero = kind.__init__, kind.zero_grad
+    build = kind.__init__
     step_ended = step_end(session)
     entered = 0.0
     held: dict[int, Any] = {}
@@ -215,11 +215,6 @@ def optimizers(torch: Any, session: Session) -> None:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
         session.optimizers_built += 1
-
-    @functools.wraps(zero)
-    def zero_grad(self: Any, set_to_none: bool = True) -> Any:
-        session.set_to_none = set_to_none
-        return zero(self, set_to_none)
 
     def number_of(optimizer: Any) -> int:
         """Number by the first step; an id comes back once its owner is gone."""
@@ -250,7 +245,6 @@ def optimizers(torch: Any, session: Session) -> None:
             step_ended(end)
 
     session.patches.put(kind, "__init__", __init__)
-    session.patches.put(kind, "zero_grad", zero_grad)
     session.patches.on_undo(module.register_optimizer_step_pre_hook(before).remove)
     session.patches.on_undo(module.register_optimizer_step_post_hook(after).remove)
 

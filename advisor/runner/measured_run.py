@@ -277,7 +277,6 @@ def _effects(rank: Rank, ranks: int) -> Effects:
         optimizers=record.learning.optimizers,
         learning_rates=record.learning.learning_rates,
         update_share=found.update_share,
-        set_to_none=record.set_to_none,
         loader_passed=tuple(loader.passed.items()),
         loader_site=loader.site,
         model_site=module.site,

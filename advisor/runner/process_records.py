@@ -132,7 +132,6 @@ class ProcessRecord:
 
     # the fields below are known once the process stopped or exited
     trains: TrainingSign | None = None
-    set_to_none: bool | None = None
     losses: tuple[float, ...] = ()
     arguments: dict[str, JsonScalar] = field(default_factory=dict)
     defaulted: tuple[str, ...] = ()

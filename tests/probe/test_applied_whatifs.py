@@ -35,8 +35,8 @@ def test_what_does_not_apply_is_told_with_the_reason(tmp_path: Path) -> None:
 
 
 def test_what_never_came_to_be_is_told_too(tmp_path: Path) -> None:
-    """A line that builds no DataLoader, zeros that were never to be kept."""
-    asked = "loader.num_workers=1,set_to_none@elsewhere.py:3"
+    """A line that builds no DataLoader."""
+    asked = "loader.num_workers=1@elsewhere.py:3"
     plan = MeasurePlan(measure_s=0.2, min_steps=5, whatif=asked)
     reading = program.python(tmp_path, "whatif_loop.py", plan=plan).measured
     assert reading.whatif is not None
@@ -50,7 +50,6 @@ def test_what_never_came_to_be_is_told_too(tmp_path: Path) -> None:
     [
         ("loader.num_workers=1", "no DataLoader was built"),
         ("non_blocking", "no tensor was copied"),
-        ("set_to_none", "never asked to keep zeros"),
         ("fused", "no optimizer with a fused update"),
         ("autocast", "no module with parameters was called"),
     ],
@@ -72,13 +71,13 @@ def test_each_what_if_that_found_no_place_has_its_own_reason(
             {"workers": 1, "prefetch_factor": 3, "batch": 8, "dtype": "bfloat16"},
         ),
         (
-            ("whatif_loop.py", "--keep-zeros"),
-            "loader.num_workers=1,loader.persistent_workers=1,set_to_none,channels_last,threads=3",
-            {"persistent_workers": True, "set_to_none": True, "channels_last": True, "threads": 3},
+            ("whatif_loop.py",),
+            "loader.num_workers=1,loader.persistent_workers=1,channels_last,threads=3",
+            {"persistent_workers": True, "channels_last": True, "threads": 3},
         ),
         (("whatif_loop.py", "--infer"), "autocast=bfloat16", {"dtype": "bfloat16"}),
     ],
-    ids=["loader and autocast", "loader, layout, zeros and threads", "inference"],
+    ids=["loader and autocast", "loader, layout and threads", "inference"],
 )
 def test_what_applies_is_seen_in_the_effects(
     tmp_path: Path, command: tuple[str, ...], asked: str, effects: dict[str, object]
