@@ -14,16 +14,13 @@ from advisor.executor.comparison import (
     ALPHA,
     BEFORE,
     MOST_COLLAPSED,
-    Comparison,
     collapsed,
     rounds_wanted,
 )
-from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
-from advisor.executor.rounds import Round
-from advisor.model import MeasurePlan, Run
+from advisor.model import Run
 from advisor.objective import THROUGHPUT
 from advisor.report import sentences
-from tests.runs import a_run
+from tests.executor.made import compared
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import formula_search, on_formula
 
@@ -33,24 +30,10 @@ if TYPE_CHECKING:
     from advisor.model import Failure, Trial
     from tests.support.simulator.search import FormulaSearch
 
-ASK = TrialRequest(variant=Variant(), purpose="confirm", plan=MeasurePlan())
 PLANNED = 6
 WORLDS = 200
 SMALLEST_GAIN = 0.03
 ONE_IN_40 = WORLDS / 40
-
-
-def compared(before: list[float], after: list[float]) -> Comparison:
-    """Rounds of these rates."""
-    found = []
-    for number, rates in enumerate(zip(before, after, strict=True), 1):
-        runs = {
-            arm: TrialResult(id="1", request=ASK, result=a_run(units_per_s=rate), remaining_s=1.0)
-            for arm, rate in zip((BEFORE, AFTER), rates, strict=True)
-        }
-        found.append(Round(number=number, order=(BEFORE, AFTER), runs=runs))
-    ab_test = ABTest(purpose="confirm", title="t", requests=(ASK, ASK), rounds=PLANNED)
-    return Comparison(ab_test=ab_test, rounds=tuple(found), remaining_s=1.0)
 
 
 def proven(rng: random.Random, before: float, after: float, faster: float = 1.0) -> bool:
@@ -60,7 +43,8 @@ def proven(rng: random.Random, before: float, after: float, faster: float = 1.0)
         for arm, share, usual in ((BEFORE, before, 1.0), (AFTER, after, faster)):
             fallen = 0.1 if rng.random() < share else 1.0
             rates[arm].append(usual * fallen * rng.lognormvariate(0.0, 0.05))
-    return compared(rates[BEFORE], rates[AFTER]).proven(THROUGHPUT, SMALLEST_GAIN)
+    pairs = list(zip(rates[BEFORE], rates[AFTER], strict=True))
+    return compared(pairs, wanted=PLANNED).proven(THROUGHPUT, SMALLEST_GAIN)
 
 
 # --- what it takes ----------------------------------------------------------------------------
@@ -105,11 +89,11 @@ def test_what_is_no_faster_is_not_called_so(before: float, after: float, faster:
 
 def test_what_collapses_more_than_it_gains_is_not_proven_by_its_usual_runs() -> None:
     """10 % faster in 19 of 22 rounds, and a tenth of the rate in the other three."""
-    found = compared([1.0] * 22, [1.1] * 19 + [0.1] * 3)
+    found = compared([(1.0, 1.1)] * 19 + [(1.0, 0.1)] * 3)
     interval = found.interval(THROUGHPUT)
     assert interval is not None
     assert not found.proven(THROUGHPUT, SMALLEST_GAIN)
-    assert compared([1.0] * 22, [1.5] * 19 + [0.1] * 3).proven(THROUGHPUT, SMALLEST_GAIN)
+    assert compared([(1.0, 1.5)] * 19 + [(1.0, 0.1)] * 3).proven(THROUGHPUT, SMALLEST_GAIN)
 
 
 # --- in a whole search ------------------------------------------------------------------------

@@ -11,55 +11,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor import stats
-from advisor.executor.comparison import AFTER, BEFORE, Comparison, alike, chained
-from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
-from advisor.executor.rounds import Round, interleaved
-from advisor.model import Disturbance, MeasurePlan
+from advisor.executor.comparison import AFTER, BEFORE, alike, chained
+from advisor.executor.rounds import interleaved
 from advisor.objective import THROUGHPUT
-from tests.runs import a_run
+from tests.executor.made import compared, result
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from advisor.executor.comparison import Comparison
 
 SEEDS = 1000
 SIGMA = 0.05 * math.sqrt(2)
 """Of a log ratio, where a process is off by 5 %."""
-REQUEST = TrialRequest(variant=Variant(), purpose="confirm", plan=MeasurePlan())
-
-
-def result(rate: float, others: float = 0.0) -> TrialResult:
-    """A run at `rate` beside a load of so many CPUs."""
-    load = Disturbance(disturbed=others > 0, others_cpus=others)
-    run = a_run(units_per_s=rate, disturbance=load)
-    return TrialResult(id="1", request=REQUEST, result=run, remaining_s=1.0)
-
-
-def compared(
-    rounds: list[tuple[float, float]],
-    *,
-    others: Mapping[int, tuple[float, float]] | None = None,
-    wanted: int | None = None,
-    sigma: float = 0.0,
-    outside: Sequence[float] = (),
-) -> Comparison:
-    """Rounds of (before, after) rates; `others` by number of the round."""
-    found = []
-    for number, rates in enumerate(rounds, 1):
-        loads = (others or {}).get(number, (0.0, 0.0))
-        runs = {
-            arm: result(rate, load)
-            for arm, rate, load in zip((BEFORE, AFTER), rates, loads, strict=True)
-        }
-        found.append(Round(number=number, order=(BEFORE, AFTER), runs=runs))
-    ab_test = ABTest(
-        purpose="confirm",
-        title="t",
-        requests=(REQUEST, REQUEST),
-        rounds=wanted or len(rounds),
-        sigma=sigma,
-    )
-    baselines = tuple(a_run(units_per_s=rate) for rate in outside)
-    return Comparison(ab_test=ab_test, rounds=tuple(found), outside=baselines, remaining_s=1.0)
 
 
 def drawn(

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.executor.comparison import AFTER, BEFORE, Comparison
-from advisor.executor.requests import ABTest, MinimumEffect, TrialRequest, TrialResult, Variant
-from advisor.executor.rounds import Round
+from advisor.executor.requests import ABTest, MinimumEffect, TrialRequest, Variant
 from advisor.model import MeasurePlan
 from advisor.objective import THROUGHPUT
-from tests.runs import a_run
+from tests.executor.made import compared
 from tests.support.simulator.search import formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from advisor.executor.comparison import Comparison
 
 PLANNED = 12
 SMALLEST_GAIN = 0.03
@@ -42,17 +42,7 @@ def ab_test(minimum_effect: bool = True) -> ABTest:
 
 def after_rounds(gains: list[float]) -> Comparison:
     """So many rounds with these gains."""
-    rounds = []
-    for number, gain in enumerate(gains, 1):
-        request = ab_test().before
-        runs = {
-            arm: TrialResult(
-                id="1", request=request, result=a_run(units_per_s=rate), remaining_s=1.0
-            )
-            for arm, rate in ((BEFORE, 1.0), (AFTER, gain))
-        }
-        rounds.append(Round(number=number, order=(BEFORE, AFTER), runs=runs))
-    return Comparison(ab_test=ab_test(), rounds=tuple(rounds), remaining_s=1.0)
+    return compared([(1.0, gain) for gain in gains], ab_test=ab_test())
 
 
 def ended(gain: float, sigma: float, seed: int) -> Comparison:

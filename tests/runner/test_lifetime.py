@@ -89,22 +89,18 @@ def test_shared_memory_of_other_programs_stays(make_trial: MakeTrial, by_names: 
     another.unlink()
 
 
-def killed_parent(tmp_path: Path, after_s: float | None) -> None:
-    """Start a parent that runs a trial, kill it after `after_s`, None: once all of the program
-    runs; and look for what is left."""
+def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
+    """kill -9 of the parent, once the program and all its children run."""
     work, scratch = tmp_path / "work", tmp_path / "scratch"
-    work.mkdir(exist_ok=True)
+    work.mkdir()
     config = work / "config.json"
     config.write_text("{ }")
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(work), str(scratch), *program("leaves_everything")],
         cwd=ROOT,
     )
-    if after_s is None:
-        family = 6  # parent, supervisor, the program, its tracker of memory, and what it leaves
-        assert reached(lambda: len(processes_of(str(scratch))) >= family)
-    else:
-        time.sleep(after_s)
+    family = 6  # parent, supervisor, the program, its tracker of memory, and its two children
+    assert reached(lambda: len(processes_of(str(scratch))) >= family)
     parent.kill()
     parent.wait()
     assert gone(str(scratch)), processes_of(str(scratch))
@@ -113,12 +109,6 @@ def killed_parent(tmp_path: Path, after_s: float | None) -> None:
     assert not scratch.exists()
     if (work / "created.txt").exists():
         assert not segment_of(work).exists()
-        (work / "created.txt").unlink()
-
-
-def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
-    """kill -9 of the parent, once the program and all its children run."""
-    killed_parent(tmp_path, None)
 
 
 def test_the_next_call_removes_the_folder_of_a_killed_one(
