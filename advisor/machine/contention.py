@@ -1,18 +1,19 @@
 """Contention: CPU use of others and CPU waits.
 
-The kernel's pressure counter (PSI) gives the share of a window in which some task had no CPU. A
-run is contended when it waited and others held a notable part of the machine. A program that never
+The kernel counts for each thread how long it was ready to run and had no CPU. A run is contended
+when its own threads waited so, and others held a notable part of the machine. A program that never
 waits is not contended, however busy others are.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-import re
 import time
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -23,7 +24,6 @@ from advisor.model import Disturbance, Neighbour
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from advisor.model import Telemetry
 
@@ -32,11 +32,11 @@ SAMPLE_S = 0.5
 LIGHT = 0.01
 """Largest share of one CPU that reading the processes may take."""
 WAITED_SHARE = 0.10
-"""Least share of a window in which a contended run waited for a CPU."""
+"""Least time that a contended run waited for CPUs, as a share of the window."""
 OTHERS_SHARE = 0.25
 """Least share of the machine that others hold beside a contended run; less is normal life."""
 FULL_SHARE = 0.9
-"""Share of the machine that is full, where the kernel has no pressure counter."""
+"""Share of the machine that is full, where the kernel does not count waits."""
 STEAL_SHARE = 0.05
 """Least share of CPU time, taken by the hypervisor, that is contention."""
 HELD_SHARE = 0.01
@@ -59,6 +59,8 @@ UNREADABLE = (psutil.Error, OSError, ValueError, IndexError, RuntimeError)
 
 Key = tuple[int, float]
 """Process id and its time of creation."""
+Thread = tuple[int, int]
+"""Process id and thread id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +74,8 @@ class LoadReading:
     steal_s: float
     own_s: float
     """CPU seconds of the run and of this process."""
-    waited_s: float | None
-    """Seconds in which some task waited for a CPU."""
+    waited_s: Mapping[Thread, float] | None
+    """Seconds that each thread of the run waited for a CPU so far."""
     others: Mapping[Key, tuple[str, float]]
     """Name and CPU seconds of every other process."""
 
@@ -84,7 +86,6 @@ class LoadMonitor:
     def __init__(self, root: int | None = None) -> None:
         self._root = root
         self._cpus = host.affinity()
-        self._pressure = pressure_file()
         self._due = 0.0
         self._readings: list[LoadReading] = []
 
@@ -103,7 +104,8 @@ class LoadMonitor:
 
     def _read(self) -> LoadReading:
         processes = list(psutil.process_iter(["ppid", "name", "cpu_times", "create_time"]))
-        own = {os.getpid(), *_descendants(processes, self._root)}
+        run = _descendants(processes, self._root)
+        own = {os.getpid(), *run}
         own_s, others = 0.0, {}
         for process in processes:
             times = process.info["cpu_times"]
@@ -130,7 +132,7 @@ class LoadMonitor:
             busy_s=busy_s,
             steal_s=steal_s,
             own_s=own_s,
-            waited_s=waited_s(self._pressure),
+            waited_s=waited_s(run),
             others=others,
         )
 
@@ -165,9 +167,9 @@ def judge(readings: Sequence[LoadReading], start: float, end: float, cpus: int) 
     own = max(0.0, last.own_s - first.own_s) / seconds
     others = max(0.0, (last.busy_s - first.busy_s) / seconds - own)
     steal = max(0.0, last.steal_s - first.steal_s) / seconds / cpus
-    waited = None
-    if first.waited_s is not None and last.waited_s is not None:
-        waited = min(1.0, (last.waited_s - first.waited_s) / seconds)
+    grown = [_grown(a.waited_s, b.waited_s) for a, b in itertools.pairwise(window)]
+    known = [each for each in grown if each is not None]
+    waited = sum(known) / seconds if len(known) == len(grown) else None
     waits = own + others > FULL_SHARE * cpus if waited is None else waited > WAITED_SHARE
     return Disturbance(
         disturbed=(waits and others > OTHERS_SHARE * cpus) or steal > STEAL_SHARE,
@@ -192,17 +194,25 @@ def on_card(found: Disturbance, telemetry: Telemetry) -> Disturbance:
     return replace(found, disturbed=contended, foreign_gpu_pids=foreign, clocks_held=held)
 
 
-def pressure_file(root: Path = host.ROOT) -> Path | None:
-    """Find the nearest CPU pressure file."""
-    files = [folder / "cpu.pressure" for folder in host.cgroup_folders(root, "cpu")][:1]
-    return next((each for each in [*files, root / "proc/pressure/cpu"] if each.is_file()), None)
+def waited_s(pids: Iterable[int], proc: Path = Path("/proc")) -> dict[Thread, float] | None:
+    """Seconds that threads of `pids` waited for a CPU; None if the kernel does not count them."""
+    found: dict[Thread, float] = {}
+    if not (proc / "self/schedstat").exists():
+        return None
+    for pid in pids:
+        for path in proc.glob(f"{pid}/task/*/schedstat"):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                found[pid, int(path.parent.name)] = int(path.read_text().split()[1]) / 1e9
+    return found
 
 
-def waited_s(pressure: Path | None) -> float | None:
-    """Read seconds in which tasks waited for CPUs."""
-    text = host.text_of(pressure) if pressure else ""
-    found = re.search(r"^some .*total=(\d+)", text, re.MULTILINE)
-    return int(found[1]) / 1e6 if found else None
+def _grown(
+    first: Mapping[Thread, float] | None, last: Mapping[Thread, float] | None
+) -> float | None:
+    """Seconds waited between two readings, by the threads that still live."""
+    if first is None or last is None:
+        return None
+    return sum(max(0.0, waited - first.get(thread, 0.0)) for thread, waited in last.items())
 
 
 def unseen() -> bool:

@@ -217,16 +217,26 @@ def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
     ranks to end) is no cause.
     """
     printed = [_RANK.sub("", line) for line in ending.output.splitlines()]
+    traced = exception_lines(printed)
     raised = [line for problem in problems for line in _lines(problem)]
-    raised += [line for line in exception_lines(printed) if line not in raised]
+    raised += [line for line in traced if line not in raised]
     own = [line for problem in problems if not _is_launchers(problem) for line in _lines(problem)]
-    own += [line for line in exception_lines(printed) if _type_of(line) not in LAUNCHERS]
-    return (
+    own += [line for line in traced if _type_of(line) not in LAUNCHERS]
+    stepped = bool(ending.steps) or any(problem.where == "step" for problem in problems)
+    found = (
         _matched((*OUT_OF_MEMORY, *DEVICE), raised, printed)
         or _killed(ending, own or [*raised, *printed])
-        or _rejected(trial, ending, problems)
-        or _crashed(ending, problems)
+        or (None if stepped else _rejected(trial, ending, raised))
     )
+    if found is not None:
+        return found
+    if problems:
+        where, lines = problems[0].where, _lines(problems[0])
+        evidence = next(reversed(exception_lines(lines)), lines[0])
+    else:
+        evidence = traced[-1] if traced else f"exit code {ending.exit_code}: {last_line(ending)}"
+        where = "import" if _type_of(evidence) in IMPORT_ERRORS else "start"
+    return Finding.of("crash-step" if ending.steps else f"crash-{where}", evidence)
 
 
 def _matched(
@@ -267,14 +277,9 @@ def _signal_of(ending: TrialExit) -> int | None:
     return number if number in set(signal.Signals) else None
 
 
-def _rejected(
-    trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
-) -> Finding | None:
+def _rejected(trial: Trial, ending: TrialExit, raised: Sequence[str]) -> Finding | None:
     """Detect settings refused before the first step."""
-    if ending.steps or any(problem.where == "step" for problem in problems):
-        return None
     last = [line for line in ending.stderr.splitlines() if line.strip()][-TAIL_LINES:]
-    raised = [line for problem in problems for line in _lines(problem)] or exception_lines(last)
     if found := _matched(CONFIG, raised, last):
         return found
     if ending.exit_code == 2 and any(line.lower().startswith("usage:") for line in last):
@@ -285,17 +290,6 @@ def _rejected(
             if leaf and re.search(rf"\b{re.escape(leaf[0])}\b", line):
                 return Finding.of("config-rejected", f"{line} (tried {trial.label})")
     return None
-
-
-def _crashed(ending: TrialExit, problems: Sequence[ProgramException]) -> Finding:
-    if problems:
-        where, lines = problems[0].where, _lines(problems[0])
-        evidence = next(reversed(exception_lines(lines)), lines[0])
-    else:
-        raised = exception_lines([_RANK.sub("", line) for line in ending.output.splitlines()])
-        evidence = raised[-1] if raised else f"exit code {ending.exit_code}: {last_line(ending)}"
-        where = "import" if _type_of(evidence) in IMPORT_ERRORS else "start"
-    return Finding.of("crash-step" if ending.steps else f"crash-{where}", evidence)
 
 
 # --- exceptions and lines -------------------------------------------------------------------

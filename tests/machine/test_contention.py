@@ -19,7 +19,6 @@ from advisor.machine.contention import (
     judge,
     look,
     on_card,
-    pressure_file,
     waited_s,
 )
 from advisor.model import Disturbance, Telemetry
@@ -41,7 +40,7 @@ def window(
             busy_s=10.0 * n * (own + others),
             steal_s=20.0 * n * steal,
             own_s=10.0 * n * own,
-            waited_s=None if waited is None else 10.0 * n * waited,
+            waited_s=None if waited is None else {(7, 7): 10.0 * n * waited},
             others={(7, 1.0): ("firefox", 10.0 * n * others)},
         )
         for n in range(4)
@@ -58,7 +57,7 @@ def window(
         ({"own": 2.0, "waited": 1.0}, False),  # its own workers wait for each other
         ({"others": 1.0, "waited": 0.4}, True),
         ({"steal": 0.1}, True),
-        ({"others": 0.7, "waited": None}, False),  # no pressure counter, and a CPU was free
+        ({"others": 0.7, "waited": None}, False),  # waits are not counted, and a CPU was free
         ({"own": 1.2, "others": 0.8, "waited": None}, True),
     ],
 )
@@ -78,7 +77,7 @@ def test_cpu_time_of_no_known_process_is_that_of_short_lived_ones() -> None:
     """The processes of a build come and go between two readings."""
     first, last = (
         LoadReading(
-            time=10.0 * n, busy_s=15.0 * n, steal_s=0.0, own_s=5.0 * n, waited_s=0.0, others={}
+            time=10.0 * n, busy_s=15.0 * n, steal_s=0.0, own_s=5.0 * n, waited_s={}, others={}
         )
         for n in range(2)
     )
@@ -137,17 +136,34 @@ def test_an_unseen_host_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (look(0.0), monitor.between(0.0, 1.0)) == (Disturbance(), Disturbance())
 
 
-def test_the_pressure_of_our_own_cgroup_comes_first(tmp_path: Path) -> None:
-    """The host's counter also counts tasks that wait for each other elsewhere."""
-    text = "some avg10=1.00 avg60=0.50 avg300=0.10 total={}\nfull avg10=0.00 total=9\n"
-    for name in ("proc/pressure", "proc/self", "sys/fs/cgroup/job"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text("0::/job\n")
-    assert (pressure_file(tmp_path), waited_s(None)) == (None, None)
-    (tmp_path / "proc/pressure/cpu").write_text(text.format(2_000_000))
-    assert waited_s(pressure_file(tmp_path)) == 2.0
-    (tmp_path / "sys/fs/cgroup/job/cpu.pressure").write_text(text.format(500_000))
-    assert waited_s(pressure_file(tmp_path)) == 0.5
+SLEEPS = "import time\nend = time.time() + 60\nwhile time.time() < end: time.sleep(0.02)"
+
+
+@pytest.mark.usefixtures("others_are_seen")
+@pytest.mark.parametrize(("code", "contended"), [(SLEEPS, False), (BURN, True)])
+def test_only_a_run_that_waits_for_cpus_is_contended(code: str, contended: bool) -> None:
+    """Beside two neighbours on each CPU; the pressure of the machine is theirs."""
+    with (
+        burning(2 * len(os.sched_getaffinity(0))),
+        subprocess.Popen([sys.executable, "-c", code]) as run,
+    ):
+        time.sleep(0.5)
+        monitor = LoadMonitor(run.pid)
+        monitor.sample(force=True)
+        begun = time.time()
+        time.sleep(1.5)
+        monitor.sample(force=True)
+        run.kill()
+    assert monitor.between(begun, time.time() - 0.1).disturbed is contended
+
+
+def test_a_kernel_that_counts_no_waits_leaves_them_unknown(tmp_path: Path) -> None:
+    assert waited_s([1], tmp_path) is None
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/schedstat").write_text("0 0 0\n")
+    (tmp_path / "7/task/8").mkdir(parents=True)
+    (tmp_path / "7/task/8/schedstat").write_text("5 2000000000 1\n")
+    assert waited_s([7, 9], tmp_path) == {(7, 8): 2.0}
 
 
 @pytest.mark.parametrize(
