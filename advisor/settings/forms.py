@@ -136,7 +136,3 @@ Bounds = Annotated[tuple[Text, ...], AfterValidator(_parsed_bounds)]
 Variables = Annotated[dict[str, str], AfterValidator(_variables)]
 Duration = Annotated[float, BeforeValidator(parse_duration_s, json_schema_input_type=float | str)]
 Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=float | str)]
-
-
-KNOWN_FIGURES = ("throughput", "memory", "energy", "latency_p95")
-"""Figures that the gate measures by itself."""

@@ -9,7 +9,6 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from advisor.settings.forms import (
-    KNOWN_FIGURES,
     Bounds,
     Command,
     Duration,
@@ -83,11 +82,21 @@ class GateLimits(_Table):
 
     def shares(self) -> dict[str, float]:
         """Limits by name."""
-        known = {name: getattr(self, name) for name in KNOWN_FIGURES}
-        return {name: share for name, share in known.items() if share is not None}
+        return self.model_dump(exclude={"benchmarks"}, exclude_none=True)
 
 
-class Workload(_Table):
+class TrialLimits(_Table):
+    """Limits of one process."""
+
+    start_limit: Duration | None = None
+    """Longest wait for the first step (5m, or five times the original's)."""
+    hang_limit: Duration | None = None
+    """Longest silence after a step (60s)."""
+    run_limit: Duration | None = None
+    """Longest run of one process (the window and the other limits together)."""
+
+
+class Workload(TrialLimits):
     """Command of the user, and its judgement settings."""
 
     config: Text | None = None
@@ -122,25 +131,13 @@ class Workload(_Table):
     """Extra flags that name output directories; they are pointed into scratch."""
     env: Variables = Field(default_factory=dict)
     """Environment of the command, on top of the caller's."""
-    start_limit: Duration | None = None
-    """Longest wait for the first step; default by the original's."""
-    hang_limit: Duration | None = None
-    """Longest silence after a step."""
-    run_limit: Duration | None = None
-    """Longest run of one process; default by the other limits."""
 
 
-class Defaults(_Table):
+class Defaults(TrialLimits):
     """Values that flags and workloads do not give."""
 
     budget: Duration = 600.0
     target: str = "auto"
-    start_limit: Duration | None = None
-    """Longest wait for the first step (5m, or five times the original's)."""
-    hang_limit: Duration | None = None
-    """Longest silence after a step (60s)."""
-    run_limit: Duration | None = None
-    """Longest run of one process (the window and the other limits together)."""
     objective: ObjectiveName = "throughput"
     """Figure of a unit that decides, where a workload names none."""
     constraints: Bounds = ()
