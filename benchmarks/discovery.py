@@ -242,19 +242,19 @@ def judge(made: Made, score: Score) -> str:
         score.wrong.append(f"not run  {made.shape}: {found.evidence}")
         return f"failed: {found.evidence}"
     score.wanted.update(made.truth.values())
-    told, processes = found
+    kinds, processes = found
     score.processes[processes] += 1
-    score.found.update(told.values())
-    for key, kind in told.items():
+    score.found.update(kinds.values())
+    for key, kind in kinds.items():
         if made.truth.get(key) == kind:
             score.right[kind] += 1
         else:
             score.wrong.append(f"wrong  {kind} at {key[1]}  {made.shape}")
     for key, kind in made.truth.items():
-        if told.get(key) != kind:
+        if kinds.get(key) != kind:
             score.wrong.append(f"missed  {kind} at {key[1]}  {made.shape}")
     took_s = time.monotonic() - begun
-    right = sum(made.truth.get(key) == kind for key, kind in told.items())
+    right = sum(made.truth.get(key) == kind for key, kind in kinds.items())
     return f"{right} of {len(made.truth)}, {processes} processes, {took_s:.1f} s  {made.shape}"
 
 

@@ -46,16 +46,16 @@ def table(kinds: list[Kind], *, torch: bool) -> str:
     for name in names:
         cells = []
         for kind in kinds:
-            told = found[kind].told[name]
-            intact = "yes" if told.untouched else "yes, files added" if told.intact else "NO"
-            cells.append(f"{intact}, {'right' if told.view is None else 'refused'}")
+            way = found[kind].results[name]
+            intact = "yes" if way.untouched else "yes, files added" if way.intact else "NO"
+            cells.append(f"{intact}, {'right' if way.view is None else 'refused'}")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     sums = []
     for kind in kinds:
-        told_all = found[kind].told.values()
+        every = found[kind].results.values()
         intact, views = (
-            sum(told.intact for told in told_all),
-            sum(told.view is None for told in told_all),
+            sum(results.intact for results in every),
+            sum(results.view is None for results in every),
         )
         sums.append(f"{intact} of {len(names)} intact, {views} right")
     lines.append("| **all** | " + " | ".join(sums) + " |")

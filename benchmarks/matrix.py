@@ -35,16 +35,13 @@ def _row(case: Case, window: str) -> list[str]:
         return [case.name, why, *[""] * 5]
     with tempfile.TemporaryDirectory(prefix="gpu-advisor-matrix-") as folder:
         outcome = measure(case, Path(folder), window)
-    told = outcome.told
+    profile = outcome.profile
     if outcome.error is None:
-        return [case.name, str(told["failure"]), *[""] * 5]
+        return [case.name, str(profile["failure"]), *[""] * 5]
+    wanted = {"batch": case.batch, "workers": case.workers, "ranks": case.ranks}
     seen = [
-        str(told[name]) if expected in (told[name], None) else f"{told[name]}, not {expected}"
-        for name, expected in (
-            ("batch", case.batch),
-            ("workers", case.workers),
-            ("ranks", case.ranks),
-        )
+        f"{profile[name]}" + ("" if value in (profile[name], None) else f", not {value}")
+        for name, value in wanted.items()
     ]
     rates = [f"{outcome.units_per_s:,.1f}", f"{outcome.true_units_per_s:,.1f}"]
     return [case.name, *rates, f"{outcome.error:+.2%}", *seen]

@@ -120,12 +120,12 @@ def by_turns(
     loop: str, pad_ms: float, turns: int, learnt: int = LEARNT, *, counting: bool = True
 ) -> tuple[float, float]:
     """(microseconds added to a step, ratio of the steps) of one pair."""
-    told = ("--take", loop, str(pad_ms), str(learnt), str(int(counting)))
+    words = ("--take", loop, str(pad_ms), str(learnt), str(int(counting)))
     with contextlib.ExitStack() as ends:
         begun = {
             arm: ends.enter_context(
                 subprocess.Popen(
-                    [sys.executable, "-m", __spec__.name, *told, arm],
+                    [sys.executable, "-m", __spec__.name, *words, arm],
                     env={**os.environ, "OMP_NUM_THREADS": "1"},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,

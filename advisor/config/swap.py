@@ -14,7 +14,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import platform
 import re
 import stat
 from dataclasses import dataclass
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-_RENAMEAT2 = {"x86_64": 316, "aarch64": 276}
-"""Number of the system call, for C libraries without the function."""
 _NOT_OFFERED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}
 
 MAX_PUT_BACK = 20
@@ -254,13 +251,9 @@ def exchange(one: Path, other: Path) -> bool:
     library = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(one), os.fsencode(other)
     where = (_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE)
-    if hasattr(library, "renameat2"):
-        failed = library.renameat2(*where)
-    elif platform.system() == "Linux" and platform.machine() in _RENAMEAT2:
-        failed = library.syscall(_RENAMEAT2[platform.machine()], *where)
-    else:
+    if not hasattr(library, "renameat2"):
         return False
-    if not failed:
+    if not library.renameat2(*where):
         return True
     code = ctypes.get_errno()
     if code in _NOT_OFFERED:

@@ -103,9 +103,9 @@ def run_step(bench: Bench, record: Record, name: str) -> None:
             last = now
     except Exception as problem:
         where = traceback.extract_tb(problem.__traceback__)[-1]
-        said = f"{type(problem).__name__}: {problem}"[:400]
+        message = f"{type(problem).__name__}: {problem}"[:400]
         mend = f"{Path(where.filename).name}:{where.lineno}, the step itself"
-        record.add(bench.line("the step ends", "it does", said, False, mend))
+        record.add(bench.line("the step ends", "it does", message, False, mend))
     if name == "card":
         record.name = str(bench.card.get("name", "no card"))
         if bench.simulated:

@@ -114,7 +114,7 @@ def _at(steps: list[tuple[float, int]], when: float) -> float:
     return float(steps[-1][1] if when > steps[-1][0] else steps[0][1])
 
 
-def told(result: Run | Failure) -> str:
+def description(result: Run | Failure) -> str:
     """A result in a few words, for a line that did not get the one it wanted."""
     if isinstance(result, Run):
         return f"a run at {result.units_per_s:.4g}/s"

@@ -41,8 +41,8 @@ def card_facts(bench: Bench) -> Iterator[Line]:
     """torch's word against NVML's."""
     asked = bench.python("-c", ASK)
     if asked.returncode:
-        said = asked.stderr.strip().splitlines()[-1:]
-        yield bench.line("torch starts", "it does", str(said), False, "install torch here")
+        last_lines = asked.stderr.strip().splitlines()[-1:]
+        yield bench.line("torch starts", "it does", str(last_lines), False, "install torch here")
         return
     facts = last_json(asked.stdout)
     cards = facts.pop("cards")
@@ -85,8 +85,8 @@ def probe_overhead(bench: Bench) -> Iterator[Line]:
     rounds = LEAST_ROUNDS if bench.simulated else ROUNDS
     done = bench.python("-m", "benchmarks.gpu.overhead", "--rounds", str(rounds))
     if done.returncode:
-        said = done.stderr.strip().splitlines()[-3:]
-        yield bench.line("the probe runs", "it does", " ".join(said), False, "advisor/probe")
+        last_lines = done.stderr.strip().splitlines()[-3:]
+        yield bench.line("the probe runs", "it does", " ".join(last_lines), False, "advisor/probe")
         return
     found = last_json(done.stdout)
     middle, low, high = found["added_share"]

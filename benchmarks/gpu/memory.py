@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.model import Run
-from benchmarks.gpu.bench import told
+from benchmarks.gpu.bench import description
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ def out_of_memory(bench: Bench) -> Iterator[Line]:
     total = bench.total_gib
     result = bench.measured(*LOOP, "--hungry", f"{2 * total:.2f}", limit_s=60.0)
     yield bench.line(
-        "a batch twice the card", "gpu-oom", told(result),
+        "a batch twice the card", "gpu-oom", description(result),
         not isinstance(result, Run) and result.kind == "gpu-oom",
         "advisor/runner/failure_patterns.py: the words are in what was found",
     )  # fmt: skip
@@ -33,13 +33,13 @@ def out_of_memory(bench: Bench) -> Iterator[Line]:
     yield bench.line(
         "a program that halves its batch", "a run at 16, and a note",
         f"batch {result.effects.batch:g}, {'; '.join(result.notes)}"
-        if isinstance(result, Run) else told(result),
+        if isinstance(result, Run) else description(result),
         halved and any("memory ran out" in note for note in result.notes),
         "advisor/probe/session.py ran_out, measure.py _shrunk_from, trials/classify.py _swallowed",
     )  # fmt: skip
     result = bench.measured(*LOOP, limit_s=60.0)
     yield bench.line(
-        "the next program", "a run, its memory told", told(result)
+        "the next program", "a run, its memory told", description(result)
         + (f", {result.held_gib or 0:.3f} GiB held" if isinstance(result, Run) else ""),
         isinstance(result, Run) and bool(result.peak_device_gib),
         "does a process of the one before still hold the card? nvidia-smi",
@@ -55,12 +55,12 @@ def caps(bench: Bench) -> Iterator[Line]:
         less, more = cap_gib - SPARE_GIB, cap_gib + SPARE_GIB
         fits = bench.measured(*LOOP, "--hungry", str(less), memory_cap_gib=cap_gib, limit_s=60.0)
         yield bench.line(
-            f"{less:g} GiB under a cap of {cap_gib:g}", "it fits", told(fits),
+            f"{less:g} GiB under a cap of {cap_gib:g}", "it fits", description(fits),
             isinstance(fits, Run), "advisor/probe/overrides.py _cap_memory: was it put in?",
         )  # fmt: skip
         over = bench.measured(*LOOP, "--hungry", str(more), memory_cap_gib=cap_gib, limit_s=60.0)
         yield bench.line(
-            f"{more:g} GiB under a cap of {cap_gib:g}", "gpu-oom", told(over),
+            f"{more:g} GiB under a cap of {cap_gib:g}", "gpu-oom", description(over),
             not isinstance(over, Run) and over.kind == "gpu-oom",
             "advisor/probe/overrides.py _cap_memory: expandable segments may not heed the fraction",
         )  # fmt: skip

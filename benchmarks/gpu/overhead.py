@@ -71,12 +71,12 @@ def main() -> None:
                     with_it.append(probed(STEPS, args.kernel, folder))
     added = [(b - a) / STEPS for a, b in zip(bare, with_it, strict=True)]
     shares = [b / a - 1 for a, b in zip(bare, with_it, strict=True)]
-    told = {
+    added_cost = {
         "step_ms": 1000 * statistics.median(bare) / STEPS,
         "added_us": [1e6 * value for value in (statistics.median(added), min(added), max(added))],
         "added_share": [statistics.median(shares), min(shares), max(shares)],
     }
-    print(json.dumps(told))
+    print(json.dumps(added_cost))
 
 
 torch.set_num_threads(1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.model import Run
 from advisor.report.bottleneck import diagnose
-from benchmarks.gpu.bench import own_rate, told
+from benchmarks.gpu.bench import description, own_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,9 @@ def rates(bench: Bench) -> Iterator[Line]:
         run = bench.measured(*asked, mode="whole", limit_s=150.0)
         if not isinstance(run, Run):
             mend = MEND.get(name, MEND["rate"])
-            yield bench.line(name, "a rate", told(run), False, f"{mend}; {run.log_tail[-300:]}")
+            yield bench.line(
+                name, "a rate", description(run), False, f"{mend}; {run.log_tail[-300:]}"
+            )
             continue
         own = own_rate(run)
         off = run.units_per_s / own - 1 if own else None
@@ -93,7 +95,7 @@ def causes(bench: Bench) -> Iterator[Line]:
         run = bench.measured(*asked.split(), limit_s=60.0)
         if not isinstance(run, Run):
             mend = f"advisor/analysis/device_time.py; {run.log_tail[-300:]}"
-            yield bench.line(cause, "a diagnosis", told(run), False, mend)
+            yield bench.line(cause, "a diagnosis", description(run), False, mend)
             continue
         found = diagnose([run, run])
         assert found is not None

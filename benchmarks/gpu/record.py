@@ -69,13 +69,13 @@ class Record:
         """Both files, each replaced whole."""
         self.folder.mkdir(parents=True, exist_ok=True)
         wall_s = round(time.time() - self.begun, 1)
-        told = {
+        content = {
             "facts": self.facts,
             "wall_s": wall_s,
             "not_begun": self.missing,
             "lines": [asdict(line) for line in self.lines],
         }
-        for suffix, text in ((".json", json.dumps(told, indent=2) + "\n"), (".md", self.page())):
+        for suffix, text in ((".json", json.dumps(content, indent=2) + "\n"), (".md", self.page())):
             draft = self.folder / f"{self.stem}{suffix}.tmp"
             draft.write_text(text, encoding="utf-8")
             draft.replace(self.folder / f"{self.stem}{suffix}")

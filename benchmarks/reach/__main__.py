@@ -68,7 +68,7 @@ def row(outcome: TuningResult) -> str:
     rates = ["units_per_s", "true_units_per_s"]
     cells = [f"{seen[name]:,.1f}" if seen.get(name) else "" for name in rates]
     error = "" if seen.get("error") is None else f"{seen['error']:+.2%}"
-    told = [str(seen.get(name, "")) for name in ("batch", "workers", "accumulation")]
+    numbers = [str(seen.get(name, "")) for name in ("batch", "workers", "accumulation")]
     return (
         "| "
         + " | ".join(
@@ -76,7 +76,7 @@ def row(outcome: TuningResult) -> str:
                 outcome.name,
                 *cells,
                 error,
-                *told,
+                *numbers,
                 answer(tuned),
                 f"{outcome.load:g}",
                 "; ".join(outcome.wrong),
@@ -96,8 +96,8 @@ def answer(tuned: dict[str, object]) -> str:
     advice = tuned["suggestions"]
     assert isinstance(advice, list)
     gains += [(f"advised {each['title']}", each["gain"]) for each in advice]
-    told = [f"{title} {gain['ratio']:.2f}x".strip() for title, gain in gains if gain]  # type: ignore[index]
-    return f"{tuned['verdict']} {', '.join(told)} in {tuned['seconds']} s"
+    ratios = [f"{title} {gain['ratio']:.2f}x".strip() for title, gain in gains if gain]  # type: ignore[index]
+    return f"{tuned['verdict']} {', '.join(ratios)} in {tuned['seconds']} s"
 
 
 if __name__ == "__main__":

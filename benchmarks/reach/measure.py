@@ -193,19 +193,19 @@ def profiled(here: Place, window: str) -> tuple[dict[str, Any], list[str]]:
     """What `profile` told beside the clock of the same run, and what of it is wrong."""
     with listening() as clock:
         done = here.run("profile", "--json", "--window", window, clock=clock)
-    told = json.loads(done.stdout) if done.stdout.startswith("{") else {}
-    if not told.get("ok"):
-        why = (told.get("failure") or {}).get("evidence") or done.stderr.strip()[-300:]
+    found = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+    if not found.get("ok"):
+        why = (found.get("failure") or {}).get("evidence") or done.stderr.strip()[-300:]
         return {"exit": done.returncode, "failure": why}, [f"profile failed: {why}"]
-    start, end = told["window"]["start"], told["window"]["end"]
+    start, end = found["window"]["start"], found["window"]["end"]
     seen = {
-        "units_per_s": told["units"] / (end - start),
+        "units_per_s": found["units"] / (end - start),
         "true_units_per_s": clock.rate(start, end),
-        "unit": told["unit"],
-        "batch": told["batch"],
-        "workers": told["workers"],
-        "accumulation": told["effects"]["accumulation"],
-        "ranks": told["ranks"],
+        "unit": found["unit"],
+        "batch": found["batch"],
+        "workers": found["workers"],
+        "accumulation": found["effects"]["accumulation"],
+        "ranks": found["ranks"],
     }
     true = seen["true_units_per_s"]
     seen["error"] = None if true is None else seen["units_per_s"] / true - 1
@@ -229,9 +229,9 @@ def misread(program: Program, seen: dict[str, Any]) -> list[str]:
     if program.trains:
         wanted["accumulation"] = program.accumulation
     for name, value in wanted.items():
-        told = 1.0 if name == "accumulation" and seen[name] is None else seen[name]
-        if told != value:
-            wrong.append(f"{name} {told}, not {value}")
+        found = 1.0 if name == "accumulation" and seen[name] is None else seen[name]
+        if found != value:
+            wrong.append(f"{name} {found}, not {value}")
     return wrong
 
 
@@ -249,7 +249,7 @@ def optimized(here: Place, before: dict[str, str]) -> tuple[dict[str, Any], list
     done = here.run("optimize", "--budget", here.program.budget)
     took_s = time.monotonic() - begun
     shown = (done.stdout or done.stderr).strip()
-    told: dict[str, Any] = {
+    found: dict[str, Any] = {
         "exit": done.returncode,
         "seconds": round(took_s),
         "answer": shown.splitlines()[0] if shown else "",
@@ -263,7 +263,7 @@ def optimized(here: Place, before: dict[str, str]) -> tuple[dict[str, Any], list
     elif done.returncode not in OPTIMIZE_EXIT_CODES.values() or report is None:
         wrong.append(f"optimize ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     if report is not None:
-        told |= answered(report)
+        found |= answered(report)
         wrong += unproven(here.program, report)
     budget_s = _seconds(here.program.budget)
     if took_s > budget_s + LATE_S:
@@ -271,7 +271,7 @@ def optimized(here: Place, before: dict[str, str]) -> tuple[dict[str, Any], list
     for path in changed(before, here.files()):
         if path != here.program.config and not OURS.match(path):
             wrong.append(f"optimize left {path}")
-    return told, wrong
+    return found, wrong
 
 
 def answered(report: dict[str, Any]) -> dict[str, Any]:

@@ -177,10 +177,10 @@ def test_an_edit_that_a_killed_call_had_taken_out_is_put_back(
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 9
     assert path.read_bytes() == b"a: 2\n"
-    told = recover(path)
+    notes = recover(path)
     assert path.read_bytes() == b"a: 3\n"
-    assert len(told) == 1
-    assert "was put back" in told[0]
+    assert len(notes) == 1
+    assert "was put back" in notes[0]
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -190,11 +190,11 @@ def test_two_saves_of_others_are_both_kept(tmp_path: Path) -> None:
     path.write_bytes(b"a: 4\n")
     swap = swapping._Swap.of(path, b"a: 1\n", b"a: 2\n")
     swap.ready.write_bytes(b"a: 3\n")
-    told = recover(path)
+    notes = recover(path)
     assert path.read_bytes() == b"a: 4\n"
     rescued = next(tmp_path.glob("c.yaml.rescued-*"))
     assert rescued.read_bytes() == b"a: 3\n"
-    assert str(rescued) in told[0]
+    assert str(rescued) in notes[0]
 
 
 def test_files_of_another_config_are_not_touched(tmp_path: Path) -> None:

@@ -119,10 +119,10 @@ BROKEN = {
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_what_does_not_parse_gets_one_sentence(case: str) -> None:
-    text, said = BROKEN[case]
+    text, problem = BROKEN[case]
     with pytest.raises(ConfigSyntaxError) as caught:
         parse(text.encode(), "python", "config.py").scalars  # noqa: B018
-    assert said in str(caught.value)
+    assert problem in str(caught.value)
     assert len(str(caught.value)) < 300
 
 

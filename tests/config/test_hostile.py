@@ -36,7 +36,7 @@ def test_aliases_are_never_unfolded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "raw", "error", "said"),
+    ("form", "raw", "error", "problem"),
     [
         ("yaml", b"a: caf\xe9\n", ConfigUnreadableError, "byte 0xe9 at offset 6"),
         ("json", b'\xef\xbb\xbf{"a": "\xe9"}', ConfigUnreadableError, "at offset 10"),
@@ -65,11 +65,11 @@ def test_aliases_are_never_unfolded() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_hostile_text_is_refused_in_one_sentence(
-    form: str, raw: bytes, error: type[AdvisorError], said: str
+    form: str, raw: bytes, error: type[AdvisorError], problem: str
 ) -> None:
     with pytest.raises(error) as caught:
         parse(raw, form, "hostile").scalars  # type: ignore[arg-type]  # noqa: B018
-    assert said in str(caught.value)
+    assert problem in str(caught.value)
     assert len(str(caught.value)) < 300
 
 
@@ -139,9 +139,9 @@ def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path, root: P
     ]
     lines = done.stdout.splitlines()
     assert len(lines) == len(wanted)
-    for line, (kind, said) in zip(lines, wanted, strict=True):
+    for line, (kind, problem) in zip(lines, wanted, strict=True):
         assert line.startswith(kind)
-        assert said in line
+        assert problem in line
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a" * 5000, "/dev/zero", "/dev/null/x"])

@@ -37,16 +37,16 @@ START_S = 150.0
 """A framework takes a while to import."""
 
 
-def agrees(case: Case, told: dict[str, Any], rate: float, true_rate: float) -> None:
-    """What was told of `case` is what it did."""
+def agrees(case: Case, profile: dict[str, Any], rate: float, true_rate: float) -> None:
+    """The profile of `case` is what it did."""
     assert rate == pytest.approx(true_rate, rel=case.tolerance)
-    assert told["workers"] == case.workers
-    assert told["ranks"] == case.ranks
+    assert profile["workers"] == case.workers
+    assert profile["ranks"] == case.ranks
     if case.batch is not None:
-        assert told["batch"] == case.batch
+        assert profile["batch"] == case.batch
     if case.forwards_per_unit is not None:
-        assert told["forwards_per_unit"] == case.forwards_per_unit
-    assert sum(told["shares"].values()) == pytest.approx(1.0)
+        assert profile["forwards_per_unit"] == case.forwards_per_unit
+    assert sum(profile["shares"].values()) == pytest.approx(1.0)
 
 
 def each(cases: Iterable[Case]) -> pytest.MarkDecorator:
@@ -83,13 +83,13 @@ def test_the_probe_measures_the_program_as_it_measures_itself(
     )
     reading = outcome.measured
     shares = dataclasses.asdict(reading.shares)
-    told = {
+    profile = {
         **dataclasses.asdict(reading.effects),
         "ranks": reading.ranks,
         "shares": {name: share for name, share in shares.items() if share is not None},
     }
     rate = reading.units / (reading.window_end - reading.window_start)
-    agrees(case, told, rate, outcome.true_rate())
+    agrees(case, profile, rate, outcome.true_rate())
 
 
 @each([*SEVERAL, *ONE_OF_EACH])
@@ -97,6 +97,6 @@ def test_the_command_measures_the_program_as_it_measures_itself(case: Case, tmp_
     """Several processes; of those that are one, a plain program and one of a framework."""
     skip_without(case)
     outcome = measure(case, tmp_path)
-    assert outcome.told["ok"], (outcome.told["failure"], outcome.stderr)
+    assert outcome.profile["ok"], (outcome.profile["failure"], outcome.stderr)
     assert outcome.true_units_per_s is not None
-    agrees(case, outcome.told, outcome.units_per_s, outcome.true_units_per_s)
+    agrees(case, outcome.profile, outcome.units_per_s, outcome.true_units_per_s)

@@ -22,16 +22,16 @@ def test_under_an_overlay_programs_write_as_they_like_and_nothing_is_changed() -
     Modes, times and attributes too; nothing is left in shared places.
     """
     found = outcome("overlay", NAMES)
-    assert {name: told.view for name, told in found.told.items() if told.view} == {}
-    assert [name for name, told in found.told.items() if not told.untouched] == []
+    assert {name: results.view for name, results in found.results.items() if results.view} == {}
+    assert [name for name, results in found.results.items() if not results.untouched] == []
     assert found.left == ()
 
 
 def test_under_landlock_every_write_is_denied() -> None:
     """Nothing is changed or added, modes, times and attributes included."""
     found = outcome("landlock", NAMES)
-    assert [name for name, told in found.told.items() if not told.untouched] == []
-    through = {name for name, told in found.told.items() if told.view is None}
+    assert [name for name, results in found.results.items() if not results.untouched] == []
+    through = {name for name, results in found.results.items() if results.view is None}
     assert through == {*FREE, "a daemon that writes later"}  # it wrote to nobody's knowledge
 
 
@@ -41,7 +41,7 @@ def test_what_torch_writes_is_held_too(kind: str) -> None:
     """Savers in C++, and loaders that share memory by files."""
     assert kind in {"overlay", "landlock"}
     found = outcome(kind, WITH_TORCH)  # type: ignore[arg-type]
-    assert [name for name, told in found.told.items() if not told.untouched] == []
+    assert [name for name, results in found.results.items() if not results.untouched] == []
 
 
 @pytest.mark.slow
@@ -50,7 +50,7 @@ def test_a_loader_that_shares_by_files_leaves_none(kind: Kind) -> None:
     """Whose processes end before they have unlinked them."""
     before = shared()
     found = outcome(kind, ["shared loader, file_system"])
-    assert found.told["shared loader, file_system"].intact
+    assert found.results["shared loader, file_system"].intact
     assert shared() <= before
 
 

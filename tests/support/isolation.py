@@ -33,7 +33,7 @@ class WayResult(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    told: dict[str, WayResult]
+    results: dict[str, WayResult]
     left: tuple[str, ...]
     """What lies in shared places afterwards."""
     result: Run | Failure
@@ -44,26 +44,26 @@ def outcome(kind: Kind, names: list[str]) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="ways-") as folder:
         root, scratch = Path(folder, "user"), Path(folder, "scratch")
         project = ways.lay_out(root, names)
-        results = scratch / "results.json"
+        file = scratch / "results.json"
         before = ways.seen(root)
         result = run_trial(
-            trial([ways.__file__, str(results), *names], kind=kind, cwd=project, scratch=scratch)
+            trial([ways.__file__, str(file), *names], kind=kind, cwd=project, scratch=scratch)
         )
         if "a daemon that writes later" in names:
             time.sleep(DAEMON_S)
         after = ways.seen(root)
-        views: dict[str, str | None] = json.loads(results.read_text())
-    told = {}
+        views: dict[str, str | None] = json.loads(file.read_text())
+    results = {}
     for name in names:
         mine = [path for path in before if ways.belongs(path, name)]
         others = [path for path in after if ways.belongs(path, name) and path not in before]
         intact = all(ways.kept(before[path], after.get(path)) for path in mine)
         untouched = not others and all(after.get(path) == before[path] for path in mine)
-        told[name] = WayResult(intact, untouched, views[name])
+        results[name] = WayResult(intact, untouched, views[name])
     left = tuple(path for path in ways.LEFT_OUTSIDE if Path(path).exists())
     for path in left:
         Path(path).unlink()
-    return Outcome(told, left, result)
+    return Outcome(results, left, result)
 
 
 def trial(words: list[str], *, kind: Kind, cwd: Path, scratch: Path) -> Trial:

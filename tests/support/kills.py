@@ -53,8 +53,8 @@ def lines_of(work: Callable[[], object]) -> int:
     """How many lines of advisor `work` executes."""
     pid, pipe = child(work, stop_at=0)
     os.waitpid(pid, 0)
-    with os.fdopen(pipe) as told:
-        return int(told.read())
+    with os.fdopen(pipe) as lines:
+        return int(lines.read())
 
 
 def fresh(folder: Path, *, rewritten: bool) -> Path:
@@ -166,11 +166,11 @@ def calls(count: int, folder: Path, chance: random.Random, failures: Failures) -
             tune, cwd=project, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         if whole:
-            _, told = process.communicate(timeout=120)
+            _, stderr = process.communicate(timeout=120)
             longest_s = time.monotonic() - began
             done["left to end"] += 1
             if process.returncode not in ANSWERS:
-                failures.note(f"call {number}: exit {process.returncode}: {told[-300:]!r}")
+                failures.note(f"call {number}: exit {process.returncode}: {stderr[-300:]!r}")
             left = {path.name for path in project.iterdir()} - known - ours
             if left:
                 failures.note(f"call {number}: left behind: {sorted(left)}")
@@ -181,10 +181,10 @@ def calls(count: int, folder: Path, chance: random.Random, failures: Failures) -
                 process.wait(timeout=delay)
             ended = process.poll() is not None
             kill(process.pid, tree=tree)
-            _, told = process.communicate()
+            _, stderr = process.communicate()
             done["ended first" if ended else "tree killed" if tree else "call killed"] += 1
             if ended and process.returncode not in ANSWERS:
-                failures.note(f"call {number}: exit {process.returncode}: {told[-300:]!r}")
+                failures.note(f"call {number}: exit {process.returncode}: {stderr[-300:]!r}")
         found = config.read_bytes()
         plain = found.replace(b"batch_size", b"", 1)
         if len(plain) < len(ORIGINAL) - 20 or not found.endswith(b'nn"\n}\n'):

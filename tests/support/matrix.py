@@ -211,15 +211,15 @@ CASES = (
 class MatrixResult:
     """What `profile --json` said, and what the program said over the same window."""
 
-    told: dict[str, Any]
+    profile: dict[str, Any]
     true_units_per_s: float | None
     stderr: str
 
     @property
     def units_per_s(self) -> float:
         """Over the whole window, validation included, as the program counts."""
-        window = self.told["window"]
-        return float(self.told["units"]) / float(window["end"] - window["start"])
+        window = self.profile["window"]
+        return float(self.profile["units"]) / float(window["end"] - window["start"])
 
     @property
     def error(self) -> float | None:
@@ -257,12 +257,12 @@ def measure(case: Case, folder: Path, window: str = "1s") -> MatrixResult:
         text=True,
         check=False,
     )
-    told = json.loads(done.stdout) if done.stdout else {"ok": False, "failure": done.stderr}
+    profile = json.loads(done.stdout) if done.stdout else {"ok": False, "failure": done.stderr}
     rate = None
-    if told["ok"]:
-        span = told["window"]["start"], told["window"]["end"]
+    if profile["ok"]:
+        span = profile["window"]["start"], profile["window"]["end"]
         rate = sum(true_rate(path, *span) for path in folder.glob("truth*") if path.stat().st_size)
-    return MatrixResult(told=told, true_units_per_s=rate, stderr=done.stderr)
+    return MatrixResult(profile=profile, true_units_per_s=rate, stderr=done.stderr)
 
 
 def _free_port() -> int:

@@ -298,8 +298,8 @@ def attempt(name: str, folder: Path, home: Path) -> str | None:
         text=True,
         check=False,
     )
-    said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-    return said[-1] if done.returncode else None
+    message = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    return message[-1] if done.returncode else None
 
 
 def _forked(code: str, folder: Path, home: Path) -> str | None:
@@ -307,20 +307,20 @@ def _forked(code: str, folder: Path, home: Path) -> str | None:
     read, write = os.pipe()
     child = os.fork()
     if not child:
-        said = ""
+        message = ""
         try:
             os.chdir(folder)
             os.environ["HOME"] = str(home)
             exec(code, {"__name__": "way"})
         except BaseException as problem:
-            said = f"{type(problem).__name__}: {problem}"
-        os.write(write, said.encode())
-        os._exit(1 if said else 0)
+            message = f"{type(problem).__name__}: {problem}"
+        os.write(write, message.encode())
+        os._exit(1 if message else 0)
     os.close(write)
     with os.fdopen(read, "rb") as file:
-        said = file.read().decode()
+        message = file.read().decode()
     _, status = os.waitpid(child, 0)
-    return (said or f"exit code {os.waitstatus_to_exitcode(status)}") if status else None
+    return (message or f"exit code {os.waitstatus_to_exitcode(status)}") if status else None
 
 
 def main() -> None:

@@ -67,7 +67,7 @@ def relight(rank: int, ranks: int, cfg: dict[str, Any], table: Path, folder: Pat
     relighter = Relighter(cfg, cfg["scale"], device)
     clock, size = relighter.clock, cfg["batch_size"]
     done, failed, overlap = 0, 0, []
-    said = started = time.perf_counter()
+    printed = started = time.perf_counter()
     for first in range(0, len(mine), size):
         batch = mine[first : first + size]
         try:
@@ -85,10 +85,10 @@ def relight(rank: int, ranks: int, cfg: dict[str, Any], table: Path, folder: Pat
         done += len(batch)
         if rank == 0:
             overlap += [iou for pair in zip(batch, masks, strict=True) if (iou := agreement(*pair))]
-        if time.perf_counter() - said > LOG_EVERY_S:
-            said = time.perf_counter()
-            print(f"process {rank}: {done}/{len(mine)}  {said - started:.1f} s", flush=True)
-    told = {
+        if time.perf_counter() - printed > LOG_EVERY_S:
+            printed = time.perf_counter()
+            print(f"process {rank}: {done}/{len(mine)}  {printed - started:.1f} s", flush=True)
+    shard = {
         "processed": done,
         "failed": failed,
         "wall_s": time.perf_counter() - started,
@@ -98,7 +98,7 @@ def relight(rank: int, ranks: int, cfg: dict[str, Any], table: Path, folder: Pat
     if cfg["trace"]:
         cfg["trace"].mkdir(parents=True, exist_ok=True)
         (cfg["trace"] / f"trace_{rank}.json").write_text(json.dumps(clock.spans) + "\n")
-    (folder / f"shard_{rank}.json").write_text(json.dumps(told, indent=2) + "\n")
+    (folder / f"shard_{rank}.json").write_text(json.dumps(shard, indent=2) + "\n")
 
 
 def agreement(path: Path, mask: portraits.Array) -> float | None:
