@@ -131,7 +131,7 @@ def gpu_lead(page: Page) -> str:
         of = f" of {numbers.gib(whole)}" if whole else ""
         parts.append(f"memory {' to '.join(map(numbers.gib, used))}{of}")
     if last.batch:
-        parts.append(_batch_limit(report, last.batch))
+        parts.append(_batch_limit(report, last))
     parts += [
         f"precision {entry.to}: {entry.reason.rstrip('.')}"
         for entry in report.decisions
@@ -146,22 +146,28 @@ def _why_not_full(side: Side) -> str:
     largest = max(idle, key=lambda name: idle[name])
     if (side.gpu_util_pct or 0.0) >= BUSY_PCT or idle[largest] < numbers.WORTH_SAYING:
         return ""
-    return f", not 100 % because of {PARTS[largest].name} ({numbers.percent(idle[largest])})"
+    return f", not 100 % mainly because of {PARTS[largest].name}"
 
 
-def _batch_limit(report: Report, batch: float) -> str:
+def _batch_limit(report: Report, side: Side) -> str:
     """The batch, and the limit that a larger one met.
 
-    `batch 64: 128 was no faster, 256 failed (gpu-oom)`
+    `batch 64: 128 ran and was no faster, 256 failed (gpu-oom)`
     """
-    trials = [trial for trial in report.trials if trial.batch and trial.batch > batch]
-    larger = {trial.batch: trial.outcome for trial in trials if trial.batch}
-    ran = [size for size, outcome in larger.items() if outcome == "ok"]
-    failed = sorted(size for size, outcome in larger.items() if outcome != "ok")
-    limits = [f"{numbers.count(max(ran))} was no faster"] if ran else []
-    limits += [f"{numbers.count(failed[0])} failed ({larger[failed[0]]})"] if failed else []
-    shown = f"batch {numbers.count(batch)}"
-    return f"{shown}: {', '.join(limits)}" if limits else f"{shown}, no larger one was tried"
+    batch = side.batch or 0.0
+    alike = (t for t in report.trials if t.purpose in figures.COMPARABLE and t.whatif is None)
+    larger = [trial for trial in alike if (trial.batch or 0.0) > batch]
+    larger.sort(key=lambda trial: trial.batch or 0.0)
+    ran = [trial for trial in larger if trial.outcome == "ok"]
+    failed = [trial for trial in larger if trial.outcome != "ok"]
+    tie = (side.units_per_s or 0.0) * (1 + max(report.noise or 0.0, report.smallest_gain))
+    limits = []
+    if ran:
+        flat = all((trial.units_per_s or 0.0) <= tie for trial in ran)
+        limits.append(f"{numbers.count(ran[-1].batch)} ran{' and was no faster' * flat}")
+    if failed:
+        limits.append(f"{numbers.count(failed[0].batch)} failed ({failed[0].outcome})")
+    return f"batch {numbers.count(batch)}: {', '.join(limits) or 'no larger one was tried'}"
 
 
 def measured_on(report: Report) -> str:
@@ -365,7 +371,12 @@ def _time_rows(sides: list[Side]) -> list[tuple[str, ...]]:
     most = {name: max(side.shares.get(name, 0.0) for side in sides) for name in PARTS}
     largest = sorted(PARTS, key=lambda name: -most[name])[:MOST_PARTS]
     shown = [name for name in PARTS if name in largest and most[name] >= numbers.WORTH_SAYING]
-    rows = [(PARTS[n].name, *(_part(side, side.shares.get(n)) for side in sides)) for n in shown]
+    counted_by_events = any("launch" in side.shares for side in sides)
+    names = {name: PARTS[name].name for name in shown}
+    names |= {"compute": "compute, at least"} if counted_by_events and "compute" in names else {}
+    rows = [
+        (name, *(_part(side, side.shares.get(n)) for side in sides)) for n, name in names.items()
+    ]
     rest = [sum(share for n, share in side.shares.items() if n not in largest) for side in sides]
     if max(rest) >= numbers.WORTH_SAYING:
         rows.append(("other parts", *map(_part, sides, rest)))

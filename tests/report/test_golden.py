@@ -13,7 +13,7 @@ from advisor import numbers
 from advisor.__main__ import build_parser
 from advisor.report import sections
 from advisor.report.figures import FILES
-from advisor.report.schema import DecisionEntry, Report, SuggestionEntry
+from advisor.report.schema import DecisionEntry, Report, Side, SuggestionEntry
 from tests.report import examples, golden
 
 if TYPE_CHECKING:
@@ -93,9 +93,39 @@ def test_the_ratio_of_the_headline_is_that_of_the_table(name: str) -> None:
     assert ratio[0] in row
 
 
-def test_a_baseline_that_disagrees_is_in_the_first_lines() -> None:
-    text = golden.markdown("baseline-disagrees").splitlines()
-    assert any("Baseline and comparison disagree" in line for line in text[:6])
+def test_a_baseline_that_disagrees_is_said_first() -> None:
+    first = golden.markdown("baseline-disagrees").splitlines()[2]
+    assert first.startswith("**Baseline and comparison disagree")
+
+
+@pytest.mark.parametrize("util_pct", [20.0, 74.0, 99.0])
+def test_a_gpu_leads_with_the_figure_of_nvidia_smi_and_contradicts_it_nowhere(
+    util_pct: float,
+) -> None:
+    """Utilisation, memory, batch and its limit; compute that events show is a least figure."""
+    shares = {"launch": 0.7, "compute": 0.2, "other": 0.1}
+    side = Side(units_per_s=10.0, gpu_util_pct=util_pct, shares=shares, batch=64, peak_mem_gib=11.4)
+    lines = memo(render(golden.report("gpu", before=side, after=side)))
+    (lead,) = (line for line in lines if line.startswith("GPU utilisation"))
+    assert lead.startswith(f"GPU utilisation {util_pct:.0f} % to {util_pct:.0f} % (nvidia-smi")
+    assert ("not 100 % mainly because of launching small kernels;" in lead) is (util_pct < 95)
+    assert "memory 11.4 GiB to 11.4 GiB of 24.0 GiB" in lead
+    assert "batch 64: 128 ran, 256 failed (gpu-oom)" in lead
+    assert any(line.startswith("| compute, at least | 20.0 ms (20 %)") for line in lines)
+    assert not any("idle" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("rate", "shown"), [(1382.0, "128 ran and was no faster"), (408.0, "128 ran")]
+)
+def test_a_larger_batch_is_said_to_be_no_faster_only_where_it_was_not(
+    rate: float, shown: str
+) -> None:
+    """Batch 128 ran at 1,409 samples/s."""
+    report = golden.report("gpu")
+    side = report.after.model_copy(update={"units_per_s": rate})
+    text = render(report.model_copy(update={"after": side}))
+    assert f"batch 64: {shown}, 256 failed (gpu-oom)" in text
 
 
 def commands(text: str) -> Iterator[list[str]]:
