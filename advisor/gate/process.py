@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from advisor.executor.engines.scratch_dir import require_room
 from advisor.files import within
-from advisor.gate import code_identity, setup_step
+from advisor.gate import code_identity, setup_step, validity
 from advisor.gate.comparison import figures
 from advisor.gate.schema import GpuReadings, OthersEntry, Problem, Rate, RunEntry
 from advisor.machine.gpu import read_gpus
@@ -295,18 +295,11 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
 
 def _readings(result: Run | Failure, gpu: Gpu | None) -> GpuReadings:
     seen = result.telemetry if isinstance(result, Run) else Telemetry()
-    return GpuReadings(
-        uuid=gpu.uuid if gpu else None,
-        name=gpu.name if gpu else None,
-        driver=gpu.driver if gpu else None,
-        power_limit_w=gpu.power_limit_w if gpu else None,
-        sm_clock_mhz=seen.sm_clock_mhz,
-        sm_clock_spread_pct=seen.sm_clock_spread_pct,
-        event_reasons=dict(seen.event_reasons),
-        foreign_pids=seen.foreign_pids,
-        busy_samples=seen.busy_samples,
-        gaps=dict(seen.gaps),
-    )
+    device = {name: getattr(gpu, name, None) for name in validity.FIXED}
+    known = ("sm_clock_mhz", "sm_clock_spread_pct", "foreign_pids", "busy_samples")
+    readings = {name: getattr(seen, name) for name in known}
+    pairs = {"event_reasons": dict(seen.event_reasons), "gaps": dict(seen.gaps)}
+    return GpuReadings.model_validate({**device, **readings, **pairs})
 
 
 def _output(scratch: Path) -> str:

@@ -23,7 +23,7 @@ from advisor.gate.sequential_test import ALPHA, LOOKS
 from advisor.report.markdown import clip, code, details, fenced, table, text
 
 if TYPE_CHECKING:
-    from advisor.gate.schema import ProgramEntry, Rate, RunEntry, WorkloadVerdict
+    from advisor.gate.schema import ProgramEntry, WorkloadVerdict
 
 MARKER = "<!-- gpu-advisor gate -->"
 """First line of a sticky comment, by which the next gate finds and replaces it."""
@@ -77,35 +77,28 @@ def lines(record: GateRecord) -> str:
     found = [f"**{title(record)}**: {said}"]
     if not record.programs:
         found.append("Nothing was measured.")
-    elif record.mode == "noise":
-        for w in record.workloads:
-            found.append(f"Noise between equal processes of {text(w.name)}: {_noise(w)}")
-            found += [text(note) for note in w.notes]
-    else:
-        worst, count = next(iter(record.workloads), None), len(record.workloads)
+    elif record.workloads:
+        worst, count, host = record.workloads[0], len(record.workloads), record.host
         which = f" of the worst of {count} workloads" if count > 1 else ""
-        share = record.inputs.threshold if worst is None else worst.threshold
-        allowed = f"{100 * (share or record.inputs.threshold):g} %"
+        allowed = f"{100 * (worst.threshold or record.inputs.threshold):g} %"
         sources = " and ".join(sorted({w.source for w in record.workloads if w.source}))
-        slower = slowdown(worst) if worst else "not measured"
-        found.append(f"Slowdown{which}: {slower}; allowed: {allowed}")
-        found.append(
-            f"Pairs: {record.pairs} of fresh processes in random order (seed "
-            f"{record.inputs.seed}), {record.discarded_pairs} discarded; rates from "
-            f"{sources or 'nothing'}"
-        )
-    if record.programs:
-        host = record.host
         named = ", ".join(host.gpus) or f"no GPU; {host.cpus or '?'} CPUs of {host.cpu}"
         driver = f", driver {host.driver}" if host.driver else ""
-        found.append(f"Hardware: {text(f'{named}{driver}; {record.validity}')}")
+        order = f"in random order (seed {record.inputs.seed})"
+        counts = f"{record.pairs} of fresh processes {order}, {record.discarded_pairs} discarded"
+        found += [
+            f"Slowdown{which}: {slowdown(worst)}; allowed: {allowed}",
+            f"Pairs: {counts}; rates from {sources or 'nothing'}",
+            f"Hardware: {text(f'{named}{driver}; {record.validity}')}",
+            *(text(note) for note in worst.notes),
+        ]
     return "\n".join(f"- {line}" for line in found)
 
 
 def title(record: GateRecord) -> str:
     """Verdict as a heading."""
-    measured = record.mode == "noise" and record.verdict in {"pass", "inconclusive"}
-    return "Noise of this runner" if measured else TITLES[record.verdict]
+    equal = "Equal code: " if record.mode == "noise" else ""
+    return f"{equal}{TITLES[record.verdict]}"
 
 
 def reason(record: GateRecord) -> str:
@@ -132,28 +125,25 @@ def slowdown(workload: WorkloadVerdict) -> str:
     return f"{shown} ({level} interval of the {change}: {low:.1f} % to {high:.1f} %)"
 
 
-def _noise(workload: WorkloadVerdict) -> str:
-    return "not measured" if workload.noise_pct is None else f"{workload.noise_pct:.1f} %"
-
-
 def _rate(value: float | None, unit: str = "") -> str:
     """`48.8 sample/s`."""
     return "not measured" if value is None else f"{value:.5g}{f' {unit}/s' if unit else ''}"
 
 
 def _workloads(record: GateRecord) -> list[str]:
-    """Table of the workloads, worst first."""
-    if not record.workloads or record.mode == "noise":
-        return []
+    """Table of the workloads, worst first, and their remarks."""
     rows, remarks = [], []
     for number, w in enumerate(record.workloads):
         allowed = "" if w.threshold is None else f"{100 * w.threshold:g} %"
         rates = [_rate(value, w.unit) for value in (w.base_units_per_s, w.head_units_per_s)]
-        rows.append((w.name, w.verdict, slowdown(w), allowed, *rates, str(w.pairs), _noise(w)))
+        noise = "not measured" if w.noise_pct is None else f"{w.noise_pct:.1f} %"
+        rows.append((w.name, w.verdict, slowdown(w), allowed, *rates, str(w.pairs), noise))
+        # the lines above hold those of the worst
         why = [w.reason] if number and w.verdict != "pass" else []
-        remarks += [f"- {text(w.name)}: {text(clip(each, LONGEST))}" for each in (*why, *w.notes)]
+        why += w.notes if number else []
+        remarks += [f"- {text(w.name)}: {text(clip(each, LONGEST))}" for each in why]
     head = ("workload", "verdict", "slowdown", "allowed", "base", "head", "pairs", "noise")
-    return [table(head, "llllllrr", rows), "\n".join(remarks)]
+    return [table(head, "llllllrr", rows), "\n".join(remarks)] if rows else []
 
 
 def _details(record: GateRecord) -> list[str]:
@@ -195,23 +185,11 @@ def _pairs(program: ProgramEntry) -> str:
     for pair in program.pairs[-MOST_PAIRS_SHOWN:]:
         busy = validity.why_disturbed(*pair.runs)
         counts = f"no: {pair.discarded}" if pair.discarded else f"yes ({busy})" if busy else "yes"
-        for key in list(dict.fromkeys([*pair.base.rates, *pair.head.rates])) or [program.name]:
-            base, head = (run.rates.get(key) for run in pair.runs)
-            shown = [_rate(rate.mean) if rate else _failed(run)
-                     for rate, run in zip((base, head), pair.runs, strict=True)]  # fmt: skip
-            slower = f"{_slower_pct(base, head):+.1f} %" if base and head else ""
-            rows.append((str(pair.number), pair.order, key, *shown, slower, counts))
-    titles = ("pair", "order", "workload", *ARMS, "slowdown", "counts")
-    return table(titles, "rllrrrl", rows)
-
-
-def _failed(run: RunEntry) -> str:
-    return run.problem.kind if run.problem else "missing"
-
-
-def _slower_pct(base: Rate, head: Rate) -> float:
-    ratio = head.mean / base.mean
-    return 100 * (1 - ratio if base.better == "higher" else ratio - 1)
+        for key in dict.fromkeys([*pair.base.rates, *pair.head.rates]):
+            rates = (run.rates.get(key) for run in pair.runs)
+            shown = [_rate(rate.mean if rate else None) for rate in rates]
+            rows.append((str(pair.number), pair.order, key, *shown, counts))
+    return table(("pair", "order", "workload", *ARMS, "counts"), "rllrrl", rows)
 
 
 # --- files --------------------------------------------------------------------------------

@@ -232,18 +232,14 @@ class Session:
 
 
 def _summary(pair: PairEntry) -> str:
-    number = f"pair {pair.number} ({pair.order})"
-    if pair.discarded:
-        return f"{number} discarded: {pair.discarded}"
-    failed = next((run for run in pair.runs if run.problem), None)
-    if failed and failed.problem:
-        return f"{number}: {failed.arm} failed: {failed.problem.kind}"
     rates = ", ".join(
         f"{key}: base {rate.mean:.4g}, head {pair.head.rates[key].mean:.4g} {rate.unit}/s"
         for key, rate in list(pair.base.rates.items())[:3]
         if key in pair.head.rates
     )
-    return f"{number}: {rates}"
+    failed = [f"{run.arm} failed: {run.problem.kind}" for run in pair.runs if run.problem]
+    said = f" discarded: {pair.discarded}" if pair.discarded else f": {', '.join(failed) or rates}"
+    return f"pair {pair.number} ({pair.order}){said}"
 
 
 # --- a session to its record --------------------------------------------------------------

@@ -64,14 +64,24 @@ def connects(family: int, address: object) -> bool:
 # --- files of the host ------------------------------------------------------------------------
 
 
-@of("setup", "program")
-def write_the_shells_start(host: SimpleNamespace) -> None:
-    harm(f"{host.home}/.bashrc", "write_the_shells_start")
+def _writes(name: str, place: str) -> None:
+    def attack(host: SimpleNamespace) -> None:
+        harm(place.format(**vars(host)), name)
+
+    attack.__name__ = name
+    of("setup", "program")(attack)
 
 
-@of("setup", "program")
-def install_a_git_hook(host: SimpleNamespace) -> None:
-    harm(f"{host.head}/.git/hooks/post-checkout", "install_a_git_hook")
+for _name, _place in {
+    "write_the_shells_start": "{home}/.bashrc",
+    "install_a_git_hook": "{head}/.git/hooks/post-checkout",
+    "write_beside_the_checkout": "{head}/../beside",
+    "append_to_steering_files": "{victims}/env",
+    "replace_gpu_advisor": "{temp}/gpu-advisor/app/advisor.py",
+    "stay_in_python": "{site}/attacked.pth",
+    "edit_the_code_of_another_gate": "{tmp}/gpu-advisor-another/base/bench.py",
+}.items():
+    _writes(_name, _place)
 
 
 @of("setup", "program")
@@ -88,16 +98,6 @@ def set_a_git_filter(host: SimpleNamespace) -> None:
     harm(f"{host.head}/.git/info/attributes", "set_a_git_filter")
 
 
-@of("setup", "program")
-def write_beside_the_checkout(host: SimpleNamespace) -> None:
-    harm(f"{host.head}/../beside", "write_beside_the_checkout")
-
-
-@of("setup", "program")
-def append_to_steering_files(host: SimpleNamespace) -> None:
-    harm(f"{host.victims}/env", "append_to_steering_files")
-
-
 @of("program")
 def replace_steering_files(host: SimpleNamespace) -> None:
     path = Path(host.victims, "state")
@@ -111,27 +111,12 @@ def link_steering_files(host: SimpleNamespace) -> None:
     harm("linked", "link_steering_files")
 
 
-@of("setup", "program")
-def replace_gpu_advisor(host: SimpleNamespace) -> None:
-    harm(f"{host.temp}/gpu-advisor/app/advisor.py", "replace_gpu_advisor")
-
-
 @of("program")
 def replace_the_report(host: SimpleNamespace) -> None:
     path = Path(host.out, "gate-benchmarks.json")
     path.unlink(missing_ok=True)
     path.symlink_to(f"{host.victims}/report")
     harm(path, "replace_the_report")
-
-
-@of("program")
-def stay_in_python(host: SimpleNamespace) -> None:
-    harm(f"{host.site}/attacked.pth", "stay_in_python")
-
-
-@of("setup", "program")
-def edit_the_code_of_another_gate(host: SimpleNamespace) -> None:
-    harm(f"{host.tmp}/gpu-advisor-another/base/bench.py", "edit_the_code_of_another_gate")
 
 
 @of("program")
