@@ -121,7 +121,7 @@ def test_a_value_that_the_program_does_not_take_is_never_tried(project: Path) ->
     assert isinstance(knobs.move(document, findings, "--batch-size", 16), tuple)
 
 
-def test_a_config_that_the_command_names_is_left_and_told(project: Path) -> None:
+def test_a_config_and_a_program_that_stay_untuned_are_told(project: Path) -> None:
     (project / "c.yaml").write_text("batch_size: 2\n")
     text = (
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--cfg')\np.parse_args()\n"
@@ -130,20 +130,14 @@ def test_a_config_that_the_command_names_is_left_and_told(project: Path) -> None
     asked = invocation.resolve([], ["python", "main.py", "--cfg=c.yaml"])
     (note,) = job.left_untuned(asked)
     assert "`gpu-advisor optimize c.yaml -- ...`" in note
-
-
-UNREAD = {
-    "broken.py": "SyntaxError: invalid syntax",
-    "gone.py": "python gone.py leads to no Python file",
-}
-
-
-@pytest.mark.parametrize("name", UNREAD)
-def test_a_program_whose_options_are_unknown_says_why(project: Path, name: str) -> None:
     (project / "broken.py").write_text("a = = 1\n")
-    (note,) = job.left_untuned(invocation.resolve([], ["python", name, "--batch-size", "4"]))
-    assert note.startswith("only the options that you typed are tuned: ")
-    assert UNREAD[name] in note
+    for name, why in (
+        ("broken.py", "SyntaxError: invalid syntax"),
+        ("gone.py", "python gone.py leads to no Python file"),
+    ):
+        (note,) = job.left_untuned(invocation.resolve([], ["python", name, "--batch-size", "4"]))
+        assert note.startswith("only the options that you typed are tuned: ")
+        assert why in note
 
 
 PYTHON_CONFIG = {

@@ -72,17 +72,6 @@ def test_several_writers_lose_nothing(tmp_path: Path) -> None:
     assert len(History(tmp_path / "h.sqlite").find("key", "machine", max_age_s=60)) == 40
 
 
-def test_the_key_tells_values_commands_and_plans_apart() -> None:
-    keys = {
-        trial_key("p", ("python", "a.py"), {"batch": 1}, MeasurePlan(), {}),
-        trial_key("p", ("python", "a.py"), {"batch": 2}, MeasurePlan(), {}),
-        trial_key("p", ("python", "b.py"), {"batch": 1}, MeasurePlan(), {}),
-        trial_key("p", ("python", "a.py"), {"batch": 1}, MeasurePlan(mode="whole"), {}),
-        trial_key("q", ("python", "a.py"), {"batch": 1}, MeasurePlan(), {}),
-    }
-    assert len(keys) == 5
-
-
 def damaged(path: Path) -> None:
     path.write_bytes(b"no database at all" * 100)
 
@@ -133,7 +122,7 @@ def test_what_is_kept_shows_no_secret(tmp_path: Path) -> None:
     assert b"q7Zp" not in stored
 
 
-def test_the_key_tells_environments_seeds_and_devices_apart(
+def test_the_key_tells_values_commands_plans_seeds_and_devices_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A measurement on another card, or with another seed, is another measurement."""
@@ -145,7 +134,12 @@ def test_the_key_tells_environments_seeds_and_devices_apart(
     plain = key()
     monkeypatch.setenv("TERM", "another")
     assert key() == plain
-    assert len({plain, key(MODE="a"), key(MODE="b"), key(GPU_ADVISOR_SEED="1")}) == 4
+    keys = {plain, key(MODE="a"), key(MODE="b"), key(GPU_ADVISOR_SEED="1")}
+    keys.add(trial_key("p", ("python", "a.py"), {"batch": 2}, MeasurePlan(), {}))
+    keys.add(trial_key("p", ("python", "b.py"), {}, MeasurePlan(), {}))
+    keys.add(trial_key("p", ("python", "a.py"), {}, MeasurePlan(mode="whole"), {}))
+    keys.add(trial_key("q", ("python", "a.py"), {}, MeasurePlan(), {}))
+    assert len(keys) == 8
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert key() != plain
     assert key(CUDA_VISIBLE_DEVICES="1") == key()

@@ -63,6 +63,24 @@ def test_a_misspelled_key_and_a_broken_line_are_named(tmp_path: Path) -> None:
         settings.load(write(tmp_path, "[defaults\n"))
 
 
+BROKEN = {
+    'command = "python \'run.py {config}"': "command .*No closing quotation",
+    'command = "p"\nquality-command = "a \'b"': "quality-command",
+    'command = "p"\nconfig = "a\\u0000b"': "NUL",
+    'command = "p"\nunit-regex = "(["': "unit-regex .*no regular expression",
+    'command = "p"\nmetric-regex = "x"': "has no group",
+    'command = "p"\n[workload.w.env]\n"A=B" = "c"': "no environment variable",
+    'command = "p"\n[workload.w.quality.q]\npattern = "(["': "no regular expression",
+    'command = "p"\n[workload.w.quality.q]\npattern = "x"\ntolerance = "2 %%"': "tolerance",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_wrong_value_is_named_with_its_key(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SettingsError, match=BROKEN[text]):
+        settings.load(write(tmp_path, f"[workload.w]\n{text}\n"))
+
+
 def test_pyproject_holds_the_same_table_up_to_the_repository(tmp_path: Path) -> None:
     path = write(
         tmp_path,

@@ -109,11 +109,14 @@ def test_in_an_edited_file_only_our_spans_go_back(config: Path) -> None:
 
 
 def test_a_value_that_is_no_longer_ours_is_refused_with_a_diff(config: Path) -> None:
+    config.write_bytes(ORIGINAL.replace(b'"lr": 1e-3', b'"api_key": "hunter2hunter2"'))
     rewrite(config, batch_size=8)
     edited = config.read_bytes().replace(b'"batch_size": 8', b'"batch_size": 24')
     config.write_bytes(edited)
-    with pytest.raises(RevertConflictError, match=r"(?s)batch_size is now 24, we wrote 8.*\+.*24"):
+    match = r"(?s)batch_size is now 24, we wrote 8.*\+.*24"
+    with pytest.raises(RevertConflictError, match=match) as caught:
         revert([config])
+    assert "hunter2" not in str(caught.value)
     assert config.read_bytes() == edited
 
 
@@ -177,16 +180,6 @@ def test_two_calls_do_not_rewrite_one_config_at_once(config: Path) -> None:
     rewrite(config, batch_size=8)
     with versions.held(), pytest.raises(StateBusyError, match="Another gpu-advisor works on"):
         revert([config])
-
-
-def test_a_conflict_shows_no_secret(config: Path) -> None:
-    config.write_bytes(b'{\n  "batch_size": 1,\n  "api_key": "hunter2hunter2"\n}\n')
-    rewrite(config, batch_size=8)
-    config.write_bytes(config.read_bytes().replace(b'"batch_size": 8', b'"batch_size": 9'))
-    with pytest.raises(RevertConflictError) as caught:
-        revert([config])
-    assert "batch_size" in str(caught.value)
-    assert "hunter2" not in str(caught.value)
 
 
 def test_originals_are_open_to_their_user_alone(config: Path) -> None:
