@@ -388,11 +388,10 @@ def notes(found: TuningResult, info: RunInfo, changed_files: list[str]) -> list[
         not state.context.has_gpu
         and "All of this was measured on this CPU. It says nothing about a GPU.",
         *(
-            f"Found by experiment: {sentences.followed(each)}"
+            sentences.followed(each)
             for source in state.context.sources
             for each in source.findings.followed
         ),
-        state.batch_at is not None and sentences.batch_place(state.batch_at),
         unproven and f"Tried, and not proven to gain: {', '.join(sorted(unproven))}.",
         *(f"Throughput was counted by {source}." for source in sorted(sources)),
     ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor import numbers
 from advisor.executor.comparison import AFTER, BEFORE
+from advisor.knobs.registry import REGISTRY
 from advisor.objective import OBJECTIVES
 
 if TYPE_CHECKING:
@@ -13,41 +14,22 @@ if TYPE_CHECKING:
 
     from advisor.executor.comparison import Comparison
     from advisor.knobs.findings import Followed
-    from advisor.model import BatchPlace, Gpu, Interval, Run
+    from advisor.model import Gpu, Interval, Run
 
 MOST_NAMED = 3
 """Files that are named."""
 WIDE = 4.0
 """An interval whose high is so many times its low tells a direction and no size."""
-FOLLOWED = {
-    "batch_size": "the batch size",
-    "num_workers": "the number of loader workers",
-    "grad_accum": "the gradient accumulation",
-    "timesteps": "the number of sampling steps",
-}
-"""Kinds that an experiment finds."""
 UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
 """Note on every gain that rests on such rounds."""
 
 
 def followed(found: Followed) -> str:
-    """Sentence on a followed value.
-
-    `zorp is the batch size: with 40 in place of 20 the program showed 40, not 20.`
-    """
+    """Sentence on a value that the program follows, whatever its name."""
     before, after = numbers.count(found.before), numbers.count(found.after)
-    beside = "" if found.shown_in == found.kind else f" as {FOLLOWED[found.shown_in]}"
     return (
-        f"`{found.path}` is {FOLLOWED[found.kind]}: with {found.moved_to} in place of "
-        f"{found.value} the program showed {after}{beside}, not {before}."
-    )
-
-
-def batch_place(place: BatchPlace) -> str:
-    """Sentence on the batch's place, found by experiment."""
-    return (
-        f"A batch is dimension {place.axis + 1} of input {place.input + 1} of the model that is "
-        f"called at {place.site}: it followed the setting of the batch when that was moved."
+        f"Found by experiment: `{found.path}` ({REGISTRY[found.kind].words}). With "
+        f"{found.moved_to} in place of {found.value} the program showed {after}, not {before}."
     )
 
 

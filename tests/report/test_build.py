@@ -254,35 +254,27 @@ def test_a_knob_found_by_experiment_is_told_with_its_effect(tmp_path: Path) -> N
     engine = on_formula(names={"batch_size": "zorp", "num_workers": "vex"}, load_s=1e-6)
     search = formula_search(tmp_path, engine, "plum: {zorp: 6, vex: 2}\n", workload=TEST)
     report = reported(search, tmp_path)
-    found = "`plum.zorp` is the batch size: with 12 in place of 6 the program showed 12, not 6."
+    found = (
+        "`plum.zorp` (samples of one batch). With 12 in place of 6 the program showed 12, not 6."
+    )
     assert f"Found by experiment: {found}" in report.notes
     assert {change.path for change in report.changes} >= {"plum.zorp"}
 
 
-def test_only_files_that_are_still_there_are_listed(tmp_path: Path) -> None:
-    """Those of an overlay went with their trial."""
-    for kind, left in (("overlay", []), ("landlock", ["a.png", "b.log"])):
-        engine = on_formula(**FLAT)
-        search = formula_search(tmp_path, engine, TEXT, workload=TEST)
-        attempts = search.lab.attempts
-        run = attempts[0].run
-        assert run is not None
-        files = replace(run, isolation=kind, files_created=("b.log", "a.png"))
-        attempts[0] = replace(attempts[0], result=files)
-        assert reported(search, tmp_path).files_created == left
-
-
-def test_a_changed_file_of_the_users_is_the_first_caveat(tmp_path: Path) -> None:
-    """An overlay keeps such files; a file that an earlier trial created is none of theirs."""
-    for kind, expected in (("overlay", False), ("landlock", True)):
-        search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
-        attempts = search.lab.attempts
-        run = attempts[0].run
-        assert run is not None
-        files = {"files_created": ("a.png",), "files_changed": ("a.png", "best.ckpt")}
-        attempts[0] = replace(attempts[0], result=replace(run, isolation=kind, **files))
-        sentence = "The command altered or removed files of yours: `best.ckpt`."
-        assert (reported(search, tmp_path).notes[:1] == [sentence]) is expected
+@pytest.mark.parametrize("kind", ["overlay", "landlock"])
+def test_files_that_a_trial_left_or_changed_are_named(tmp_path: Path, kind: str) -> None:
+    """Those of an overlay went with their trial; a file of an earlier trial is none of theirs."""
+    search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
+    attempts = search.lab.attempts
+    run = attempts[0].run
+    assert run is not None
+    created, changed = ("b.log", "a.png"), ("a.png", "best.ckpt")
+    run = replace(run, isolation=kind, files_created=created, files_changed=changed)
+    attempts[0] = replace(attempts[0], result=run)
+    report = reported(search, tmp_path)
+    sentence = "The command altered or removed files of yours: `best.ckpt`."
+    assert report.files_created == ([] if kind == "overlay" else ["a.png", "b.log"])
+    assert (report.notes[:1] == [sentence]) is (kind == "landlock")
 
 
 def test_a_machine_without_a_gpu_is_said_once(tmp_path: Path) -> None:

@@ -179,23 +179,18 @@ def test_trials_that_end_in_another_order_keep_their_numbers() -> None:
     ]
 
 
-def test_a_trial_from_history_says_so() -> None:
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({"units_per_s": 2.0, "reused": True}, "batch 8  search  2.00 tiles/s  from history"),
+        ({}, "batch 8  search  not measured"),
+        ({"label": "a\nb\x1b[31m"}, "a b  search  not measured"),
+    ],
+)
+def test_a_trial_is_one_line_with_what_was_measured(fields: dict[str, object], shown: str) -> None:
     progress, stream = plain()
-    progress.trial_done(entry(units_per_s=2.0, reused=True))
-    assert stream.getvalue() == "trial 1  batch 8  search  2.00 tiles/s  from history\n"
-
-
-def test_what_was_not_measured_is_left_out_or_named() -> None:
-    progress, stream = plain()
-    progress.trial_done(entry())
-    assert stream.getvalue() == "trial 1  batch 8  search  not measured\n"
-
-
-def test_a_label_stays_on_one_line() -> None:
-    progress, stream = plain()
-    progress.trial_done(entry(label="a\nb\x1b[31m"))
-    assert len(stream.getvalue().splitlines()) == 1
-    assert "\x1b" not in stream.getvalue()
+    progress.trial_done(entry(**fields))
+    assert stream.getvalue() == f"trial 1  {shown}\n"
 
 
 def test_a_reader_that_went_away_does_not_stop_the_work() -> None:
