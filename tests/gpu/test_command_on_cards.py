@@ -84,7 +84,7 @@ def test_profile_tells_of_the_card_in_use(
     done = called(project, environ, "profile", "--json", "--window", "2s", device=device)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
-    told = " ".join(found["bottleneck"]["evidence"])
+    told = " ".join([found["bottleneck"]["sentence"], *found["bottleneck"]["evidence"]])
     used, other = (LARGE, SMALL) if device == "cuda:0" else (SMALL, LARGE)
     assert f"utilisation was {utilisation} %" in told
     assert f"of {used.memory_gib:.0f} GiB" in told
@@ -98,7 +98,7 @@ def test_profile_tells_of_the_card_in_use(
 def test_optimize_aims_at_the_card_in_use(project: Path, environ: Mapping[str, str]) -> None:
     """Target, memory limit, utilisation and power of torch's card 0, which the driver counts as 1;
     before the program ran, the driver's first was the aim."""
-    budget = ("--window", "2s", "--budget", "50s")
+    budget = ("--window", "2s", "--budget", "80s")
     done = called(project, environ, "optimize", "train.json", "--json", *budget, device="cuda:0")
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads((project / "report.json").read_text())
