@@ -140,6 +140,16 @@ def test_a_config_and_a_program_that_stay_untuned_are_told(project: Path) -> Non
         assert why in note
 
 
+def test_the_config_of_an_entry_takes_its_place_among_several(project: Path) -> None:
+    for name in ("model.yaml", "data.yaml"):
+        (project / name).write_text("batch_size: 2\n")
+    entry = '[workload.a]\nconfig = "model.yaml"\ncommand = "python t.py {config} data.yaml"\n'
+    (project / "gpu-advisor.toml").write_text(entry)
+    asked = invocation.resolve([Path("data.yaml"), Path("model.yaml")], None)
+    assert asked.argv == ("python", "t.py", "model.yaml", "data.yaml")
+    assert asked.paths == (Path("model.yaml"), Path("data.yaml"))
+
+
 PYTHON_CONFIG = {
     "by path": ["python", "main.py", "--config=configs/small.py"],
     "as a module": ["python", "main.py", "--config", "configs.small"],

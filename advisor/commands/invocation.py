@@ -146,6 +146,9 @@ def resolve(
     name, entry = _entry(found, paths, workload)
     if not paths and entry is not None and entry.config is not None and not command:
         paths = [shown(found.root / entry.config)]
+    if entry is not None and entry.config is not None:  # its own config is `{config}`
+        own = os.path.realpath(found.root / entry.config)
+        paths = sorted(paths, key=lambda path: os.path.realpath(path) != own)
     notes = [note for path in paths for note in originals.recover(path)]
     configs = tuple(documents.read(path) for path in paths)
     if command:

@@ -52,8 +52,7 @@ class Readings:
     """Cards on the bus, whether or not a driver knows them."""
     uvm_missing: bool = False
     """The driver lists a card, but CUDA's own device file is not there."""
-    isolation: Capability | str | None = None
-    """Or why it could not be found out."""
+    isolation: Capability | None = None
     crowd: Disturbance | None = None
     own_calls: tuple[str, ...] = ()
     """Other calls of gpu-advisor that measure meanwhile."""
@@ -264,8 +263,8 @@ def other_programs(readings: Readings) -> Finding:
 
 def isolation(readings: Readings) -> Finding:
     found = readings.isolation
-    if not isinstance(found, Capability):
-        return Finding(found) if found else UNKNOWN
+    if found is None:
+        return UNKNOWN
     fix = "sudo sysctl user.max_user_namespaces=15000  # see docs/isolation.md"
     if not found.refused:
         fix = f"unset {FORCED}"

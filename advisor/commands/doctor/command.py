@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from advisor.commands.doctor.checks import Readings, Row, checked, verdict
 from advisor.commands.doctor.interpreter import ask_torch
-from advisor.errors import AdvisorError
 from advisor.machine import contention, lock
 from advisor.machine.condition import nvidia_devices, read_conditions
 from advisor.machine.gpu import uvm_loaded
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from advisor.sandbox.capabilities import Capability
 
 LOOK_S = 0.5
 """Time in which others are watched."""
@@ -49,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Print the verdict and every check.
 
-    Returns 0, or with --strict 1 where one is not good. Raises UsageError for an interpreter that
-    is not there.
+    Returns 0, or with --strict 1 where one is not good. Raises UsageError for an interpreter or an
+    isolation that is not there.
     """
     rows = checked(take(args.python, command or [], os.environ))
     sys.stdout.write(as_json(rows) if args.json else as_text(rows))
@@ -69,7 +67,7 @@ def take(python: str | None, command: Sequence[str], environ: Mapping[str, str])
         uvm_missing=bool(cards) and not uvm_loaded(),
         crowd=contention.look(LOOK_S),  # before anything of ours works beside it
         own_calls=lock.holders(),
-        isolation=_isolation(environ),
+        isolation=detect_isolation(str(Path.cwd()), environ),
         torch=ask_torch(python, command, environ),
     )
 
@@ -100,10 +98,3 @@ def as_text(rows: Sequence[Row]) -> str:
 
 def _wrapped(line: str) -> list[str]:
     return textwrap.wrap(line, WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False)
-
-
-def _isolation(environ: Mapping[str, str]) -> Capability | str:
-    try:
-        return detect_isolation(str(Path.cwd()), environ)
-    except (AdvisorError, OSError) as problem:
-        return str(problem)
