@@ -10,13 +10,12 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from gate_examples import pair, program, run
+from gate_examples import program
 
 from advisor.gate.checkout import Checkout
 from advisor.gate.code_identity import Difference, difference, unseen
 from advisor.gate.code_identity import loaded as told_of
-from advisor.gate.schema import Inputs, LoadedEntry, Revision
-from advisor.gate.verdict import decide
+from advisor.gate.schema import Revision
 from advisor.probe.origins import FILE
 from tests.gate.repos import STEADY, WARM_UPS, Gated
 
@@ -170,31 +169,6 @@ def test_an_environment_in_the_checkout_of_head_is_nobodys_code(
     (scratch / "probe" / FILE).write_text(json.dumps(told))
     between = Difference(tops={"base": base, "head": head}, changed={})
     assert told_of(scratch, base, between).foreign == foreign
-
-
-def loaded(digest: str, **more: object) -> LoadedEntry:
-    return LoadedEntry(changed={"model.py": digest}, **more)
-
-
-@pytest.mark.parametrize(
-    ("base", "head", "verdict"),
-    [
-        (loaded("a"), loaded("b"), "pass"),
-        (loaded("b"), loaded("b"), "invalid"),
-        (loaded("a", foreign=["model.py"]), loaded("b"), "invalid"),
-        (loaded("a"), loaded("b", foreign=["model.py"]), "invalid"),
-        (LoadedEntry(), LoadedEntry(), "pass"),
-        (None, None, "pass"),
-    ],
-)
-def test_the_record_alone_tells(base, head, verdict: str) -> None:
-    """Verdicts are a pure function of what the runs loaded."""
-    pairs = [
-        pair(n, run("base", {"train": 10 + n / 100}, loaded=base),
-             run("head", {"train": 10 + n / 90}, loaded=head))
-        for n in range(1, 7)
-    ]  # fmt: skip
-    assert decide([program(pairs)], Inputs()).verdict == verdict
 
 
 def test_a_difference_counts_uncommitted_and_new_files(repo) -> None:

@@ -86,19 +86,10 @@ def test_a_slower_head_is_red(slower: tuple[Repo, Gated]) -> None:
         assert (found.folder / name).stat().st_size > 100
 
 
-@pytest.mark.parametrize(
-    ("base", "head", "code", "verdict", "words"),
-    [
-        (steady(100), "import nothing_of_that_name", 2, "error", "nothing_of_that_name"),
-        (steady(100), "print('throughput: nan')", 2, "error", "not finite"),
-        ("raise SystemExit(3)", steady(100), 3, "no-baseline", "base failed"),
-    ],
-    ids=["import", "nan", "base"],
-)
-def test_a_broken_arm_is_no_regression(two, base, head, code, verdict, words: str) -> None:
-    found = two(base, head).gate(*BENCH)
-    assert (found.code, found.record.verdict) == (code, verdict), found.stderr
-    assert words in found.record.workloads[0].reason
+def test_a_rate_that_is_no_number_is_an_error(two) -> None:
+    found = two(steady(100), "print('throughput: nan')").gate(*BENCH)
+    assert (found.code, found.record.verdict) == (2, "error"), found.stderr
+    assert "not finite" in found.record.workloads[0].reason
 
 
 def test_the_whole_run_counts_where_no_rate_is_seen(two) -> None:
@@ -227,17 +218,13 @@ def test_a_wrong_argument_touches_no_file(two, wrong: str) -> None:
         (repo.out / name).write_text('earlier\n"written_by": "gpu-advisor"\n')
     found = repo.gate(*BENCH, wrong)
     assert (found.code, found.stdout) == (2, "")
+    if wrong != "--mode=foo":  # argparse ends that call at once
+        assert set(found.outputs) == OUTPUTS
+        assert found.outputs["verdict"] == "error"
+        assert "Nothing was measured" in found.summary
     assert wrong.partition("=")[0] in found.stderr
     for name in ("gate.md", "gate.json"):
         assert (repo.out / name).read_text().startswith("earlier")
-
-
-def test_a_wrong_argument_sets_all_outputs(two) -> None:
-    found = two(steady(100), steady(100)).on_github().gate(*BENCH, "--threshold", "much")
-    assert found.code == 2
-    assert set(found.outputs) == OUTPUTS
-    assert found.outputs["verdict"] == "error"
-    assert "Nothing was measured" in found.summary
 
 
 def test_the_flags_fit_on_a_page(gpu_advisor, tmp_path) -> None:
