@@ -127,7 +127,7 @@ class Executor:
         """
         tries: list[TrialResult] = []
         while True:
-            answer = self._once(request)
+            answer = self.run_once(request)
             if isinstance(answer, SkippedRun):
                 break
             tries.append(answer)
@@ -157,10 +157,6 @@ class Executor:
         self.comparisons.append(rounds.all())
         return self.comparisons[-1]
 
-    def run_for(self, request: TrialRequest, *, earlier_calls: bool) -> TrialResult | SkippedRun:
-        """Run `request`, or take a kept result if allowed."""
-        return self._once(request, earlier_calls=earlier_calls)
-
     def _baselines(self) -> list[Run]:
         """Baseline runs of this call, outside of any test."""
         found = (a for a in self.attempts if a.request.purpose == "baseline")
@@ -172,9 +168,10 @@ class Executor:
             return ()
         return tuple(run for run in self._baselines() if not contended(run))
 
-    def _once(
+    def run_once(
         self, request: TrialRequest, *, earlier_calls: bool = True
     ) -> TrialResult | SkippedRun:
+        """Run `request` once, or take a kept result."""
         trial, key = self._build(request)
         known = None if request.fresh else self.run_cache.find(key, earlier_calls=earlier_calls)
         if known is not None:
@@ -286,7 +283,7 @@ class _Rounds:
             request = replace(request, plan=replace(request.plan, whole_batches=1))
         before_s, expected_s = self.executor.budget.remaining_s, request.expected_s
         request = replace(request, expected_s=self.took_s[arm])
-        answer = self.executor.run_for(request, earlier_calls=False)
+        answer = self.executor.run_once(request, earlier_calls=False)
         if isinstance(answer, SkippedRun):
             raise _SpentError
         if not finishes and not answer.reused:

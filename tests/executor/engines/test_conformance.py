@@ -15,8 +15,7 @@ from advisor.errors import StateBusyError
 from advisor.executor.engines import EngineSettings
 from advisor.executor.engines.local import LocalEngine
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial
-from tests.runs import a_run
-from tests.support.simulator.engine import GridPoint, RecordedEngine, Table
+from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 
 if TYPE_CHECKING:
@@ -33,26 +32,6 @@ sys.exit(int(sys.argv[1]))
 CHANGE = Change(
     document="c.json", path="loader.batch_size", kind="batch_size", knob_class="free", old=1, new=8
 )
-RUN = a_run(
-    trial_id="old", purpose="gate", label="old", candidate_key="old", units=30.0, units_per_s=10.0,
-    window_start=5.0, window_end=8.0, wall_s=4.0, startup_s=0.5,
-)  # fmt: skip
-
-
-def recorded_table(**_: Any) -> RecordedEngine:
-    failed = Failure(
-        trial_id="old", purpose="gate", label="", candidate_key="", kind="crash-start",
-        evidence="exit code 3", next_step="mend it", wall_s=1.0,
-    )  # fmt: skip
-    return RecordedEngine(
-        Table(
-            [
-                GridPoint(values={"status": 3}, outcomes=(failed,)),
-                GridPoint(values={"batch_size": 8}, outcomes=(RUN,)),
-                GridPoint(values={}, outcomes=(RUN,)),
-            ]
-        )
-    )
 
 
 def recorded_formula(**_: Any) -> RecordedEngine:
@@ -65,7 +44,6 @@ def recorded_formula(**_: Any) -> RecordedEngine:
 
 ENGINES: dict[str, Callable[..., Engine]] = {
     "local": LocalEngine,
-    "table": recorded_table,
     "formula": recorded_formula,
 }
 
@@ -155,17 +133,6 @@ def test_a_cancelled_engine_interrupts_what_is_asked_of_it(
         outcome = engine.run(trial_of(engine, folder))
         assert isinstance(outcome, Failure)
         assert (outcome.kind, outcome.trial_id) == ("interrupted", "001")
-
-
-def test_an_engine_can_be_entered_again(make: Callable[..., Engine], folder: Path) -> None:
-    """Lease and scratch are given back and taken anew."""
-    engine = make()
-    folders = set()
-    for _ in range(2):
-        with engine:
-            folders.add(engine.scratch("001").parent)
-            assert isinstance(engine.run(trial_of(engine, folder, id_="002")), Run)
-    assert len(folders) == 2
 
 
 def test_a_second_lease_of_one_machine_is_refused_by_name() -> None:
