@@ -367,20 +367,9 @@ def _schedule_word(plan: _Plan, steps_path: str) -> str:
     return "linear"
 
 
-def _move_fixed(plan: _Plan, link: KnobConstraint) -> str | None:
-    return f"{link.why}: {plan.old(link.paths[1])}"
-
-
 def _move_equal(plan: _Plan, link: KnobConstraint) -> str | None:
     other, number = _other(plan, link), number_of(plan.value)
     return plan.set(other, plan.value) if number is None else plan.set_count(other, number)
-
-
-def _move_multiple(plan: _Plan, link: KnobConstraint) -> str | None:
-    total, new = plan.count(link.paths[1]), number_of(plan.value)
-    if total is not None and total > 0 and new and total % new:
-        return f"{link.paths[1]} = {total:g} must be a multiple of it"
-    return None
 
 
 _MOVES: Mapping[str, Callable[[_Plan, KnobConstraint], str | None]] = {
@@ -388,7 +377,5 @@ _MOVES: Mapping[str, Callable[[_Plan, KnobConstraint], str | None]] = {
     "exclusive": _move_exclusive,
     "needs-workers": _move_needing_workers,
     "schedule": _move_schedule,
-    "fixed": _move_fixed,
     "equal": _move_equal,
-    "multiple": _move_multiple,
 }

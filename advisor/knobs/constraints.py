@@ -23,8 +23,7 @@ def find_links(
 ) -> tuple[KnobConstraint, ...]:
     """Find all links between knobs and other leaves."""
     around = _Around(leaves, knobs)
-    makers = (_products, _exclusives, _needing_workers, _schedules, _fixed_steps,
-              _learning_rates, _agreeing_sizes, _multiples)  # fmt: skip
+    makers = (_products, _exclusives, _needing_workers, _schedules, _learning_rates)
     return tuple(
         KnobConstraint(kind=kind, document=document, paths=paths, why=why)
         for maker in makers
@@ -143,18 +142,6 @@ def _schedules(around: _Around) -> Iterable[Found]:
                 yield "equal", (knob.path, leaf.path), "the same number of steps, written twice"
 
 
-def _fixed_steps(around: _Around) -> Iterable[Found]:
-    row = catalogue().table["fixed-steps"]
-    for target in around.leaves:
-        if not (isinstance(target.value, str) and target.value.endswith(tuple(row["targets"]))):
-            continue
-        for trained in around.leaves:
-            if trained.mapping == target.mapping and trained.name in row["trained"]:
-                why = f"{target.value.rsplit('.', 1)[-1]} runs the steps it was trained with"
-                for knob in around.of_kind("timesteps"):
-                    yield "fixed", (knob.path, trained.path), why
-
-
 def _learning_rates(around: _Around) -> Iterable[Found]:
     rates = around.of_kind("learning_rate")
     batches = around.of_kind("batch_size", "train", "any")
@@ -169,24 +156,3 @@ def _learning_rates(around: _Around) -> Iterable[Found]:
         else "a learning rate is chosen for one effective batch"
     )
     yield "lr-batch", (*(b.path for b in totals), *(r.path for r in rates)), why
-
-
-def _agreeing_sizes(around: _Around) -> Iterable[Found]:
-    for knob in around.of_kind("image_size"):
-        name = around.leaf(knob).name
-        for leaf in around.leaves:
-            copy = leaf.name == name and not leaf.ancestors and leaf.path != knob.path
-            if copy and leaf.value == knob.value:
-                why = "one size written twice: the program expects them equal"
-                yield "equal", (knob.path, leaf.path), why
-
-
-def _multiples(around: _Around) -> Iterable[Found]:
-    for batch in around.of_kind("batch_size", "train")[:1]:
-        for leaf in around.leaves:
-            if leaf.name in catalogue().table["multiples"]["names"]:
-                yield (
-                    "multiple",
-                    (batch.path, leaf.path),
-                    f"{leaf.key} must be a multiple of the batch",
-                )

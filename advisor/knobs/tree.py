@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from advisor.config import paths
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -203,13 +205,7 @@ def path_of(parts: Iterable[Part]) -> str:
     """The inverse of `parts_of`."""
     path = ""
     for part in parts:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        elif re.fullmatch(r"[A-Za-z0-9_/+-]+", part):
-            path += f".{part}" if path else part
-        else:
-            escaped = part.replace("\\", "\\\\").replace('"', '\\"')
-            path += f'["{escaped}"]'
+        path = paths.item(path, part) if isinstance(part, int) else paths.member(path, part)
     return path
 
 

@@ -70,7 +70,7 @@ class KnobConstraint:
     """Knobs that move together or not at all."""
 
     kind: str
-    """product, exclusive, needs-workers, schedule, fixed, lr-batch, equal, multiple, reference,
+    """product, exclusive, needs-workers, schedule, lr-batch, equal, reference,
     override"""
     paths: tuple[str, ...]
     why: str

@@ -146,34 +146,6 @@ def test_steps_written_twice_move_together(move: Callable[..., Moved | str]) -> 
     }
 
 
-def test_a_sampler_that_runs_its_training_steps_is_refused(
-    move: Callable[..., Moved | str],
-) -> None:
-    text = """\
-    policy:
-      noise_scheduler: {_target_: diffusers.DDPMScheduler, num_train_timesteps: 100}
-      num_inference_steps: 100
-    """
-    assert "DDPMScheduler" in str(move(text, "policy.num_inference_steps", 50))
-    ddim = text.replace("DDPM", "DDIM")
-    assert move(ddim, "policy.num_inference_steps", 50) == {"policy.num_inference_steps": 50}
-
-
-def test_sizes_written_twice_move_together(move: Callable[..., Moved | str]) -> None:
-    text = "gt_size: 256\ndatasets: {train: {gt_size: 256}}\n"
-    assert move(text, "datasets.train.gt_size", 128) == {
-        "datasets.train.gt_size": 128,
-        "gt_size": 128,
-    }
-
-
-def test_a_pool_must_stay_a_multiple_of_the_batch(move: Callable[..., Moved | str]) -> None:
-    text = "queue_size: 180\ndatasets: {train: {batch_size_per_gpu: 12}}\n"
-    path = "datasets.train.batch_size_per_gpu"
-    assert move(text, path, 18) == {path: 18}
-    assert "multiple" in str(move(text, path, 16))
-
-
 @pytest.mark.parametrize(
     ("comment", "kept", "broken"),
     [
@@ -279,12 +251,6 @@ def test_a_global_batch_that_is_not_accumulated_moves_along(
     assert move(DERIVED.replace("steps: 4", "steps: 1"), "train_batch_size", 128) == {
         "train_batch_size": 128
     }
-
-
-def test_a_pool_that_is_switched_off_holds_no_batch(move: Callable[..., Moved | str]) -> None:
-    text = "queue_size: -1\ndatasets: {train: {batch_size_per_gpu: 12}}\n"
-    path = "datasets.train.batch_size_per_gpu"
-    assert move(text, path, 16) == {path: 16}
 
 
 @pytest.mark.parametrize(
