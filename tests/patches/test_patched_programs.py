@@ -177,7 +177,9 @@ def test_the_autocast_that_was_tried_the_patch_does_again(tmp_path: Path) -> Non
     work.mkdir()
     subprocess.run(["git", "init", "-q"], cwd=work, check=True)
     (work / "data.py").write_text(DATA)
-    (work / "train.py").write_text(f"import torch\n{WRITTEN['by position']}")
+    two = "torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 4))"
+    code = WRITTEN["by position"].replace("torch.nn.Linear(8, 4)", two)
+    (work / "train.py").write_text(f"import torch\n{code}")
     tried = measured(work, "autocast=bfloat16")
     assert tried.whatif is not None
     assert tried.whatif.one_tensor is True
