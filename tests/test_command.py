@@ -209,11 +209,11 @@ REFUSED = {
 def test_each_refusal_has_its_code_and_one_message(
     gpu_advisor: warm.Server, project: Path, case: str
 ) -> None:
-    words, error, said = REFUSED[case]
+    words, error, expected = REFUSED[case]
     (project / "broken.py").write_text("a = = 1\n")
     done = call(gpu_advisor, project, *words)
     assert done.returncode == error.exit_code, done.stderr
-    assert said in done.stderr
+    assert expected in done.stderr
     assert "Traceback" not in done.stderr
     made = {path.name for path in project.iterdir()}
     assert made <= {".git", "predict.py", "broken.py"}

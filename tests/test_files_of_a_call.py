@@ -97,7 +97,7 @@ def test_an_absent_target_and_a_missing_isolation_are_said_before_the_first_tria
     short = ("c.json", "--window", "0.2s")
     absent = "RTX 4060 is not here"
     guard = "not isolated: what the program writes is real"
-    for env, argv, said in (
+    for env, argv, expected in (
         (
             {},
             ("optimize", *short, "--budget", "1s", "--target", "rtx-4060"),
@@ -107,7 +107,7 @@ def test_an_absent_target_and_a_missing_isolation_are_said_before_the_first_tria
         ({FORCED: "guard"}, ("profile", *short), guard),
     ):
         done = gpu_advisor.call(*argv, cwd=project, env={**os.environ, **env})
-        assert said in done.stderr.partition("trial 1 ")[0], done.stderr
+        assert expected in done.stderr.partition("trial 1 ")[0], done.stderr
 
 
 def test_a_budget_smaller_than_the_baseline_ends_with_a_report(

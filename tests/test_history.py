@@ -104,12 +104,12 @@ def test_a_spoiled_store_is_moved_aside_with_a_word(
 
 def test_without_a_place_to_write_measurements_live_as_long_as_the_call(tmp_path: Path) -> None:
     (tmp_path / "h.sqlite").mkdir()
-    told: list[str] = []
-    history = History(tmp_path / "h.sqlite", told.append)
+    notes: list[str] = []
+    history = History(tmp_path / "h.sqlite", notes.append)
     history.append("key", "machine", kept())
     assert history.find("key", "machine", max_age_s=60) == [kept()]
-    assert len(told) == 1
-    assert "will not be known to later calls" in told[0]
+    assert len(notes) == 1
+    assert "will not be known to later calls" in notes[0]
 
 
 def test_what_is_kept_shows_no_secret(tmp_path: Path) -> None:

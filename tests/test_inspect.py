@@ -118,8 +118,8 @@ def test_the_table_names_every_knob_and_why_it_stays(
     assert lines[0] == "config.yaml"
     row = next(line for line in lines if line.split()[:1] == ["train.batch_size"])
     cells = [cell for cell in row.split("  ") if cell]
-    said = ["8", "samples of one batch", "train", "changes the training", "likely", "yes"]
-    assert [cell.strip() for cell in cells] == ["train.batch_size", *said]
+    others = ["8", "samples of one batch", "train", "changes the training", "likely", "yes"]
+    assert [cell.strip() for cell in cells] == ["train.batch_size", *others]
     assert any("mini_batch_sizes" in line and "it is a list" in line for line in lines)
     assert any("--json lists them" in line for line in lines)
     says = "must stay below what the smallest of the shards of this data set has, and that is 64"

@@ -49,17 +49,17 @@ def test_a_misspelled_command_names_the_near_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ("optimize c.json python train.py", "[-- COMMAND ...]"),
         ("optimize --bugdet 4m config.json", "unrecognized arguments: --bugdet"),
         ("gate --basse main", "unrecognized arguments: --basse main"),
     ],
 )
-def test_unknown_words_are_named_with_the_usage(tmp_path: Path, line: str, said: str) -> None:
+def test_unknown_words_are_named_with_the_usage(tmp_path: Path, line: str, expected: str) -> None:
     done = advisor(*line.split(), cwd=tmp_path)
     assert done.returncode == errors.UsageError.exit_code
-    assert said in done.stderr
+    assert expected in done.stderr
     assert not list(tmp_path.iterdir())
 
 

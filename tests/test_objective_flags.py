@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.skipif(bool(read_machine().gpus), reason="a card here may tell its energy")
 @pytest.mark.parametrize(
-    ("flags", "error", "said"),
+    ("flags", "error", "part"),
     [
         (("--objective", "energy"), NotMeasuredError, "Only a GPU's own counters"),
         (("--constraint", "power<=250W"), NotMeasuredError, "Only a GPU's own counters"),
@@ -48,12 +48,16 @@ def project(tmp_path: Path) -> Path:
     ],
 )
 def test_an_aim_that_cannot_be_measured_or_read_is_refused_before_anything_runs(
-    project: Path, gpu_advisor: Server, flags: tuple[str, ...], error: type[AdvisorError], said: str
+    project: Path,
+    gpu_advisor: Server,
+    flags: tuple[str, ...],
+    error: type[AdvisorError],
+    part: str,
 ) -> None:
     words = ("--", sys.executable, "run.py", "a.json")
     done = gpu_advisor.call("optimize", "a.json", *flags, *words, cwd=project)
     assert done.returncode == error.exit_code, done.stderr
-    assert said in done.stderr
+    assert part in done.stderr
     assert "Traceback" not in done.stderr
     assert "trial 1" not in done.stderr
     assert not (project / "report.md").exists()

@@ -232,11 +232,11 @@ FAILURES = {
 def test_each_refusal_has_its_code_one_message_and_writes_nothing(
     project: Path, optimize: Optimize, case: str
 ) -> None:
-    code, text, command, said = FAILURES[case]
+    code, text, command, expected = FAILURES[case]
     (project / "infer.yaml").write_text(text)
     done = optimize(command=command or RESTORE)
     assert done.returncode == code, done.stderr
-    assert said in done.stderr
+    assert expected in done.stderr
     assert "Traceback (most recent call last)" not in done.stderr.split("\n")[0]
     assert (project / "infer.yaml").read_text() == text
     assert done.stdout == ""

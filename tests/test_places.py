@@ -165,9 +165,9 @@ def test_what_is_no_place_for_a_file_is_said_before_the_first_trial(
     for place in ("pipe.md", "folder.md", "loop.md", "socket.md", "file/r.md", "/dev/full"):
         assert optimize("--report", place) == REFUSED, place
     listening.close()
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    assert "named pipe" in said
+    shown = capsys.readouterr().err
+    assert "Traceback" not in shown
+    assert "named pipe" in shown
 
 
 # --- modes --------------------------------------------------------------------------------

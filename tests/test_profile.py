@@ -91,7 +91,7 @@ def profile(project: Path, gpu_advisor: warm.Server) -> Profile:
 
 
 @pytest.fixture
-def told(profile: Profile) -> StageLog:
+def measured(profile: Profile) -> StageLog:
     """The object that `--json` prints of a run that was measured."""
 
     def call(*words: str) -> dict[str, Any]:
@@ -127,9 +127,9 @@ def test_a_card_is_read_and_one_left_idle_is_the_first_line(
         assert words in stdout, stdout
 
 
-def test_a_config_brings_its_workload_and_is_not_changed(project: Path, told: StageLog) -> None:
+def test_a_config_brings_its_workload_and_is_not_changed(project: Path, measured: StageLog) -> None:
     text = (project / "infer.yaml").read_bytes()
-    found = told("infer.yaml")
+    found = measured("infer.yaml")
     assert (found["ok"], found["failure"]) == (True, None)
     assert found["unit"] == "signals"
     assert found["window"]["end"] > found["window"]["start"]
@@ -140,9 +140,9 @@ def test_a_config_brings_its_workload_and_is_not_changed(project: Path, told: St
     assert not (project / "results").exists(), "outputs belong into scratch"
 
 
-def test_a_workload_may_be_named_without_its_config(told: StageLog) -> None:
+def test_a_workload_may_be_named_without_its_config(measured: StageLog) -> None:
     """Its output lines count where a pattern is given."""
-    found = told("--workload", "plain", "--unit", "picture", "--unit-regex", WROTE)
+    found = measured("--workload", "plain", "--unit", "picture", "--unit-regex", WROTE)
     assert found["unit"] == "pictures"
     assert found["units"] % 5 == 0
     assert found["units"] > 5
@@ -184,7 +184,7 @@ def test_a_failure_has_its_own_code_and_the_object_is_printed_all_the_same(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "expected"),
     [
         ((), CommandMissingError.exit_code, "restore, plain"),
         (("--workload", "nobody"), SettingsError.exit_code, "restore, plain"),
@@ -194,11 +194,11 @@ def test_a_failure_has_its_own_code_and_the_object_is_printed_all_the_same(
     ],
 )
 def test_what_cannot_be_run_is_refused_with_one_sentence(
-    profile: Profile, words: tuple[str, ...], code: int, said: str
+    profile: Profile, words: tuple[str, ...], code: int, expected: str
 ) -> None:
     found, stdout, stderr = profile(*words)
     assert found == code, stderr
-    assert said in stderr
+    assert expected in stderr
     assert stdout == ""
 
 

@@ -67,8 +67,8 @@ class Server:
             os.kill(started.pid, signal.SIGKILL)
             started.wait(timeout_s)
             raise
-        said, complained = (path.read_text(errors="replace") for path in (stdout, stderr))
-        return subprocess.CompletedProcess(["gpu-advisor", *argv], code, said, complained)
+        output, errors = (path.read_text(errors="replace") for path in (stdout, stderr))
+        return subprocess.CompletedProcess(["gpu-advisor", *argv], code, output, errors)
 
     def start(
         self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: Path, stderr: Path
@@ -103,8 +103,8 @@ class Server:
 class Call:
     """A process that a server began, as `subprocess.Popen` would show it."""
 
-    def __init__(self, told: IO[bytes]) -> None:
-        self._told = told
+    def __init__(self, answers: IO[bytes]) -> None:
+        self._answers = answers
         self.returncode: int | None = None
         self.pid = self._answer(60.0)
 
@@ -121,10 +121,10 @@ class Call:
         return None
 
     def _answer(self, timeout_s: float) -> int:
-        if not select.select([self._told], [], [], timeout_s)[0]:
+        if not select.select([self._answers], [], [], timeout_s)[0]:
             msg = "a call of a server"
             raise subprocess.TimeoutExpired(msg, timeout_s)
-        return int(self._told.readline())
+        return int(self._answers.readline())
 
 
 def advisor() -> Callable[..., NoReturn]:

@@ -38,7 +38,7 @@ def bare_python(tmp_path: Path) -> Path:
     return path
 
 
-def told(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+def checks_of(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
     """The checks of `--json` by area and name."""
     assert done.returncode in {0, 1}, done.stderr
     checks = json.loads(done.stdout)["checks"]
@@ -58,14 +58,19 @@ def test_it_works_without_gpu_and_torch_and_leaves_nothing(
         "doctor", "--json", "--python", str(bare_python), cwd=project, env=CLEAN
     )
     assert done.returncode == 0, done.stderr
-    found = told(done)
+    found = checks_of(done)
     assert found["torch: torch"]["status"] == "unknown"
     assert "ModuleNotFoundError" in found["torch: torch"]["value"]
     assert found["host: isolation"]["value"].split()[0] in {"overlay", "landlock", "guard"}
     assert sorted(path.name for path in project.iterdir()) == ["numpy.py", "torch.py"]
+    bare_python.write_text("#!/bin/sh\necho '{\"torch_facts\": 7}'; echo gone wrong >&2; exit 3\n")
+    asked = ("doctor", "--json", "--python", str(bare_python))
+    broken = checks_of(gpu_advisor.call(*asked, cwd=tmp_path, env=CLEAN))
+    assert "gone wrong" in broken["torch: torch"]["value"]
+    assert broken["torch: threads"]["status"] == "unknown"
 
 
-def test_strict_exits_with_1_where_something_is_to_fix(
+def test_strict_exits_with_1_and_a_mistake_of_the_call_with_2(
     gpu_advisor: Server, bare_python: Path, tmp_path: Path
 ) -> None:
     asked = ("doctor", "--python", str(bare_python))
@@ -75,14 +80,11 @@ def test_strict_exits_with_1_where_something_is_to_fix(
     assert (plain.returncode, strict.returncode) == (0, 1)
     assert "to fix here" in strict.stdout.splitlines()[0]
     assert "unset GPU_ADVISOR_ISOLATION" in strict.stdout
-
-
-def test_what_was_named_and_is_not_there_is_a_mistake_of_the_call(
-    gpu_advisor: Server, tmp_path: Path
-) -> None:
-    done = gpu_advisor.call("doctor", "--python", "/no/such/python", cwd=tmp_path, env=CLEAN)
-    assert done.returncode == 2
-    assert "no such program" in done.stderr
+    for flags, name in ((("--python", "/no/such/python"), ""), ((), "no such isolation")):
+        wrong = gpu_advisor.call(
+            "doctor", *flags, cwd=tmp_path, env={**CLEAN, "GPU_ADVISOR_ISOLATION": name}
+        )
+        assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1), wrong.stderr
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_it_works_in_odd_containers(bare_python: Path, tmp_path: Path, world: st
     )
     if done.returncode == 99 or "unshare" in done.stderr:
         pytest.skip(f"no such mounts here: {done.stderr.strip()}")
-    found = told(done)
+    found = checks_of(done)
     assert "Traceback" not in done.stderr
     unknown = {name for name, check in found.items() if check["status"] == "unknown"}
     if "/proc" in world:
@@ -126,13 +128,13 @@ def test_the_rows_of_a_card_come_from_the_driver(
     done = gpu_advisor.call(
         "doctor", "--json", "--python", str(bare_python), cwd=tmp_path, env=stub.env(CLEAN)
     )
-    found = told(done)
+    found = checks_of(done)
     wrong = {name for name, check in found.items() if check["status"] == "fix"}
     parts = ("power limit", "clocks", "PCIe link", "other processes")
     assert {f"GPU 0: {part}" for part in parts} <= wrong
     assert found["GPU 0: MIG"]["value"] == "off"
     stub.write({"count": 1})
-    silent = told(
+    silent = checks_of(
         gpu_advisor.call(
             "doctor", "--json", "--python", str(bare_python), cwd=tmp_path, env=stub.env(CLEAN)
         )
@@ -149,7 +151,7 @@ def test_torch_is_asked_as_the_command_would_start_it(gpu_advisor: Server, tmp_p
     pools = ("OMP_NUM_THREADS=1", "MKL_NUM_THREADS=2")
     wanted = ("env", *pools, sys.executable, "train.py", "--lr", "1")
     done = gpu_advisor.call("doctor", "--json", "--", *wanted, cwd=tmp_path, env=CLEAN)
-    found = told(done)
+    found = checks_of(done)
     assert found["torch: torch"]["status"] == "good"
     assert sys.executable in found["torch: torch"]["value"]
     assert found["torch: threads"]["value"].endswith(", ".join(pools))
@@ -162,22 +164,10 @@ def test_another_call_of_ours_is_named_as_the_disturbance(
     asked = ("doctor", "--json", "--python", str(bare_python))
     env = {**CLEAN, "GPU_ADVISOR_RUNTIME_DIR": str(tmp_path / "locks")}
     with gpu_lock(None, folder=tmp_path / "locks"):
-        found = told(gpu_advisor.call(*asked, cwd=tmp_path, env=env))
+        found = checks_of(gpu_advisor.call(*asked, cwd=tmp_path, env=env))
     assert f"process {os.getpid()}" in found["host: other programs"]["value"]
-    ended = told(gpu_advisor.call(*asked, cwd=tmp_path, env=env))
+    ended = checks_of(gpu_advisor.call(*asked, cwd=tmp_path, env=env))
     assert "gpu-advisor itself" not in ended["host: other programs"]["value"]
-
-
-def test_an_interpreter_that_breaks_is_no_torch(gpu_advisor: Server, tmp_path: Path) -> None:
-    """What it prints beside the answer does not count, and neither does an answer of no sense."""
-    broken = tmp_path / "python"
-    broken.write_text("#!/bin/sh\necho '{\"torch_facts\": 7}'; echo gone wrong >&2; exit 3\n")
-    broken.chmod(0o755)
-    found = told(
-        gpu_advisor.call("doctor", "--json", "--python", str(broken), cwd=tmp_path, env=CLEAN)
-    )
-    assert "gone wrong" in found["torch: torch"]["value"]
-    assert found["torch: threads"]["status"] == "unknown"
 
 
 def test_the_interpreter_is_that_of_the_command(bare_python: Path, tmp_path: Path) -> None:
