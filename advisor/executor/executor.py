@@ -189,9 +189,9 @@ class Executor:
         if expected_s > most_s:
             return replace(skipped, remaining_s=remaining_s)
         trial = replace(trial, steps_limit_s=request.limit_s)
-        by_budget = most_s < trial.total_limit_s or request.limit_s is not None
         self.listener.trial_started(len(self.attempts) + 1, trial.label, trial.purpose)
         result = self.engine.run(replace(trial, total_limit_s=min(trial.total_limit_s, most_s)))
+        by_budget = result.wall_s > most_s - LATE_S or request.limit_s is not None
         if isinstance(result, Failure) and result.kind == "interrupted":
             msg = "Interrupted; nothing was changed, and what was measured is kept."
             raise InterruptedByUserError(msg)

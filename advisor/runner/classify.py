@@ -258,6 +258,8 @@ def _killed(ending: TrialExit, lines: Sequence[str]) -> Finding | None:
     number = _signal_of(ending)
     reported = None if number else _matched(KILLED, (), lines)
     evidence = f"ended by {signal.Signals(number).name}" if number else ""
+    if number and ending.exit_code is None:
+        evidence = "the process that supervises the trial was ended from outside"
     evidence = reported.evidence if reported else evidence
     by_kill = number == signal.SIGKILL or (reported and re.search("SIGKILL|Killed", evidence))
     if ending.oom is not None and (by_kill or ending.oom.scope == "this cgroup"):

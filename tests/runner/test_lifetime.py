@@ -165,6 +165,7 @@ def test_the_command_dies_with_its_supervisor(
     outcome = run_trial(trial, on_progress=kill_the_supervisor)
     assert isinstance(outcome, Failure)
     assert outcome.kind == "killed"
+    assert "supervises the trial was ended from outside" in outcome.evidence
     assert gone(trial.scratch)
     assert [path.name for path in work.iterdir()] == ["config.json"]
     assert [folder for folder in prepare(trial).temporary if Path(folder).exists()] == []
