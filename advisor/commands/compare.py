@@ -225,7 +225,7 @@ def _placeholder(word: str, configs: Sequence[Path]) -> str:
 
 
 def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[str, Any]:
-    """Warm up, run the rounds and judge each variant; the result as JSON.
+    """Warm up, run the rounds and judge; the result as JSON.
 
     Raises TrialFailedError where the first variant fails, BudgetTooSmallError.
     """

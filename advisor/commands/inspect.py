@@ -1,4 +1,4 @@
-"""`gpu-advisor inspect CONFIG... [-- COMMAND]`: knobs, and how sure they are; runs nothing."""
+"""`gpu-advisor inspect CONFIG... [-- COMMAND]`: knobs, and how sure they are."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from advisor import config as documents
 from advisor import knobs
 from advisor.commands import program_options
-from advisor.commands.invocation import configs_among, why_not_taken
+from advisor.commands.invocation import configs_among
 from advisor.config.formats import SUFFIXES
 from advisor.errors import AdvisorError, UsageError
 from advisor.knobs.candidate_values import multiple_of
 from advisor.knobs.registry import REGISTRY
-from advisor.model import KnobConstraint
 
 if TYPE_CHECKING:
     import argparse
@@ -62,7 +61,7 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
         raise errors[0]
     shown = json.dumps(as_json(found), indent=2) if args.json else "\n\n".join(map(section, found))
     sys.stdout.write(f"{shown}\n")
-    for message in (*errors, *not_taken(args.config, found, command)):
+    for message in errors:
         sys.stderr.write(f"gpu-advisor: {message}\n")
     return errors[0].exit_code if errors and not any(one.findings for one in found) else 0
 
@@ -102,7 +101,7 @@ def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> list
         if one.findings:
             waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
     if command:
-        inspected.append(_of_command(tuple(command), inspected, with_parser=not paths))
+        inspected.append(_of_command(tuple(command), with_parser=not paths))
     return inspected
 
 
@@ -115,27 +114,14 @@ def _inspect(path: Path, named_by: str | None, phase: Phase | None) -> Inspected
     return Inspected(name=str(path), document=document, findings=findings, named_by=named_by)
 
 
-def _of_command(
-    command: tuple[str, ...], configs: Sequence[Inspected], *, with_parser: bool
-) -> Inspected:
-    """Options of a command, with links to the keys they may override."""
+def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
+    """Options of a command, typed or declared."""
     known = program_options.recorded(command, Path.cwd()) if with_parser else None
     document = documents.of_command(command, known.options if known else ())
     found = knobs.find(document)
-    overrides = [
-        KnobConstraint(
-            kind="override",
-            document=found.document,
-            paths=(flag.path,),
-            why=f"may override {key.document}: {key.path}; a measured run shows which one wins",
-        )
-        for flag in found.knobs
-        for key in (knob for one in configs if one.findings for knob in one.findings.knobs)
-        if key.kind == flag.kind and (key.phase == flag.phase or "any" in (key.phase, flag.phase))
-    ]
     unread = (known.why_unknown if known else None) or ""
     notes = (f"only the typed options are known: {unread}",) if unread else ()
-    found = replace(found, links=(*found.links, *overrides), notes=(*found.notes, *notes))
+    found = replace(found, notes=(*found.notes, *notes))
     return Inspected(name=COMMAND_LINE, document=document, findings=found)
 
 
@@ -151,18 +137,6 @@ def _files_named(findings: Findings, path: Path) -> list[Path]:
         if file is not None and file.suffix.lower() in SUFFIXES:
             found.append(file)
     return found
-
-
-def not_taken(
-    paths: Sequence[Path], found: Sequence[Inspected], command: Sequence[str] | None
-) -> list[str]:
-    """Sentences on configs that the command ignores."""
-    if not command or any("{config}" in word for word in command):
-        return []
-    names = {str(path) for path in paths}
-    asked = [one.document for one in found if one.document and one.name in names]
-    reasons = (why_not_taken(command, document, Path.cwd()) for document in asked)
-    return [why for why in reasons if why]
 
 
 def doubt(knob: Knob, findings: Findings) -> str | None:
