@@ -111,7 +111,7 @@ def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(
     assert decisions["inference.n_samples"]["outcome"] == "ignored"
     assert "--n_samples 0" in decisions["inference.n_samples"]["reason"]
     first_screen = "\n".join((project / "report.md").read_text().splitlines()[:40])
-    assert "inference.loader.batch_size" in first_screen
+    assert "| `batch_size` |" in first_screen
     assert "gpu-advisor revert" in first_screen
 
     again = result_of(optimize("--json", "--budget", "2m"))
