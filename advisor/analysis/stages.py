@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from advisor.analysis import spans
 from advisor.analysis.averages import most_common
 from advisor.analysis.events import Span
-from advisor.analysis.step_series import TRAINING
+from advisor.analysis.step_series import TRAINING, calls_of_networks
 from advisor.model import Stage
 
 if TYPE_CHECKING:
@@ -33,10 +33,11 @@ def stages(
     seconds = stretch.end - stretch.start
     if series.kind in TRAINING or seconds <= 0 or not window.units_per_s():
         return ()
-    calls: dict[int, list[ForwardCall]] = {}
-    for call in log.calls:
-        if log.module(call.module).parameters and stretch.start < call.end <= stretch.end:
-            calls.setdefault(call.module, []).append(call)
+    inside = {
+        module: [call for call in own if stretch.start < call.end <= stretch.end]
+        for module, own in calls_of_networks(log).items()
+    }
+    calls = {module: own for module, own in inside.items() if own}
     if len(calls) < FEWEST:
         return ()
     units = (window.units_per_s() or 0.0) * seconds

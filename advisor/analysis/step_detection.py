@@ -18,7 +18,13 @@ from advisor.analysis import training_steps
 from advisor.analysis.averages import median, most_common
 from advisor.analysis.loader_roles import drawn_beside
 from advisor.analysis.sampler_cycles import cycle_starts
-from advisor.analysis.step_series import FORWARD, LOADER, StepSeries, dominant_module
+from advisor.analysis.step_series import (
+    FORWARD,
+    LOADER,
+    StepSeries,
+    calls_of_networks,
+    dominant_module,
+)
 
 if TYPE_CHECKING:
     from advisor.analysis.events import BatchFetch, EventLog, ForwardCall
@@ -287,12 +293,8 @@ def _items(log: EventLog, calls: list[ForwardCall]) -> list[ForwardCall]:
     Where another network is called once for an item and the dominant one a few times (a detector,
     then a classifier of what it found), they are the other's.
     """
-    by_module: dict[int, list[ForwardCall]] = {}
-    for call in log.calls:
-        if log.module(call.module).parameters:
-            by_module.setdefault(call.module, []).append(call)
     starts = [call.start for call in calls]
-    for others in by_module.values():  # in the order of their first calls
+    for others in calls_of_networks(log).values():  # in the order of their first calls
         if not FEWEST_ITEMS <= len(others) < len(calls) or others[0].start > starts[0]:
             continue
         gaps = [
@@ -325,13 +327,6 @@ def _widest_batch(log: EventLog, batch: float, units: float) -> float:
 
     Which of them takes most of the time, and so counts the units, may change with the batch.
     """
-    by_module: dict[int, list[float]] = {}
-    for call in log.calls:
-        if log.module(call.module).parameters:
-            by_module.setdefault(call.module, []).append(call.items)
-    alike = [
-        most_common(items) or 0.0
-        for items in by_module.values()
-        if abs(sum(items) / units - 1.0) < APART
-    ]
+    items = [[call.items for call in own] for own in calls_of_networks(log).values()]
+    alike = [most_common(own) or 0.0 for own in items if abs(sum(own) / units - 1.0) < APART]
     return max([batch, *alike])

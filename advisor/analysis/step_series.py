@@ -11,7 +11,7 @@ from advisor.analysis.averages import median, most_common
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.analysis.events import EventLog, Span
+    from advisor.analysis.events import EventLog, ForwardCall, Span
 
 OPTIMIZER, LOADER, FORWARD = "optimizer step", "loader batch", "root forward"
 UPDATE = "training step"
@@ -115,6 +115,15 @@ def _without(bounds: list[float], aside: list[Span]) -> list[float]:
             off += aside[position].end - aside[position].start
             position += 1
         found.append(bound - off)
+    return found
+
+
+def calls_of_networks(log: EventLog) -> dict[int, list[ForwardCall]]:
+    """Calls of each module with parameters, in the order of their first calls."""
+    found: dict[int, list[ForwardCall]] = {}
+    for call in log.calls:
+        if log.module(call.module).parameters:
+            found.setdefault(call.module, []).append(call)
     return found
 
 
