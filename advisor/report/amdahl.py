@@ -59,11 +59,11 @@ def _of_parts(runs: Sequence[Run]) -> Iterator[Bound]:
         if max(shares) < numbers.WORTH_SAYING:
             continue
         detail = (
-            f"{statistics.fmean(shares):.1%} of the time is {part_name(run, name)}; {words.how} "
-            "can help."
+            f"{numbers.percent(statistics.fmean(shares))} of the time is {part_name(run, name)}: "
+            f"{words.how}."
         )
         if name == "compute":
-            detail += " This is for compute twice as fast: none of it can be left out."
+            detail += " The bound is for compute twice as fast."
             if run.on_gpu and run.shares.launch is None:  # the host may wait for it elsewhere
                 pairs = zip(shares, runs, strict=True)
                 shares = [min(1.0, share + (each.shares.other or 0.0)) for share, each in pairs]

@@ -313,7 +313,7 @@ def _isolated(runs: Sequence[Run]) -> Iterator[str]:
 def _operations(run: Run, profile: GpuProfile | None) -> Iterator[str]:
     """Counted operations, against the card's rate."""
     flops, achieved, seen = run.flops, run.achieved_tflops, run.effects
-    if flops is None:
+    if flops is None or not run.on_gpu:
         return
     if achieved is None:
         yield f"The load of the chip is not measured{f': {flops.why}' if flops.why else ''}."

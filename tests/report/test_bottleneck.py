@@ -183,7 +183,7 @@ def test_a_run_on_a_card_that_nvml_does_not_show_is_no_run_without_a_gpu() -> No
 
 
 def test_the_operations_that_were_counted_stand_beside_the_cards_rate() -> None:
-    """A least figure where some were not seen; the reason where none were."""
+    """A least figure where some were not seen; the reason where none were; nothing of a CPU."""
     on_card = replace(RUN.effects, device="cuda:0", dtype="bfloat16")
     flops = Flops(per_step=989e9, uncounted=("mine.op",))
     run = replace(RUN, step_ms=10.0, effects=on_card, flops=flops)
@@ -193,6 +193,8 @@ def test_the_operations_that_were_counted_stand_beside_the_cards_rate() -> None:
     assert "at least 98.9 TFLOP/s" in line
     assert "10.00% of the 989" in line
     assert "mine.op could not be counted" in line
+    on_cpu = replace(run, effects=RUN.effects)
+    assert not any("TFLOP/s" in line for line in found(on_cpu).evidence)
     why = replace(run, flops=Flops(why="compiled code does not show its operations"))
     assert any("not measured: compiled code" in line for line in found(why).evidence)
 
