@@ -43,10 +43,8 @@ def test_the_command_trains_and_leaves_its_outputs(config: Path, tmp_path: Path)
     assert torch.load(folder / "encoder.pt", weights_only=True)
 
 
-def test_the_share_of_padding_and_the_waits_are_those_of_the_program(
-    config: Path, tmp_path: Path
-) -> None:
-    """Over every batch, to the last position; and the lines of the loop that read numbers."""
+def test_the_share_of_padding_is_that_of_the_program(config: Path, tmp_path: Path) -> None:
+    """Over every batch, to the last position, though its lengths have no name."""
     scratch = tmp_path / "probe"
     scratch.mkdir()
     outcome = program.run(
@@ -64,11 +62,3 @@ def test_the_share_of_padding_and_the_waits_are_those_of_the_program(
     by_hand = json.loads((tmp_path / "padding.json").read_text())
     seen = outcome.measured
     assert seen.effects.padding_share == pytest.approx(by_hand["padding_share"], abs=1e-12)
-    calls = {(point.site.rpartition("/")[2], point.call) for point in seen.syncs}
-    code = (FOLDER / "train.py").read_text().splitlines()
-    wanted = {
-        (f"train.py:{number}", "item")
-        for number, line in enumerate(code, 1)
-        if line.strip().startswith(("total +=", "right +=")) and "argmax(dim=1).cpu" not in line
-    }
-    assert wanted <= calls
