@@ -195,6 +195,7 @@ class BatchAxis:
         axis: int | None = None,
         *,
         alone: bool = False,
+        mapped: bool = False,
         tokens: Path | None = None,
     ) -> None:
         self.path = path
@@ -202,6 +203,8 @@ class BatchAxis:
         """Dimension of the tensor at `path`; None: `path` leads to a list of samples."""
         self.alone = alone
         """Each call is one sample without a batch dimension."""
+        self._mapped = mapped
+        """The samples are hidden by `torch.func.vmap`."""
         self.tokens = tokens
         """Path to the token ids, where each position is a token."""
 
@@ -218,9 +221,8 @@ class BatchAxis:
             return self.count_tokens(inputs)
         try:
             value = batches.at(inputs, self.path)
-            hidden = _mapped(value)
-            if hidden is not None:
-                return hidden
+            if self._mapped:
+                return _mapped(value)
             return float(len(value) if self.axis is None else value.shape[self.axis])
         except Exception:
             return None
@@ -268,7 +270,7 @@ def find(seen: LayerObserver, inputs: Any, output: Any, loaded: float | None) ->
     plain = [each for each in found if not each.listed and each.shape]
     mapped = next((each for each in plain if each.mapped), None)
     if mapped is not None:
-        return BatchAxis(mapped.path, 0)
+        return BatchAxis(mapped.path, mapped=True)
     ids = next((each for each in plain if _is_ids(each, seen)), None)
     outputs = [tuple(value.shape) for value in batches.tensors_in(output, 1)]
     tokens = ids.path if ids is not None and _are_sequences(ids, seen, outputs) else None
