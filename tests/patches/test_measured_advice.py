@@ -70,9 +70,7 @@ def test_loader_arguments_in_the_code_are_found_measured_and_patched(
     assert "report-advice-1.patch" in (project / "report.md").read_text()
 
     subprocess.run(["git", "apply", patch.name], cwd=project, check=True)
-    labels = [trial["label"] for trial in found["trials"]]
-    proven = next(label for label in reversed(labels) if "num_workers=" in label)
-    workers = int(proven.partition("num_workers=")[2][0])
+    workers = int(advice["title"].partition("num_workers=")[2].partition(",")[0])
     assert f"num_workers={workers}" in (project / "train.py").read_text()
     again = program.run(
         project / "probed",
