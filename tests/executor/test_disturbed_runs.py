@@ -63,9 +63,9 @@ def test_a_disturbed_round_is_repeated_whole(tmp_path: Path) -> None:
     first = next(n for n, a in enumerate(quiet.lab.attempts) if a.request.purpose == "confirm")
     search = busy_search(tmp_path, lambda process: 1.0 if process == first + 3 else 0.0)
     proof = search.state.confirmations[0]
-    assert [each.contended is None for each in proof.rounds] == [True, False] + [True] * 3
+    assert [each.contended is None for each in proof.rounds] == [True, False] + [True] * 5
     assert len(search.asked("confirm")) == len(quiet.asked("confirm")) + 2
-    assert len(proof.counted) == 4
+    assert len(proof.counted) == len(quiet.state.confirmations[0].counted) == 6
     assert proof.interval(search.context.objective) == quiet.state.confirmations[0].interval(
         quiet.context.objective
     )
