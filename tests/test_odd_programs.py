@@ -106,7 +106,7 @@ def test_an_overridden_value_is_reported_with_the_used_one(deaf: str) -> None:
 def test_an_unfollowed_precision_is_reported_with_the_used_one(deaf: str) -> None:
     """Autocast stays off without a card; no gain is claimed for it."""
     assert "Ignored by the program" in row(deaf, "precision")
-    assert "it computes in float32 whatever the config says." in row(deaf, "precision")
+    assert "it uses float32 whatever the config says." in row(deaf, "precision")
 
 
 def test_a_batch_that_a_comment_fixes_is_left_alone_with_the_comment(
