@@ -152,7 +152,11 @@ def main() -> None:
 
     replay = None
     if args.variant == "graph":
-        optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, capturable=not SIMULATED)
+        optimizer = (
+            torch.optim.SGD(network.parameters(), lr=1e-4)  # AdamW captures on real cards only
+            if SIMULATED
+            else torch.optim.AdamW(network.parameters(), lr=1e-4, capturable=True)
+        )
         replay = captured(step, static)
     source = Batches(args)
     data = torch.utils.data.DataLoader(source, batch_size=None) if args.loader else source
