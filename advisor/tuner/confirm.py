@@ -30,6 +30,8 @@ OUTLIVING_ROUNDS = stats.pairs_that_outlive(1, ALPHA)
 """Fewest rounds whose exact bounds outlive one round that went wrong: 12."""
 HOPE = 1.25
 """A first confirmation may look so many times too dear: prices are guesses."""
+LARGE_GAIN, ROUNDS_OF_LARGE_GAINS = 1.5, 8
+"""A gain that so many rounds prove or refute, whatever the noise."""
 MOST_ROUNDS = 20
 """More rounds narrow the bounds too slowly to be worth their time."""
 
@@ -186,8 +188,9 @@ def side(
 def wanted_rounds(state: TunerState, expected_gain: float, *, again: bool = False) -> int:
     """Number of rounds that settle a gain of this size.
 
-    It makes Student's bounds half as wide as the gain is large. A large gain needs few, a small one
-    many, and a flattered one still has room. The number is fixed before the first round.
+    It makes Student's bounds half as wide as the gain is large. A small gain needs many. A large one
+    needs few, however noisy: ranks prove it where the runs of both arms do not overlap. The number
+    is fixed before the first round.
     """
     least = GOOD_ROUNDS if state.context.consents else MOST_RESERVED
     least = OUTLIVING_ROUNDS if again else least
@@ -195,7 +198,8 @@ def wanted_rounds(state: TunerState, expected_gain: float, *, again: bool = Fals
         return least
     least_gain = 1 + state.context.smallest_gain
     gap = math.log(expected_gain / least_gain) if expected_gain > 0 else 0.0
-    for rounds in range(least, MOST_ROUNDS):
+    most = max(least, ROUNDS_OF_LARGE_GAINS) if expected_gain >= LARGE_GAIN else MOST_ROUNDS
+    for rounds in range(least, most):
         if stats.t_quantile(0.975, rounds) * state.sigma / rounds**0.5 <= gap / 2:
             return rounds
-    return MOST_ROUNDS
+    return most
