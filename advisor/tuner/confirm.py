@@ -188,9 +188,9 @@ def side(
 def wanted_rounds(state: TunerState, expected_gain: float, *, again: bool = False) -> int:
     """Number of rounds that settle a gain of this size.
 
-    It makes Student's bounds half as wide as the gain is large. A small gain needs many. A large one
-    needs few, however noisy: ranks prove it where the runs of both arms do not overlap. The number
-    is fixed before the first round.
+    It makes Student's bounds half as wide as the gain is large. A small gain needs many rounds.
+    A large one needs few, however noisy: ranks prove it where the runs of both arms do not overlap.
+    The number is fixed before the first round.
     """
     least = GOOD_ROUNDS if state.context.consents else MOST_RESERVED
     least = OUTLIVING_ROUNDS if again else least
