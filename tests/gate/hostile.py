@@ -121,13 +121,12 @@ def replace_the_report(host: SimpleNamespace) -> None:
 
 @of("program")
 def stay_alive(host: SimpleNamespace) -> None:
-    """A daemon that writes once the gate is over."""
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            command = f"sleep 3; echo '{MARK} stay_alive' >> {host.victims}/env"
-            os.execvp("sh", ["sh", "-c", command])
-        os._exit(0)
+    """A daemon that writes once the gate is over.
+
+    Popen returns once the shell runs; a mere fork could still be a Python that another attack sees.
+    """
+    command = f"sleep 3; echo '{MARK} stay_alive' >> {host.victims}/env"
+    subprocess.Popen(["sh", "-c", command], start_new_session=True)
 
 
 # --- the other arm ----------------------------------------------------------------------------
