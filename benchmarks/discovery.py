@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ from advisor.machine.host import read_machine
 from advisor.model import Failure, MeasurePlan
 from advisor.objective import THROUGHPUT
 from advisor.settings import QualityMeasure
-from advisor.tuner.baseline import find_batch
 from advisor.tuner.context import Source, TuningContext
 from advisor.tuner.discovery import discover_knobs
 from advisor.tuner.state import FEW_STEPS, SHORT_S, TunerState
@@ -224,9 +223,6 @@ def discovered(made: Made) -> tuple[dict[tuple[str, str], str], int] | Failure:
         if isinstance(original, Failure):
             return original
         state = TunerState(context=facts, remaining_s=NO_BUDGET_S, originals=(original,))
-        if place := drive(find_batch(state))[1]:
-            again = answer(replace(request, plan=replace(plan, batch_at=place))).run
-            state = replace(state, originals=(again or original,))
         processes = 0
         sources = drive(discover_knobs(state)).context.sources
         followed = [each for source in sources for each in source.findings.followed]

@@ -107,7 +107,6 @@ class ModuleFacts:
     """Flags in force during its calls: device, dtypes, tf32, compiled, channels_last, ..."""
     shapes: tuple[str, ...] = ()
     """Shapes of its tensor inputs, batch dimension left out."""
-    dims: tuple[tuple[int, ...], ...] = ()
     tokens: Finite = 0.0
     """Token positions of the calls of `token_items` items."""
     token_items: Finite = 0.0

@@ -15,7 +15,6 @@ from advisor.model.kinds import (
 )
 from advisor.model.machines import Gpu, GpuProfile, Machine
 from advisor.model.observations import (
-    BatchPlace,
     Card,
     Ceilings,
     Disturbance,
@@ -49,7 +48,6 @@ __all__ = [
     "SAMPLER_FORWARDS",
     "TRAINING_STEPS",
     "Advice",
-    "BatchPlace",
     "Candidate",
     "Card",
     "Ceilings",

@@ -8,17 +8,6 @@ from advisor.model.kinds import JsonScalar, TrainingSign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchPlace:
-    """Sample dimension that an experiment showed."""
-
-    site: str
-    """`train.py:95` where the module is called."""
-    input: int
-    """Index of the input tensor."""
-    axis: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
     """Observed behaviour of a program."""
 
@@ -59,10 +48,6 @@ class Effects:
     forwards_per_unit: float | None = None
     input_shapes: tuple[str, ...] = ()
     """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
-    batch_at: BatchPlace | None = None
-    """Batch place found by an experiment; None if the loader or layers showed it."""
-    input_dims: tuple[tuple[int, ...], ...] = ()
-    """The same of its first call, the batch dimension included."""
     device: str | None = None
     optimizers: tuple[str, ...] = ()
     """Kinds of optimizers that stepped: `AdamW`."""
@@ -80,8 +65,6 @@ class Effects:
     """`trainer.py:88` where the measured DataLoader was built."""
     model_site: str | None = None
     """`trainer.py:95` where the root module was called."""
-    fingerprint: str | None = None
-    """Digest of the first root outputs and losses: equal when nothing computed changed."""
     inputs: tuple[tuple[float, ...], ...] = ()
     """Of the first root forwards: some of the numbers that went in, evenly spread."""
     outputs: tuple[tuple[float, ...], ...] = ()

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from advisor.model.kinds import Purpose
-from advisor.model.observations import BatchPlace
 from advisor.model.settings import Candidate
 
 
@@ -35,8 +34,6 @@ class MeasurePlan:
     `loader.num_workers=4,loader.prefetch_factor=4@train.py:88`, ..."""
     memory_cap_gib: float | None = None
     """Cap on the CUDA allocator, to stand in for a smaller card."""
-    batch_at: BatchPlace | None = None
-    """Place of the batch, if layers do not show it."""
     unit_regex: str | None = None
     """Count output lines that match; group 1, if any, is a number of units."""
 

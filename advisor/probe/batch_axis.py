@@ -288,16 +288,6 @@ def find(seen: LayerObserver, inputs: Any, output: Any, loaded: float | None) ->
     return BatchAxis(alone=True, tokens=tokens) if alone else None
 
 
-def at_place(known: dict[str, Any], inputs: Any, judged: BatchAxis | None) -> BatchAxis | None:
-    """Axis that an experiment showed, else the `judged` one."""
-    tensors = [path for path, value in batches.walk(inputs) if batches.is_tensor(value)]
-    if known["input"] >= len(tensors):
-        return judged
-    tokens = judged.tokens if judged is not None else None
-    found = BatchAxis(tensors[known["input"]], known["axis"], tokens=tokens)
-    return judged if found.count(inputs) is None else found
-
-
 def _inputs(inputs: Any) -> list[_Input]:
     found: list[_Input] = []
     for path, value in batches.walk(inputs):

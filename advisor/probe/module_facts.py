@@ -41,7 +41,6 @@ class Module:
         """Networks that it calls many times within one forward."""
         self.looped: float | None = None
         """Calls of such a network in one forward, where they are too quick to be followed."""
-        self.dims: list[list[int]] = []
         """Shapes of the tensors that went into its first call."""
         self.shapes: list[str] = []
         """The same without the batch dimension, as text."""
@@ -109,7 +108,6 @@ def describe(session: Session, entry: Module, *, at_end: bool = False) -> None:
         "looped": entry.looped,
         "flags": entry.flags,
         "shapes": entry.shapes,
-        "dims": entry.dims,
         "tokens": tokens,
         "token_items": items,
     }
@@ -176,10 +174,7 @@ def _observed(session: Session, entry: Module, inputs: Any, output: Any) -> None
         entry.flags["compute_dtype"] = max(observer.dtypes, key=lambda n: observer.dtypes[n])
     if entry.calls == 1 and not entry.by_output:
         entry.axis = batch_axis.find(observer, inputs, output, session.latest_batch or None)
-        place = session.plan.get("batch_at")
-        if place is not None and place["site"] == entry.site:
-            entry.axis = batch_axis.at_place(place, inputs, entry.axis)
-    if not entry.dims:
+    if not entry.shapes:
         _note_shapes(entry, inputs, output)
     describe(session, entry)
 
@@ -198,7 +193,6 @@ def _has_rows(value: Any) -> bool:
 def _note_shapes(entry: Module, inputs: Any, output: Any) -> None:
     shapes = [tuple(map(int, tensor.shape)) for tensor in batches.tensors_in(inputs)]
     items = entry.axis.count(inputs) if entry.axis is not None else None
-    entry.dims = [list(shape) for shape in shapes]
     for shape in shapes:
         axis = 1 if len(shape) > 1 and shape[0] != items == shape[1] else 0
         rest = shape[:axis] + shape[axis + 1 :]

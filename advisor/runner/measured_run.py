@@ -5,7 +5,6 @@ Rates of ranks add up, and rank 0 speaks for the rest.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -29,7 +28,6 @@ UNTOLD = {
     "step": "the samples of a step are not known",
 }
 """Why a unit is no sample."""
-LOSSES_DIGESTED = 3
 STRAGGLES = 0.05
 """Difference in the ranks' shares of backward, in which they wait for each other."""
 NOTHING = Run(
@@ -160,7 +158,7 @@ def probed_run(
         peak_device_gib=reserved if on_device else None,
         alloc_retries=sum(_known(m.alloc_retries for m in memories)) if on_device else None,
         losses=first.losses,
-        effects=replace(_effects(ranks[0], len(ranks)), batch_at=plan.batch_at),
+        effects=_effects(ranks[0], len(ranks)),
         ceilings=_ceilings(ranks),
         device_busy=first.device_busy,
         flops=first.flops,
@@ -270,7 +268,6 @@ def _effects(rank: Rank, ranks: int) -> Effects:
         group_size=record.world_size,
         forwards_per_unit=rank.window.forwards_per_unit,
         input_shapes=module.shapes,
-        input_dims=module.dims,
         device=_flag(flags, "device", str),
         fused=record.fused,
         recomputes=record.recomputes,
@@ -280,7 +277,6 @@ def _effects(rank: Rank, ranks: int) -> Effects:
         loader_passed=tuple(loader.passed.items()),
         loader_site=loader.site,
         model_site=module.site,
-        fingerprint=_fingerprint(module.outputs, record.losses),
         inputs=module.inputs,
         outputs=module.outputs,
         arguments=tuple(record.arguments.items()),
@@ -292,16 +288,6 @@ def _flag(flags: Mapping[str, JsonScalar], name: str, kind: type[T]) -> T | None
     """Value of a flag, if it has this very type."""
     value = flags.get(name)
     return value if type(value) is kind else None
-
-
-def _fingerprint(outputs: Sequence[Sequence[float]], losses: Sequence[float]) -> str | None:
-    """Digest of first outputs and losses, rounded."""
-    if not outputs and not losses:
-        return None
-    digest = hashlib.sha256()
-    for value in (*(number for each in outputs for number in each), *losses[:LOSSES_DIGESTED]):
-        digest.update(f"{value:.3g} ".encode())
-    return digest.hexdigest()[:16]
 
 
 # --- notes for the reader -------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Baseline: its rate, its spread, and the place of its batch."""
+"""Baseline: its rate and its spread."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
-from advisor.knobs.discovery import BATCH
 from advisor.knobs.registry import loader_arguments
-from advisor.model import BatchPlace, Candidate
-from advisor.tuner.state import CEILINGS_S, SearchStep, change_of, key_of, run_trial
+from advisor.model import Candidate
+from advisor.tuner.state import CEILINGS_S, SearchStep
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from advisor.model import Effects, Knob
     from advisor.tuner.state import Result, TunerState
 
 FEW_PROCESSES = 8
@@ -37,11 +35,10 @@ def measure_baseline(
     Returns its failure where it fails.
     """
     forwards: float | None = None
-    place: BatchPlace | None = None
     for number in range(MOST):
         if number and state.originals and not needs_another(state):
             break
-        request = baseline_request(state, number, forwards, place)
+        request = baseline_request(state, number, forwards)
         result = yield SearchStep(request=request, state=state)
         state = state.with_result(result)
         if not isinstance(result, TrialResult):
@@ -54,16 +51,10 @@ def measure_baseline(
         if result.run is None:
             return state, result
         state = replace(state, originals=(*state.originals, result.run))
-        if not number and not is_too_small(state):
-            state, place = yield from find_batch(state)
-            if place is not None:  # that run was read without it
-                state = replace(state, originals=())
     return state, None
 
 
-def baseline_request(
-    state: TunerState, number: int, forwards: float | None, place: BatchPlace | None
-) -> TrialRequest:
+def baseline_request(state: TunerState, number: int, forwards: float | None) -> TrialRequest:
     """Run the original to one item, then its parts alone.
 
     With `forwards` an item is known to take, none has to be finished. Without, a sampler whose
@@ -76,7 +67,6 @@ def baseline_request(
         forwards_per_unit=forwards,
         ceilings_workers=tuple(sorted({0, 1, min(2, cpus), cpus})),
         ceilings_s=CEILINGS_S,
-        batch_at=place or state.batch_at,
     )
     patient = forwards or number or not with_few_steps(state).changes
     return TrialRequest(
@@ -151,60 +141,3 @@ def worth_trying(state: TunerState) -> bool:
     return bool(state.tunable(*OWN_KINDS, "grad_checkpoint", "precision", "timesteps")) or (
         state.original.effects.workers is not None
     )
-
-
-# --- place of the batch -------------------------------------------------------------------------
-
-
-def find_batch(
-    state: TunerState,
-) -> Generator[SearchStep, Result, tuple[TunerState, BatchPlace | None]]:
-    """Find the input dimension that follows the batch setting.
-
-    None where a loader tells the batch, or where no setting could be that dimension.
-    """
-    for knob in batch_suspects(state):
-        moved = state.with_value(knob, 2 * int(str(knob.value)))
-        if isinstance(moved, knobs.InvalidChange):
-            continue
-        request = TrialRequest(
-            variant=Variant(candidate=moved),
-            purpose="effects",
-            plan=state.short_plan(),
-            expected_s=state.price_s,
-        )
-        state, result = yield from run_trial(state, request)
-        if result is None or result.run is None or change_of(moved, key_of(knob)) is None:
-            return state, None
-        return state, doubled_dimension(state.original.effects, result.run.effects)
-    return state, None
-
-
-def batch_suspects(state: TunerState) -> list[Knob]:
-    """Batch settings that do not explain the batch seen."""
-    seen = state.original.effects
-    counts = [
-        knob
-        for knob in state.tunable("batch_size")
-        if isinstance(knob.value, int) and not isinstance(knob.value, bool) and knob.value >= 1
-    ]
-    loaded = seen.workers is not None or seen.batch_asked is not None
-    explained = bool(BATCH.seen(seen)) and BATCH.known_from(counts, seen)
-    if loaded or explained or seen.model_site is None:
-        return []
-    dims = {float(size) for shape in seen.input_dims for size in shape}
-    return [
-        knob
-        for knob in counts
-        if any(each.shown(int(str(knob.value)), seen) in dims for each in BATCH.relations)
-    ]
-
-
-def doubled_dimension(before: Effects, after: Effects) -> BatchPlace | None:
-    """The first input dimension that doubled."""
-    assert before.model_site is not None
-    for number, shapes in enumerate(zip(before.input_dims, after.input_dims, strict=False)):
-        for axis, (old, new) in enumerate(zip(*shapes, strict=False)):
-            if len(shapes[0]) == len(shapes[1]) and new == 2 * old:
-                return BatchPlace(site=before.model_site, input=number, axis=axis)
-    return None

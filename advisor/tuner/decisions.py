@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.model import Decision
 from advisor.tuner.baseline import OWN_KINDS
-from advisor.tuner.effects import other_phase
+from advisor.tuner.effects import other_phase, overriding
 from advisor.tuner.state import TunerState, key_of
 from advisor.tuner.value_trials import FLAGS
 
@@ -99,7 +99,8 @@ def unchanged(
     if knob.kind == "num_devices":
         return "listed", "Never tuned: you decide how many processes or cards share the work."
     if knob.knob_class in {"training", "quality"}:
-        return "listed", f"Never tuned by itself: it is a {knob.knob_class} knob."
+        override = overriding(knob.path, knob.value, state.original) if state.originals else ""
+        return "listed", f"Never tuned by itself: it is a {knob.knob_class} knob{override}."
     return "kept", (
         "Nothing is tried here: no other value is known to be faster and to leave the results as "
         "they are."

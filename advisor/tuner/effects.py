@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.executor.requests import TrialRequest, Variant
 from advisor.knobs.registry import REGISTRY, loader_arguments
-from advisor.model import Change, Failure, Knob, MeasurePlan
-from advisor.tuner.baseline import with_few_steps
-from advisor.tuner.state import SearchStep, Stage, TunerState, change_of, key_of, run_trial
+from advisor.tuner.state import change_of, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from advisor.model import Candidate, EffectVerdict, Run
-    from advisor.tuner.state import Result
+    from advisor.model import Candidate, Change, EffectVerdict, Knob, Run
+    from advisor.tuner.state import TunerState
 
 LOADER_KINDS = {"batch_size", *loader_arguments()}
-UNTUNED = ("sample_num", "image_size")
-"""Kinds that are never written, and that a program may ignore."""
 
 
 def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
@@ -77,94 +70,3 @@ def overriding(leaf: str, value: object, run: Run) -> str:
         return ""
     own = "own default " if name in run.effects.defaulted_arguments else ""
     return f"; the command line's {own}--{name} {arguments[name]} is used instead"
-
-
-# --- settings that are never written --------------------------------------------------------------
-
-
-def find_unused_settings(state: TunerState) -> Stage:
-    """Find quality knobs that change nothing, with what the search left of the budget.
-
-    Each is halved in a run of its own. All run with as few steps as the schedule allows, to their
-    own end.
-    """
-    doubtful = [k for k in state.of_kind(*UNTUNED) if halved(k) and can_hold(state, k)]
-    before: Run | Failure | None = None
-    base = with_few_steps(state)
-    if doubtful:
-        state, before = yield from observe(state, base)
-    if before is None or isinstance(before, Failure):
-        return state
-    for knob in doubtful:
-        changes = halved(knob)
-        state, alone = yield from observe(state, base.with_changes(*changes))
-        if alone is None:
-            continue
-        outcome = "listed"
-        if isinstance(alone, Failure):
-            reason = "At half its value the program fails. It is never tuned."
-            if alone.kind in {"timeout", "hang"}:
-                reason = "The run at half its value reached a time limit, so nothing is known."
-        elif changed := differences(before, alone):
-            reason = f"It changes {' and '.join(changed)}, so it is never tuned."
-        else:
-            values = ", ".join(str(change.new) for change in changes)
-            override = overriding(knob.path, changes[0].new, alone)
-            outcome = "ignored"
-            reason = f"Ignored by the program: with {values} its outputs are identical{override}."
-        state = state.set_verdict(key_of(knob), outcome, reason)
-    return state
-
-
-def observe(
-    state: TunerState, candidate: Candidate
-) -> Generator[SearchStep, Result, tuple[TunerState, Run | Failure | None]]:
-    """Result of `candidate`; None where it did not fit."""
-    plan = MeasurePlan(mode="whole") if state.iterative else state.plan(candidate)
-    request = TrialRequest(
-        variant=Variant(candidate=candidate),
-        purpose="effects",
-        plan=plan,
-        command="quality" if state.iterative else "own",
-        expected_s=state.price_s,
-    )
-    state, trial = yield from run_trial(state, request, kept_s=0.0, matters=False)
-    return state, trial.result if trial else None
-
-
-def halved(knob: Knob) -> tuple[Change, ...]:
-    """Half of a count, item by item."""
-    values = knob.value if isinstance(knob.value, tuple) else (knob.value,)
-    many = isinstance(knob.value, tuple)
-    return tuple(
-        Change(
-            document=knob.document,
-            path=f"{knob.path}[{number}]" if many else knob.path,
-            kind=knob.kind,
-            knob_class=knob.knob_class,
-            old=value,
-            new=value // 2,
-        )
-        for number, value in enumerate(values)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 2
-    )
-
-
-def can_hold(state: TunerState, knob: Knob) -> bool:
-    """True if the document can hold half of the value."""
-    document = state.context.source(knob.document).document
-    return all(document.takes(change.path, change.new) for change in halved(knob))
-
-
-def differences(before: Run, after: Run) -> list[str]:
-    """Aspects that differ, of those seen on both sides."""
-    aspects = {
-        "the model's input shapes": (before.effects.input_shapes, after.effects.input_shapes),
-        "its forwards per unit": (
-            before.effects.forwards_per_unit,
-            after.effects.forwards_per_unit,
-        ),
-        "its first outputs": (before.effects.fingerprint, after.effects.fingerprint),
-        "the files it wrote": (before.output_digest, after.output_digest),
-    }
-    return [name for name, (old, new) in aspects.items() if old and new and old != new]

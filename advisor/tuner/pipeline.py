@@ -8,7 +8,6 @@ from advisor.tuner.baseline import is_too_small, measure_baseline, worth_trying
 from advisor.tuner.code_suggestions import suggest_changes
 from advisor.tuner.confirm import confirm
 from advisor.tuner.discovery import discover_knobs
-from advisor.tuner.effects import find_unused_settings
 from advisor.tuner.sampling_steps import tune_steps
 from advisor.tuner.search import tune_batch_and_workers, tune_workers
 from advisor.tuner.state import Result, SearchStep, Stage, Stop, TunerState
@@ -52,7 +51,6 @@ def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
         confirm_free,
         tune_gated_knobs,
         suggest_changes,
-        find_unused_settings,
     ):
         state = yield from stage(state)
     return Stop(reason="done", state=state)

@@ -14,7 +14,6 @@ from advisor.executor.comparison import AFTER, COLLAPSED, Comparison
 from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, TrialResult, Variant
 from advisor.model import (
     SAMPLER_FORWARDS,
-    BatchPlace,
     Candidate,
     JsonScalar,
     Knob,
@@ -155,11 +154,6 @@ class TunerState:
     def original(self) -> Run:
         """The better baseline run, so that no gain is flattered."""
         return self.context.objective.best(self.originals)
-
-    @property
-    def batch_at(self) -> BatchPlace | None:
-        """Place of the batch, where an experiment had to find it."""
-        return self.originals[-1].effects.batch_at if self.originals else None
 
     @property
     def steady_originals(self) -> tuple[Run, ...]:
@@ -405,7 +399,7 @@ class TunerState:
         """Plan a window for `candidate`."""
         workload = self.context.workload
         plan = MeasurePlan(measure_s=self.context.measure_s, min_steps=MIN_STEPS)
-        plan = replace(plan, batch_at=self.batch_at, unit_regex=workload.unit_regex)
+        plan = replace(plan, unit_regex=workload.unit_regex)
         if self.originals and self.iterative:
             forwards = self.original.effects.forwards_per_unit or 1.0
             for change in candidate.changes:

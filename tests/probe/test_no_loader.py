@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.model import BatchPlace, MeasurePlan
+from advisor.model import MeasurePlan
 from tests.probe.program import PLAN, python
 
 if TYPE_CHECKING:
@@ -48,20 +48,6 @@ def test_samples_that_cannot_be_told_are_not_told(bigram: TuningResult) -> None:
     assert reading.tokens_per_s == reading.units_per_s
     assert (reading.wait_share, reading.shares.data_wait) == (None, None)
     assert any("rates are in tokens" in note for note in reading.notes)
-
-
-def test_an_experiment_tells_what_no_layer_does(bigram: TuningResult, tmp_path: Path) -> None:
-    """Told which dimension followed the batch's setting, samples are counted."""
-    seen = bigram.measured.effects
-    assert seen.input_dims == ((6, 10),)
-    assert seen.model_site is not None
-    plan = replace(BASELINE, batch_at=BatchPlace(site=seen.model_site, input=0, axis=0))
-    outcome = python(tmp_path, "own_language.py", "bigram", plan=plan)
-    reading = outcome.measured
-    assert reading.effects.batch == 6
-    assert reading.unit == "sample"
-    assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=WITHIN)
-    assert reading.tokens_per_s == pytest.approx(10 * reading.units_per_s)
 
 
 def test_a_validation_first_is_not_the_workload(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from tests.tuner.configs import GUARD, INFERENCE, TEST
 from tests.tuner.whatifs import CONFIG, ON_CUDA, advice_of, computing, tried
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from advisor.model import Failure, Trial
@@ -130,41 +129,6 @@ def test_a_batch_on_a_card_says_what_its_steps_do_not_show(tmp_path: Path, devic
     search = formula_search(tmp_path, engine, INFERENCE, workload=TEST, memory_gib=80.0)
     reason = search.decisions["batch_size"].reason
     assert ("a validation pass or a longer batch may need more" in reason) is (device != "cpu")
-
-
-# --- unwritable settings and time limits ------------------------------------------------------
-
-UNWRITABLE = "batch_size: 1\nnum_workers: 0\nimage_size: 224\n"
-
-
-def test_an_unwritable_setting_is_tried_last(tmp_path: Path) -> None:
-    """After everything that may be written or suggested."""
-    search = formula_search(tmp_path, on_formula(load_s=1e-6), UNWRITABLE, workload=TEST)
-    purposes = [attempt.request.purpose for attempt in search.lab.attempts]
-    assert purposes[-1] == "effects"
-    assert purposes.index("effects") > max(n for n, p in enumerate(purposes) if p == "confirm")
-
-
-@pytest.mark.parametrize("kind", ["timeout", "hang"])
-def test_a_time_limit_is_no_failure_of_the_program(tmp_path: Path, kind: str) -> None:
-    def fails(values: Mapping[str, Any], _: Trial) -> str | None:
-        return kind if values["image_size"] != 224 else None
-
-    engine = on_formula(load_s=1e-6, fails=fails)
-    search = formula_search(tmp_path, engine, UNWRITABLE, workload=TEST)
-    reason = search.decisions["image_size"].reason
-    assert "reached a time limit" in reason
-    assert "fails" not in reason
-
-
-@pytest.mark.parametrize("budget_s", [30.0, 60.0, 90.0])
-def test_an_unwritable_setting_takes_only_what_is_left(tmp_path: Path, budget_s: float) -> None:
-    engine = on_formula(load_s=1e-6, process_s=5.0)
-    search = formula_search(tmp_path, engine, UNWRITABLE, workload=TEST, budget_s=budget_s)
-    kinds = [attempt.request.purpose for attempt in search.lab.attempts]
-    if "effects" in kinds:
-        assert "search" in kinds[: kinds.index("effects")]
-    assert not any(each.matters for each in search.state.skipped if "image" in each.what)
 
 
 # --- likely -----------------------------------------------------------------------------------

@@ -52,15 +52,6 @@ def test_the_strategy_knows_no_clock_no_process_and_no_file() -> None:
 # --- loader -----------------------------------------------------------------------------------
 
 
-def test_a_value_that_cannot_be_written_is_in_no_experiment(tmp_path: Path) -> None:
-    """Of a Python config much is computed: a refused edit would end the whole call."""
-    text = "batch_size = 1\ntest = dict(sample_num=2 * 8)\ndata = dict(image_size=2 * 112)\n"
-    engine = on_formula(load_s=1e-6)
-    search = formula_search(tmp_path, engine, text, name="train.py", workload={"phase": "test"})
-    assert search.winner.changes
-    assert "effects" not in {attempt.request.purpose for attempt in search.lab.attempts}
-
-
 def test_a_loader_bound_program_gets_workers_and_no_more_than_help(tmp_path: Path) -> None:
     """An item takes 4 ms to load and 0.75 ms in a batch of 16: six workers would do, seven are
     the fewest of those that are tried."""

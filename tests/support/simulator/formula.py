@@ -245,7 +245,6 @@ class Formula:
             "forwards_per_unit": float(self._sampler_steps(used)),
             "dtype": "bfloat16" if self._half(used) else "float32",
             "input_shapes": ("3x8x8",),
-            "fingerprint": "same",
             "accumulation": float(self._number(used, "accumulation_steps", 1)),
             "learning_rates": (rate,) if rate else (),
         }
