@@ -1,8 +1,8 @@
-"""What a trial can do to files of the user's, under each kind of isolation; and what it costs.
+"""What a trial costs more under each kind of isolation that holds on this host.
 
-`python -m benchmarks.isolation`: a table of ways of writing (tests/support/ways.py) times the kinds
-that hold on this host; `python tests/sandbox/refuse.py unshare COMMAND` makes it a lesser one.
-`python -m benchmarks.isolation --cost`: trials in interleaved rounds, with and without isolation.
+    python -m benchmarks.isolation [--rounds 15] [--kinds overlay,landlock,guard]
+
+Trials run in interleaved rounds, with and without isolation.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from advisor.model import Run
+from advisor.model import Candidate, MeasurePlan, Run, Trial
 from advisor.runner import run_trial
-from advisor.sandbox.capabilities import detect_isolation
+from advisor.sandbox.capabilities import FORCED, detect_isolation
 from advisor.sandbox.policy import KINDS, Kind
-from tests.support.isolation import outcome, trial
-from tests.support.ways import WAYS
 
 FILES, ROUNDS_A_PROGRAM = 2000, 3
 READER = """
@@ -33,34 +31,6 @@ for again in range({rounds} + 1):
         with open(name, "rb") as file: sum(file.read())
 print((time.perf_counter() - start) / len(names) / {rounds})
 """
-
-
-def table(kinds: list[Kind], *, torch: bool) -> str:
-    """Markdown: one row a way."""
-    names = [name for name, way in WAYS.items() if torch or not way.torch]
-    found = {kind: outcome(kind, names) for kind in kinds}
-    lines = [
-        "| way of writing | " + " | ".join(f"{kind}: intact, view" for kind in kinds) + " |",
-        "| --- |" + " --- |" * len(kinds),
-    ]
-    for name in names:
-        cells = []
-        for kind in kinds:
-            way = found[kind].results[name]
-            intact = "yes" if way.untouched else "yes, files added" if way.intact else "NO"
-            cells.append(f"{intact}, {'right' if way.view is None else 'refused'}")
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    sums = []
-    for kind in kinds:
-        every = found[kind].results.values()
-        intact, views = (
-            sum(results.intact for results in every),
-            sum(results.view is None for results in every),
-        )
-        sums.append(f"{intact} of {len(names)} intact, {views} right")
-    lines.append("| **all** | " + " | ".join(sums) + " |")
-    lines += [f"{kind} left {', '.join(o.left)}" for kind, o in found.items() if o.left]
-    return "\n".join(lines)
 
 
 def cost(kinds: list[Kind], rounds: int) -> str:
@@ -106,17 +76,30 @@ def cost(kinds: list[Kind], rounds: int) -> str:
     return "\n".join(lines)
 
 
+def trial(words: list[str], *, kind: Kind, cwd: Path, scratch: Path) -> Trial:
+    """One run of Python to its own end."""
+    return Trial(
+        id="1",
+        purpose="baseline",
+        label=kind,
+        candidate=Candidate(),
+        command=(sys.executable, *words),
+        cwd=str(cwd),
+        scratch=str(scratch),
+        env=((FORCED, kind),),
+        plan=MeasurePlan(mode="whole"),
+    )
+
+
 def _cpu_s() -> float:
     times = os.times()
     return times.children_user + times.children_system
 
 
 def main() -> None:
-    """Print the table, or the cost."""
+    """Print the cost."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--cost", action="store_true", help="time, in place of the table")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--no-torch", action="store_true", help="leave out what imports torch")
     parser.add_argument("--kinds", default=",".join(KINDS))
     given = parser.parse_args()
     best = detect_isolation(str(Path.cwd()))
@@ -124,8 +107,7 @@ def main() -> None:
     kinds: list[Kind] = [kind for kind in here if kind in given.kinds.split(",")]
     why = f" ({best.why_not_better})" if best.why_not_better else ""
     sys.stdout.write(f"user {os.geteuid()}; this host offers {best.kind}{why}\n\n")
-    text = cost(kinds, given.rounds) if given.cost else table(kinds, torch=not given.no_torch)
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(cost(kinds, given.rounds) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
+import re
 import stat
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
-from advisor.errors import BudgetTooSmallError, OutputRefusedError
+from advisor.errors import (
+    OPTIMIZE_EXIT_CODES,
+    BudgetTooSmallError,
+    OutputRefusedError,
+    RevertConflictError,
+)
 from advisor.machine.host import read_machine
 from advisor.report import writing
 from advisor.report.schema import SuggestionEntry
 from advisor.sandbox.capabilities import FORCED
 from tests.light import PYTHONPATH
 from tests.report import examples
-from tests.support import kills
-from tests.support.rewriting import Failures
 from tests.support.ways import seen
 
 if TYPE_CHECKING:
-    import subprocess
-
     from tests import warm
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = '{\n  "batch_size": 1,\n  "api_key": "q7Zp2mXw9Lr4"\n}\n'
-SETTINGS = """
+PROGRAM = """\
+import json, sys, time
+print(sys.argv, flush=True)
+batch = json.load(open(sys.argv[1]))["batch_size"]
+while True:
+    time.sleep(0.02 if batch <= 4 else 0.005 * batch)
+    print("done", batch, "items", flush=True)
+"""
+SETTINGS = """\
+[workload.small]
+config = "c.json"
+command = "{python} run.py {{config}} --token q7Zp2mXw9Lr4"
+unit-regex = "done ([0-9]+) items"
+phase = "test"
 [workload.small.env]
 WANDB_API_KEY = "q7Zp2mXw9Lr4"
 """
@@ -41,10 +60,8 @@ def project(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "c.json").write_text(CONFIG)
     (folder / "c.json").chmod(0o600)
-    (folder / "run.py").write_text("import sys; print(sys.argv, flush=True)\n" + kills.PROGRAM)
-    settings = kills.SETTINGS.format(python=sys.executable) + SETTINGS
-    settings = settings.replace("{config}", "{config} --token q7Zp2mXw9Lr4")
-    (folder / "gpu-advisor.toml").write_text(settings)
+    (folder / "run.py").write_text(PROGRAM)
+    (folder / "gpu-advisor.toml").write_text(SETTINGS.format(python=sys.executable))
     return folder
 
 
@@ -177,12 +194,28 @@ def test_no_secret_and_no_wider_mode_in_what_is_left(
 
 
 @pytest.mark.slow
-def test_a_call_killed_at_any_moment_leaves_a_whole_config_and_a_next_call(
-    tmp_path: Path,
-) -> None:
-    import random
-
-    seen = Failures()
-    done = kills.calls(5, tmp_path, random.Random(1), seen)
-    assert not seen
-    assert sum(done.values()) >= 5
+def test_a_call_killed_at_any_moment_leaves_a_whole_config_and_a_next_call(project: Path) -> None:
+    """Killed alone, or with every process that it started."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    advisor = [sys.executable, "-m", "advisor"]
+    tune = [*advisor, "optimize", "c.json", "--budget", "20s", "--window", "0.2s"]
+    chance, whole = (
+        random.Random(os.environ.get("SEED", "")),
+        re.escape(CONFIG).replace("1", "[0-9]+", 1),
+    )
+    for tree in (False, True, False, True):
+        running = psutil.Popen(tune, cwd=project, env=env)
+        with contextlib.suppress(psutil.TimeoutExpired):
+            running.wait(timeout=chance.uniform(0.0, 8.0))
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in running.children(recursive=True) if tree else []:
+                process.kill()
+            running.kill()
+        running.wait()
+        assert re.fullmatch(whole, (project / "c.json").read_text())
+    again = subprocess.run([*tune, "--budget", "1s"], cwd=project, env=env, check=False)
+    assert again.returncode in {*OPTIMIZE_EXIT_CODES.values(), BudgetTooSmallError.exit_code}
+    undo = [*advisor, "revert", "c.json", "--all"]
+    undone = subprocess.run(undo, cwd=project, env=env, check=False)
+    assert undone.returncode in {0, RevertConflictError.exit_code}
+    assert (project / "c.json").read_text() == CONFIG

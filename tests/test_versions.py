@@ -25,8 +25,7 @@ from advisor.errors import (
 )
 from advisor.model import Change, JsonScalar
 from advisor.state import state_folder
-from tests.support import edits, kills
-from tests.support.rewriting import Failures
+from tests.support import kills
 
 if TYPE_CHECKING:
     from tests import warm
@@ -193,30 +192,28 @@ def test_originals_are_open_to_their_user_alone(config: Path) -> None:
 
 
 def test_killed_at_any_line_the_config_is_whole_and_the_next_call_right() -> None:
-    """Some lines of the write and of the revert here; all of them in the benchmark."""
-    seen = Failures()
+    """Some lines of the write and of the revert."""
     with tempfile.TemporaryDirectory(dir=FAST) as folder:
-        done = kills.kills(40, Path(folder), random.Random(0), seen, every=23)
-    assert not seen
-    assert done["killed before the end"] >= 40
+        assert kills.kill_at_lines(Path(folder, "k"), every=23) >= 40
+
+
+@pytest.mark.slow
+def test_killed_at_every_line_the_config_is_whole_and_the_next_call_right() -> None:
+    with tempfile.TemporaryDirectory(dir=FAST) as folder:
+        assert kills.kill_at_lines(Path(folder, "k"), every=1) >= 1000
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small file system needs root")
 def test_on_a_full_disk_the_config_is_whole_and_the_next_call_right(tmp_path: Path) -> None:
     """With no room left, with one page, with two, ..."""
-    seen = Failures()
-    done = kills.full_disk(tmp_path, seen)
-    assert not seen
-    assert done["write refused"]
-    assert done["write done"]
+    done = kills.on_a_full_disk(tmp_path)
+    assert done["refused"]
+    assert done["done"]
 
 
 def test_an_edit_at_the_moment_of_the_write_is_never_lost() -> None:
-    seen = Failures()
     with tempfile.TemporaryDirectory(dir=FAST) as folder:
-        done = edits.edits(45, Path(folder), random.Random(0), seen)
-    assert not seen
-    assert sum(done.values()) == 45
+        kills.save_amid_rewrites(18, Path(folder, "e"), random.Random(os.environ.get("SEED", "")))
 
 
 def test_nothing_to_revert_is_an_error_not_a_success(config: Path) -> None:

@@ -1,4 +1,4 @@
-"""Kills, a full disk and whole calls at the worst moment."""
+"""Rewrites of a config that are killed, edited or out of disk halfway."""
 
 from __future__ import annotations
 
@@ -11,50 +11,88 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import psutil
-
+import advisor
+from advisor import config as documents
 from advisor.commands.revert import revert
-from advisor.errors import (
-    OPTIMIZE_EXIT_CODES,
-    AdvisorError,
-    BudgetTooSmallError,
-    RevertConflictError,
-)
-from tests.support.rewriting import ORIGINAL, PACKAGE, Failures, child, rewrite, strays
+from advisor.config import originals
+from advisor.config.originals import Versions
+from advisor.errors import AdvisorError, RevertConflictError
+from advisor.model import Change
+from advisor.state import state_folder
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
+    from types import FrameType
 
-PROGRAM = """\
-import json, sys, time
-batch = json.load(open(sys.argv[1]))["batch_size"]
-while True:
-    time.sleep(0.02 if batch <= 4 else 0.005 * batch)
-    print("done", batch, "items", flush=True)
-"""
-SETTINGS = """\
-[workload.small]
-config = "c.json"
-command = "{python} run.py {{config}}"
-unit-regex = "done ([0-9]+) items"
-phase = "test"
-"""
-ANSWERS = {*OPTIMIZE_EXIT_CODES.values(), BudgetTooSmallError.exit_code}
-"""A call that ends by itself says one of these: on a busy machine its budget may hold no proof."""
+ORIGINAL = b'{\n  "batch_size": 1,\n  "workers": 4, "note": "' + b"n" * 3000 + b'"\n}\n'
+TUNED = ORIGINAL.replace(b'"batch_size": 1', b'"batch_size": 8')
+PACKAGE = str(Path(advisor.__file__).parent)
+MOMENTS = (".draft", ".swap")
+"""How the names end of the files that a replacement in progress shows."""
+PAGE = 4096
+PAGES = 16
+"""A disk with so many pages left holds a whole rewrite."""
 
 
-# --- kills of the write and the revert ----------------------------------------------------
+def rewrite(config: Path) -> None:
+    """What `optimize` does at its beginning and at its end."""
+    originals.recover(config)
+    kept = Versions(state_folder(config.parent), config)
+    with kept.held():
+        document = documents.read(config)
+        new = document.with_values({"batch_size": 8})
+        change = Change(
+            document=str(config), path="batch_size", kind="batch_size", knob_class="free",
+            old=document.scalars["batch_size"].value, new=8,
+        )  # fmt: skip
+        version = kept.keep(document, new, [change])
+        try:
+            documents.write_atomic(config, new, document.raw)
+        except AdvisorError:
+            kept.forget(version)
+            raise
 
 
-def lines_of(work: Callable[[], object]) -> int:
-    """How many lines of advisor `work` executes."""
-    pid, pipe = child(work, stop_at=0)
-    os.waitpid(pid, 0)
-    with os.fdopen(pipe) as lines:
-        return int(lines.read())
+def undo(config: Path) -> None:
+    """What `revert` does."""
+    revert([config])
+
+
+def child(work: Callable[[], object], stop_at: int | None = None) -> tuple[int, int]:
+    """Pid of a child that does `work`, and the pipe on which it tells how many lines it ran.
+
+    With `stop_at` it kills itself before that line.
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(writing)
+        return pid, reading
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        if event == "line":
+            count += 1
+            if count == stop_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    code = 1
+    try:
+        if stop_at is not None:
+            sys.settrace(trace)
+        work()
+        sys.settrace(None)
+        code = 0
+    finally:
+        os.write(writing, str(count).encode())
+        os._exit(code)
 
 
 def fresh(folder: Path, *, rewritten: bool) -> Path:
@@ -69,187 +107,121 @@ def fresh(folder: Path, *, rewritten: bool) -> Path:
     return config
 
 
-def check_after_kill(config: Path, tuned: bytes, failures: Failures, where: str) -> None:
-    """The config is whole, and the next calls leave nothing lying about and do what they say."""
+def strays(config: Path) -> list[str]:
+    """Files of ours that should be gone: beside the config, and halves in the state folder."""
+    expected = {config.name, ".gpu-advisor"}
+    beside = [path.name for path in config.parent.iterdir() if path.name not in expected]
+    state = config.parent / ".gpu-advisor"
+    halves = [str(path.relative_to(state)) for path in state.rglob(".*") if path.is_dir()]
+    return beside + halves + [path.name for path in state.rglob("*draft*")]
+
+
+def assert_whole(config: Path, where: str) -> None:
+    """The config is one of the two, and the next calls do what they say and leave nothing."""
     found = config.read_bytes()
-    if found not in {ORIGINAL, tuned}:
-        failures.note(f"{where}: the config is neither the original nor the tuned one")
-        return
+    assert found in {ORIGINAL, TUNED}, where
+    undone, refused = 0, ""
     try:
-        try:
-            undone = revert([config])[config]
-        except RevertConflictError as problem:
-            undone = 0
-            if "never rewritten" not in str(problem):
-                failures.note(f"{where}: revert says {str(problem)[:120]}")
-        if config.read_bytes() != ORIGINAL or undone != (found == tuned):
-            failures.note(f"{where}: revert took back {undone} of a config that was {found[:24]!r}")
-        rewrite(config)
-        whole = config.read_bytes() == tuned and revert([config]) == {config: 1}
-        if not whole or config.read_bytes() != ORIGINAL:
-            failures.note(f"{where}: the next rewrite and revert went wrong")
-    except Exception as problem:
-        failures.note(f"{where}: the next call ended in {type(problem).__name__}: {problem}")
-    if stray := strays(config):
-        failures.note(f"{where}: left behind: {stray}")
+        undone = revert([config])[config]
+    except RevertConflictError as problem:
+        refused = str(problem)
+    assert not refused or "never rewritten" in refused, where
+    assert (config.read_bytes(), undone) == (ORIGINAL, found == TUNED), where
+    rewrite(config)
+    assert config.read_bytes() == TUNED, where
+    assert revert([config]) == {config: 1}, where
+    assert config.read_bytes() == ORIGINAL, where
+    assert strays(config) == [], where
 
 
-def kills(
-    count: int, folder: Path, chance: random.Random, failures: Failures, *, every: int = 1
-) -> dict[str, int]:
-    """Kill the write and the revert `count` times or more: each line once, then at any time.
-
-    With `every` above 1 only so many of the lines.
-    """
-    tuned = ORIGINAL.replace(b'"batch_size": 1', b'"batch_size": 8')
-    done: Counter[str] = Counter()
-    config = folder / "k" / "c.json"
-    works: dict[str, Callable[[], object]] = {
-        "write": lambda: rewrite(config),
-        "revert": lambda: revert([config]),
-    }
-    for name, work in works.items():
-        fresh(config.parent, rewritten=name == "revert")
-        lines = lines_of(work)
-        steps = range(0, lines, every)
-        for number in range(max(count // 2, len(steps)) if count else 0):
-            fresh(config.parent, rewritten=name == "revert")
-            exact = number < len(steps)
-            pid, pipe = child(work, steps[number] + 1 if exact else None)
-            where = f"{name}, line {steps[number] + 1} of {lines}" if exact else ""
-            if not exact:
-                delay = chance.uniform(0.0, 0.02)
-                where = f"{name}, after {delay * 1000:.2f} ms"
-                time.sleep(delay)
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            _, status = os.waitpid(pid, 0)
+def kill_at_lines(folder: Path, every: int) -> int:
+    """Kill the write and the revert at every so many of their lines; how often that was."""
+    killed = 0
+    config = folder / "c.json"
+    for work in (rewrite, undo):
+        fresh(folder, rewritten=work is undo)
+        pid, pipe = child(lambda: work(config), stop_at=0)  # noqa: B023  it is forked
+        os.waitpid(pid, 0)
+        with os.fdopen(pipe) as told:
+            lines = int(told.read())
+        for line in range(1, lines + 1, every):
+            fresh(folder, rewritten=work is undo)
+            pid, pipe = child(lambda: work(config), stop_at=line)  # noqa: B023
+            killed += os.WIFSIGNALED(os.waitpid(pid, 0)[1])
             os.close(pipe)
-            done[f"{name}, at a line" if exact else f"{name}, at a time"] += 1
-            done["killed before the end"] += os.WIFSIGNALED(status)
-            check_after_kill(config, tuned, failures, where)
-    return dict(done)
+            assert_whole(config, f"{work.__name__}, line {line} of {lines}")
+    return killed
 
 
-# --- kills of whole calls -----------------------------------------------------------------
-
-
-def calls(count: int, folder: Path, chance: random.Random, failures: Failures) -> dict[str, int]:
-    """Kill `gpu-advisor optimize` at random moments; every tenth call is left to end."""
-    project = folder / "calls"
-    shutil.rmtree(project, ignore_errors=True)
-    project.mkdir()
-    config = project / "c.json"
-    config.write_bytes(ORIGINAL)
-    (project / "run.py").write_text(PROGRAM)
-    (project / "gpu-advisor.toml").write_text(SETTINGS.format(python=sys.executable))
-    known = {path.name for path in project.iterdir()} | {".gpu-advisor"}
-    ours = {"report.md", "report.json", "report-figures"}
-    env = {
-        **os.environ,
-        "GPU_ADVISOR_RUNTIME_DIR": str(folder / "runtime"),
-        "PYTHONPATH": str(Path(PACKAGE).parent),
-        "TMPDIR": str(folder / "tmp"),
-    }
-    (folder / "tmp").mkdir(exist_ok=True)
-    argv = [sys.executable, "-m", "advisor"]
-    tune = [*argv, "optimize", "c.json", "--budget", "20s", "--window", "0.2s", "--json"]
+def on_a_full_disk(folder: Path) -> Counter[str]:
+    """Write and revert with only so many pages left; how often each was done and refused."""
     done: Counter[str] = Counter()
-    longest_s = 12.0
-    for number in range(count + count // 10):
-        whole = number % 11 == 10
-        if chance.random() < 0.3:
-            shutil.rmtree(project / ".gpu-advisor", ignore_errors=True)
-            config.write_bytes(ORIGINAL)
-        began = time.monotonic()
-        process = subprocess.Popen(
-            tune, cwd=project, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        if whole:
-            _, stderr = process.communicate(timeout=120)
-            longest_s = time.monotonic() - began
-            done["left to end"] += 1
-            if process.returncode not in ANSWERS:
-                failures.note(f"call {number}: exit {process.returncode}: {stderr[-300:]!r}")
-            left = {path.name for path in project.iterdir()} - known - ours
-            if left:
-                failures.note(f"call {number}: left behind: {sorted(left)}")
-        else:
-            tree = chance.random() < 0.5
-            delay = chance.uniform(0.0, longest_s)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=delay)
-            ended = process.poll() is not None
-            kill(process.pid, tree=tree)
-            _, stderr = process.communicate()
-            done["ended first" if ended else "tree killed" if tree else "call killed"] += 1
-            if ended and process.returncode not in ANSWERS:
-                failures.note(f"call {number}: exit {process.returncode}: {stderr[-300:]!r}")
-        found = config.read_bytes()
-        plain = found.replace(b"batch_size", b"", 1)
-        if len(plain) < len(ORIGINAL) - 20 or not found.endswith(b'nn"\n}\n'):
-            failures.note(f"call {number}: the config is not whole: {found[:40]!r}")
-        if whole or number % 5 == 0:
-            back = subprocess.run(
-                [*argv, "revert", "c.json", "--all"], cwd=project, env=env, capture_output=True,
-                check=False,
-            )  # fmt: skip
-            expected = {0, RevertConflictError.exit_code}
-            if back.returncode not in expected or config.read_bytes() != ORIGINAL:
-                failures.note(f"call {number}: revert exit {back.returncode}: {back.stderr!r}")
-            done["reverted afterwards"] += 1
-        if left := [path.name for path in project.glob(".*.gpu-advisor*.json")]:
-            done["candidates that a killed tree left for the next call"] += len(left)
-    return dict(done)
-
-
-def kill(pid: int, *, tree: bool) -> None:
-    """SIGKILL to a process, or to it and to all that descend from it, wherever they hide."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(pid)
-        family = process.children(recursive=True) if tree else []
-        for member in [process, *family]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                member.kill()
-
-
-# --- a full disk --------------------------------------------------------------------------
-
-
-def full_disk(folder: Path, failures: Failures) -> dict[str, int]:
-    """Write and revert with only so many KiB left."""
-    done: Counter[str] = Counter()
-    place = folder / "disk"
-    place.mkdir(exist_ok=True)
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(place)],
-        check=False, capture_output=True,
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(folder)], check=True
     )  # fmt: skip
-    if mounted.returncode != 0:
-        return {"not tried: no mount permitted": 0}
-    tuned = ORIGINAL.replace(b'"batch_size": 1', b'"batch_size": 8')
     try:
-        for name in ("write", "revert"):
-            for pages in range(16):
-                config = fresh(place / "p", rewritten=name == "revert")
-                filled = place / "filler"
+        for work in (rewrite, undo):
+            for pages in range(PAGES):
+                where = f"{work.__name__} with {pages} pages left"
+                config = fresh(folder / "p", rewritten=work is undo)
+                filled = folder / "filler"
                 with contextlib.suppress(OSError), filled.open("wb", buffering=0) as file:
                     while True:
-                        file.write(b"x" * 4096)
-                os.truncate(filled, max(0, filled.stat().st_size - 4096 * pages))
-                before = config.read_bytes()
+                        file.write(b"x" * PAGE)
+                os.truncate(filled, max(0, filled.stat().st_size - PAGE * pages))
+                before, refused = config.read_bytes(), ""
                 try:
-                    rewrite(config) if name == "write" else revert([config])
-                    done[f"{name} done"] += 1
+                    work(config)
                 except AdvisorError as problem:
-                    done[f"{name} refused"] += 1
-                    if "No space left" not in str(problem) or config.read_bytes() != before:
-                        failures.note(f"{name}, {pages} pages: {problem}")
-                except Exception as problem:
-                    failures.note(f"{name}, {pages} pages: {type(problem).__name__}: {problem}")
+                    refused = str(problem)
+                done["refused" if refused else "done"] += 1
+                if refused:
+                    assert "No space left" in refused, where
+                    assert config.read_bytes() == before, where
                 filled.unlink()
-                check_after_kill(config, tuned, failures, f"{name} with {pages} pages left")
-                shutil.rmtree(place / "p")
+                assert_whole(config, where)
+                shutil.rmtree(folder / "p")
     finally:
-        subprocess.run(["umount", str(place)], check=False)
-    return dict(done)
+        subprocess.run(["umount", str(folder)], check=False)
+    return done
+
+
+def save_amid_rewrites(count: int, folder: Path, chance: random.Random) -> None:
+    """Save the config while it is being replaced, `count` times: no edit is lost."""
+    for number in range(count):
+        config = fresh(folder, rewritten=False)
+        edited = ORIGINAL.replace(b'"workers": 4', f'"workers": {100 + number}'.encode())
+        how = ("rename", "truncate", "overwrite")[number % 3]
+        delay_s = chance.choice([0.0, chance.uniform(0, 5e-5), chance.uniform(0, 1e-3)])
+        pid, pipe = child(lambda: save(config, edited, how, delay_s))  # noqa: B023
+        with contextlib.suppress(AdvisorError):
+            rewrite(config)
+        assert os.waitpid(pid, 0)[1] == 0
+        os.close(pipe)
+        assert config.read_bytes() == edited, f"edit {number} ({how})"
+        originals.recover(config)
+        assert strays(config) == [], f"edit {number} ({how})"
+
+
+def save(config: Path, edited: bytes, how: str, delay_s: float) -> None:
+    """Save `edited` as an editor does, once the file that replaces the config is there."""
+    draft = config.with_name("mine~")
+    if how == "rename":
+        draft.write_bytes(edited)
+    number = config.stat().st_ino
+    limit = time.monotonic() + 2.0
+    while time.monotonic() < limit:
+        names = os.listdir(config.parent)  # noqa: PTH208  as fast as can be
+        if any(name.endswith(MOMENTS) for name in names) or config.stat().st_ino != number:
+            break
+    until = time.perf_counter() + delay_s
+    while time.perf_counter() < until:
+        pass
+    if how == "rename":
+        draft.replace(config)
+    elif how == "truncate":
+        config.write_bytes(edited)
+    else:
+        with config.open("r+b") as file:
+            file.write(edited)
+            file.truncate()
