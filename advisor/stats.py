@@ -204,13 +204,23 @@ def comparison_interval(
     left = max(alpha - used, for_pairs)
     known = {"sigma_at_least": sigma_at_least, "known_sigma": known_sigma}
     pairs = walsh_interval(ratios, left) if exact else t_interval(ratios, left, **known)
+    low, high = max(ranks.low, pairs.low), min(ranks.high, pairs.high)
     return Interval(
-        estimate=pairs.estimate,
-        low=max(ranks.low, pairs.low),
-        high=min(ranks.high, pairs.high),
+        estimate=estimate_inside(low, high, pairs.estimate, ranks.estimate),
+        low=low,
+        high=high,
         n=n,
         confidence=1 - 2 * alpha,
     )
+
+
+def estimate_inside(low: float, high: float, *estimates: float) -> float:
+    """First estimate strictly inside the bounds, else their middle.
+
+    Bounds may come from another sample than an estimate, which then stands for nothing.
+    """
+    found = (*estimates, (low + high) / 2)
+    return next((each for each in found if low < each < high), estimates[0])
 
 
 # --- noise ------------------------------------------------------------------------------

@@ -42,9 +42,9 @@ class ProgressListener:
         """A result is there."""
         self.progress.trial_done(trial_entry(attempt))
 
-    def trial_stopped(self, label: str) -> None:
-        """The budget ended a process."""
-        self.progress.note(f"{label}: stopped, because the budget is spent")
+    def trial_stopped(self, label: str, why: str) -> None:
+        """A limit of ours ended a process."""
+        self.progress.note(f"{label}: stopped by gpu-advisor, {why}")
 
 
 def program_of(

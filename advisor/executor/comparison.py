@@ -106,14 +106,15 @@ class Comparison:
     def interval(self, objective: Objective, arm: str = AFTER) -> Interval | None:
         """Gain of `arm` over the first variant.
 
-        The estimate is the ratio of the `typical` scores. Where the first variant ran at another
-        speed outside of the rounds, the bounds cover the gain over that speed too. None without
-        two rounds, or where a variant failed.
+        The estimate is the ratio of the `typical` scores, where the bounds hold it. Where the first
+        variant ran at another speed outside of the rounds, the bounds cover the gain over that
+        speed too. None without two rounds, or where a variant failed.
         """
         found = self._paired(objective, arm)
         if found is None:
             return None
-        gains = [self._gain(objective, self.ab_test.names[0], arm)]
+        ratio = self._gain(objective, self.ab_test.names[0], arm)
+        gains = [stats.estimate_inside(found.low, found.high, ratio, found.estimate)]
         if outside := self._drift(objective, arm):
             gains.append(objective.gain(outside, self._typical(objective, arm)))
         return Interval(
@@ -255,7 +256,8 @@ def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | Non
     sigma = math.sqrt(sum(part.ab_test.sigma**2 for part in parts))
     sums = [sum(steps) for steps in zip(*gains, strict=False)]
     found = as_gains(stats.paired_interval(sums, sigma_at_least=sigma, known_sigma=sigma))
-    estimate = math.prod(step.estimate for step in each if step is not None)
+    product = math.prod(step.estimate for step in each if step is not None)
+    estimate = stats.estimate_inside(found.low, found.high, product, found.estimate)
     return Interval(
         estimate=estimate,
         low=min(found.low, estimate),

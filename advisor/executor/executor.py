@@ -58,8 +58,8 @@ class Listener(Protocol):
     def trial_done(self, attempt: TrialResult) -> None:
         """A result is there."""
 
-    def trial_stopped(self, label: str) -> None:
-        """The budget ended a process; it has no result."""
+    def trial_stopped(self, label: str, why: str) -> None:
+        """A limit of ours ended a process; it has no result."""
 
 
 @dataclass(kw_only=True)
@@ -191,13 +191,15 @@ class Executor:
         trial = replace(trial, steps_limit_s=request.limit_s)
         self.listener.trial_started(len(self.attempts) + 1, trial.label, trial.purpose)
         result = self.engine.run(replace(trial, total_limit_s=min(trial.total_limit_s, most_s)))
-        by_budget = result.wall_s > most_s - LATE_S or request.limit_s is not None
+        by_budget = result.wall_s > most_s - LATE_S
         if isinstance(result, Failure) and result.kind == "interrupted":
             msg = "Interrupted; nothing was changed, and what was measured is kept."
             raise InterruptedByUserError(msg)
-        if isinstance(result, Failure) and result.kind == "timeout" and by_budget:
+        ours = by_budget or request.limit_s is not None
+        if isinstance(result, Failure) and result.kind == "timeout" and ours:
             self.stopped.append(request)
-            self.listener.trial_stopped(trial.label)
+            why = "the budget is spent" if by_budget else f"no item within {request.limit_s:.0f} s"
+            self.listener.trial_stopped(trial.label, why)
             needed_s = max(expected_s, most_s)
             return SkippedRun(request=request, needed_s=needed_s, remaining_s=remaining_s)
         self.run_cache.append(key, result)

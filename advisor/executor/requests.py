@@ -32,12 +32,13 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """Label, as in `batch 8 · prefetch_factor 4 in code`."""
+        """Label, as in `batch 8 · prefetch_factor 4 in the code`."""
         label = self.candidate.label
         if not self.whatif:
             return label
-        name = self.whatif.removeprefix("loader.").partition("@")[0].replace("=", " ")
-        return f"{label} · {name} in code"
+        words = self.whatif.partition("@")[0].replace("loader.", "").replace("=", " ")
+        in_code = f"{words.replace(',', ', ')} in the code"
+        return f"{label} · {in_code}" if self.candidate.changes else in_code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,10 +107,13 @@ class Change:
 
     @property
     def label(self) -> str:
-        """Short name and value: `batch 8`, `train batch 8`, `lr 0.1`."""
+        """Short name and value: `batch 8`, `train batch 8`, `lr 0.1`.
+
+        Of a longer name the word that tells it from others stands first.
+        """
         *above, leaf = (self.name or leaf_of(self.path)).split(".")
         value = self.new if isinstance(self.new, str) else json.dumps(self.new)
-        return " ".join((*above, SHORT_NAMES.get(self.kind, leaf), value))
+        return " ".join((*above[:1], SHORT_NAMES.get(self.kind, leaf), value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -192,7 +192,7 @@ def sides(found: TuningResult) -> tuple[Side, Side]:
     gain, objective = whole_gain(found), state.context.objective
     ends = (before, found.chain[0], BEFORE), (after, found.chain[-1], AFTER)
     rates = [step.typical(THROUGHPUT, arm) or 0.0 for _, step, arm in ends]
-    if objective.name == THROUGHPUT.name and gain is not None and len(found.chain) > 1:
+    if objective.name == THROUGHPUT.name and gain is not None:
         rates[1] = rates[0] * gain.estimate
     first, second = (
         old.model_copy(update=_rates([run.units_per_s for run in step.runs(arm)], rate))
@@ -314,7 +314,7 @@ def next_actions(found: TuningResult, info: RunInfo) -> list[ActionEntry]:
         steps.append((f"Prove {best.label}", best.ratio))
     steps.sort(key=lambda step: -step[1])
     untried = [
-        f"Try {each.what} (about {numbers.duration(each.needed_s)})"
+        f"Measure {each.what}, which takes about {numbers.duration(each.needed_s)}"
         for each in state.skipped
         if each.what != found.winner.label
     ]

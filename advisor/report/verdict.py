@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from advisor import numbers
 from advisor.executor.comparison import chained
-from advisor.model import Candidate
 from advisor.report import sentences
 from advisor.report.schema import CandidateEntry, Gain
 from advisor.tuner.confirm import is_significant, proven_confirmations, restores_constraints
+from advisor.tuner.search import unusable
 
 if TYPE_CHECKING:
     from advisor.executor.comparison import Comparison
     from advisor.executor.program import Program
     from advisor.executor.requests import TrialResult
-    from advisor.model import Advice, Decision, Interval, Machine, Neighbour
+    from advisor.model import Advice, Candidate, Decision, Interval, Machine, Neighbour
     from advisor.report.schema import OptimizeVerdict
     from advisor.tuner.state import Stop, Suggestion, TunerState
 
@@ -168,6 +168,8 @@ def _nothing_proven(found: TuningResult) -> str:
                 f"The best candidate, {best.label}, was not proven to gain more than {least}: "
                 f"{seen(best)}."
             )
+    if refused := _fastest_refused(found):
+        return refused
     if any(
         a.request.purpose == "search" and a.request.variant.candidate.changes
         for a in found.attempts
@@ -196,16 +198,44 @@ def best_candidate(found: TuningResult) -> CandidateEntry | None:
         if best is not None and best.ratio > 1:
             return best
     suggested = {suggestion.variant.candidate.key for suggestion in state.suggestions}
+    leave_out = suggested | _refused(found).keys()
+    usable = (each for each in _faster(found) if each[1].key not in leave_out)
+    return next((CandidateEntry(label=each.label, ratio=ratio) for ratio, each in usable), None)
+
+
+def _faster(found: TuningResult) -> list[tuple[float, Candidate]]:
+    """Gains of the search beyond a tie, with their candidates, the largest first."""
+    state = found.state
     ran = [
         (state.gain(attempt.run, state.original), attempt.request.variant.candidate)
         for attempt in found.attempts
         if attempt.request.purpose == "search" and attempt.run is not None and state.originals
     ]
-    changed = [each for each in ran if each[1].changes and each[1].key not in suggested]
-    ratio, candidate = max(changed, key=lambda each: each[0], default=(1.0, Candidate()))
-    if ratio <= 1 + state.tie_threshold:
-        return None
-    return CandidateEntry(label=candidate.label, ratio=ratio)
+    faster = [each for each in ran if each[1].changes and each[0] > 1 + state.tie_threshold]
+    return sorted(faster, key=lambda each: -each[0])
+
+
+def _refused(found: TuningResult) -> dict[str, str]:
+    """Reasons against candidates that must not be written, by their keys."""
+    refused = {}
+    for attempt in found.attempts:
+        candidate = attempt.request.variant.candidate
+        if attempt.request.purpose in {"search", "confirm"} and attempt.run and candidate.changes:
+            broken = found.state.context.objective.broken(attempt.run)
+            outside = f"was outside of {broken[0].text}" if broken else ""
+            if why := unusable(found.state, attempt.run) or outside:
+                refused[candidate.key] = why
+    return refused
+
+
+def _fastest_refused(found: TuningResult) -> str:
+    """Sentence on the fastest candidate, if it was refused; else empty."""
+    refused = _refused(found)
+    for ratio, candidate in _faster(found):
+        if why := refused.get(candidate.key):
+            faster = f"{candidate.label} was faster ({numbers.ratio(ratio)} in one run)"
+            return f"{faster} and was not taken: it {why.rstrip('.')}."
+    return ""
 
 
 def _compared(label: str, step: Comparison, state: TunerState) -> CandidateEntry | None:

@@ -121,7 +121,7 @@ def run_trial(
         run,
         telemetry=telemetry,
         disturbance=on_card(load.between(start, end), telemetry),
-        files_in_window=sum(start <= time <= last for time in times) if told else None,
+        files_in_window=files_between(start, last, times, run) if told else None,
         results=(*read_copies(changes, trial.cwd), *results),
         output_digest=fs_changes.digest(outputs) if trial.plan.mode == "whole" else None,
         stdout_tail=ending.stdout,
@@ -133,6 +133,17 @@ def run_trial(
         ),
         **facts,
     )
+
+
+def files_between(start: float, end: float, written_at: Sequence[float], run: Run) -> int | None:
+    """Files last written in the window; None where they are written over.
+
+    Then none is left of the batches before the window.
+    """
+    before = run.whole_units - min(run.units, run.whole_units)
+    if written_at and min(written_at) >= start and before > (run.effects.batch or 1.0):
+        return None
+    return sum(start <= time <= end for time in written_at)
 
 
 def _by_sandbox(

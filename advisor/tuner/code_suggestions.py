@@ -12,11 +12,10 @@ from advisor import knobs
 from advisor.executor.comparison import Comparison
 from advisor.executor.requests import ABTest, MinimumEffect, Variant
 from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
-from advisor.tuner import output_check
 from advisor.tuner.confirm import side, wanted_rounds
 from advisor.tuner.effects import is_ignored, set_ignored
 from advisor.tuner.quality_gate import passes_gate
-from advisor.tuner.search import largest_batch, memory_caveat, worker_counts
+from advisor.tuner.search import largest_batch, memory_caveat, unusable, worker_counts
 from advisor.tuner.state import (
     FEWEST_ROUNDS,
     GOOD_ROUNDS,
@@ -299,10 +298,8 @@ def try_variant(
     run = trial.run if trial else None
     if run is None or (variant.whatif and not (run.whatif and run.whatif.applied)):
         return state, None
-    fits = (run.peak_mem_gib or 0.0) <= state.context.memory_limit_gib
-    inside = fits and not state.context.objective.broken(run)
-    lost = output_check.output_regression(state.originals, run)
-    return state, run if inside and not lost else None
+    is_sound = not state.context.objective.broken(run) and not unusable(state, run)
+    return state, run if is_sound else None
 
 
 def is_gain(state: TunerState, run: Run | None, best: Run | None) -> bool:

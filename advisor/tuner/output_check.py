@@ -16,6 +16,8 @@ FEWER = 0.5
 """Least share of the expected files or items: the last ones may still be on their way."""
 A_FILE_EACH = 0.5
 """Files an item from which on a program writes its results item by item."""
+AN_ENTRY_EACH = 0.5
+"""Entries an item from which on a file grows with the work."""
 ENOUGH = 4.0
 """Files or items that must be expected before their number tells anything."""
 BUFFER_BYTES = 16384
@@ -87,10 +89,11 @@ def _fewer_items(before: Run, after: Run) -> str:
     """
     if not before.whole_units or (before.files_in_window or 0) >= A_FILE_EACH * in_window(before):
         return ""
-    batches = before.whole_units / (before.effects.batch or 1.0)
     for old, new in _alike(before.results, after.results):
-        if old.items < A_FILE_EACH * batches:
-            continue  # a file with less than an entry a batch does not grow with the work
+        if old.items < AN_ENTRY_EACH * before.whole_units:
+            continue  # it does not grow item by item
+        if _is_overwritten(before, after, old, new):
+            continue
         expected = old.items / before.whole_units * after.whole_units
         buffered = BUFFER_BYTES * old.items / old.size_bytes
         if expected >= ENOUGH and new.items + buffered < expected * FEWER:
@@ -99,6 +102,17 @@ def _fewer_items(before: Run, after: Run) -> str:
                 "results would be lost."
             )
     return ""
+
+
+def _is_overwritten(before: Run, after: Run, old: ResultFile, new: ResultFile) -> bool:
+    """True if a file holds the last batch, or as much after more work.
+
+    One entry a batch would be lost results, also where both runs had as many batches.
+    """
+    if (old.items, new.items) == (before.effects.batch, after.effects.batch):
+        return before.whole_units > old.items
+    batches = after.whole_units / (after.effects.batch or 1.0)
+    return old.items == new.items and abs(new.items - batches) > 1
 
 
 def _other_items(originals: Sequence[Run], after: Run) -> str:

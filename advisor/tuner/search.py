@@ -246,13 +246,20 @@ def is_outlier(
     return rate < min(start, forecast_at(model, point).log_rate - math.log(COLLAPSED))
 
 
-def refusal(state: TunerState, point: GridPoint, candidate: Candidate, run: Run) -> str:
-    """Reason why the candidate of `run` must not be chosen; empty without one."""
+def unusable(state: TunerState, run: Run) -> str:
+    """Reason against any candidate that ran so; empty without one."""
     if lost := output_check.output_regression(state.originals, run):
-        return f"{point[0]} would change results. {lost}".rstrip(".")
+        return f"would change results. {lost}".rstrip(".")
     limit_gib = state.context.memory_limit_gib
     if (run.peak_mem_gib or 0.0) > limit_gib:
-        return f"{point[0]} peaked at {run.peak_mem_gib:.2f} GiB, of {limit_gib:.2f} GiB usable"
+        return f"peaked at {run.peak_mem_gib:.2f} GiB, of {limit_gib:.2f} GiB usable"
+    return ""
+
+
+def refusal(state: TunerState, point: GridPoint, candidate: Candidate, run: Run) -> str:
+    """Reason why the candidate of `run` must not be chosen; empty without one."""
+    if why := unusable(state, run):
+        return f"{point[0]} {why}"
     seen = run.effects.batch
     if seen is not None and seen < point[0]:
         return f"the program never filled a batch of {point[0]}: it saw {seen:g}"
@@ -518,7 +525,7 @@ def decide_batch(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -
     if len(grid.runs) == 1 and stop == OUT_OF_BUDGET:
         known = state.verdict_on(knob)
         return state if known else state.set_verdict(key, "skipped", OUT_OF_TIME)
-    reason = f"No larger batch was faster by more than {state.tie_percent}. {ended}"
+    reason = f"No usable larger batch was faster by more than {state.tie_percent}. {ended}"
     return state.set_verdict(key, "kept", reason)
 
 

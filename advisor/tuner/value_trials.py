@@ -9,9 +9,8 @@ from advisor.executor.requests import Variant
 from advisor.knobs import precision_choices
 from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
 from advisor.tuner.effects import is_ignored, set_ignored
-from advisor.tuner.output_check import output_regression
 from advisor.tuner.quality_gate import passes_gate
-from advisor.tuner.search import plain_reason
+from advisor.tuner.search import plain_reason, unusable
 from advisor.tuner.state import (
     OUT_OF_TIME,
     Stage,
@@ -69,10 +68,10 @@ def try_values(
             ignored = candidate, run
             continue
         followed = True
-        sound = run is not None and (run.peak_mem_gib or 0.0) <= state.context.memory_limit_gib
-        if run is None or not sound or output_regression(state.originals, run):
+        if run is None or not state.is_faster(run, start):
             continue
-        if not state.is_faster(run, start):
+        if why := unusable(state, run):
+            seen = f" and usable: {value} {why}"
             continue
         if not gated:
             faster.append((value, candidate, run))

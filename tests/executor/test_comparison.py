@@ -136,6 +136,14 @@ def test_the_estimate_is_the_ratio_of_the_two_figures_shown() -> None:
     assert interval.estimate == pytest.approx((shown[1] or 0) / (shown[0] or 1))
 
 
+def test_the_estimate_lies_inside_its_bounds() -> None:
+    """Bounds of ranks are of another sample than the medians of the rounds are."""
+    rates = [(0.976, 2.1), (1.033, 2.337), (0.986, 2.097), (0.98, 2.335), (1.124, 2.347)]
+    found = compared(rates, sigma=0.02, outside=[0.981, 1.034]).interval(THROUGHPUT)
+    assert found is not None
+    assert found.low < found.estimate < found.high
+
+
 def test_a_baseline_at_another_speed_widens_the_interval_and_is_mentioned() -> None:
     """0.25 before the rounds and 0.16 in them: the 2.2x over the former lies inside."""
     inside = [(0.140, 0.56), (0.187, 0.55), (0.168, 0.57), (0.16, 0.54), (0.15, 0.56), (0.17, 0.55)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from advisor.executor.executor import WAIT_SHARE
 from advisor.executor.requests import SkippedRun, TrialRequest, TrialResult, Variant
 from advisor.model import Failure, MeasurePlan
 from tests.support.simulator.engine import RecordedEngine
-from tests.support.simulator.search import formula_search, on_formula
+from tests.support.simulator.search import Quiet, formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +26,16 @@ class Waiting(RecordedEngine):
     def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
         self.limits_s = (*self.limits_s, limit_s)
         return super().wait_until_quiet(limit_s)
+
+
+class Reasons(Quiet):
+    """Keeps why the last process was given up."""
+
+    last = ""
+
+    def trial_stopped(self, label: str, why: str) -> None:
+        del label
+        self.last = why
 
 
 def test_a_trial_that_the_budget_ended_failed_in_nothing(tmp_path: Path) -> None:
@@ -52,6 +64,26 @@ def test_a_hang_limit_is_not_the_end_of_the_budget(tmp_path: Path) -> None:
     found = search.lab.measure(request)
     assert isinstance(found, TrialResult)
     assert found.result == silent
+
+
+@pytest.mark.parametrize(("wall_s", "said"), [(12.0, "no item within 6 s"), (61.0, "budget")])
+def test_a_process_that_is_given_up_is_told_with_its_own_limit(
+    tmp_path: Path, wall_s: float, said: str
+) -> None:
+    """A sampler's first item has a part of the budget; neither limit is the program's failure."""
+    search = formula_search(tmp_path, on_formula(), "lr: 0.1\n", budget_s=60.0)
+    executor, heard = search.lab, Reasons()
+    executor.listener = heard
+    executor.budget.total_s = executor.budget.spent_s + 60.0
+    late = Failure(
+        trial_id="1", purpose="baseline", label="", candidate_key="", kind="timeout",
+        evidence="still running", next_step="-", wall_s=wall_s,
+    )  # fmt: skip
+    executor.engine.run = lambda _: late  # type: ignore[method-assign]
+    plan = MeasurePlan()
+    request = TrialRequest(variant=Variant(), purpose="whatif", plan=plan, fresh=True, limit_s=6.0)
+    assert isinstance(executor.measure(request), SkippedRun)
+    assert said in heard.last
 
 
 def test_waiting_for_an_idle_machine_takes_a_twentieth_of_the_budget(tmp_path: Path) -> None:

@@ -187,14 +187,17 @@ def test_a_value_that_is_there_already_changes_nothing(move: Callable[..., Moved
 def test_two_settings_of_one_name_are_told_apart_by_what_stands_above_them(
     document: Callable[..., object],
 ) -> None:
-    config = document("train: {batch_size: 8, lr: 0.1}\nval: {batch_size: 4}\nworkers: 2\n")
-    found = knobs.find(config)  # type: ignore[arg-type]
-    labels = []
-    for path in ("train.batch_size", "val.batch_size", "workers"):
-        moved = knobs.move(config, found, path, 16)  # type: ignore[arg-type]
-        assert not isinstance(moved, knobs.InvalidChange)
-        labels.append(Candidate(changes=moved).label)
-    assert labels == ["train batch 16", "val batch 16", "workers 16"]
+    """By the word that differs, however many stand between it and the last one."""
+    for between in ("", "loader.args."):
+        train, val = (f"{phase}.{between}batch_size" for phase in ("train", "val"))
+        config = document(f"{train} = 8\n{val} = 4\nworkers = 2\n", "toml")
+        found = knobs.find(config)  # type: ignore[arg-type]
+        labels = []
+        for path in (train, val, "workers"):
+            moved = knobs.move(config, found, path, 16)  # type: ignore[arg-type]
+            assert not isinstance(moved, knobs.InvalidChange)
+            labels.append(Candidate(changes=moved).label)
+        assert labels == ["train batch 16", "val batch 16", "workers 16"]
 
 
 DERIVED = "train_batch_size: 64\ngradient_accumulation_steps: 4\nzero_optimization: {stage: 2}\n"

@@ -185,6 +185,12 @@ def test_results_that_a_batch_would_lose_are_counted(make_trial: MakeTrial) -> N
     assert output_check.output_regression([single], fewer), told
 
 
+def test_a_program_that_writes_over_its_own_files_loses_nothing(make_trial: MakeTrial) -> None:
+    plan = MeasurePlan(measure_s=0.1, min_steps=32)
+    few, many = (measured(make_trial(*program("ok_results", n, "ring"), plan=plan)) for n in "18")
+    assert output_check.output_regression([few], many) == ""
+
+
 def test_processes_that_were_stopped_do_not_make_their_parent_a_failure(
     make_trial: MakeTrial,
 ) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.model import ResultFile, Run
+from advisor.model import Effects, ResultFile, Run
 from advisor.tuner import output_check
+from tests.report.composing import reported
 from tests.runs import a_run
 from tests.support.simulator.search import formula_search, on_formula
 
@@ -99,6 +101,29 @@ def test_a_file_that_does_not_grow_with_the_work_lacks_no_items() -> None:
     assert output_check.output_regression((each, each), more) == ""
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "batches", "lost"),
+    [
+        (8, 16, (8, 16), False),  # the last batch
+        (24, 24, (1, 8), False),  # a ring
+        (32, 4, (1, 8), True),
+        (32, 32, (1, 8), True),  # an entry a batch, of as many batches
+    ],
+)
+def test_a_file_that_is_written_over_loses_nothing(
+    before: int, after: int, batches: tuple[int, int], lost: bool
+) -> None:
+    old, new = (
+        replace(
+            run(replace(lines(items), size_bytes=1 << 20), units=units),
+            effects=Effects(batch=batch),
+        )
+        for items, units, batch in zip((before, after), (32, 256), batches, strict=True)
+    )
+    old = replace(old, whole_units=12.0) if before == batches[0] else old
+    assert bool(output_check.output_regression((old,), new)) is lost
+
+
 @pytest.mark.parametrize(("files_each", "said"), [(1.0, None), (1 / 64, "results would be lost")])
 def test_what_was_finished_before_the_window_left_its_files_there(
     files_each: float, said: str | None
@@ -132,3 +157,7 @@ def test_a_batch_that_loses_results_is_not_taken(
     assert ("batch_size" in search.values) is taken
     if not taken:
         assert "results would be lost" in search.decisions["batch_size"].reason
+        reason = reported(search, tmp_path).reason
+        assert re.fullmatch(
+            r"batch \d+ was faster \(.*x in one run\) and was not taken: .* lost.", reason
+        )

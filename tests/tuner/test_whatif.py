@@ -205,8 +205,8 @@ def test_a_spent_budget_is_said(tmp_path: Path) -> None:
     search = formula_search(tmp_path, engine, CONFIG, budget_s=75.0)
     assert advice_of(search) == ()
     whats = [skipped.what for skipped in search.state.skipped]
-    assert "original · compile in code" in whats
-    assert all(what.endswith(" in code") for what in whats)
+    assert "compile in the code" in whats
+    assert all(what.endswith(" in the code") for what in whats)
     assert search.state.suggestions == ()
     assert not any(skipped.matters for skipped in search.state.skipped)
 
