@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def kept(rate: float = 2.0) -> Run:
     """A run with something in each kind of field."""
     effects = Effects(batch=4, input_shapes=("3x8x8",))
-    flops = Flops(per_step=1e9, uncounted=("mine.op",))
+    flops = Flops(per_step=1e9)
     return a_run(units_per_s=rate, windows=(2.0, 2.1), effects=effects, flops=flops)
 
 

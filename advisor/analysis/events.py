@@ -11,12 +11,15 @@ from __future__ import annotations
 import bisect
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from advisor.analysis.facts import LoaderFacts, ModuleFacts
+
+if TYPE_CHECKING:
+    from advisor.model import TrainingSign
 
 PASS_ENDED = -1.0
 """Items of a fetch that found its DataLoader at an end."""
@@ -59,8 +62,6 @@ class BackwardPass(NamedTuple):
 
     start: float
     end: float
-    fresh: bool
-    """No gradients of an earlier pass were waiting for an update."""
 
 
 class OptimizerStep(NamedTuple):
@@ -141,6 +142,13 @@ class EventLog:
     def passes(self) -> list[BackwardPass]:
         """Gradient computations for updates, backward passes first."""
         return self.backwards or self.gradients
+
+    @property
+    def trains(self) -> TrainingSign | None:
+        """Clearest sign of training, or None."""
+        if self.updates:
+            return "optimizer"
+        return "backward" if self.backwards else "gradients" if self.gradients else None
 
     @property
     def running(self) -> tuple[float, int] | None:

@@ -15,7 +15,7 @@ from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.step_series import dominant_module
 from advisor.analysis.sync_calls import sync_points
 from advisor.analysis.window import find_window, warm_up
-from advisor.model import Shares, Stage, SyncPoint
+from advisor.model import Shares, Stage, SyncPoint, TrainingSign
 
 if TYPE_CHECKING:
     from advisor.analysis.events import EventLog
@@ -75,6 +75,7 @@ class Measurement:
     module: ModuleFacts = NO_MODULE
     """Module that took most time."""
     accumulation: float | None = None
+    trains: TrainingSign | None = None
     update_share: float | None = None
     """Part of the time between updates, in the optimizer's step; by the host's clock."""
     syncs: tuple[SyncPoint, ...] = field(default=())
@@ -115,6 +116,7 @@ def measure(
         loader=log.loader(series.loader) if series.loader is not None else NO_LOADER,
         module=log.module(series.root) if series.root is not None else NO_MODULE,
         accumulation=series.accumulation,
+        trains=log.trains,
         update_share=update_share(log),
         syncs=sync_points(log, window, on_device=clock is not None) if window is not None else (),
     )

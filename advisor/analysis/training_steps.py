@@ -26,8 +26,6 @@ RARE_SHARE = 0.05
 """So few batches with fewer backwards than the others say nothing."""
 SKIPPED_SHARE = 0.02
 """Fewer batches without a backward are those loaded ahead."""
-NEVER_FRESH = 200
-"""Backwards without a gradient reset before every one counts as an update."""
 
 
 class Fed(NamedTuple):
@@ -87,17 +85,12 @@ def detect(log: EventLog, *, ended: bool = False) -> StepSeries | None:
 def _updates(log: EventLog, *, ended: bool) -> list[Update]:
     """Steps of torch optimizers, or of custom updates.
 
-    A program that steps by itself did so before each backward that found its gradients taken up.
+    A program that steps by itself does so after each backward.
     """
     if log.updates:
         return log.updates
-    passes = log.passes
-    ends = [a.end for a, b in pairwise(passes) if b.fresh]
-    if not ends and len(passes) > NEVER_FRESH:  # whoever takes them up leaves them as they are
-        ends = [each.end for each in passes[:-1]]
-    if ended and passes:
-        ends.append(passes[-1].end)
-    return [Update(end, end, 0) for end in ends]
+    passes = log.passes if ended else log.passes[:-1]
+    return [Update(each.end, each.end, 0) for each in passes]
 
 
 def _of_main_optimizer(updates: list[Update]) -> list[Update]:

@@ -25,9 +25,9 @@ Purpose = Literal[
 
 EffectVerdict = Literal["took effect", "ignored", "unknown"]
 
-TrainingSign = Literal["optimizer", "backward", "gradients", "moved", "asked"]
+TrainingSign = Literal["optimizer", "backward", "gradients"]
 """optimizer: one of torch's stepped; backward, gradients: the program takes gradients and steps by
-itself; moved: its parameters changed; asked: it takes gradients that may only be guidance."""
+itself."""
 
 SAMPLER_FORWARDS = 4
 """From so many forwards a unit on it is an iterative sampler."""

@@ -51,8 +51,6 @@ class Effects:
     device: str | None = None
     optimizers: tuple[str, ...] = ()
     """Kinds of optimizers that stepped: `AdamW`."""
-    learning_rates: tuple[float, ...] = ()
-    """All that they began with, before any schedule."""
     update_share: float | None = None
     """Share of update time in the optimizer's step, by host clock."""
     fused: bool | None = None
@@ -112,9 +110,7 @@ class Flops:
     """Floating-point operations of one step, by torch's formulas."""
 
     per_step: float | None = None
-    uncounted: tuple[str, ...] = ()
-    """Operations that torch has no formula for, such as kernels of others' making: there was more
-    than what is counted."""
+    """At least: an operation that torch has no formula for is not counted."""
     why: str | None = None
     """Why nothing was counted."""
 
@@ -134,7 +130,7 @@ class SyncPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """Peak bytes of a training step by tensor sizes."""
+    """Peak bytes of a training step on the card, by kind."""
 
     model: int
     """Parameters and buffers."""
@@ -160,7 +156,6 @@ class LoaderCeiling:
 class Ceilings:
     """Rates of isolated parts in one process."""
 
-    compute_units_per_s: float | None = None
     loader: tuple[LoaderCeiling, ...] = ()
 
 

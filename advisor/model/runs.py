@@ -72,12 +72,10 @@ class Run:
     ceilings: Ceilings | None = None
     syncs: tuple[SyncPoint, ...] = ()
     """The costliest first."""
-    device_busy: float | None = None
-    """Least share of a few steps in which kernels ran on the card, by torch.profiler."""
     flops: Flops | None = None
     """None where no card computed, or the plan did not ask for the parts."""
     footprint: Footprint | None = None
-    """None where nothing trains by an optimizer of torch's, or the plan did not ask for it."""
+    """None without a card, an optimizer of torch's, or the plan's asking for it."""
     whatif: WhatIfOutcome | None = None
     """None where the plan had none, or the probe could not say."""
     telemetry: Telemetry = field(default_factory=Telemetry)

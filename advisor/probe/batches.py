@@ -6,7 +6,6 @@ first batch is searched in full. The path to the value that gave the count serve
 
 from __future__ import annotations
 
-import copy
 import sys
 from typing import Any, Iterator
 
@@ -148,22 +147,3 @@ def tensors_in(value: Any, limit: int = 16) -> list[Any]:
             if len(found) == limit:
                 break
     return found
-
-
-def copied(value: Any, depth: int = 0) -> Any:
-    """Copy the containers, but not the tensors."""
-    if is_tensor(value) or depth >= DEPTH or isinstance(value, (str, bytes, int, float)):
-        return value
-    try:
-        fresh = copy.copy(value)
-        if isinstance(value, tuple):
-            parts = [copied(child, depth + 1) for child in value]
-            return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-        for (by_item, key), child in list(_children(value)):
-            if by_item:
-                fresh[key] = copied(child, depth + 1)
-            else:
-                object.__setattr__(fresh, key, copied(child, depth + 1))
-    except Exception:
-        return value
-    return fresh

@@ -122,7 +122,7 @@ def finish(session: Session) -> None:
     if os.getpid() != session.pid or session.muted or session.stopping:
         return
     if session.diagnosis is not None:
-        session.note(session.diagnosis.unfinished())
+        session.note("the program ended while a step of it was looked at")
         stop(session)
     session.stopping = True
     if session.torch is None:

@@ -65,7 +65,9 @@ def install(torch: Any, session: Session) -> None:
             return fetch(self)
         index = number[1]
         if session.diagnosis is not None:
-            return session.diagnosis.fetch(self, fetch, index)
+            if index == session.diagnosis.loader:
+                session.diagnosis.at("batch")
+            return fetch(self)
         if enter >= session.due or session.device is not None:
             step_ended(enter)
         if session.thread in (None, get_ident()):  # else work goes on

@@ -55,8 +55,6 @@ class Module:
         """Calls of which numbers were recorded."""
         self.tokens = (0.0, 0.0)
         """Tokens and items of the calls so far, where tokens were seen."""
-        self.values: Any = None
-        """A few numbers of its largest parameter, early on."""
 
     def items(self, inputs: Any) -> float:
         """Items of one call with `inputs`, (args, kwargs)."""
@@ -132,8 +130,6 @@ def begin(session: Session, entry: Module, module: Any) -> None:
     if entry.calls not in LOOKS or not entry.parameters:
         return
     largest = max(parameters(module), key=lambda each: each.numel())
-    if entry.values is None and entry.calls > 1 and session.capture is None:
-        entry.values = samples(largest)
     entry.flags = flags(session, module, largest)
     compiled = bool(entry.flags.get("compiled"))
     if entry.calls == 1 or not compiled:
@@ -326,16 +322,6 @@ def _read(tensors: list[Any]) -> list[float]:
     """Real numbers of some samples."""
     plain = [tensor for tensor in tensors if not tensor.is_complex()]
     return [float(value) for tensor in plain for value in tensor.to("cpu").tolist()]
-
-
-def moved(entry: Module) -> bool:
-    """Return True if its largest parameter changed since its first call."""
-    held = parameters(entry.module()) if entry.values is not None else []
-    if not held:
-        return False
-    latest = samples(max(held, key=lambda each: each.numel()))
-    alike = latest.shape == entry.values.shape and latest.dtype == entry.values.dtype
-    return alike and bool((latest.to(entry.values.device) != entry.values).any())
 
 
 def _plain(tensor: Any) -> Any:

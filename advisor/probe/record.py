@@ -106,13 +106,12 @@ def facts(session: Session) -> dict[str, Any]:
     """Facts of the process, each independent of the others."""
     overrides = session.overrides
     read: dict[str, Callable[[], Any]] = {
-        "trains": lambda: training_hooks.sign(session),
         "fused": lambda: session.fused,
         "recomputes": lambda: session.recomputes,
         "skipped_updates": lambda: session.skipped_updates,
         "arguments": lambda: session.arguments,
         "defaulted": lambda: session.defaulted,
-        "learning": lambda: training_hooks.learning(session),
+        "optimizers": lambda: sorted(session.optimizers),
         "cpus": cpus,
         "whatif": lambda: overrides.summary() if overrides is not None else None,
         "memory": lambda: memory(session),

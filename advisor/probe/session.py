@@ -112,14 +112,12 @@ class Session:
         """Steps of optimizers so far."""
         self.optimizers_built = 0
         self.skipped_updates = 0
-        self.optimizers: dict[int, tuple[str, list[Any]]] = {}
-        """Class and learning rates of each optimizer that stepped, by its id."""
+        self.optimizers: set[str] = set()
+        """Classes of those that stepped."""
         self.fused: bool | None = None
         """True if the first optimizer that stepped is fused."""
         self.recomputes: bool | None = None
         """Activations were computed twice to save memory; None where that cannot be seen."""
-        self.asked_gradients = False
-        """Gradients were asked for that update nothing by themselves."""
         self.arguments: dict[str, Any] = {}
         self.defaulted: list[str] = []
         self.writes: list[str] = []

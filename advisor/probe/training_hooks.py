@@ -1,4 +1,4 @@
-"""Hooks of gradients, scalers and optimizers, and the signs of training."""
+"""Hooks of gradients, scalers and optimizers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ import time
 import weakref
 from typing import Any, Callable
 
-from . import module_facts
 from .hooking import compiling_of, is_muted, step_end
 from .session import Session
 
 LOSSES_KEPT = 256
-LOSSES_LATER = 4
-"""Beyond those kept at first, every so many."""
-OPTIMIZERS_KEPT = 8
+"""Of the first, and of the latest."""
 CHECKPOINTS = (
     "check_backward_validity",
     "_checkpoint_without_reentrant_generator",
@@ -34,18 +31,12 @@ def backwards(torch: Any, session: Session) -> None:
     """Hook backward passes and their losses."""
     original = torch.autograd.backward
     step_ended = step_end(session)
-    gradient = Gradient()
-    counted = itertools.count(1)
 
     @functools.wraps(original)
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if session.muted:
             return original(tensors, *args, **kwargs)
-        many = next(counted)
-        if many <= LOSSES_KEPT or not many % LOSSES_LATER:
-            session.attempt(_keep_loss, session, tensors)
-        alone = not session.optimizers  # else optimizer steps mark the use of gradients
-        fresh = alone and gradient.is_fresh()
+        session.attempt(_keep_loss, session, tensors)
         was_open = session.entrance.shut()  # checkpointing calls modules again
         enter = clock()
         try:
@@ -58,51 +49,15 @@ def backwards(torch: Any, session: Session) -> None:
                 session.entrance.reopen()
         end = clock()
         session.trained = True
-        session.add(("backward", enter, end, fresh))
+        session.add(("backward", enter, end))
         if session.device is not None and session.capture is None:
             session.attempt(session.device.mark, end, True)
-        if alone:
-            session.attempt(gradient.note, session)
+        if not session.optimizers:  # else their steps are the ends of steps
             _boundary(session, "backward")
             step_ended(end)
         return result
 
     session.patches.put(torch.autograd, "backward", backward)
-
-
-class Gradient:
-    """Gradient of one parameter, compared between backward passes.
-
-    While batches are accumulated it stays as the backward before left it. Dropped, zeroed or
-    clipped it was taken up: the update has come, or is about to.
-    """
-
-    def __init__(self) -> None:
-        self._held: Any = None
-        self._left: tuple[int, int] | None = None
-
-    def _parameter(self) -> Any:
-        return self._held() if self._held is not None else None
-
-    def is_fresh(self) -> bool:
-        """Return True before an update's first backward."""
-        parameter = self._parameter()
-        return parameter is None or _state(parameter.grad) != self._left
-
-    def note(self, session: Session) -> None:
-        """Keep the gradient's state after a backward pass."""
-        parameter = self._parameter()
-        if parameter is None or parameter.grad is None:
-            modules = [entry.module() for entry in session.modules if entry.parameters]
-            held = (p for m in modules if m is not None for p in module_facts.parameters(m))
-            parameter = next((p for p in held if p.grad is not None), None)
-            self._held = None if parameter is None else weakref.ref(parameter)
-        self._left = None if parameter is None else _state(parameter.grad)
-
-
-def _state(gradient: Any) -> tuple[int, int] | None:
-    """Identity of a tensor's current value."""
-    return None if gradient is None else (id(gradient), gradient._version)
 
 
 def _boundary(session: Session, kind: str) -> None:
@@ -127,12 +82,10 @@ def asked_for(torch: Any, session: Session) -> None:
         # of one tensor that is no parameter, beside modules: guidance of a sampler, or forces
         if updates or len(several) > 1 or not session.heavy_modules:
             session.trained = True
-            session.add(("gradient", enter, end, True))
+            session.add(("gradient", enter, end))
             if not session.optimizers:
                 _boundary(session, "gradient")
                 step_ended(end)
-        else:
-            session.asked_gradients = True
         return result
 
     session.patches.put(torch.autograd, "grad", grad)
@@ -152,7 +105,7 @@ def _keep_loss(session: Session, tensors: Any) -> None:
     if unscaled is not None:
         session.losses.append(unscaled.clone() if unscaled.device.type == "cuda" else unscaled)
         if len(session.losses) > 2 * LOSSES_KEPT:
-            del session.losses[LOSSES_KEPT::2]
+            del session.losses[LOSSES_KEPT]
 
 
 def recomputing(torch: Any, session: Session) -> None:
@@ -222,6 +175,7 @@ def optimizers(torch: Any, session: Session) -> None:
         if owner is None or owner() is not optimizer:
             number = next(fresh)
             held[id(optimizer)] = weakref.ref(optimizer), number
+            session.attempt(stepped, session, optimizer)
         return int(number)
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -237,8 +191,6 @@ def optimizers(torch: Any, session: Session) -> None:
         session.updates += 1
         session.add(("step", entered or end, end, number_of(optimizer)))
         entered = 0.0
-        if id(optimizer) not in session.optimizers:
-            session.attempt(stepped, session, optimizer)
         if session.diagnosis is not None:
             session.diagnosis.at("step", optimizer)
         if end >= session.due or session.device is not None:
@@ -250,23 +202,11 @@ def optimizers(torch: Any, session: Session) -> None:
 
 
 def stepped(session: Session, optimizer: Any) -> None:
-    """Record an optimizer's kind and rates at its first step.
-
-    One whose rates are still nought is looked at again. A rate that lies on a card is copied, and
-    read once the window is over; inside a capture nothing may be queued.
-    """
-    if len(session.optimizers) >= OPTIMIZERS_KEPT:
-        return
+    """Record an optimizer's kind at its first step."""
     groups = optimizer.param_groups
     if session.fused is None and groups and "fused" in groups[0]:
         session.fused = bool(groups[0]["fused"])
-    rates = [group.get("initial_lr", group.get("lr", 0.0)) for group in groups]
-    on_card = [rate for rate in rates if getattr(rate, "is_cuda", False)]
-    if on_card and session.capture is not None:
-        return
-    kept = [rate.detach().clone() if hasattr(rate, "detach") else float(rate) for rate in rates]
-    if on_card or any(number_in(rate) for rate in kept):
-        session.optimizers[id(optimizer)] = (_kind(optimizer), kept)
+    session.optimizers.add(_kind(optimizer))
 
 
 def _kind(optimizer: Any) -> str:
@@ -290,32 +230,6 @@ PARTS = (backwards, asked_for, scaler, optimizers, recomputing)
 
 
 # --- the record ---------------------------------------------------------------------------
-
-
-def sign(session: Session) -> str | None:
-    """Clearest sign of training, or None.
-
-    optimizer: one of torch's stepped. backward, gradients: the program steps by itself. moved:
-    parameters changed, whoever changed them. asked: gradients were only asked for by what went in,
-    which may be guidance.
-    """
-    session.recorder.flush()
-    counts = session.recorder.counts
-    for kind, name in (("step", "optimizer"), ("backward", "backward"), ("gradient", "gradients")):
-        if counts[kind]:
-            return name
-    if any(entry.parameters and module_facts.moved(entry) for entry in session.modules):
-        return "moved"
-    return "asked" if session.asked_gradients else None
-
-
-def learning(session: Session) -> dict[str, Any]:
-    """Optimizer names and initial learning rates."""
-    seen = list(session.optimizers.values())
-    return {
-        "optimizers": sorted({name for name, _ in seen}),
-        "learning_rates": sorted({number_in(rate) for _, rates in seen for rate in rates} - {0.0}),
-    }
 
 
 def loss_values(session: Session) -> list[float]:

@@ -198,18 +198,9 @@ def _sentence(runs: Sequence[Run], run: Run, part: str) -> str:
     name = part_name(run, part)
     text += f"{name[0].upper()}{name[1:]} takes {least}{share} of the time, at {rate_of(runs)}."
     if on_device and part != "compute":
-        worked = ranged(runs, device_share, numbers.percent)
+        worked = ranged(runs, lambda each: each.shares.compute, numbers.percent)
         text += f" The GPU computed during at least {worked}."
     return f"{text} {words.fix}: {words.how}."
-
-
-def device_share(run: Run) -> float | None:
-    """Least share of the time in which the GPU computed.
-
-    The profiler sees the kernels that run while the host launches others.
-    """
-    seen = [share for share in (run.device_busy, run.shares.compute) if share is not None]
-    return max(seen, default=None)
 
 
 def bottleneck_part(run: Run) -> str | None:
@@ -292,8 +283,6 @@ def _isolated(runs: Sequence[Run]) -> Iterator[str]:
     for run in runs:
         if run.ceilings is None:
             continue
-        if run.ceilings.compute_units_per_s is not None:
-            rates.setdefault(("The model", True), []).append(run.ceilings.compute_units_per_s)
         for each in run.ceilings.loader:
             name = f"The loader, with {numbers.many(each.workers, 'worker')},"
             own = each.workers == run.effects.workers
@@ -318,15 +307,12 @@ def _operations(run: Run, profile: GpuProfile | None) -> Iterator[str]:
     if achieved is None:
         yield f"The load of the chip is not measured{f': {flops.why}' if flops.why else ''}."
         return
-    least = "at least " if flops.uncounted else ""
-    line = f"Matrix products, convolutions and attention came to {least}"
+    line = "Matrix products, convolutions and attention came to at least "
     line += f"{numbers.measure(achieved, 3)} TFLOP/s, waits included"
     rate = profile.tflops(seen.dtype, tf32=bool(seen.tf32)) if profile else None
     if rate and profile and run.on_gpu:
         kind = "TF32" if seen.dtype == "float32" and seen.tf32 else seen.dtype
         line += f": {achieved / rate:.2%} of the {rate:g} of {profile.title} at {kind}"
-    if flops.uncounted:
-        line += f"; {', '.join(flops.uncounted)} could not be counted"
     yield f"{line}."
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from advisor.analysis.events import NO_LOADER
-from advisor.analysis.step_series import FORWARD
 from advisor.model import TRAINING_STEPS, Ceilings, Effects, Run, Shares
 
 if TYPE_CHECKING:
@@ -160,7 +159,6 @@ def probed_run(
         losses=first.losses,
         effects=_effects(ranks[0], len(ranks)),
         ceilings=_ceilings(ranks),
-        device_busy=first.device_busy,
         flops=first.flops,
         syncs=first.measurement.syncs,
         footprint=first.footprint,
@@ -202,14 +200,8 @@ def _known(values: Iterable[T | None]) -> list[T]:
 
 def _ceilings(ranks: Sequence[Rank]) -> Ceilings | None:
     """Ceilings of a single process; one alone sets none for several."""
-    alone, window = ranks[0].record.ceilings, ranks[0].window
-    if alone is None or len(ranks) > 1:
-        return None
-    compute, waits = alone.compute_units_per_s, window.wait_share
-    # of a root forward no batch is replayed: it is the window without its waits
-    if compute is None and window.kind == FORWARD and waits is not None and waits < 1.0:
-        compute = window.units_per_s / (1.0 - waits)
-    return Ceilings(compute_units_per_s=compute, loader=alone.loader)
+    alone = ranks[0].record.ceilings
+    return Ceilings(loader=alone.loader) if alone is not None and len(ranks) == 1 else None
 
 
 def _of_one_job(able: Sequence[Rank]) -> list[Rank]:
@@ -263,7 +255,7 @@ def _effects(rank: Rank, ranks: int) -> Effects:
         compiled=_flag(flags, "compiled", bool),
         channels_last=_flag(flags, "channels_last", bool),
         accumulation=found.accumulation,
-        trains=record.trains,
+        trains=found.trains,
         world_size=max(ranks, record.world_size),
         group_size=record.world_size,
         forwards_per_unit=rank.window.forwards_per_unit,
@@ -271,8 +263,7 @@ def _effects(rank: Rank, ranks: int) -> Effects:
         device=_flag(flags, "device", str),
         fused=record.fused,
         recomputes=record.recomputes,
-        optimizers=record.learning.optimizers,
-        learning_rates=record.learning.learning_rates,
+        optimizers=record.optimizers,
         update_share=found.update_share,
         loader_passed=tuple(loader.passed.items()),
         loader_site=loader.site,
@@ -328,7 +319,6 @@ def _notes(ranks: Sequence[Rank], others: int, plan: MeasurePlan) -> Iterator[st
                 "gradients were not finite in half precision"
             )
         yield from (*record.notes, *window.notes)
-        yield from record.ceilings.notes if record.ceilings and len(ranks) == 1 else ()
         if record.unread:
             yield f"parts of the record of process {record.pid} were left out: {record.unread}"
     world = ranks[0].record.world_size

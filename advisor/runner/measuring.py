@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from advisor.analysis.events import EventReader
 from advisor.analysis.measurement import measure
 from advisor.analysis.progress import Advice, advise, boundary, stop_point
-from advisor.analysis.step_series import FORWARD
 from advisor.files import within
 
 if TYPE_CHECKING:
@@ -98,7 +97,6 @@ class Measuring:
             boundary=boundary(process.reader.log, series),
             loader=series.loader,
             step_s=series.typical_s,
-            replay=series.kind != FORWARD,
         )
 
     def _stop_ranks(self, ranks: Sequence[ProcessRecord], advice: Advice) -> None:

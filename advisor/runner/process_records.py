@@ -33,7 +33,6 @@ from advisor.model import (  # noqa: TC001  the parser resolves them
     Footprint,
     JsonScalar,
     LoaderCeiling,
-    TrainingSign,
     WhatIfOutcome,
 )
 from advisor.probe.record import VERSION
@@ -59,14 +58,6 @@ class ProgramException:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learning:
-    """Optimizers that stepped, with initial learning rates."""
-
-    optimizers: tuple[str, ...] = ()
-    learning_rates: tuple[Finite, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """Peak device and resident memory."""
 
@@ -86,11 +77,9 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsolatedRates:
-    """Rates of the parts, each alone in the process."""
+    """Rates of the loader, alone in the process."""
 
-    compute_units_per_s: Finite | None = None
     loader: tuple[LoaderCeiling, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,18 +120,16 @@ class ProcessRecord:
     notes: tuple[str, ...] = ()
 
     # the fields below are known once the process stopped or exited
-    trains: TrainingSign | None = None
     losses: tuple[float, ...] = ()
     arguments: dict[str, JsonScalar] = field(default_factory=dict)
     defaulted: tuple[str, ...] = ()
     memory: Memory = field(default_factory=Memory)
     card: Card | None = None
     """Card of the model."""
-    device_busy: Finite | None = None
-    """Share of a few steps in which kernels ran on the card, by torch.profiler."""
     fused: bool | None = None
     recomputes: bool | None = None
-    learning: Learning = Learning()
+    optimizers: tuple[str, ...] = ()
+    """Kinds of those that stepped."""
     skipped_updates: int = 0
     """Updates that a GradScaler left out because gradients were not finite."""
     whatif: WhatIfOutcome | None = None

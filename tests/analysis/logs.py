@@ -40,9 +40,9 @@ def call(log: EventLog, start: float, end: float, items: float, *, graded: bool 
     log.calls.append(ForwardCall(start, end, 0, items, graded))
 
 
-def backward(log: EventLog, start: float, end: float, *, fresh: bool = True) -> None:
+def backward(log: EventLog, start: float, end: float) -> None:
     """Append a backward pass."""
-    log.backwards.append(BackwardPass(start, end, fresh))
+    log.backwards.append(BackwardPass(start, end))
 
 
 def update(log: EventLog, start: float, end: float, optimizer: int = 1) -> None:
@@ -64,11 +64,11 @@ def train(
     """Append training steps; returns when they ended."""
     now = start
     for _ in range(steps_made):
-        for number in range(accumulate):
+        for _ in range(accumulate):
             fetch(log, now, now + load, loader, batch)
             now += load
             call(log, now, now + work / 2, batch)
-            backward(log, now + work / 2, now + work, fresh=number == 0)
+            backward(log, now + work / 2, now + work)
             now += work
         update(log, now, now)
     return now

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.model import MeasurePlan
-from advisor.report.bottleneck import device_share, diagnose
+from advisor.report.bottleneck import diagnose
 from tests.runs import a_run
 
 if TYPE_CHECKING:
@@ -70,15 +69,3 @@ def test_compute_is_not_named_at_low_utilisation(on_cards: RunOnCards) -> None:
     shares = found.outcome.measured.shares
     assert shares.compute == pytest.approx(19 / 99, abs=POINTS)
     assert (shares.other or 0.0) + (shares.sync or 0.0) == pytest.approx(80 / 99, abs=POINTS)
-
-
-def test_kernels_that_run_between_launches_are_seen(on_cards: RunOnCards) -> None:
-    """The marks at the ends of steps see next to none of them; the profiler sees each."""
-    plan = MeasurePlan(measure_s=0.4, min_steps=5, ceilings_workers=(0,), ceilings_s=0.1)
-    found = on_cards("--train", "--loader", "--small", "300", "--kernel-us", "12", plan=plan)
-    reading = found.outcome.measured
-    busy = found.truth.busy_share(0, *found.window)
-    assert reading.shares.compute is not None
-    assert reading.shares.compute < busy / 2
-    assert reading.device_busy == pytest.approx(busy, abs=POINTS)
-    assert device_share(reading) == reading.device_busy

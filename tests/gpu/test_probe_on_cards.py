@@ -175,18 +175,6 @@ def test_copies_on_a_stream_of_their_own_take_nothing_from_compute(on_cards: Run
     assert shares.compute == pytest.approx(10 / 10.1, abs=0.1)
 
 
-@pytest.mark.parametrize("words", ["", "--graph"])
-def test_a_learning_rate_on_the_card_is_read_after_the_window(words: str, on_cards: Run) -> None:
-    """To read it earlier waits for the card, and no capture survives it."""
-    plan = MeasurePlan(measure_s=0.4, min_steps=5)
-    args = ("--train", "--rate-on-card", "--kernel", "6", "--host", "5", *words.split())
-    found = on_cards(*args, plan=plan)
-    reading = found.outcome.measured
-    assert reading.effects.learning_rates == (pytest.approx(0.01),)
-    assert (found.truth.spoilt, reading.syncs) == ([], ())
-    assert found.truth.busy_share(0, *found.window) > 0.9
-
-
 @pytest.mark.parametrize(
     ("words", "whatif", "busy"),
     [

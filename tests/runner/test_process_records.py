@@ -188,7 +188,7 @@ def test_whatever_stands_in_a_record_it_becomes_a_run_or_none(seed: int) -> None
 FULL: dict[str, Any] = {
     "exception": {"type": "X", "message": "m", "where": "step", "tail": "t"},
     "swallowed": [{"type": "A", "message": "b", "where": "forward"}],
-    "ceilings": {"compute_units_per_s": 1.0, "loader": [{"workers": 1, "units_per_s": 3.0}]},
+    "ceilings": {"loader": [{"workers": 1, "units_per_s": 3.0}]},
     "whatif": {"name": "x", "applied": True},
     "arguments": {"a": 1},
     "cpus": 2,

@@ -27,8 +27,7 @@ ACCUMULATED = "batch_size: 4\nnum_workers: 0\naccumulation_steps: 8\n"
     [
         ("optimizer step", "optimizer"),
         ("training step", "backward"),
-        ("root forward", "moved"),
-        ("root forward", "asked"),
+        ("root forward", "backward"),
     ],
 )
 def test_a_batch_of_a_training_is_advised_with_its_reason(

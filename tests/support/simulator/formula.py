@@ -192,7 +192,6 @@ class Formula:
             effects=self._effects(used),
             whatif=self._outcome(whatif),
             ceilings=Ceilings(
-                compute_units_per_s=batch / step_s,
                 loader=tuple(
                     LoaderCeiling(workers=each, units_per_s=1 / self._load_s(1, each))
                     for each in plan.ceilings_workers
@@ -246,7 +245,6 @@ class Formula:
             "dtype": "bfloat16" if self._half(used) else "float32",
             "input_shapes": ("3x8x8",),
             "accumulation": float(self._number(used, "accumulation_steps", 1)),
-            "learning_rates": (rate,) if rate else (),
         }
         seen |= dict(self.observed)
         for name in self.flags:
