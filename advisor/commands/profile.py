@@ -20,8 +20,8 @@ from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import TRAINING_STEPS, Failure, MeasurePlan, Run
-from advisor.report import amdahl, sentences
-from advisor.report.bottleneck import diagnose, member, part_name, ranged, typical
+from advisor.report import bottleneck, sentences
+from advisor.report.bottleneck import diagnose, member, ranged, typical
 from advisor.report.build import trial_entry
 from advisor.report.progress import Progress
 from advisor.sandbox.capabilities import isolation_warnings
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from advisor.executor.program import Program
     from advisor.machine.target import Target
-    from advisor.report.amdahl import Bound
     from advisor.report.schema import Bottleneck
 
 RUNS = 2
@@ -46,7 +45,7 @@ OF_RUN = (
 OF_EFFECTS = ("batch", "workers", "forwards_per_unit")
 OF_ALL = (
     *("window", "units_per_s_range", "runs", "disturbed", "effects", "shares", "bottleneck"),
-    *("advice", "unused_gpu"),
+    "unused_gpu",
 )
 """Keys of the JSON object, null where nothing was measured."""
 
@@ -102,10 +101,9 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
             aim = target.computed_on(aim, machine, result[0].cards[0])
         found = diagnose(result, profile=aim.profile)
         assert found is not None, "there are two runs"
-        bounds = amdahl.bounds(result)
         unused = sentences.unused_gpu(result, machine.gpus)
-        code, shown = 0, f"{unused}\n\n" * bool(unused) + memo(result, found, bounds)
-        fields = as_object(result, asked.workload.unit, found, bounds, unused)
+        code, shown = 0, f"{unused}\n\n" * bool(unused) + memo(result, found)
+        fields = as_object(result, asked.workload.unit, found, unused)
     if args.json:
         shown = json.dumps(masking.mask_value(fields), indent=2) + "\n"
     sys.stdout.write(shown if args.json else masking.mask_text(shown))
@@ -146,7 +144,6 @@ def as_object(
     result: tuple[Run, ...] | Failure,
     unit: str,
     found: Bottleneck | None = None,
-    help_: tuple[Bound, ...] = (),
     unused: str = "",
 ) -> dict[str, Any]:
     """Object of `--json`; None is "not measured".
@@ -161,6 +158,7 @@ def as_object(
     assert found is not None
     run = typical(result)
     effects, rates = run.effects, [each.units_per_s for each in result]
+    shares = dataclasses.asdict(run.shares)
     shown |= {name: getattr(run, name) for name in OF_RUN}
     shown |= {name: getattr(effects, name) for name in OF_EFFECTS}
     return shown | {
@@ -171,9 +169,8 @@ def as_object(
         "runs": len(result),
         "disturbed": any(each.disturbance.disturbed for each in result),
         "effects": dataclasses.asdict(effects) | {"arguments": dict(effects.arguments)},
-        "shares": amdahl.measured_parts(run.shares) or None,
+        "shares": {name: share for name, share in shares.items() if share is not None} or None,
         "bottleneck": found.model_dump(),
-        "advice": [dataclasses.asdict(each) for each in help_],
         "unused_gpu": unused or None,
     }
 
@@ -181,21 +178,13 @@ def as_object(
 # --- the memo -----------------------------------------------------------------------------
 
 
-def memo(runs: tuple[Run, ...], found: Bottleneck, help_: tuple[Bound, ...]) -> str:
+def memo(runs: tuple[Run, ...], found: Bottleneck) -> str:
     """The memo: the bottleneck first, then its evidence."""
     run = typical(runs)
     sections = {
         "Measured": _measured(runs, run),
-        "Where the time goes": [
-            f"{numbers.percent(share):>7}  {part_name(run, name)}"
-            for name, share in amdahl.measured_parts(run.shares).items()
-        ],
-        "Memory of a step at its peak": amdahl.footprint_lines(run),
-        "What would help, and by how much at most": [
-            f"{numbers.ratio(each.at_most.high) if each.at_most else 'no bound':>8}  "
-            f"{each.title}. {each.detail}"
-            for each in help_
-        ],
+        "Where the time goes": (*bottleneck.parts_of_time(runs), *bottleneck.networks(run)),
+        "Memory of a step at its peak": bottleneck.footprint_lines(run),
         "Evidence": tuple(found.evidence),
         "Notes": run.notes,
     }
@@ -230,10 +219,7 @@ def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
         "device": effects.device or numbers.NOT_MEASURED,
     }
     facts.append(", ".join(f"{name} {value}" for name, value in facts_by_name.items() if value))
-    facts += _gpu(run)
-    if effects.loader_site:
-        facts.append(f"DataLoader built at {effects.loader_site}")
-    return facts
+    return facts + _gpu(run)
 
 
 def _batch(run: Run) -> str:

@@ -6,10 +6,11 @@ Every figure is a mean over equal processes, with its range; one process names n
 from __future__ import annotations
 
 import statistics
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from advisor import numbers
+from advisor.machine.readings import GIB
 from advisor.model import SAMPLER_FORWARDS, Shares
 from advisor.report.schema import Bottleneck
 
@@ -28,6 +29,12 @@ HALF = 0.5
 WORTH_NAMING = 0.15
 """Share of the time that a part must take from a GPU to be the bottleneck."""
 MOST_SITES = 4
+GROWS_WITH = {
+    "model": "the parameters",
+    "gradients": "the parameters",
+    "optimizer": "the parameters: twice for Adam, once for SGD with momentum",
+    "activations": "batch, depth and input size; gradient checkpointing holds fewer",
+}
 OPERATORS = {"__bool__": "if", "__float__": "float()", "__int__": "int()", "__index__": "an index"}
 """Methods that read a number from a tensor, as they look in code."""
 
@@ -38,48 +45,34 @@ class Part(NamedTuple):
     cause: str
     """Name of the bottleneck."""
     name: str
-    fix: str
     how: str
+    """What makes it shorter."""
 
 
 PARTS = {
     "data_wait": Part(
-        "data",
-        "waiting for data",
-        "Feed the data faster",
-        "more loader workers, a cheaper transform or faster storage",
+        "data", "waiting for data", "more loader workers, a cheaper transform or faster storage"
     ),
     "host_to_device": Part(
         "transfer",
         "copies to the device",
-        "Overlap the copies to the device",
         "pinned memory and non-blocking copies, or fewer bytes",
     ),
     "launch": Part(
-        "launch",
-        "launching small kernels",
-        "Launch fewer, larger kernels",
-        "compilation, CUDA graphs or a larger batch",
+        "launch", "launching small kernels", "compilation, CUDA graphs or a larger batch"
     ),
     "sync": Part(
         "synchronisation",
         "the host waiting for the GPU",
-        "Wait for the GPU less often",
         "fewer `.item()`, `.cpu()` and printed losses",
     ),
-    "compute": Part(
-        "compute",
-        "compute",
-        "Make the compute faster",
-        "a larger batch, a lower precision or compilation",
-    ),
+    "compute": Part("compute", "compute", "a larger batch, a lower precision or compilation"),
     "other": Part(
         "host code",
         "host code between steps",
-        "Do less between the model's calls",
         "fewer conversions, prints and `.item()` calls, or loader workers",
     ),
-    "saving": Part("saving", "saving", "Save less", "rarer or asynchronous checkpoints"),
+    "saving": Part("saving", "saving", "rarer or asynchronous checkpoints"),
 }
 """Words for each field of Shares."""
 IDLE = ("data_wait", "host_to_device", "launch", "sync", "other")
@@ -125,7 +118,6 @@ def typical(runs: Sequence[Run]) -> Run:
         tokens_per_s=mean_of([run.tokens_per_s for run in runs]),
         wait_share=mean_of([run.wait_share for run in runs]),
         step_ms=mean_of([run.step_ms for run in runs]),
-        startup_s=mean_of([run.startup_s for run in runs]),
         shares=Shares(**shares),
         flops=next((run.flops for run in runs if run.flops is not None), None),
         footprint=next((run.footprint for run in runs if run.footprint is not None), None),
@@ -154,6 +146,49 @@ def rate_of(runs: Sequence[Run]) -> str:
     """Rate with its range, in units a second."""
     rate = ranged(runs, lambda run: run.units_per_s, numbers.number)
     return f"{rate} {numbers.plural(runs[-1].unit)}/s"
+
+
+def parts_of_time(runs: Sequence[Run]) -> list[str]:
+    """Lines of the parts of the time, each with the largest gain without it.
+
+    A part with the share s gives at most 1 / (1 - s): Amdahl's law. Compute never vanishes, so its
+    bound is that of compute twice as fast.
+    """
+    run = typical(runs)
+    lines = []
+    for name, words in PARTS.items():
+        share = getattr(run.shares, name)
+        if share is None:
+            continue
+        line = f"{numbers.percent(share):>7}  {part_name(run, name)}"
+        saved = share / 2 if name == "compute" else share
+        if numbers.WORTH_SAYING <= saved < 1:
+            speed = "at twice the speed" if name == "compute" else "without it"
+            line += f": at most {numbers.ratio(1 / (1 - saved))} {speed}. Try {words.how}."
+        lines.append(line)
+    return lines
+
+
+def networks(run: Run) -> list[str]:
+    """Lines of networks that take turns, with their shares."""
+    lines = []
+    for stage in run.stages:
+        calls = f"{numbers.number(stage.calls_per_unit)} calls {numbers.one(run.unit)}"
+        held = f", {numbers.count(stage.batch)} at once" if stage.batch else ""
+        site = f" at {stage.site}" if stage.site else ""
+        lines.append(f"{numbers.percent(stage.share):>7}  {stage.name}{site}: {calls}{held}")
+    return lines
+
+
+def footprint_lines(run: Run) -> list[str]:
+    """Lines of a step's peak memory, by part; none where unmeasured."""
+    if run.footprint is None or not run.footprint.whole:
+        return []
+    return [
+        f"{numbers.memory(size / GIB):>10}  {name} ({numbers.percent(size / run.footprint.whole)}; "
+        f"grows with {GROWS_WITH[name]})"
+        for name, size in asdict(run.footprint).items()
+    ]
 
 
 # --- the bottleneck -----------------------------------------------------------------------
@@ -200,7 +235,7 @@ def _sentence(runs: Sequence[Run], run: Run, part: str) -> str:
     if on_device and part != "compute":
         worked = ranged(runs, lambda each: each.shares.compute, numbers.percent)
         text += f" The GPU computed during at least {worked}."
-    return f"{text} {words.fix}: {words.how}."
+    return f"{text} Shorter by {words.how}."
 
 
 def bottleneck_part(run: Run) -> str | None:
@@ -236,8 +271,6 @@ def _step(run: Run) -> Iterator[str]:
             shown.append(numbers.many(run.ranks, member(run)))
         beside = f" ({', '.join(shown)})" if shown else ""
         yield f"One {run.step_kind or 'step'} took {_milliseconds(run.step_ms)}{beside}."
-    if run.startup_s is not None:
-        yield f"The first step came {run.startup_s:.1f} s after the start, not counted."
     rates = run.rank_units_per_s
     if run.ranks > 1 and rates and min(rates) < max(rates) * (1 - numbers.WORTH_SAYING):
         slowest = f"{member(run).capitalize()} {rates.index(min(rates))} is the slowest"
@@ -274,45 +307,32 @@ def _sync_point(run: Run, point: SyncPoint) -> str:
 
 
 def _isolated(runs: Sequence[Run]) -> Iterator[str]:
-    """Rates of parts that ran alone.
-
-    A part that is slower alone than in the whole bounds nothing; a loader with other workers may
-    be slower.
-    """
-    rates: dict[tuple[str, bool], list[float]] = {}
+    """Rates of the loader alone; one slower than the whole bounds nothing."""
+    rates: dict[str, list[float]] = {}
     for run in runs:
         if run.ceilings is None:
             continue
         for each in run.ceilings.loader:
             name = f"The loader, with {numbers.many(each.workers, 'worker')},"
-            own = each.workers == run.effects.workers
-            rates.setdefault((name, own), []).append(each.units_per_s)
+            rates.setdefault(name, []).append(each.units_per_s)
     slowest = min(run.units_per_s for run in runs)
     units = numbers.plural(runs[-1].unit)
-    for (name, own), found in rates.items():
-        if len(found) < FEWEST:
-            continue
-        if own and statistics.fmean(found) < slowest:
-            yield f"{name} alone is not separable from the whole."
-            continue
-        shown = " to ".join(dict.fromkeys(map(numbers.number, (min(found), max(found)))))
-        yield f"{name} alone did {shown} {units}/s in {len(found)} runs."
+    for name, found in rates.items():
+        if len(found) == len(runs) and statistics.fmean(found) >= slowest:
+            shown = " to ".join(dict.fromkeys(map(numbers.number, (min(found), max(found)))))
+            yield f"{name} alone did {shown} {units}/s in {len(found)} runs."
 
 
 def _operations(run: Run, profile: GpuProfile | None) -> Iterator[str]:
     """Counted operations, against the card's rate."""
     flops, achieved, seen = run.flops, run.achieved_tflops, run.effects
-    if flops is None or not run.on_gpu:
-        return
-    if achieved is None:
-        yield f"The load of the chip is not measured{f': {flops.why}' if flops.why else ''}."
+    if flops is None or achieved is None or not run.on_gpu:
         return
     line = "Matrix products, convolutions and attention came to at least "
     line += f"{numbers.measure(achieved, 3)} TFLOP/s, waits included"
     rate = profile.tflops(seen.dtype, tf32=bool(seen.tf32)) if profile else None
-    if rate and profile and run.on_gpu:
-        kind = "TF32" if seen.dtype == "float32" and seen.tf32 else seen.dtype
-        line += f": {achieved / rate:.2%} of the {rate:g} of {profile.title} at {kind}"
+    if rate and profile:
+        line += f": {achieved / rate:.2%} of the {rate:g} of {profile.title} at {seen.dtype}"
     yield f"{line}."
 
 
@@ -327,8 +347,7 @@ def _device(run: Run, profile: GpuProfile | None) -> Iterator[str]:
             f"{run.peak_mem_gib or 0:.2f} GiB of it in tensors."
         )
     if seen.gpu_util_pct is None and run.disturbance.own_cpus is not None:
-        none = "" if run.on_gpu else "; there is no GPU to fill"
-        yield f"The program kept {run.disturbance.own_cpus:.1f} CPUs busy{none}."
+        yield f"The program kept {run.disturbance.own_cpus:.1f} CPUs busy."
     for name, share in seen.event_reasons:
         if share > numbers.WORTH_SAYING and name not in {"idle", "none"}:
             yield f"The GPU held its clocks down for {name} in {share:.0%} of the samples."

@@ -22,7 +22,7 @@ def memo(effects: Effects, ranks: int = 1, **more: Any) -> str:
     run = a_run(shares=shares, effects=effects, ranks=ranks, **fields)
     found = diagnose([run, run])
     assert found is not None
-    return profile.memo((run, run), found, ())
+    return profile.memo((run, run), found)
 
 
 @pytest.mark.parametrize(
