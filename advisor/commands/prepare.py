@@ -161,8 +161,6 @@ def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
         output = files.claim([args.output], never=asked.paths, like=like, overwrite=args.overwrite)
     state = state_folder(root)
     versions = tuple(Versions(state, path) for path in kept_for)
-    for each in versions:
-        each.make_folders()
     budget_s = args.budget or defaults.budget
     progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
     notes = [*asked.notes, *([] if aimed.present else [aimed.note]), *left_untuned(asked)]

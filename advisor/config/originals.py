@@ -4,9 +4,8 @@ Each rewrite keeps the bytes that it replaced and the values that it edited in t
 `gpu-advisor revert` gives the original back byte for byte. In a file that was edited since, it
 puts back only the values that still stand as they were written.
 
-One rewrite is one folder, made whole under another name and then renamed, so that a call killed
-at any moment leaves a rewrite that is either kept or not. It is kept before the config is
-replaced; a rewrite of which no value is in the file was never put in place, or was undone by hand.
+One rewrite is one file, which is kept before the config is replaced. A rewrite of which no value
+is in the config was never put in place, or was undone by hand.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +39,6 @@ if TYPE_CHECKING:
 
     from advisor.model import Change
 
-_HALF = ".half-"
-"""Prefix of a folder that is being made or removed."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
@@ -66,39 +60,25 @@ class Versions:
         self._folder = state / "versions" / _key(state, config)
         self._quality = self._folder / "quality"
 
-    def make_folders(self) -> None:
-        """Make every folder a call writes to. Raises StateUnusableError."""
-        for folder in (self._folder, self._quality):
-            try:
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                if not os.access(folder, os.W_OK | os.X_OK):
-                    raise PermissionError(13, "the folder is read-only")
-            except OSError as problem:
-                msg = (
-                    f"{folder} cannot hold originals and measurements: {problem.strerror}. "
-                    "Move what is there, or make it writable, and call again."
-                )
-                raise StateUnusableError(msg) from problem
-
     def all(self) -> list[Version]:
         """Rewrites not reverted yet; unreadable ones are left out."""
         found = []
-        for entry in sorted(self._folder.glob("[0-9]" * 4)):
+        for path in self._files():
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                facts = json.loads((entry / "facts.json").read_bytes())
+                kept = json.loads(path.read_bytes())
                 found.append(
                     Version(
-                        number=int(entry.name),
-                        original=(entry / "original").read_bytes(),
-                        tuned=(entry / "tuned").read_bytes(),
-                        changes=tuple(facts["changes"]),
+                        number=int(path.stem),
+                        original=kept["original"].encode(),
+                        tuned=kept["tuned"].encode(),
+                        changes=tuple(kept["changes"]),
                     )
                 )
         return found
 
     def keep(self, original: documents.Document, tuned: bytes, changes: list[Change]) -> Version:
         """Remember a rewrite in advance. Raises StateUnusableError."""
-        taken = [int(entry.name) for entry in self._folder.glob("[0-9]" * 4)]
+        taken = [int(path.stem) for path in self._files()]
         changed = tuple(
             {"path": c.path, "old": c.old, "new": c.new, "text": original.scalars[c.path].text}
             for c in changes
@@ -106,20 +86,17 @@ class Versions:
         version = Version(
             number=max(taken, default=0) + 1, original=original.raw, tuned=tuned, changes=changed
         )
-        facts = {"config": str(self._config), "created": time.time(), "changes": changed}
-        half = self._folder / f"{_HALF}{secrets.token_hex(6)}"
+        kept = {
+            "config": str(self._config),
+            "created": time.time(),
+            "changes": changed,
+            "original": original.raw.decode(),
+            "tuned": tuned.decode(),
+        }
         try:
-            half.mkdir(parents=True, mode=0o700)
-            for name, content in {
-                "original": original.raw,
-                "tuned": tuned,
-                "facts.json": json.dumps(facts, indent=2).encode(),
-            }.items():
-                atomic.place(half / name, content, 0o600)
-            half.rename(self._place(version))
-            atomic.sync_folder(self._folder)
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            atomic.place(self._place(version), json.dumps(kept, indent=2).encode(), 0o600)
         except OSError as problem:
-            shutil.rmtree(half, ignore_errors=True)
             msg = (
                 f"The original of {self._config} could not be kept in {self._folder}: "
                 f"{problem.strerror}. So the config was left as it was. Mend that and call again."
@@ -129,19 +106,22 @@ class Versions:
 
     def forget(self, version: Version) -> None:
         """Drop a rewrite that was undone."""
-        half = self._folder / f"{_HALF}{secrets.token_hex(6)}"
-        with contextlib.suppress(FileNotFoundError):
-            self._place(version).rename(half)
-        shutil.rmtree(half, ignore_errors=True)
+        self._place(version).unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Lock this config against other calls. Raises StateBusyError."""
+        """Make the folders, and lock this config against other calls.
+
+        Raises StateBusyError and StateUnusableError.
+        """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._quality.mkdir(parents=True, exist_ok=True, mode=0o700)
             handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as problem:
-            msg = f"{self._folder} cannot be written: {problem.strerror}. Mend that and call again."
+            msg = (
+                f"{problem.filename} cannot hold originals and measurements: {problem.strerror}. "
+                "Move what is there, or make it writable, and call again."
+            )
             raise StateUnusableError(msg) from problem
         try:
             with contextlib.suppress(OSError):  # a file system without locks
@@ -163,8 +143,6 @@ class Versions:
         To be called while `held`.
         """
         notes = swap.recover(self._config)
-        for half in self._folder.glob(f"{_HALF}*"):
-            shutil.rmtree(half, ignore_errors=True)
         with contextlib.suppress(AdvisorError):
             current = read_bytes(self._config)
             for version in reversed(self.all()):
@@ -173,8 +151,11 @@ class Versions:
                 self.forget(version)
         return notes
 
+    def _files(self) -> list[Path]:
+        return sorted(self._folder.glob("[0-9][0-9][0-9][0-9].json"))
+
     def _place(self, version: Version) -> Path:
-        return self._folder / f"{version.number:04d}"
+        return self._folder / f"{version.number:04d}.json"
 
     # The original's quality is measured once and outlives rewrites, so that a tolerance is always
     # taken from the original and never adds up over repeated calls.
@@ -194,7 +175,7 @@ class Versions:
         """Remember the original's quality. Raises StateUnusableError."""
         path = self._quality / f"{measure_key}.json"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._quality.mkdir(parents=True, exist_ok=True, mode=0o700)
             atomic.place(path, json.dumps(values).encode(), 0o600)
         except OSError as problem:
             msg = f"{path} could not be written: {problem.strerror}."

@@ -15,7 +15,7 @@ import fcntl
 import hashlib
 import os
 import re
-import stat
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,9 +36,6 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _NOT_OFFERED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}
 
-MAX_PUT_BACK = 20
-"""Attempts to put back a newer save."""
-
 
 def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
     """Replace the file's bytes in one step, if it still holds `expected`.
@@ -51,18 +48,14 @@ def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
     changed = f"{path} was changed by someone else since it was read, so nothing was written."
     if read_bytes(target) != expected:
         raise EditRefusedError(changed)
-    facts = target.stat()
-    if not facts.st_mode & 0o222 or not os.access(target, os.W_OK):
+    if not target.stat().st_mode & 0o222 or not os.access(target, os.W_OK):
         msg = f"{path} is read-only, so nothing was written. Try chmod u+w."
         raise ConfigReadOnlyError(msg)
-    swap = _Swap.of(target, expected, content)
+    swap = _Swap(target, _digest(expected), _digest(content))
     try:
-        _tidy(swap)
-        _create(swap.draft, content, facts)
         try:
-            _copy_attributes(target, swap.draft)
-            _make_newer(swap.draft, facts)
-            swap.draft.replace(swap.ready)
+            atomic.place(swap.file, content, 0o600)
+            _look_alike(swap.file, target)
             placed = _put_in_place(swap)
         finally:
             _tidy(swap)
@@ -75,73 +68,50 @@ def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
 
 
 def recover(path: Path) -> list[str]:
-    """Finish or undo a killed call's swap; returns notes.
+    """Clean up after a killed call's swap; returns notes.
 
     To be called while no other call works on the same config. A file that somebody saved in the
-    very moment of the kill is put back.
+    very moment of the kill is kept beside it.
     """
     try:
         target = _real(path)
     except AdvisorError:
         return []
+    name = re.compile(rf"\.?{re.escape(_start(target))}([0-9a-f]{{12}})-([0-9a-f]{{12}})\.swap.*")
     notes: list[str] = []
     with contextlib.suppress(OSError):
-        for entry in sorted(os.scandir(target.parent), key=lambda entry: entry.name):
-            swap = _Swap.named(target, entry.name)
-            if swap is not None and entry.is_file(follow_symlinks=False):
-                notes += _tidy(swap)
+        for entry in sorted(os.listdir(target.parent)):  # noqa: PTH208  names are enough
+            if match := name.fullmatch(entry):
+                notes += _tidy(_Swap(target, match[1], match[2]))
     return notes
 
 
 @dataclass(frozen=True, slots=True)
 class _Swap:
-    """One replacement with its file names."""
+    """One replacement with its file name."""
 
     target: Path
     came_out: str
     """Digest of the bytes that are to come out."""
     went_in: str
 
-    @classmethod
-    def of(cls, target: Path, expected: bytes, content: bytes) -> _Swap:
-        return cls(target, _digest(expected), _digest(content))
-
-    @classmethod
-    def named(cls, target: Path, name: str) -> _Swap | None:
-        """Return the replacement that a file name belongs to."""
-        start = re.escape(_start(target))
-        match = re.fullmatch(start + r"([0-9a-f]{12})-([0-9a-f]{12})\.(draft|swap)", name)
-        return cls(target, match[1], match[2]) if match else None
-
     @property
-    def draft(self) -> Path:
-        """The new bytes, perhaps not whole yet."""
-        return self._file("draft")
-
-    @property
-    def ready(self) -> Path:
+    def file(self) -> Path:
         """Path of the new bytes, later of the old."""
-        return self._file("swap")
-
-    def _file(self, suffix: str) -> Path:
-        name = f"{_start(self.target)}{self.came_out}-{self.went_in}.{suffix}"
-        return self.target.with_name(name)
+        return self.target.with_name(f"{_start(self.target)}{self.came_out}-{self.went_in}.swap")
 
 
 def _put_in_place(swap: _Swap) -> bool:
     """Return True if new bytes replaced the expected ones."""
-    if not exchange(swap.ready, swap.target):
+    if not exchange(swap.file, swap.target):
         # Not offered by this file system: a look and a rename, as close together as can be.
         if _digest(swap.target.read_bytes()) != swap.came_out:
             return False
-        swap.ready.replace(swap.target)
+        swap.file.replace(swap.target)
         return True
-    if _came_out(swap.ready, swap.came_out):
+    if _came_out(swap.file, swap.came_out):
         return True
-    for _ in range(MAX_PUT_BACK):  # what came out is newer than what we know: back with it
-        exchange(swap.ready, swap.target)
-        if _came_out(swap.ready, swap.went_in):
-            return False
+    exchange(swap.file, swap.target)  # what came out is newer than what we know: back with it
     return False
 
 
@@ -162,25 +132,15 @@ def _came_out(path: Path, digest: str) -> bool:
 
 
 def _tidy(swap: _Swap) -> list[str]:
-    """Remove swap files and restore a concurrent save."""
-    swap.draft.unlink(missing_ok=True)
-    held = _digest_of(swap.ready)
-    if held in {None, swap.came_out, swap.went_in}:
-        swap.ready.unlink(missing_ok=True)
+    """Remove swap files and keep a concurrent save."""
+    atomic.draft_of(swap.file).unlink(missing_ok=True)
+    held = _digest(swap.file.read_bytes()) if swap.file.is_file() else swap.went_in
+    if held in {swap.came_out, swap.went_in}:
+        swap.file.unlink(missing_ok=True)
         return []
-    there = _digest_of(swap.target)
-    if there is None:
-        swap.ready.replace(swap.target)
-    elif there != swap.went_in or not exchange(swap.ready, swap.target):
-        rescued = swap.target.with_name(f"{swap.target.name}.rescued-{held}")
-        swap.ready.replace(rescued)
-        return [f"{rescued} holds what another program saved while {swap.target} was replaced"]
-    swap.ready.unlink(missing_ok=True)
-    note = (
-        f"{swap.target} was saved by another program while an earlier call replaced it; "
-        "that program's version was put back"
-    )
-    return [note]
+    rescued = swap.target.with_name(f"{swap.target.name}.rescued-{held}")
+    swap.file.replace(rescued)
+    return [f"{rescued} holds what another program saved while {swap.target} was replaced"]
 
 
 def _real(path: Path) -> Path:
@@ -193,21 +153,13 @@ def _real(path: Path) -> Path:
         raise ConfigUnreadableError(why_not_opened(path, problem)) from problem
 
 
-def _copy_attributes(source: Path, target: Path) -> None:
-    with contextlib.suppress(OSError, AttributeError):  # AttributeError: not Linux
-        for name in os.listxattr(source):
-            with contextlib.suppress(OSError):
-                os.setxattr(target, name, os.getxattr(source, name))
-
-
-def _make_newer(draft: Path, than: os.stat_result) -> None:
-    """Make the file newer by at least one second.
-
-    Python trusts bytecode of a file with equal size and second.
-    """
-    if int(draft.stat().st_mtime) <= int(than.st_mtime):
-        newer = int(than.st_mtime) + 1
-        os.utime(draft, (newer, newer))
+def _look_alike(file: Path, original: Path) -> None:
+    """Give `file` the owner, mode and attributes of `original`, and the present time."""
+    facts = original.stat()
+    with contextlib.suppress(OSError):
+        os.chown(file, facts.st_uid, facts.st_gid)
+    shutil.copystat(original, file)
+    os.utime(file)
 
 
 def _start(target: Path) -> str:
@@ -215,32 +167,8 @@ def _start(target: Path) -> str:
     return f".gpu-advisor-{_digest(os.fsencode(target.name))}-"
 
 
-def _digest_of(path: Path) -> str | None:
-    try:
-        return _digest(path.read_bytes())
-    except FileNotFoundError:
-        return None
-
-
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
-
-
-def _create(path: Path, content: bytes, like: os.stat_result) -> None:
-    """Create a file with `like`'s mode and owner.
-
-    Raises OSError, FileExistsError too; then nothing is left.
-    """
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with contextlib.suppress(OSError):
-            os.fchown(handle, like.st_uid, like.st_gid)
-        atomic.fill(handle, content, stat.S_IMODE(like.st_mode))
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(handle)
 
 
 def exchange(one: Path, other: Path) -> bool:

@@ -16,13 +16,18 @@ DRAFT = ".gpu-advisor-draft"
 """Suffix of a file that is not whole yet."""
 
 
+def draft_of(path: Path) -> Path:
+    """Place of the draft of `path`."""
+    return path.with_name(os.fsdecode(b"." + os.fsencode(path.name)[:200]) + DRAFT)
+
+
 def place(path: Path, content: bytes, mode: int) -> None:
     """Replace the file at `path` atomically. Raises OSError.
 
     `path` is taken as it is: give a real path to write through a symbolic link. One draft beside
     it serves every call; its lock makes them take turns, and a killed call's draft is used again.
     """
-    draft = path.with_name(os.fsdecode(b"." + os.fsencode(path.name)[:200]) + DRAFT)
+    draft = draft_of(path)
     while True:
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -32,7 +37,9 @@ def place(path: Path, content: bytes, mode: int) -> None:
                 continue
             try:
                 os.ftruncate(handle, 0)
-                fill(handle, content, mode)
+                _write(handle, content)
+                os.fchmod(handle, mode)
+                os.fsync(handle)
                 draft.replace(path)
             except BaseException:
                 draft.unlink(missing_ok=True)
@@ -71,13 +78,6 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def fill(handle: int, content: bytes, mode: int) -> None:
-    """Write a file and flush it to disk."""
-    _write(handle, content)
-    os.fchmod(handle, mode)
-    os.fsync(handle)
 
 
 def _write(handle: int, content: bytes) -> None:

@@ -163,12 +163,13 @@ def test_where_files_cannot_change_places_a_rename_does_it(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_edit_that_a_killed_call_had_taken_out_is_put_back(
+def test_an_edit_that_a_killed_call_had_taken_out_is_kept_beside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worst moment: the user's version lies under our name, and nobody is there any more."""
-    path = tmp_path / "c.yaml"
+    path, other = tmp_path / "c.yaml", tmp_path / "d.yaml"
     path.write_bytes(b"a: 1\n")
+    other.write_bytes(b"a: 1\n")
     save_in_between(monkeypatch, lambda: renamed_over(path))
     child = os.fork()
     if not child:
@@ -176,37 +177,12 @@ def test_an_edit_that_a_killed_call_had_taken_out_is_put_back(
         write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 9
-    assert path.read_bytes() == b"a: 2\n"
-    notes = recover(path)
-    assert path.read_bytes() == b"a: 3\n"
-    assert len(notes) == 1
-    assert "was put back" in notes[0]
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_two_saves_of_others_are_both_kept(tmp_path: Path) -> None:
-    """One came out when the call was killed, another came after it: the older gets a name."""
-    path = tmp_path / "c.yaml"
-    path.write_bytes(b"a: 4\n")
-    swap = swapping._Swap.of(path, b"a: 1\n", b"a: 2\n")
-    swap.ready.write_bytes(b"a: 3\n")
-    notes = recover(path)
-    assert path.read_bytes() == b"a: 4\n"
-    rescued = next(tmp_path.glob("c.yaml.rescued-*"))
-    assert rescued.read_bytes() == b"a: 3\n"
-    assert str(rescued) in notes[0]
-
-
-def test_files_of_another_config_are_not_touched(tmp_path: Path) -> None:
-    path, other = tmp_path / "c.yaml", tmp_path / "d.yaml"
-    path.write_bytes(b"a: 1\n")
-    swap = swapping._Swap.of(other, b"a: 1\n", b"a: 2\n")
-    swap.draft.write_bytes(b"a:")
-    assert recover(path) == []
-    assert swap.draft.exists()
-    other.write_bytes(b"a: 1\n")
     assert recover(other) == []
-    assert not swap.draft.exists()
+    (note,) = recover(path)
+    (rescued,) = tmp_path.glob("c.yaml.rescued-*")
+    assert (path.read_bytes(), rescued.read_bytes()) == (b"a: 2\n", b"a: 3\n")
+    assert str(rescued) in note
+    assert {each.name for each in tmp_path.iterdir()} == {"c.yaml", "d.yaml", rescued.name}
 
 
 def test_a_file_that_is_gone_is_said_to_be(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ORIGINAL = b'{\n  "batch_size": 1,\n  "workers": 4, "note": "' + b"n" * 3000 + b'"\n}\n'
 TUNED = ORIGINAL.replace(b'"batch_size": 1', b'"batch_size": 8')
 PACKAGE = str(Path(advisor.__file__).parent)
-MOMENTS = (".draft", ".swap")
+MOMENTS = ("-draft", ".swap")
 """How the names end of the files that a replacement in progress shows."""
 PAGE = 4096
 PAGES = 16
@@ -108,12 +108,11 @@ def fresh(folder: Path, *, rewritten: bool) -> Path:
 
 
 def strays(config: Path) -> list[str]:
-    """Files of ours that should be gone: beside the config, and halves in the state folder."""
+    """Files of ours that should be gone: beside the config, and drafts in the state folder."""
     expected = {config.name, ".gpu-advisor"}
     beside = [path.name for path in config.parent.iterdir() if path.name not in expected]
     state = config.parent / ".gpu-advisor"
-    halves = [str(path.relative_to(state)) for path in state.rglob(".*") if path.is_dir()]
-    return beside + halves + [path.name for path in state.rglob("*draft*")]
+    return beside + [path.name for path in state.rglob("*draft*")]
 
 
 def assert_whole(config: Path, where: str) -> None:
