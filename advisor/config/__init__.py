@@ -8,7 +8,6 @@ leaves.py      scalars that a format finds, with their places and comments
 paths.py       path of a leaf: `a.b[0].c`
 spelling.py    spelling of a new value
 insertion.py   place and layout of a new key
-assigned.py    leaves that count where statements follow each other
 options.py     option that a command's program offers beside the typed ones
 files.py       bytes from the disk
 swap.py        atomic swap of a config's bytes, and recovery after a kill

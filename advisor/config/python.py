@@ -4,6 +4,7 @@ What counts is written out: `batch_size = 32`, keyword arguments of calls (`dict
 `L(build_loader)(total_batch_size=16)`), dict literals, list items, fields of classes, and
 assignments to parts of a config (`train.max_iter = 90000`, `cfg["lr"] = 0.1`). A value that is
 computed, set under a condition, or changed again later is a leaf too, and says why it is left.
+Of statements that set one name, the last one counts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.config import paths
-from advisor.config.assigned import Assigned
 from advisor.config.leaves import (
     COMPUTED,
     MAX_DEPTH,
@@ -36,11 +36,8 @@ if TYPE_CHECKING:
 
 _PLAIN_TEXT = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"", re.DOTALL)
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match)
+_PART_END = re.compile(r"[.\[]")
 _HOLDERS = {"dict", "list", "tuple", "set"}
-_COPIERS = {"dict", "edict", "create", "copy", "deepcopy"}
-"""Functions, beside constructors, that give back the mapping they are given."""
-_FIELDS = {"Field", "field", "ib", "attrib", "Option", "Parameter", "Param"}
-"""Functions that describe a field of a class, its default first."""
 
 
 def parse(text: str, name: str) -> Parsed:
@@ -51,6 +48,7 @@ def parse(text: str, name: str) -> Parsed:
             tree = ast.parse(text)
         reader = _Reader(text, name)
         reader.body(tree.body, "", None)
+        leaves = Leaves(found=[*reader.found.values()])
     except SyntaxError as problem:
         if "\0" in text:
             raise syntax_error(name, text, *_too_odd(text)) from problem
@@ -58,7 +56,7 @@ def parse(text: str, name: str) -> Parsed:
         raise syntax_error(name, text, at, f"not valid Python: {problem.msg}") from problem
     except (ValueError, RecursionError, MemoryError) as problem:
         raise syntax_error(name, text, *_too_odd(text)) from problem
-    return Parsed(text, reader.leaves)
+    return Parsed(text, leaves)
 
 
 def _too_odd(text: str) -> tuple[int, str]:
@@ -107,12 +105,13 @@ class _Reader:
     """One pass over the syntax tree."""
 
     def __init__(self, text: str, name: str) -> None:
-        self.leaves = Leaves()
+        self.found: dict[str, Leaf] = {}
+        self._above: set[str] = set()
+        """Every place that holds or held a leaf."""
         self._text = text
         self._name = name
         self._starts = line_starts(text)
         self._ascii = text.isascii()
-        self._assigned = Assigned(self.leaves.found)
 
     # --- statements ---------------------------------------------------------------------------
 
@@ -124,11 +123,10 @@ class _Reader:
                     several = "it is assigned to several names" if len(node.targets) > 1 else None
                     self._assign(target, node.value, path, why or several)
             elif isinstance(node, ast.AnnAssign) and node.value is not None:
-                self._assign(node.target, _default_of(node.value), path, why)
+                self._assign(node.target, node.value, path, why)
             elif (changed := _changed_by(node)) is not None:
                 place = self._place(changed, path)
-                if place is not None:
-                    self._assigned.mark(place, f"it is changed again on line {node.lineno}")
+                self._mark(place, f"it is changed again on line {node.lineno}")
             elif isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 self.body(node.body, paths.member(path, node.name), why)
             elif isinstance(node, _BLOCKS):
@@ -137,8 +135,6 @@ class _Reader:
                 self._value(node.value, _Place(path, path, why))
 
     def _block(self, node: ast.stmt, path: str, why: str | None) -> None:
-        if isinstance(node, ast.If) and _is_main(node.test):
-            return
         is_plain = isinstance(node, (ast.With, ast.AsyncWith))
         kind = "in a loop" if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else None
         kind = kind or "only under a condition"
@@ -151,21 +147,30 @@ class _Reader:
         if place is None:
             for inner in ast.walk(target):  # `a, b = 1, 2`
                 if isinstance(inner, ast.Name):
-                    self._assigned.mark(
-                        paths.member(path, inner.id), f"it is set on line {target.lineno}"
-                    )
-            return
-        if (
-            isinstance(target, ast.Name)
-            and _is_same(value, target.id)
-            and self._assigned.is_mapping(place)
-        ):
-            return
-        if why is not None and self._assigned.is_at_or_below(place):
-            self._assigned.mark(place, why)
-            return
-        self._assigned.forget(place)
-        self._value(value, _Place(place, path, why, self._span(target), flow=False))
+                    again = paths.member(path, inner.id)
+                    self._mark(again, f"it is set on line {target.lineno}")
+        elif (why or isinstance(value, ast.Call)) and self._below(place):
+            self._mark(place, why or f"it is changed again on line {target.lineno}")
+        else:
+            self._forget(place)
+            self._value(value, _Place(place, path, why, self._span(target), flow=False))
+
+    def _below(self, place: str | None) -> list[str]:
+        """Paths of the leaves at `place` and below it."""
+        if place not in self._above:
+            return []
+        inside = (f"{place}.", f"{place}[")
+        return [path for path in self.found if path == place or path.startswith(inside)]
+
+    def _forget(self, place: str) -> None:
+        """Forget earlier values of a target and its parts."""
+        for path in self._below(place):
+            del self.found[path]
+
+    def _mark(self, place: str | None, why: str) -> None:
+        """Mark leaves at `place` as not editable."""
+        for path in self._below(place):
+            self.found[path] = self.found[path]._replace(why=why)
 
     def _place(self, target: ast.expr, path: str) -> str | None:
         """Path of `x`, `cfg.a.b` or `cfg["a"].b`."""
@@ -187,16 +192,16 @@ class _Reader:
         if at.path.count(".") + at.path.count("[") > MAX_DEPTH:
             return
         if isinstance(node, ast.Call):
-            before = len(self._assigned)
+            before = len(self.found)
             self._members(node, at)
             name = ast.unparse(node.func).rpartition(".")[2]
-            if len(self._assigned) == before and name[:1].islower() and name not in _HOLDERS:
+            if len(self.found) == before and name[:1].islower() and name not in _HOLDERS:
                 self._leaf(node, at)
         elif isinstance(node, ast.Dict):
             for key, inner in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
                     place = at.member(key.value, self._span(key))
-                    self._assigned.forget(place.path)  # a key that is written twice
+                    self._forget(place.path)  # a key that is written twice
                     self._value(inner, place)
         elif isinstance(node, (ast.List, ast.Tuple)):
             for number, item in enumerate(node.elts):
@@ -230,8 +235,10 @@ class _Reader:
             return  # bytes, an ellipsis: no setting of anything
         else:
             why = f"{COMPUTED}: {' '.join(text.split())[:60]}"
-        self._assigned.add(Leaf(at.path, value, start, end, at.parent, why, at.key, at.flow))
-        if len(self._assigned) > MAX_VALUES:
+        leaf = Leaf(at.path, value, start, end, at.parent, why, at.key, at.flow)
+        self.found[at.path] = leaf
+        self._above |= {at.path, *(at.path[: end.start()] for end in _PART_END.finditer(at.path))}
+        if len(self.found) > MAX_VALUES:
             raise too_many(self._name)
 
     # --- places -------------------------------------------------------------------------------
@@ -285,28 +292,6 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
             yield getattr(node, field)
     for inner in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
         yield inner.body
-
-
-def _default_of(value: ast.expr) -> ast.expr:
-    """Default of a described field: 8 of `Field(8, ge=1)`."""
-    if isinstance(value, ast.Call) and value.args and is_literal(value.args[0]):
-        called = ast.unparse(value.func).rpartition(".")[2]
-        return value.args[0] if called in _FIELDS else value
-    return value
-
-
-def _is_same(value: ast.expr, name: str) -> bool:
-    """Return True for `name` or `cfg = EasyDict(cfg)`."""
-    if isinstance(value, ast.Call):
-        called = ast.unparse(value.func).rpartition(".")[2]
-        given = [*value.args, *(word.value for word in value.keywords)]
-        copies = called[:1].isupper() or called in _COPIERS
-        return copies and len(given) == 1 and _is_same(given[0], name)
-    return isinstance(value, ast.Name) and value.id == name
-
-
-def _is_main(test: ast.expr) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))
 
 
 SYNTAX = Syntax(
