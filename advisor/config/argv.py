@@ -22,40 +22,34 @@ if TYPE_CHECKING:
 
 SEPARATOR = "\0"
 
-_PYTHON = re.compile(r"(?:python|pypy)[\d.]*(?:\.exe)?")
-_SHELLS = {"sh", "bash", "zsh", "dash"}
+_INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*(?:\.exe)?|(?:ba|z|da)?sh")
 _SCRIPT = re.compile(r".+\.(?:py|pyc|pyz|sh|bash)")
-_LAUNCHERS = {
-    *("torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun"),
-    *("composer", "colossalai", "fabric"),
+_PROFILERS = {
+    *("cProfile", "profile", "pdb", "trace", "debugpy", "torch.utils.bottleneck"),
+    *("coverage", "kernprof", "memray", "scalene", "viztracer"),
 }
-_LAUNCHER_MODULES = {
+_LAUNCHER_MODULES = _PROFILERS | {
     "torch.distributed.run",
     "torch.distributed.launch",
     "accelerate.commands.launch",
     "deepspeed.launcher.runner",
-    *("cProfile", "profile", "pdb", "trace", "debugpy", "torch.utils.bottleneck"),
-    *("coverage", "kernprof", "memray", "scalene", "viztracer"),
 }
-_WRAPPERS = {
+_LAUNCHERS = _PROFILERS | {
+    *("torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun"),
+    *("composer", "colossalai", "fabric", "nsys", "ncu", "perf", "strace", "py-spy"),
     *("env", "nohup", "time", "nice", "ionice", "timeout", "stdbuf", "numactl", "taskset", "sudo"),
     *("uv", "poetry", "pipenv", "pdm", "hatch", "conda", "mamba", "pixi", "rye", "xvfb-run"),
     *("chrt", "catchsegv", "optirun", "apptainer", "singularity", "dotenv", "doppler"),
-    *("nsys", "ncu", "perf", "strace", "coverage", "kernprof", "memray", "scalene", "viztracer"),
-    "py-spy",
 }
-_WRAPPER_WORD = re.compile(r"-.*|[A-Za-z_]\w*=.*|run|\d+[smh]?")
-_OPTIONS_WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
+"""Programs that start another one, named among their own arguments."""
+_LAUNCHERS_OWN = re.compile(r"-.*|[A-Za-z_]\w*=.*|run|\d+[smh]?")
 
 _LONG = re.compile(r"(--?[A-Za-z][\w./-]*)=(.*)", re.DOTALL)
 _ATTACHED = re.compile(r"(-[A-Za-z])(\d+(?:\.\d+)?)")
 _FLAG = re.compile(r"--?[A-Za-z][\w./-]*")
 _HYDRA = re.compile(r"(\+{0,2})([A-Za-z_][\w./@-]*|[A-Za-z_]\w*(?::\w+)+)=(.*)", re.DOTALL)
 _YACS = re.compile(r"[A-Z][A-Z0-9_]*(?:\.\w+)+")
-"""A key whose value is the next word: `SOLVER.IMS_PER_BATCH 4`."""
-_YACS_BEHIND_FLAG = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
-_OVERRIDES = {"--opts", "--set", "--set-cfgs", "--override", "--overrides"}
-"""Flags behind which such keys may be spelled in any way."""
+"""Key whose value is the next word: `SOLVER.IMS_PER_BATCH 4`."""
 _INT = re.compile(r"[-+]?\d[\d_]*")
 _FLOAT = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _SEVERAL = re.compile(r"[\[({].*|.*,.*", re.DOTALL)
@@ -146,59 +140,28 @@ def insert(text: str, leaf: Leaf, key: str, value: str, marker: str) -> list[tup
 
 
 def first_own_word(words: Sequence[str]) -> int:
-    """Index of the first program argument."""
-    at = 0
-    while at < len(words):
-        name = PurePath(words[at]).name
-        if _PYTHON.fullmatch(name):
-            at, is_launcher = _behind_interpreter(words, at + 1)
-            if not is_launcher:
-                return at
-            following = _next_program(words, at)
-            if following == len(words):  # a module of the user's, of the same name
-                return at
-            at = following
-        elif name in _SHELLS:
-            rest = range(at + 1, len(words))
-            script = next((i for i in rest if not words[i].startswith("-")), len(words))
-            opaque = any(re.fullmatch("-[a-z]*c", words[i]) for i in range(at + 1, script))
-            return len(words) if opaque else min(script + 1, len(words))
-        elif name in _LAUNCHERS or name in _WRAPPERS:
-            following = _next_program(words, at + 1)
-            if following == len(words) and name in _WRAPPERS:
-                rest = range(at + 1, len(words))
-                following = next(
-                    (i for i in rest if not _WRAPPER_WORD.fullmatch(words[i])), len(words)
-                )
-            at = following
-        else:
+    """Index of the first program argument.
+
+    Behind a launcher the program is a script, a module or code, else the first word that is
+    no option. A command that names no program has no argument of its own.
+    """
+    names = [PurePath(word).name for word in words]
+    starts = [name in _LAUNCHERS or _INTERPRETER.fullmatch(name) is not None for name in names]
+    if not starts or not starts[0]:
+        return min(1, len(words))
+    interpreted = False
+    for at, (before, word) in enumerate(zip(["", *words], words, strict=False)):
+        is_module = before in ("-m", "--module") and word not in _LAUNCHER_MODULES
+        is_code = interpreted and re.fullmatch("-[a-z]*c", before)
+        if is_module or is_code or _SCRIPT.fullmatch(word):
             return at + 1
-        if at < len(words) and words[at] in ("-m", "--module"):
-            return min(at + 2, len(words))
-    return len(words)
-
-
-def _behind_interpreter(words: Sequence[str], at: int) -> tuple[int, bool]:
-    """Index after the script, and whether it launches another."""
-    while at < len(words) and words[at].startswith("-"):
-        if words[at] == "-m":
-            module = words[at + 1] if at + 1 < len(words) else ""
-            return min(at + 2, len(words)), module in _LAUNCHER_MODULES
-        if words[at] == "-c":
-            return min(at + 2, len(words)), False
-        at += 2 if words[at] in _OPTIONS_WITH_VALUE else 1
-    return min(at + 1, len(words)), False
-
-
-def _next_program(words: Sequence[str], at: int) -> int:
-    """Index of the next program, else the end."""
-    for number in range(at, len(words)):
-        word = words[number]
-        name = PurePath(word).name
-        known = _PYTHON.fullmatch(name) or name in _LAUNCHERS or name in _SHELLS
-        if known or _SCRIPT.fullmatch(word) or word in ("-m", "--module"):
-            return number
-    return len(words)
+        interpreted = interpreted or _INTERPRETER.fullmatch(names[at]) is not None
+    own = (
+        at + 1
+        for at, word in enumerate(words)
+        if not starts[at] and not _LAUNCHERS_OWN.fullmatch(word)
+    )
+    return next(own, len(words))
 
 
 def _flags(
@@ -241,16 +204,11 @@ def _flags(
 def _yacs_keys(words: Sequence[str], first: int) -> set[int]:
     """Indices of keys in `KEY VALUE` pairs."""
     found: set[int] = set()
-    number, behind = first, False
-    while number + 1 < len(words) and words[number] != "--":
-        word, value = words[number], words[number + 1]
-        key = _YACS_BEHIND_FLAG if behind else _YACS
-        if key.fullmatch(word) and _is_value(value):
+    for number in range(first, len(words) - 1):
+        if words[number] == "--":
+            break
+        if _YACS.fullmatch(words[number]) and _is_value(words[number + 1]):
             found.add(number)
-            number += 2
-            continue
-        behind = word in _OVERRIDES
-        number += 1
     return found
 
 
