@@ -10,11 +10,12 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from advisor.config import paths
 from advisor.config.leaves import (
     MAX_DEPTH,
     MAX_VALUES,
+    Leaf,
     Leaves,
-    Outline,
     Parsed,
     syntax_error,
     too_many,
@@ -59,7 +60,9 @@ def parse(text: str, name: str) -> Parsed:
         position = problem.pos if isinstance(problem, json.JSONDecodeError) else 0
         reason = problem.msg if isinstance(problem, json.JSONDecodeError) else str(problem)
         raise syntax_error(name, text, position, f"not valid JSON: {reason}") from problem
-    return Parsed(text, _walk(text, lexemes))
+    reader = _Reader(text, lexemes)
+    reader.value(next(reader.rest), Leaf("", None, 0, 0))
+    return Parsed(text, reader.leaves)
 
 
 def spell_text(value: str, old: str) -> str:
@@ -108,22 +111,41 @@ def _ends_in_trailing_comma(text: str, lexemes: list[Lexeme]) -> bool:
     return text[last] == "," and text[before] not in "{[,:"
 
 
-def _walk(text: str, lexemes: list[Lexeme]) -> Leaves:
+class _Reader:
     """Leaves of lexemes that are known to be grammatical."""
-    outline = Outline()
-    for kind, start, end in lexemes:
-        word = text[start:end]
-        if word in ("{", "["):
-            outline.open(is_list=word == "[", flow=True)
-        elif word in ("}", "]"):
-            outline.close()
-        elif word not in (",", ":"):
-            value = _value(kind, word)
-            if outline.awaits_key:
-                outline.key(value, str(value), (start, end))
-            else:
-                outline.scalar(value, start, end)
-    return outline.leaves
+
+    def __init__(self, text: str, lexemes: list[Lexeme]) -> None:
+        self.leaves = Leaves()
+        self.rest = (lexeme for lexeme in lexemes if text[lexeme[1]] not in ",:")
+        self._text = text
+
+    def value(self, lexeme: Lexeme, at: Leaf) -> None:
+        """Read a value at the place of the unfinished leaf `at`."""
+        kind, start, end = lexeme
+        if self._text[start] == "{":
+            self._object(at.path)
+        elif self._text[start] == "[":
+            self._array(at.path)
+        else:
+            value = _value(kind, self._text[start:end])
+            self.leaves.found.append(at._replace(value=value, start=start, end=end))
+
+    def _object(self, path: str) -> None:
+        seen: dict[str, tuple[int, int]] = {}
+        while self._text[(key := next(self.rest))[1]] != "}":
+            place = paths.member(path, str(_value(key[0], self._text[key[1] : key[2]])))
+            if place in seen:
+                self.leaves.drop(*seen[place])
+                self.leaves.again[place] = key[1]
+            began = len(self.leaves.found)
+            self.value(next(self.rest), Leaf(place, None, 0, 0, path, key=key[1:], flow=True))
+            seen[place] = began, len(self.leaves.found)
+
+    def _array(self, path: str) -> None:
+        number = 0
+        while self._text[(lexeme := next(self.rest))[1]] != "]":
+            self.value(lexeme, Leaf(paths.item(path, number), None, 0, 0, path, flow=True))
+            number += 1
 
 
 def _value(kind: str, word: str) -> JsonScalar:

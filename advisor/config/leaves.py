@@ -6,9 +6,8 @@ import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from advisor.config import paths
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError
 from advisor.model import JsonScalar, Scalar, Span
 
@@ -66,83 +65,6 @@ class Leaves:
     def drop(self, start: int, end: int) -> None:
         """Drop `found[start:end]`, replaced by a later duplicate."""
         self.found[start:end] = [None] * (end - start)
-
-
-@dataclass(slots=True)
-class _Holder:
-    """An open mapping or list."""
-
-    path: str
-    is_list: bool
-    flow: bool
-    index: int = 0
-    key: tuple[int, int] | None = None
-    """Span of the key whose value is awaited."""
-    name: Any = None
-    place: str = ""
-    began: int = 0
-    seen: dict[Any, tuple[int, int]] = field(default_factory=dict)
-    """Key to the stretch of leaves that its value holds."""
-
-
-class Outline:
-    """Leaves of a text whose mappings and lists are read in order."""
-
-    def __init__(self) -> None:
-        self.leaves = Leaves()
-        self._open: list[_Holder] = []
-
-    @property
-    def depth(self) -> int:
-        return len(self._open)
-
-    @property
-    def awaits_key(self) -> bool:
-        holder = self._open[-1] if self._open else None
-        return holder is not None and not holder.is_list and holder.key is None
-
-    def place(self) -> str:
-        """Path of the value that begins."""
-        if not self._open:
-            return ""
-        holder = self._open[-1]
-        return paths.item(holder.path, holder.index) if holder.is_list else holder.place
-
-    def key(self, name: Any, text: str, span: tuple[int, int], *, again: bool = False) -> str:
-        """Begin a member; an earlier one of the same `name` goes, unless it may come `again`."""
-        holder = self._open[-1]
-        holder.key, holder.name, holder.began = span, name, len(self.leaves.found)
-        holder.place = paths.member(holder.path, text)
-        if name in holder.seen and not again:
-            self.leaves.drop(*holder.seen[name])
-            self.leaves.again[holder.place] = span[0]
-        return holder.place
-
-    def open(self, *, is_list: bool, flow: bool) -> None:
-        self._open.append(_Holder(self.place(), is_list, flow))
-
-    def close(self) -> str:
-        """End the innermost holder; return its path."""
-        holder = self._open.pop()
-        self.end()
-        return holder.path
-
-    def scalar(self, value: JsonScalar, start: int, end: int, why: str | None = None) -> str:
-        """Add a leaf at the present place; return its path."""
-        path = self.place()
-        holder = self._open[-1] if self._open else _Holder("", is_list=True, flow=False)
-        leaf = Leaf(path, value, start, end, holder.path, why, holder.key, holder.flow)
-        self.leaves.found.append(leaf)
-        self.end()
-        return path
-
-    def end(self) -> None:
-        """End a value: the next member or item may begin."""
-        if self._open:
-            holder = self._open[-1]
-            holder.seen[holder.name] = (holder.began, len(self.leaves.found))
-            holder.key = None
-            holder.index += 1
 
 
 class Parsed:
