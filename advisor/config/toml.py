@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 MAX_DOTS = 2_000
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
-_INLINE_BLANK = re.compile(r"[ \t]*")
+_OPENING = re.compile(r"\[{1,2}[ \t]*")
+_CLOSING = re.compile(r"[ \t]*\]{1,2}")
+_EQUALS = re.compile(r"[ \t]*=[ \t]*")
+_COMMA = re.compile(",")
 _KEY_PART = re.compile(r"""[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*'""")
 _DOT = re.compile(r"[ \t]*\.[ \t]*")
 _STRING = re.compile(
@@ -40,9 +43,6 @@ _STRING = re.compile(
 )
 _DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d[^\s,\]}#]*")
 _WORD = re.compile(r"[^\s,\]}#]+")
-_Holder = tuple[str, tuple[int, int] | None]
-"""Path of a value's holder, and span of its key."""
-
 _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
@@ -97,46 +97,40 @@ class _Scanner:
         """Path of an array of tables to the number of its tables so far."""
 
     def run(self) -> None:
+        """Read every header and member of the text."""
         table, here = "", self._data
-        while self._skip(_BLANK) < len(self._text):
-            if self._text[self._at] == "[":
+        while self._next():
+            if self._next() == "[":
                 table, here = self._header()
             else:
                 self._member(table, here, flow=False)
 
-    def _skip(self, pattern: re.Pattern[str]) -> int:
+    def _take(self, pattern: re.Pattern[str]) -> str:
         found = pattern.match(self._text, self._at)
         self._at = found.end() if found else self._at
-        return self._at
+        return found[0] if found else ""
 
-    def _take(self, pattern: re.Pattern[str]) -> str:
-        start = self._at
-        return self._text[start : self._skip(pattern)]
+    def _next(self) -> str:
+        """Next character behind blanks and comments."""
+        self._take(_BLANK)
+        return self._text[self._at : self._at + 1]
 
     def _keys(self) -> tuple[list[str], tuple[int, int]]:
         """Parts of a dotted key, and its last span."""
         parts: list[str] = []
-        while True:
+        start = self._at
+        while not parts or self._take(_DOT):
             start = self._at
             part = self._take(_KEY_PART)
-            span = (start, self._at)
-            if part[:1] in ('"', "'"):
-                part = next(iter(tomllib.loads(f"{part} = 0")))
-            parts.append(part)
-            if len(parts) > MAX_DEPTH:
-                self._too_deep()
-            if not _DOT.match(self._text, self._at):
-                return parts, span
-            self._skip(_DOT)
+            quoted = part[:1] in ('"', "'")
+            parts.append(next(iter(tomllib.loads(f"{part} = 0"))) if quoted else part)
+        return parts, (start, self._at)
 
     def _header(self) -> tuple[str, Any]:
         """Read a `[a.b]` or `[[a.b]]` header."""
-        is_array = self._text.startswith("[[", self._at)
-        self._at += 1 + is_array
-        self._skip(_INLINE_BLANK)
+        is_array = bool(self._take(_OPENING).count("[") - 1)
         parts, _ = self._keys()
-        self._skip(_INLINE_BLANK)
-        self._at += 1 + is_array
+        self._take(_CLOSING)
         path, here = "", cast("Any", self._data)
         for number, part in enumerate(parts):
             path, here = paths.member(path, part), here[part]
@@ -148,39 +142,38 @@ class _Scanner:
         return path, here
 
     def _member(self, table: str, here: Any, *, flow: bool) -> None:
-        parts, span = self._keys()
         path, parent = table, table
+        parts, span = self._keys()
         for part in parts:
             path, parent, here = paths.member(path, part), path, here[part]
-        self._skip(_INLINE_BLANK)
-        self._at += 1  # the equals sign
-        self._skip(_INLINE_BLANK)
-        self._value(path, here, (parent, span), flow=flow)
+        self._take(_EQUALS)
+        self._value(here, Leaf(path, None, 0, 0, parent, key=span, flow=flow))
 
-    def _value(self, path: str, here: Any, holder: _Holder, *, flow: bool) -> None:
+    def _value(self, here: Any, at: Leaf) -> None:
+        """Read a value at the place of the unfinished leaf `at`."""
+        if at.path.count("[") + at.path.count(".") > MAX_DEPTH:
+            problem = f"nested more than {MAX_DEPTH} levels deep"
+            raise syntax_error(self._name, self._text, self._at, problem)
         opening = self._text[self._at]
         if opening not in "[{":
-            self._leaf(path, here, holder, flow=flow)
+            self._leaf(here, at)
             return
-        if path.count("[") + path.count(".") > MAX_DEPTH:
-            self._too_deep()
         self._at += 1
         index = 0
-        closing = "]" if opening == "[" else "}"
-        while self._text[self._skip(_BLANK)] != closing:
+        while self._next() not in "]}":
             if opening == "[":
-                self._value(paths.item(path, index), here[index], (path, None), flow=True)
+                item = Leaf(paths.item(at.path, index), None, 0, 0, at.path, flow=True)
+                self._value(here[index], item)
                 index += 1
             else:
-                self._member(path, here, flow=True)
-            if self._text[self._skip(_BLANK)] == ",":
-                self._at += 1
+                self._member(at.path, here, flow=True)
+            self._next()
+            self._take(_COMMA)
         self._at += 1
 
-    def _leaf(self, path: str, here: Any, holder: _Holder, *, flow: bool) -> None:
+    def _leaf(self, here: Any, at: Leaf) -> None:
         start = self._at
-        is_text = self._text[start] in "\"'"
-        word = self._take(_STRING) if is_text else self._take(_DATE_AND_TIME) or self._take(_WORD)
+        word = self._take(_STRING) or self._take(_DATE_AND_TIME) or self._take(_WORD)
         alone = tomllib.loads(f"value = {word}")["value"]
         agrees = type(alone) is type(here) and repr(alone) == repr(here)
         plain = isinstance(here, (str, int, float))  # else a date, which stays text
@@ -188,12 +181,7 @@ class _Scanner:
         why = None if agrees else "it could not be found again in the text"
         if word.startswith(('"""', "'''")):
             why = "it is a block of text"
-        parent, key = holder
-        self.leaves.found.append(Leaf(path, value, start, self._at, parent, why, key, flow))
-
-    def _too_deep(self) -> None:
-        problem = f"nested more than {MAX_DEPTH} levels deep"
-        raise syntax_error(self._name, self._text, self._at, problem)
+        self.leaves.found.append(at._replace(value=value, start=start, end=self._at, why=why))
 
 
 SYNTAX = Syntax(parse=parse, spell_text=spell_text)

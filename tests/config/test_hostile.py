@@ -48,7 +48,6 @@ def test_aliases_are_never_unfolded() -> None:
         ("yaml", b"- " * 1000 + b"a", ConfigSyntaxError, "more than 200 levels"),
         ("toml", b"a = " + b"[" * 1000 + b"]" * 1000, ConfigSyntaxError, "200 levels"),
         ("toml", b".".join([b"a"] * 1000) + b" = 1", ConfigSyntaxError, "200 levels"),
-        ("toml", b"[" + b".".join([b"a"] * 500) + b"]", ConfigSyntaxError, "200 levels"),
         ("toml", b"a." * (SPACE // 2) + b"a = 1", ConfigSyntaxError, "2,000 dots"),
         ("yaml", b"a: 1\n" * (SPACE // 5), ConfigUnreadableError, "50,000 values"),
         ("json", b"[" + b"1," * (SPACE // 2), ConfigUnreadableError, "50,000 values"),
