@@ -7,6 +7,7 @@ A drop of the rate by `threshold` is tau = -ln(1 - threshold) on that scale. At 
 exact signed-rank bounds L and U of the centre of d decide:
 
     L > tau and mean > tau   regression: the slowdown is proven larger than allowed
+    all d far above tau      regression: the slowdown is evident
     U < tau                  pass: the slowdown is proven smaller than allowed
     else                     more pairs, and at the last look: inconclusive
 
@@ -51,6 +52,11 @@ SPENT: dict[int, dict[Outcome, float]] = {
 }
 """By number of pairs at which a verdict may fall: the share of ALPHA spent on each."""
 LOOKS = tuple(SPENT)
+EVIDENT = math.log(1.5)
+"""A slowdown is evident, at any look, if each pair exceeds the threshold by more than this.
+
+It also has to exceed it by more than the pairs differ.
+"""
 SERIAL_LIMIT = 1.645
 """Largest z of the serial test at which a verdict may fall: exceeded by chance in one of 20."""
 CORRELATED = "consecutive pairs are alike, so they are not independent"
@@ -133,7 +139,10 @@ class _Sample:
         return self._bounds(level).high < self.tau and self._independent()
 
     def regresses(self, level: float) -> bool:
-        """True if the slowdown is proven too large."""
+        """The slowdown is evident, or proven too large."""
+        least, most = min(self.values), max(self.values)
+        if least - self.tau > max(EVIDENT, most - least):
+            return True
         proven = self._bounds(level).low > self.tau < statistics.fmean(self.values)
         return proven and self._independent()
 
@@ -161,7 +170,7 @@ def _regressions(
         for key, sample in ready.items():
             look = len(sample.values)
             allowed = level(look, "regression") / max(1, workloads - already - len(found))
-            if key not in found and allowed and sample.regresses(allowed):
+            if key not in found and sample.regresses(allowed):
                 proven[key] = _judgement("regression", sample.values, look)
         if not proven:
             return found
