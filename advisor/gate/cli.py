@@ -10,7 +10,6 @@ import contextlib
 import functools
 import math
 import os
-import re
 import secrets
 import shlex
 import sys
@@ -20,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.commands import invocation
 from advisor.errors import (
     GATE_EXIT_CODES,
     AdvisorError,
@@ -27,7 +27,6 @@ from advisor.errors import (
     NoBaselineError,
     OutputRefusedError,
     StateBusyError,
-    UsageError,
 )
 from advisor.executor.engines import EngineSettings, make_engine
 from advisor.executor.engines.scratch_dir import cancellable, require_room, scratch_folder
@@ -49,8 +48,6 @@ if TYPE_CHECKING:
     from advisor.gate.checkout import Checkout
     from advisor.gate.schema import Mode, Variant, Verdict
 
-ON_VERDICT = ("warn", "fail", "pass")
-PLAIN_NUMBER = re.compile(r"\d+\.?\d*|\.\d+", re.ASCII)
 NOISE_PAIRS = 12
 HISTORY_PAIRS = 2
 """Pairs of head with itself that make one session of the history: four processes."""
@@ -72,59 +69,35 @@ LOCK_POLL_S = 0.5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor gate`."""
     add = parser.add_argument
-    # A switch may carry a value, as an action's inputs do: `--keep-network` means `=true`.
-    switch = functools.partial(add, nargs="?", const="true", default="false", metavar="true|false")
-    add("--workload", action="append", default=[], metavar="NAME",
+    switch = functools.partial(add, action="store_true")
+    names = functools.partial(add, type=_names, default=[])
+    names("--workload", action="extend", metavar="NAME",
         help="an entry of gpu-advisor.toml; several times, or several with commas")  # fmt: skip
     add("--command", metavar="CMD", help="one shell string to measure instead of a workload")
-    add("--base-ref", metavar="REF",
+    baseline = parser.add_mutually_exclusive_group()
+    baseline.add_argument("--base-ref", metavar="REF",
         help="compare with this commit, or with a second checkout in this folder (default: "
         "merge-base with the target branch); HEAD measures the noise of this runner")  # fmt: skip
+    baseline.add_argument("--history", type=Path, metavar="PATH",
+        help="compare head with the past sessions in this file, and add one")  # fmt: skip
     add("--setup", metavar="CMD", help="shell string run once in each arm before measuring")
-    add("--link", action="append", default=[], metavar="PATH",
+    names("--link", action="extend", metavar="PATH",
         help="data of head that git ignores, shown to base too")  # fmt: skip
-    add("--keep-env", default="", metavar="NAMES",
+    names("--keep-env", metavar="NAMES",
         help="variables that look like secrets and are handed over, comma-separated")  # fmt: skip
     switch("--keep-network", help="leave the network open for base and head")
-    add("--threshold", default="5%", help="largest drop of the rate that is allowed (default 5%%)")
-    add("--max-minutes", default="30", metavar="N",
+    add("--threshold", type=invocation.argument(_threshold), default=0.05, metavar="SHARE",
+        help="largest drop of the rate that is allowed (default 5%%)")  # fmt: skip
+    add("--max-minutes", type=invocation.argument(_minutes), default=30.0, metavar="N",
         help="budget for warm-up and pairs, without --setup (default 30)")  # fmt: skip
-    add("--on-inconclusive", default="fail", metavar="warn|fail|pass",
+    add("--on-inconclusive", default="fail", choices=("warn", "fail", "pass"),
         help="exit code 3 on fail (default), else 0; also for no-baseline")  # fmt: skip
-    add("--allow-removed", default="", metavar="NAMES",
+    names("--allow-removed", metavar="NAMES",
         help="workloads or benchmarks that may be missing in head, comma-separated")  # fmt: skip
     switch("--allow-forks", help="run pull requests from forks on self-hosted runners")
     add("--report", type=Path, default=Path("gate.md"), metavar="PATH",
         help="Markdown report (default gate.md; gate.json beside it)")  # fmt: skip
-    add("--history", type=Path, metavar="PATH",
-        help="compare head with the past sessions in this file, and add one")  # fmt: skip
     switch("--bisect-exit", help="exit code 125 where nothing is decided, for git bisect run")
-
-
-def check(args: argparse.Namespace, command: Sequence[str] | None) -> Inputs:
-    """Check `args`, split its lists and switches, and return the inputs."""
-    if args.base_ref and args.history:
-        msg = "--base-ref has no meaning with --history. Leave one of them out."
-        raise UsageError(msg)
-    args.command = shlex.join(command) if command else args.command
-    args.workload, args.link = (_names(",".join(given)) for given in (args.workload, args.link))
-    for name in ("keep_network", "allow_forks", "bisect_exit"):
-        flag = f"--{name.replace('_', '-')}"
-        setattr(args, name, _one_of(flag, getattr(args, name), ("true", "false")) == "true")
-    return Inputs(
-        threshold=_threshold(args.threshold),
-        max_minutes=_minutes(args.max_minutes),
-        allow_removed=_names(args.allow_removed),
-        on_inconclusive=_one_of("--on-inconclusive", args.on_inconclusive, ON_VERDICT),
-        seed=secrets.randbelow(2**31),
-    )
-
-
-def _one_of(flag: str, value: str, allowed: Sequence[str]) -> str:
-    if value in allowed:
-        return value
-    msg = f"{flag} {value!r} is not known. Use one of: {', '.join(allowed)}."
-    raise UsageError(msg)
 
 
 def _names(text: str) -> list[str]:
@@ -132,22 +105,18 @@ def _names(text: str) -> list[str]:
 
 
 def _threshold(text: str) -> float:
-    try:
-        share = parse_share(text)
-    except ValueError as problem:
-        msg = f"--threshold: {problem}."
-        raise UsageError(msg) from problem
+    share = parse_share(text)
     if not 0 < share < 1:
-        msg = f"--threshold {text!r} must lie between 0 % and 100 %. Write 5% or 0.05."
-        raise UsageError(msg)
+        msg = f"{text!r} must lie between 0 % and 100 %; write 5% or 0.05"
+        raise ValueError(msg)
     return share
 
 
 def _minutes(text: str) -> float:
-    minutes = float(text) if PLAIN_NUMBER.fullmatch(text.strip()) else math.nan
-    if not (math.isfinite(minutes) and minutes > 0):
-        msg = f"--max-minutes {text!r} is no number above zero. Write 30, without separators."
-        raise UsageError(msg)
+    minutes = float(text)
+    if not 0 < minutes < math.inf:
+        msg = f"{text!r} is no number above zero"
+        raise ValueError(msg)
     return minutes
 
 
@@ -160,13 +129,20 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
     See errors.GATE_EXIT_CODES. An unexpected exception ends as an error too: Python's exit code for
     it means regression here.
     """
-    job = github.take(os.environ, keep=_names(args.keep_env))
-    started, inputs, bisect = time.monotonic(), Inputs(), False
+    args.command = shlex.join(command) if command else args.command
+    job = github.take(os.environ, keep=args.keep_env)
+    started = time.monotonic()
+    inputs = Inputs(
+        threshold=args.threshold,
+        max_minutes=args.max_minutes,
+        allow_removed=args.allow_removed,
+        on_inconclusive=args.on_inconclusive,
+        seed=secrets.randbelow(2**31),
+    )
     unfinished = "the gate did not come to its end: see the log of this step"
-    record = GateRecord(verdict="error", reason=unfinished)
+    record = GateRecord(verdict="error", reason=unfinished, inputs=inputs)
     claimed: Claim | None = None
     try:
-        inputs, bisect = check(args, command), args.bisect_exit
         claimed = report.claim(args.report, args.history)
         report.write(record, args.report, claimed)  # in case this call is killed
         record = _measure(args, inputs, job)
@@ -174,14 +150,14 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
         shown = traceback.format_exc()
         if isinstance(problem, AdvisorError):
             verdict = UNFINISHED.get(type(problem), "error")
-            record = GateRecord(verdict=verdict, reason=str(problem), inputs=inputs)
+            record = record.model_copy(update={"verdict": verdict, "reason": str(problem)})
             shown = f"gpu-advisor: {problem}\n{shown if args.debug else ''}"
         sys.stderr.write(github.harmless(shown))
     finally:
         created = datetime.now(UTC).isoformat(timespec="seconds")
         facts = {"wall_s": time.monotonic() - started, "created": created}
         record = report.masked(record.model_copy(update=facts))
-        code = exit_code(record, bisect=bisect)
+        code = exit_code(record, bisect=args.bisect_exit)
         published = _publish(record, args.report, job, code, claimed)
     if record.programs:  # else the message on stderr has it all
         sys.stdout.write(github.harmless(report.lines(record) + "\n"))

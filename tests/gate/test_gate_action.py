@@ -172,8 +172,7 @@ def test_inputs_are_literal(runner, repo, text: str) -> None:
     assert not list(runner.workspace.rglob("hacked"))
     assert not list(runner.temp.glob("hacked"))
     assert found.code == 2
-    assert set(found.outputs) == OUTPUTS
-    assert found.outputs["verdict"] == "error"
+    assert found.action_outputs["verdict"] == "error"
 
 
 @pytest.mark.parametrize("text", [SHELL_WORDS, "--x", "--allow-removed=a b\n$(touch hacked)"])
