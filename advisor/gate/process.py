@@ -21,11 +21,10 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from advisor.executor.engines.scratch_dir import require_room
 from advisor.files import within
-from advisor.gate import code_identity, setup_step, validity
+from advisor.gate import code_identity, setup_step
 from advisor.gate.comparison import figures
-from advisor.gate.schema import GpuReadings, OthersEntry, Problem, Rate, RunEntry
-from advisor.machine.gpu import read_gpus
-from advisor.model import Candidate, MeasurePlan, Run, Telemetry, Trial
+from advisor.gate.schema import Problem, Rate, RunEntry
+from advisor.model import Candidate, MeasurePlan, Run, Trial
 from advisor.runner.output import plain
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from advisor.gate.code_identity import Difference
     from advisor.gate.config import Program
     from advisor.gate.schema import Source, Variant
-    from advisor.model import Failure, Gpu
+    from advisor.model import Failure
 
 BENCHMARK_JSON = "GPU_ADVISOR_BENCHMARK_JSON"
 """Environment variable: path for the JSON of a suite of benchmarks."""
@@ -110,7 +109,6 @@ class ProcessRunner:
         caches.parent.mkdir(exist_ok=True)
         if self.needs_quiet:
             self.engine.wait_until_quiet(WAIT_S)
-        gpus, _ = read_gpus()  # the card and its stable facts must not change on the way
         clock = time.monotonic()
         result = self.engine.run(trial)
         wall_s = time.monotonic() - clock
@@ -121,8 +119,7 @@ class ProcessRunner:
         try:
             whole = plan.mode == "whole"
             found = entry(result, program, arm, scratch, whole=whole, wall_s=wall_s)
-            readings = _readings(result, gpus[0] if gpus else None)
-            return found.model_copy(update={"gpu": readings, "loaded": loaded})
+            return found.model_copy(update={"loaded": loaded})
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
@@ -160,16 +157,15 @@ def entry(
     """Record of one process, from what it left in `scratch`."""
     record = RunEntry(arm=arm, wall_s=wall_s)
     if isinstance(result, Run):
-        others = result.disturbance
-        seen = OthersEntry(
-            disturbed=others.disturbed,
-            cpus=others.others_cpus,
-            steal_share=others.steal_share,
-            names={each.name: each.cpus for each in others.who},
-        )
         on_gpu = not str(result.effects.device or "cpu").startswith("cpu")
-        facts = {"others": seen, "on_gpu": on_gpu, "figures": figures(result)}
-        record = record.model_copy(update=facts)
+        record = RunEntry(
+            arm=arm,
+            wall_s=wall_s,
+            figures=figures(result),
+            on_gpu=on_gpu,
+            gpu=result.telemetry,
+            others=result.disturbance,
+        )
     elif not (result.kind in NOT_RECOGNISED and result.exit_code == 0):
         problem = Problem(kind=result.kind, evidence=result.evidence, next_step=result.next_step)
         return record.model_copy(update={"problem": problem})
@@ -290,16 +286,7 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
     return source, rates
 
 
-# --- other observations -------------------------------------------------------------------
-
-
-def _readings(result: Run | Failure, gpu: Gpu | None) -> GpuReadings:
-    seen = result.telemetry if isinstance(result, Run) else Telemetry()
-    device = {name: getattr(gpu, name, None) for name in validity.FIXED}
-    known = ("sm_clock_mhz", "sm_clock_spread_pct", "foreign_pids", "busy_samples")
-    readings = {name: getattr(seen, name) for name in known}
-    pairs = {"event_reasons": dict(seen.event_reasons), "gaps": dict(seen.gaps)}
-    return GpuReadings.model_validate({**device, **readings, **pairs})
+# --- files of a run -------------------------------------------------------------------------
 
 
 def _output(scratch: Path) -> str:

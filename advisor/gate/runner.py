@@ -160,10 +160,8 @@ class Session:
             return self._run(program, "base" if arm == "base" else "head", limit_s)
 
         def contended(runs: Mapping[str, RunEntry]) -> str | None:
-            first = self.programs[program.name].warm_ups[0].gpu
-            needs_quiet = self.processes.needs_quiet
             pair: dict[Variant, RunEntry] = {arm: runs[arm] for arm in ARMS}
-            return validity.why_again(pair, first, needs_quiet=needs_quiet)
+            return validity.why_again(pair, needs_quiet=self.processes.needs_quiet)
 
         return interleaved(ARMS, run, contended=contended, orders=orders(self.inputs.seed))
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from advisor import __version__
+from advisor.model import Disturbance, Telemetry
 
 Variant = Literal["base", "head"]
 Source = Literal["throughput line", "probe", "whole-run time", "pytest-benchmark", "benchmark JSON"]
@@ -60,36 +61,6 @@ class Problem(Part):
     next_step: str = ""
 
 
-class GpuReadings(Part):
-    """NVML readings of one process."""
-
-    uuid: str | None = None
-    name: str | None = None
-    driver: str | None = None
-    power_limit_w: float | None = None
-    sm_clock_mhz: float | None = None
-    sm_clock_spread_pct: float | None = None
-    event_reasons: dict[str, float] = Field(default_factory=dict)
-    """Share of samples that carried each clock event reason."""
-    foreign_pids: int | None = None
-    busy_samples: int | None = None
-    gaps: dict[str, str] = Field(default_factory=dict)
-    """Reading and the reason it is missing."""
-
-
-class OthersEntry(Part):
-    """Load of other programs during one process."""
-
-    disturbed: bool | None = None
-    """True if the rate had to be counted over time that others disturbed."""
-    cpus: float | None = None
-    """Mean number of CPUs, of those the run may use, that others kept busy."""
-    steal_share: float | None = None
-    """Share of the CPUs' time that the hypervisor gave to others."""
-    names: dict[str, float] = Field(default_factory=dict)
-    """CPUs that the busiest others kept busy, by command name."""
-
-
 class LoadedEntry(Part):
     """Project files that one run loaded."""
 
@@ -112,8 +83,8 @@ class RunEntry(Part):
     """Measured figures beside the rate, by their names in gpu-advisor.toml."""
     problem: Problem | None = None
     on_gpu: bool = False
-    gpu: GpuReadings = GpuReadings()
-    others: OthersEntry = OthersEntry()
+    gpu: Telemetry = Telemetry()
+    others: Disturbance = Disturbance()
     loaded: LoadedEntry | None = None
     """Null where base and head are one folder."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from advisor.gate.schema import (
-    GpuReadings,
     Inputs,
     PairEntry,
     Problem,
@@ -14,6 +13,7 @@ from advisor.gate.schema import (
     RunEntry,
 )
 from advisor.gate.verdict import decide
+from advisor.model import Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,14 +81,5 @@ def record_of(*programs: ProgramEntry, mode: Mode = "ab", **inputs: Any) -> Gate
     return decide(programs, Inputs(**inputs)).model_copy(update={"mode": mode})
 
 
-BUSY = GpuReadings(
-    uuid="GPU-1",
-    name="NVIDIA H100",
-    driver="560",
-    power_limit_w=700.0,
-    sm_clock_mhz=1980.0,
-    sm_clock_spread_pct=0.5,
-    busy_samples=100,
-    foreign_pids=0,
-)
+BUSY = Telemetry(sm_clock_mhz=1980.0, sm_clock_spread_pct=0.5, busy_samples=100, foreign_pids=0)
 """A run on a card that gives every reading and has nothing to complain about."""

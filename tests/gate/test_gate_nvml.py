@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 from typing import TYPE_CHECKING
@@ -79,8 +80,8 @@ def test_a_throttled_card_is_invalid_and_says_why(card) -> None:
     assert found.record.host.gpus == ["NVIDIA H100 80GB HBM3"]
     pair = found.record.programs[0].pairs[0]
     assert (pair.base.gpu.sm_clock_mhz, pair.head.gpu.sm_clock_mhz) == (1980, 1890)
-    clock_alone = pair.head.gpu.model_copy(update={"event_reasons": {}})
-    assert "SM clock of head was" in (why_discard(pair.base.gpu, clock_alone, None) or "")
+    clock_alone = dataclasses.replace(pair.head.gpu, event_reasons=())
+    assert "SM clock of head was" in (why_discard(pair.base.gpu, clock_alone) or "")
 
 
 @pytest.mark.slow
@@ -91,25 +92,6 @@ def test_a_foreign_process_on_the_card_is_invalid(card) -> None:
     found = card(sick(head=f"processes {me}:1000\nworking {me}:40\n"), seconds=1.3).gate(*BENCH)
     assert found.code == 4, found.stderr
     assert "foreign" in found.record.workloads[0].reason
-
-
-def test_a_device_that_changes_between_the_runs_is_invalid(card) -> None:
-    """Head leaves the change behind: all later readings are of another device than the first."""
-    text = """
-import os, pathlib
-script = pathlib.Path(os.environ["NVML_STUB_SCRIPT"])
-if os.environ["GPU_ADVISOR_ARM"] == "head":
-    draft = script.with_name("draft")
-    draft.write_text(script.read_text() + "power.limit 500000\\n")
-    draft.replace(script)
-print("throughput:", 100)
-"""
-    repo = card(sick())
-    repo.commit({"bench.py": text}, "base")
-    repo.commit({"x": "1"})
-    found = repo.gate(*BENCH)
-    assert found.record.verdict == "invalid", found.stderr
-    assert "power_limit_w was 700" in found.record.workloads[0].reason
 
 
 @pytest.mark.slow

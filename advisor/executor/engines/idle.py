@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from advisor.machine import contention
 from advisor.machine.telemetry import Sampler
+from advisor.numbers import WORTH_SAYING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,7 @@ def in_words(seen: Disturbance) -> str:
         parts.append(
             f"others keep {seen.others_cpus:.1f} CPUs busy{f' ({names})' if names else ''}"
         )
-    if seen.steal_share:
+    if seen.steal_share and seen.steal_share >= WORTH_SAYING:
         parts.append(f"the hypervisor gives {seen.steal_share:.0%} of the CPUs' time to others")
     if seen.foreign_gpu_pids:
         parts.append(f"others' processes on the GPU: {seen.foreign_gpu_pids}")
