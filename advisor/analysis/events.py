@@ -9,14 +9,17 @@ that does not fit is counted in `unread` and left out. Times are seconds of the 
 from __future__ import annotations
 
 import bisect
-import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from advisor.analysis.facts import LoaderFacts, ModuleFacts
+from advisor.analysis.facts import Finite, LoaderFacts, ModuleFacts
+
+Number = Annotated[int, Field(ge=0, lt=1 << 31)]
+Flag = Annotated[bool, Field(strict=False)]
+Text = Annotated[str, Field(max_length=4096)]
 
 if TYPE_CHECKING:
     from advisor.model import TrainingSign
@@ -28,17 +31,17 @@ PASS_ENDED = -1.0
 class Span(NamedTuple):
     """Stretch of time."""
 
-    start: float
-    end: float
+    start: Finite
+    end: Finite
 
 
 class BatchFetch(NamedTuple):
     """One `next` of a DataLoader."""
 
-    start: float
-    end: float
-    loader: int
-    items: float
+    start: Finite
+    end: Finite
+    loader: Number
+    items: Finite
 
     @property
     def ended_pass(self) -> bool:
@@ -49,52 +52,52 @@ class BatchFetch(NamedTuple):
 class ForwardCall(NamedTuple):
     """Outermost or inner-loop call of a module."""
 
-    start: float
-    end: float
-    module: int
-    items: float
-    graded: bool
+    start: Finite
+    end: Finite
+    module: Number
+    items: Finite
+    graded: Flag
     """Gradients were enabled."""
 
 
 class BackwardPass(NamedTuple):
     """Gradients computed by `backward`, or asked for by name."""
 
-    start: float
-    end: float
+    start: Finite
+    end: Finite
 
 
 class OptimizerStep(NamedTuple):
     """Step of one of torch's optimizers."""
 
-    start: float
-    end: float
-    optimizer: int
+    start: Finite
+    end: Finite
+    optimizer: Number
 
 
 class DeviceMark(NamedTuple):
     """Completion time of device work queued by `host`."""
 
-    host: float
-    done: float
+    host: Finite
+    done: Finite
 
 
 class HookChange(NamedTuple):
     """Change of the recorded event kinds."""
 
-    time: float
-    counting: bool
-    calls: bool
+    time: Finite
+    counting: Flag
+    calls: Flag
     """Forwards are recorded since."""
 
 
 class SyncCall(NamedTuple):
     """Code line that copies tensor values to host."""
 
-    start: float
-    end: float
-    site: str
-    name: str
+    start: Finite
+    end: Finite
+    site: Text
+    name: Text
 
 
 TIMED = (
@@ -219,32 +222,6 @@ _LOADER, _MODULE = TypeAdapter(LoaderFacts), TypeAdapter(ModuleFacts)
 
 # --- reading ------------------------------------------------------------------------------
 
-
-def _time(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError(value)
-    return float(value)
-
-
-def _number(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
-        raise ValueError(value)
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, (bool, int)):
-        raise TypeError(value)
-    return bool(value)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value[:300]
-
-
-_PARSERS = {float: _time, int: _number, bool: _flag, str: _text}
 READERS: dict[str, tuple[str, type[Any]]] = {
     "batch": ("fetches", BatchFetch),
     "call": ("calls", ForwardCall),
@@ -261,9 +238,9 @@ READERS: dict[str, tuple[str, type[Any]]] = {
     "hooks": ("hooks", HookChange),
 }
 """List and type of events by their name in the log."""
-_FIELDS = {
-    kind: [_PARSERS[each] for each in get_type_hints(kind).values()] for _, kind in READERS.values()
-}
+_NUMBERS, _ENTERED = TypeAdapter(dict[str, Finite]), TypeAdapter(tuple[Finite, Number])
+_TIME, _NUMBER = TypeAdapter(Finite), TypeAdapter(Number)
+_EVENTS = {name: TypeAdapter(kind) for name, (_, kind) in READERS.items()}
 
 
 class EventReader:
@@ -297,21 +274,25 @@ class EventReader:
     def _event(self, event: Any) -> None:
         log, (name, *values) = self.log, event
         if name in READERS:
-            target, kind = READERS[name]
-            fields = [read(value) for read, value in zip(_FIELDS[kind], values, strict=True)]
-            getattr(log, target).append(kind(*fields))
-        elif name == "loader":
-            log.loaders[_number(values[0])] = _LOADER.validate_python(values[1])
-        elif name == "module":
-            log.modules[_number(values[0])] = _MODULE.validate_python(values[1])
-        elif name == "numbers":
-            found = {_text(key): _time(value) for key, value in values[1].items()}
-            log.numbers.setdefault(_number(values[0]), []).append(found)
+            found = _EVENTS[name].validate_python(values, strict=True)
+            getattr(log, READERS[name][0]).append(found)
         elif name == "enter":
-            log.entered = (_time(values[0]), _number(values[1]))
+            log.entered = _ENTERED.validate_python(tuple(values), strict=True)
         elif name == "warm":
-            log.warm_until = _time(values[0])
+            log.warm_until = _TIME.validate_python(values[0], strict=True)
         elif name == "clock":
-            log.clock = _time(values[0])
+            log.clock = _TIME.validate_python(values[0], strict=True)
+        else:
+            self._facts(name, _NUMBER.validate_python(values[0], strict=True), values[1])
+
+    def _facts(self, name: str, number: int, facts: Any) -> None:
+        """Keep what is told of a loader or a module."""
+        if name == "loader":
+            self.log.loaders[number] = _LOADER.validate_python(facts)
+        elif name == "module":
+            self.log.modules[number] = _MODULE.validate_python(facts)
+        elif name == "numbers":
+            numbers = _NUMBERS.validate_python(facts, strict=True)
+            self.log.numbers.setdefault(number, []).append(numbers)
         else:
             raise KeyError(name)

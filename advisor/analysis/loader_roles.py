@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -53,20 +52,8 @@ def train_loaders(log: EventLog) -> TrainLoaders:
     }
     chain = drawn_beside(log, main, work)
     lead = chain[0] if chain else main
-    also = {other for other in others - set(chain) if not _drawn_after(log, other, work)}
     beside = (others | set(chain) | {main}) - {lead}
-    return TrainLoaders(lead, also, beside)
-
-
-def _drawn_after(log: EventLog, loader: int, work: list[float]) -> bool:
-    """Return True if its batches follow another loader's."""
-    served = [fetch for fetch in log.fetches if not fetch.ended_pass]
-    pairs = [(a, b) for a, b in pairwise(served) if b.loader == loader]
-    close = sum(
-        a.loader != loader and bisect.bisect_left(work, a.end) == bisect.bisect_left(work, b.end)
-        for a, b in pairs
-    )
-    return close >= BESIDE_SHARE * len(pairs) > 0
+    return TrainLoaders(lead, others - set(chain), beside)
 
 
 def _credit(log: EventLog) -> dict[int, int]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import bisect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from advisor.analysis import breakdown, spans
+from advisor.analysis import breakdown
 from advisor.analysis.averages import quantile
 from advisor.analysis.device_clock import DeviceClock
 from advisor.analysis.events import NO_LOADER, NO_MODULE, Span
@@ -46,7 +45,6 @@ class Measured:
     latency_p50_ms: float | None = None
     latency_p95_ms: float | None = None
     wait_share: float | None = None
-    backward_share: float | None = None
     shares: Shares | None = None
     stages: tuple[Stage, ...] = ()
     whole_units: float = 0.0
@@ -76,8 +74,6 @@ class Measurement:
     """Module that took most time."""
     accumulation: float | None = None
     trains: TrainingSign | None = None
-    update_share: float | None = None
-    """Part of the time between updates, in the optimizer's step; by the host's clock."""
     syncs: tuple[SyncPoint, ...] = field(default=())
 
 
@@ -117,7 +113,6 @@ def measure(
         module=log.module(series.root) if series.root is not None else NO_MODULE,
         accumulation=series.accumulation,
         trains=log.trains,
-        update_share=update_share(log),
         syncs=sync_points(log, window, on_device=clock is not None) if window is not None else (),
     )
 
@@ -147,7 +142,6 @@ def _measured(
         latency_p50_ms=1000.0 * quantile(took_s, 0.5) if took_s else None,
         latency_p95_ms=1000.0 * quantile(took_s, 0.95) if took_s else None,
         wait_share=breakdown.wait_share(log, window, clock),
-        backward_share=_backward_share(log, window),
         shares=Shares(**found) if found else None,
         stages=stages(log, window, stretch, clock),
         whole_units=series.whole_units,
@@ -179,14 +173,6 @@ def _aside(window: Window) -> list[str]:
     return [f"the rate is of {measured} of training, without {aside} of validation in between"]
 
 
-def _backward_share(log: EventLog, window: Window) -> float:
-    """Host time share of backward passes."""
-    inside = spans.seconds_inside(
-        ((each.start, each.end) for each in log.passes), [Span(window.start, window.end)]
-    )
-    return inside / window.seconds
-
-
 def _shrunk_from(
     ran_out: tuple[float, float] | None, start: float, batch: float | None
 ) -> float | None:
@@ -195,20 +181,3 @@ def _shrunk_from(
         return None
     when, items = ran_out
     return items if when < start and batch < items else None
-
-
-def update_share(log: EventLog) -> float | None:
-    """Share of time taken by optimizer updates.
-
-    Of one that makes backward passes itself what comes after the last of them.
-    """
-    updates = log.updates
-    between_s = updates[-1].end - updates[0].end if len(updates) > 1 else 0.0
-    if between_s <= 0:
-        return None
-    ends = [float("-inf"), *(each.end for each in log.passes)]
-    own = [
-        (max(update.start, ends[bisect.bisect_right(ends, update.end) - 1]), update.end)
-        for update in updates[1:]
-    ]
-    return spans.seconds(spans.merged(own)) / between_s

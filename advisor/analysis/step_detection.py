@@ -18,6 +18,7 @@ from advisor.analysis import training_steps
 from advisor.analysis.averages import median, most_common
 from advisor.analysis.loader_roles import drawn_beside
 from advisor.analysis.sampler_cycles import cycle_starts
+from advisor.analysis.skipped_batches import used_batches
 from advisor.analysis.step_series import (
     FORWARD,
     LOADER,
@@ -27,20 +28,15 @@ from advisor.analysis.step_series import (
 )
 
 if TYPE_CHECKING:
-    from advisor.analysis.events import BatchFetch, EventLog, ForwardCall
+    from advisor.analysis.events import EventLog, ForwardCall
     from advisor.model import MeasurePlan
 
 SAMPLER_FORWARDS = 4
 """Fewest forwards a batch of an iterative sampler."""
 CYCLE_PATIENCE_S = 60.0
 """Longest wait for a sampler's first item, before its forwards are taken for units."""
-FEWEST_ITEMS, MARKED_SHARE = 3, 0.8
+FEWEST_ITEMS, MARKED_SHARE = 2, 0.8
 """A network marks items if it had so many calls, nearly each followed by the dominant one's."""
-SKIPPED_SHARE = 0.02
-"""Fewer batches without a forward are those loaded ahead."""
-
-APART = 0.5
-"""Items of a network that is given every unit once differ by no more, of calls cut in two."""
 
 
 class _Group(NamedTuple):
@@ -180,26 +176,12 @@ def _finish(series: StepSeries, end: float, units: float) -> None:
 
 
 def _skipped(log: EventLog, loader: int) -> set[float]:
-    """Ends of fetches whose batches were not used.
-
-    Batches loaded ahead, or gathered for one forward, are no skipped ones.
-    """
+    """Ends of fetches whose batches were not used."""
     mine = [fetch for fetch in log.fetches if fetch.loader == loader]
-    starts = [call.start for call in log.calls]
-    done: list[tuple[BatchFetch, int]] = [
-        (fetch, bisect.bisect_left(starts, later.start) - bisect.bisect_left(starts, fetch.end))
-        for fetch, later in pairwise(mine)
-        if not fetch.ended_pass
-    ]
-    later_half = done[len(done) // 2 :]  # a queue is full by then
-    forwards = sum(count for _, count in later_half)
-    passes = sum(fetch.ended_pass for fetch in mine)
-    missing = len(later_half) - forwards
-    if not forwards or missing <= max(2 + passes, SKIPPED_SHARE * len(later_half)):
-        return set()
-    if max(call.items for call in log.calls) > max(fetch.items for fetch, _ in done):
-        return set()
-    return {fetch.end for fetch, count in done if not count}
+    batches = [fetch for fetch in mine if not fetch.ended_pass]
+    work = [call.start for call in log.calls]
+    used = used_batches(batches, work, log.calls, len(mine) - len(batches))
+    return {fetch.end for fetch in batches} - {fetch.end for fetch in used}
 
 
 def _sampler(
@@ -290,12 +272,12 @@ def _without_loader(
 def _items(log: EventLog, calls: list[ForwardCall]) -> list[ForwardCall]:
     """Calls that distinguish items.
 
-    Where another network is called once for an item and the dominant one a few times (a detector,
-    then a classifier of what it found), they are the other's.
+    Of networks that take turns they are those of the first, which is given the data: a detector,
+    then a classifier of what it found.
     """
     starts = [call.start for call in calls]
     for others in calls_of_networks(log).values():  # in the order of their first calls
-        if not FEWEST_ITEMS <= len(others) < len(calls) or others[0].start > starts[0]:
+        if not FEWEST_ITEMS <= len(others) <= len(calls):
             continue
         gaps = [
             bisect.bisect_left(starts, later.start) - bisect.bisect_left(starts, call.start)
@@ -311,22 +293,13 @@ def _forwards(
 ) -> StepSeries:
     series = StepSeries(FORWARD, root=root)
     series.count_forwards(log.module(items[0].module).unit, [call.items for call in items])
-    if series.batch is not None and items is calls:
-        series.batch = _widest_batch(log, series.batch, sum(call.items for call in calls))
     series.bounds = [call.end for call in items]
     series.units = [call.items for call in items[1:]]
     series.whole_units = sum(call.items for call in items)
     series.finished_batches = len(items)
-    quick = log.module(root).looped or 1.0
-    series.forwards_per_unit = quick * round(len(calls) / len(items), 1)
+    series.forwards_per_unit = log.module(root).looped or 1.0
+    if items is not calls:
+        together = min(most_common([call.items for call in each]) or 1.0 for each in (items, calls))
+        forwarded = len(calls) * together
+        series.forwards_per_unit *= round(forwarded / series.whole_units, 1)
     return series
-
-
-def _widest_batch(log: EventLog, batch: float, units: float) -> float:
-    """Items of the widest network's call.
-
-    Which of them takes most of the time, and so counts the units, may change with the batch.
-    """
-    items = [[call.items for call in own] for own in calls_of_networks(log).values()]
-    alike = [most_common(own) or 0.0 for own in items if abs(sum(own) / units - 1.0) < APART]
-    return max([batch, *alike])

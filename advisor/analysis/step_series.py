@@ -64,8 +64,6 @@ class StepSeries:
     whole_units: float = 0.0
     iterative: bool = False
     """Many forwards make one unit, and bounds lie between forwards."""
-    rollouts: bool = False
-    """Samples are collected by the network before it trains on them: cycles count whole."""
     skips: bool = False
     """Some loaded batches were not used."""
 

@@ -17,15 +17,11 @@ from advisor.analysis.averages import median, most_common
 from advisor.analysis.events import NO_LOADER
 from advisor.analysis.events import OptimizerStep as Update
 from advisor.analysis.loader_roles import train_loaders
+from advisor.analysis.skipped_batches import used_batches
 from advisor.analysis.step_series import OPTIMIZER, UPDATE, StepSeries, dominant_module
 
 if TYPE_CHECKING:
-    from advisor.analysis.events import BatchFetch, EventLog, ForwardCall
-
-RARE_SHARE = 0.05
-"""So few batches with fewer backwards than the others say nothing."""
-SKIPPED_SHARE = 0.02
-"""Fewer batches without a backward are those loaded ahead."""
+    from advisor.analysis.events import EventLog, ForwardCall
 
 
 class Fed(NamedTuple):
@@ -158,21 +154,12 @@ def _holding(series: StepSeries, times: list[float]) -> list[int]:
 
 
 def _set_aside_calls(log: EventLog, series: StepSeries) -> None:
-    """Set validation aside, or mark the rounds of rollouts."""
-    found = validation.evaluations(log, series.root)
-    passes = validation.rollout_passes(log, series.root, found)
-    if passes is None or series.unit != "sample":
-        series.aside = validation.until_training(log, series.root, found)
-        return
-    series.marks = _holding(series, [each.start for each in found])
-    series.rollouts = True
-    series.units = [units / passes for units in series.units]
-    series.whole_units /= passes
-    times = "once" if passes == 1 else f"{passes} times"
-    series.source = (
-        f"samples collected by the rollouts, each counted once and trained on {times}, "
-        f"at {series.kind}s"
-    )
+    """Set validation aside; rollouts begin a cycle of steps."""
+    found, are_rollouts = validation.of_calls(log, series.root)
+    if are_rollouts:
+        series.marks = _holding(series, [each.start for each in found])
+    else:
+        series.aside = found
 
 
 # --- batches that were trained on ----------------------------------------------------------
@@ -190,74 +177,12 @@ def _from_loaders(log: EventLog, lead: int | None, also: set[int]) -> tuple[list
     whole = hooked is log or len(hooked.passes) < len(log.passes)
     until = None if whole else log.counting_since
     watched = mine if until is None else [fetch for fetch in mine if fetch.end <= until]
-    ended = sum(fetch.loader in own and fetch.ended_pass for fetch in log.fetches)
-    used = _used(log, watched, ended)
+    passes_ended = sum(fetch.loader in own and fetch.ended_pass for fetch in log.fetches)
+    work = [each.start for each in log.passes]
+    calls = [c for c in log.calls if c.graded and log.module(c.module).parameters]
+    used = used_batches(watched, work, calls, passes_ended)
     skips = len(used) < len(watched)
     return [Fed(f.end, f.items) for f in (*used, *mine[len(watched) :])], skips
-
-
-class _Run(NamedTuple):
-    """Batches loaded in a row, and the work on them until the next is asked for."""
-
-    batches: list[BatchFetch]
-    backwards: int
-    forwards: list[float]
-    """Items of each forward with gradients."""
-
-    def kept(self, each: float, backwards_each: int) -> int:
-        """Count the batches that reached a forward, of which each batch takes so many."""
-        many, forwards = len(self.batches), len(self.forwards)
-        if not forwards:
-            return max(1, min(many, round(self.backwards / backwards_each)))
-        joined = max(self.forwards) > max(fetch.items for fetch in self.batches)
-        return many if joined or forwards >= many * each else max(1, round(forwards / each))
-
-
-def _used(log: EventLog, mine: list[BatchFetch], passes_ended: int) -> list[BatchFetch]:
-    """Batches that a backward used.
-
-    The balance of all batches, and the forwards, distinguish skipped batches from those loaded
-    ahead or gathered for one backward.
-    """
-    runs, pending = _runs(log, mine)
-    alone = [run for run in runs if len(run.batches) == 1]
-    counts = [run.backwards for run in alone]
-    usual = min((n for n in set(counts) if counts.count(n) > RARE_SHARE * len(counts)), default=1)
-    later = runs[len(runs) // 2 :]  # a queue is full by then
-    loaded = sum(len(run.batches) for run in later)
-    missing = loaded - sum(run.backwards for run in later) / usual
-    if missing <= max(2 + passes_ended, SKIPPED_SHARE * loaded):
-        return mine
-    each = most_common([float(len(run.forwards)) for run in alone if run.forwards]) or 1
-    kept: dict[int, list[float]] = {}
-    for run in runs:
-        if run.forwards:
-            kept.setdefault(len(run.batches), []).append(run.kept(each, usual))
-    used: list[BatchFetch] = []
-    for run in runs:
-        many = len(run.batches)
-        count = most_common(kept.get(many, [])) or run.kept(each, usual)
-        used += run.batches[many - int(count) :]
-    return used + pending
-
-
-def _runs(log: EventLog, mine: list[BatchFetch]) -> tuple[list[_Run], list[BatchFetch]]:
-    """Runs of batches that were worked on, and the batches after the last."""
-    starts = [each.start for each in log.passes]
-    calls = [c for c in log.calls if c.graded and log.module(c.module).parameters]
-    call_starts = [call.start for call in calls]
-    runs: list[_Run] = []
-    pending: list[BatchFetch] = []
-    for position, fetch in enumerate(mine):
-        pending.append(fetch)
-        until = mine[position + 1].start if position + 1 < len(mine) else float("inf")
-        done = bisect.bisect_left(starts, until) - bisect.bisect_left(starts, fetch.end)
-        if done:
-            low = bisect.bisect_left(call_starts, pending[0].end)
-            inside = calls[low : bisect.bisect_left(call_starts, until)]
-            runs.append(_Run(pending, done, [call.items for call in inside]))
-            pending = []
-    return runs, pending
 
 
 # --- without a loader ----------------------------------------------------------------------

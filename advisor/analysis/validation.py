@@ -1,10 +1,9 @@
-"""Validation and rollouts between the steps of a training."""
+"""Validation between the steps of a training."""
 
 from __future__ import annotations
 
 import bisect
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from advisor.analysis.averages import median
 from advisor.analysis.events import Span
@@ -44,61 +43,33 @@ def _until(bounds: list[float], stretch: Span, end: float) -> Span:
     return stretch if trained else Span(stretch.start, end)
 
 
-class Evaluation(NamedTuple):
-    """Stretch of gradient-free calls during training."""
+def of_calls(log: EventLog, root: int | None) -> tuple[list[Span], bool]:
+    """Stretches of calls without gradients, each until the next call that trains.
 
-    start: float
-    end: float
-    items: float
-
-
-def evaluations(log: EventLog, root: int | None) -> list[Evaluation]:
-    """Stretches of validation during training.
-
-    Calls of that sort in every step belong to the steps.
+    Calls of that sort in every step belong to the steps. Returns True as well where they are
+    rollouts: they come before the first update, and the network trains on just their samples, a
+    whole number of times. A validation has data of its own.
     """
-    found: list[Evaluation] = []
-    steps = 0
+    calls = [call for call in log.calls if call.module == root]
+    found: list[Span] = []
+    collected: list[float] = []
+    trained: list[float] = []
     open_ = False
-    for call in log.calls:
-        if call.module != root:
-            continue
-        if call.graded:
-            steps += 1
-            open_ = False
-        elif open_:
-            last = found[-1]
-            found[-1] = Evaluation(last.start, call.end, last.items + call.items)
-        else:
-            found.append(Evaluation(call.start, call.end, call.items))
-            open_ = True
-    return found if len(found) < EVALUATIONS_SHARE * steps else []
-
-
-def until_training(log: EventLog, root: int | None, found: list[Evaluation]) -> list[Span]:
-    """Stretches of evaluations, each until the next call that trains."""
-    starts = [call.start for call in log.calls if call.module == root and call.graded]
-    ends = [bisect.bisect_left(starts, each.end) for each in found]
-    return [
-        Span(each.start, starts[at] if at < len(starts) else each.end)
-        for each, at in zip(found, ends, strict=True)
-    ]
-
-
-def rollout_passes(log: EventLog, root: int | None, found: list[Evaluation]) -> int | None:
-    """Training passes per rollout sample, or None.
-
-    A rollout comes before the first update, and the network then trains on just its samples, a
-    whole number of times. A validation comes after training, on data of its own.
-    """
-    graded = [call for call in log.calls if call.module == root and call.graded]
-    if len(found) < 2 or not graded or found[0].start > graded[0].start:
-        return None
-    ends = [call.end for call in graded]
-    times: list[float] = []
-    for one, other in pairwise(found):
-        low, high = bisect.bisect_right(ends, one.end), bisect.bisect_right(ends, other.start)
-        times.append(sum(call.items for call in graded[low:high]) / one.items)
-    each = median(times)
-    whole = round(each)
-    return whole if whole >= 1 and abs(each - whole) <= WHOLE_PASSES * whole else None
+    for call in calls:
+        if call.graded and found:
+            trained[-1] += call.items
+        if open_:
+            found[-1] = Span(found[-1].start, call.start if call.graded else call.end)
+        elif not call.graded:
+            found.append(Span(call.start, call.end))
+            collected.append(0.0)
+            trained.append(0.0)
+        if not call.graded:
+            collected[-1] += call.items
+        open_ = not call.graded
+    if len(found) >= EVALUATIONS_SHARE * sum(call.graded for call in calls):
+        return [], False
+    if len(found) < 2 or calls[0].graded:
+        return found, False
+    times = median([many / each for many, each in zip(trained, collected, strict=True)][:-1])
+    return found, round(times) >= 1 and abs(times - round(times)) <= WHOLE_PASSES * times

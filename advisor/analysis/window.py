@@ -193,11 +193,11 @@ def find_window(
         cycle_s = median([series.clock[b] - series.clock[a] for a, b in pairwise(marks)])
         cycles = Window(series, marks[0], marks[-1])
         wait_s = _wait_s(cycles, plan, cycle_s / 2, late=late)
-        short = series.rollouts or (cycle_s <= plan.measure_s and not late)
+        short = cycle_s <= plan.measure_s and not late
         if short or not wait_s:
             return cycles, wait_s
     first = steady + (series.steps - steady) % burst(log, series)
-    if series.rollouts or first == series.steps:
+    if first == series.steps:
         return None, max(0.05, series.typical_s)
     window = Window(series, first, series.steps)
     return window, _wait_s(window, plan, 0.0, late=late)

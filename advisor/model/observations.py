@@ -51,8 +51,6 @@ class Effects:
     device: str | None = None
     optimizers: tuple[str, ...] = ()
     """Kinds of optimizers that stepped: `AdamW`."""
-    update_share: float | None = None
-    """Share of update time in the optimizer's step, by host clock."""
     fused: bool | None = None
     """True if the optimizer updates all parameters in one kernel; None where it cannot."""
     recomputes: bool | None = None

@@ -65,7 +65,6 @@ class Run:
     peak_host_gib: float | None = None
     peak_device_gib: float | None = None
     """Peak of the device allocator, freed blocks included: the card must give it."""
-    alloc_retries: int | None = None
     losses: tuple[float, ...] = ()
     quality: tuple[tuple[str, float], ...] = ()
     effects: Effects = field(default_factory=Effects)

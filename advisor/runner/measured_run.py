@@ -27,8 +27,6 @@ UNTOLD = {
     "step": "the samples of a step are not known",
 }
 """Why a unit is no sample."""
-STRAGGLES = 0.05
-"""Difference in the ranks' shares of backward, in which they wait for each other."""
 NOTHING = Run(
     trial_id="",
     purpose="",
@@ -155,7 +153,6 @@ def probed_run(
         peak_mem_gib=allocated if on_device else host,
         peak_host_gib=host,
         peak_device_gib=reserved if on_device else None,
-        alloc_retries=sum(_known(m.alloc_retries for m in memories)) if on_device else None,
         losses=first.losses,
         effects=_effects(ranks[0], len(ranks)),
         ceilings=_ceilings(ranks),
@@ -264,7 +261,6 @@ def _effects(rank: Rank, ranks: int) -> Effects:
         fused=record.fused,
         recomputes=record.recomputes,
         optimizers=record.optimizers,
-        update_share=found.update_share,
         loader_passed=tuple(loader.passed.items()),
         loader_site=loader.site,
         model_site=module.site,
@@ -324,22 +320,3 @@ def _notes(ranks: Sequence[Rank], others: int, plan: MeasurePlan) -> Iterator[st
     world = ranks[0].record.world_size
     if len(ranks) < world:
         yield f"{len(ranks)} of {world} ranks have a window: the rate is {world} times their mean"
-    if world > 1 and len(ranks) > 1:
-        yield from _straggler(ranks)
-
-
-def _straggler(ranks: Sequence[Rank]) -> Iterator[str]:
-    """The slowest rank.
-
-    Ranks that reduce gradients step together; the one that never waits in its backward is the one
-    that the others wait for. On a GPU they wait in its stream, so there it is the one whose card
-    works least.
-    """
-    shares = [rank.window.shares or Shares() for rank in ranks]
-    on_gpu = all(each.launch is not None for each in shares)
-    backward = (rank.window.backward_share for rank in ranks)
-    busy = _known(each.compute for each in shares) if on_gpu else _known(backward)
-    if len(busy) == len(ranks) and max(busy) - min(busy) >= STRAGGLES:
-        slow = ranks[busy.index(min(busy))].record.rank
-        wait = max(busy) - min(busy)
-        yield f"rank {slow} is the straggler: others wait for it {wait:.0%} of the time"

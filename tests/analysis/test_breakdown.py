@@ -8,7 +8,6 @@ from advisor.analysis import breakdown
 from advisor.analysis.device_time import Host, seconds
 from advisor.analysis.events import DeviceMark, EventLog, OptimizerStep, Span
 from advisor.analysis.facts import LoaderFacts
-from advisor.analysis.measurement import update_share
 from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.window import Window
 from tests.analysis.logs import PLAN, backward, call, fetch, log_with, update
@@ -80,18 +79,3 @@ def test_on_a_device_the_optimizers_own_part_is_a_call_of_its_own() -> None:
     host = Host(fetches, breakdown._calls(log, fetches), [], [])
     found = seconds(host, marks, [], [Span(0.0, 6.0)])
     assert found["data_wait"] / 6.0 == pytest.approx(0.4, abs=0.01)
-
-
-@pytest.mark.parametrize("closure", [False, True])
-def test_passes_within_a_step_are_none_of_its_update(closure: bool) -> None:
-    """Of a second the last 50 ms; a step that is given a closure lasts from the begin on.
-
-    One optimizer that calls another's step takes the time once.
-    """
-    log = log_with()
-    for now in range(10):
-        backward(log, now + 0.2, now + 0.5)
-        backward(log, now + 0.6, now + 0.95)
-        update(log, now + 0.96, now + 1.0, 2)
-        update(log, now if closure else now + 0.95, now + 1.0, 1)
-    assert update_share(log) == pytest.approx(0.05, abs=0.01)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from advisor.model import MeasurePlan, Run, Shares
+from advisor.model import MeasurePlan, Run
 from advisor.runner.measured_run import probed_run
 from advisor.runner.process_records import ProcessRecord
 from tests.runner.by_hand import process
@@ -22,7 +20,7 @@ def test_one_process() -> None:
     """What was not measured is None; a launcher makes no step."""
     run = run_of(process(7, 40.0), process(8, None))
     assert (run.units_per_s, run.units, run.startup_s) == (40.0, 400.0, 9.0)
-    assert (run.peak_mem_gib, run.alloc_retries) == (1.5, None)
+    assert run.peak_mem_gib == 1.5
     assert (run.losses, run.ranks, run.notes) == ((3.0, 2.0), 1, ())
     assert probed_run([BOOTED, process(7, None)], MeasurePlan()) is None
 
@@ -45,26 +43,9 @@ def test_a_rank_without_a_window_is_noted_and_not_dropped() -> None:
     assert any(note.startswith("3 of 4 ranks have a window") for note in run.notes)
 
 
-@pytest.mark.parametrize("launch", [0.0, None])
-def test_the_straggler_is_the_rank_that_never_waits(launch: float | None) -> None:
-    """On GPUs by the work of the cards; the host's time in a backward says nothing there."""
-    ranks = [
-        process(
-            9 - n,
-            10.0,
-            rank=n,
-            world_size=2,
-            measured={"shares": Shares(compute=c, launch=launch), "backward_share": b},
-        )
-        for n, c, b in ((0, 0.9, 0.1), (1, 0.6, 0.4))
-    ]
-    slow = 0 if launch is None else 1
-    assert any(note.startswith(f"rank {slow} is the straggler") for note in run_of(*ranks).notes)
-
-
 def test_processes_side_by_side_are_one_job() -> None:
     """Children of one parent at one time; without a group none waits for another."""
-    each = [process(n, 10.0, measured={"backward_share": n / 10}) for n in (3, 4)]
+    each = [process(n, 10.0) for n in (3, 4)]
     run = run_of(*each)
     assert (run.units_per_s, run.ranks, run.effects.group_size, run.notes) == (20.0, 2, 1, ())
 
