@@ -29,7 +29,7 @@ KEYS = {
     "ok", "failure", "unit", "units", "window", "units_per_s", "units_per_s_range", "tokens_per_s",
     "runs", "disturbed", "wait_share", "step_ms", "batch",
     "achieved_tflops", "workers", "ranks", "forwards_per_unit", "peak_mem_gib", "effects",
-    "shares", "bottleneck", "unused_gpu",
+    "shares", "bottleneck", "unused_gpu", "phases", "host_growth_gib_per_min",
 }  # fmt: skip
 SETTINGS = """\
 [workload.restore]
@@ -164,6 +164,34 @@ def test_a_command_alone_is_enough_and_nothing_is_left_behind(
     assert "trial 1" in stderr
     assert {p: p.stat().st_mtime_ns for p in before} == before
     assert {p.name for p in project.iterdir()} - {p.name for p in before} == {".lock"}
+
+
+@pytest.mark.parametrize(
+    ("largest", "options"),
+    [
+        ("validation", ("--validation", "5")),
+        ("saving", ("--save-s", "1")),
+        ("between epochs", ("--pause-s", "1")),
+    ],
+)
+def test_the_phases_of_a_whole_run_agree_with_the_programs_own_clocks(
+    project: Path,
+    measured: StageLog,
+    monkeypatch: pytest.MonkeyPatch,
+    largest: str,
+    options: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv("GPU_ADVISOR_ISOLATION", "guard")  # its clocks are a file that stays
+    program = (sys.executable, str(PROGRAMS / "ok_epochs.py"), "clocks.json", *options)
+    found = measured("--whole", "60s", "--", *program)
+    seconds = {phase["name"]: phase["seconds"] for phase in found["phases"]}
+    clocks = json.loads((project / "clocks.json").read_text())
+    shares = {name: seconds.pop(name, 0.0) for name in clocks}
+    assert seconds.keys() == {"start", "ending"}
+    own = {name: clock / sum(clocks.values()) for name, clock in clocks.items()}
+    theirs = {name: s / sum(shares.values()) for name, s in shares.items()}
+    assert theirs == pytest.approx(own, abs=0.03)
+    assert max(theirs, key=lambda name: theirs[name]) == largest
 
 
 @pytest.mark.parametrize("kind", ["crash-import", "no-steps"])

@@ -9,12 +9,13 @@ from advisor.analysis import breakdown
 from advisor.analysis.averages import quantile
 from advisor.analysis.device_clock import DeviceClock
 from advisor.analysis.events import NO_LOADER, NO_MODULE, Span
+from advisor.analysis.phases import phases
 from advisor.analysis.stages import stages
 from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.step_series import dominant_module
 from advisor.analysis.sync_calls import sync_points
 from advisor.analysis.window import find_window, warm_up
-from advisor.model import Shares, Stage, SyncPoint, TrainingSign
+from advisor.model import RunPhase, Shares, Stage, SyncPoint, TrainingSign
 
 if TYPE_CHECKING:
     from advisor.analysis.events import EventLog
@@ -47,6 +48,9 @@ class Measured:
     wait_share: float | None = None
     shares: Shares | None = None
     stages: tuple[Stage, ...] = ()
+    phases: tuple[RunPhase, ...] = ()
+    first_step: float
+    """Epoch seconds at which the first step was finished."""
     whole_units: float = 0.0
     finished_batches: int = 0
     batch: float | None = None
@@ -144,6 +148,8 @@ def _measured(
         wait_share=breakdown.wait_share(log, window, clock),
         shares=Shares(**found) if found else None,
         stages=stages(log, window, stretch, clock),
+        phases=phases(log, series),
+        first_step=series.bounds[0] + log.clock,
         whole_units=series.whole_units,
         finished_batches=series.finished_batches,
         batch=series.batch,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor import masking, numbers
-from advisor.commands import invocation
+from advisor.commands import invocation, whole_run
 from advisor.commands.measuring import program_of
 from advisor.errors import FAILURE_EXIT_CODES
 from advisor.executor.engines import EngineSettings, make_engine
@@ -25,7 +25,7 @@ from advisor.report.bottleneck import diagnose, member, ranged, typical
 from advisor.report.build import trial_entry
 from advisor.report.progress import Progress
 from advisor.sandbox.capabilities import isolation_warnings
-from advisor.settings import parsed_regex
+from advisor.settings import parse_duration_s, parsed_regex
 from advisor.tuner.state import CEILINGS_S
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ OF_RUN = (
 OF_EFFECTS = ("batch", "workers", "forwards_per_unit")
 OF_ALL = (
     *("window", "units_per_s_range", "runs", "disturbed", "effects", "shares", "bottleneck"),
-    "unused_gpu",
+    *("unused_gpu", "phases", "host_growth_gib_per_min"),
 )
 """Keys of the JSON object, null where nothing was measured."""
 
@@ -67,6 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=invocation.argument(parsed_regex),
         metavar="RE",
         help="count units by output lines that match; group 1, if any, is a number of units",
+    )
+    parser.add_argument(
+        "--whole",
+        type=invocation.argument(parse_duration_s),
+        metavar="TIME",
+        help="one run to its own end, or for TIME: start, epochs, validation, saving, pauses",
     )
     invocation.add_flags(parser, "--workload", "--window", "--json", "--allow-writes")
 
@@ -92,7 +98,12 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         ceilings_workers=tuple(sorted({0, machine.cpus})),
         ceilings_s=CEILINGS_S,
     )
-    result = measure(program_of(asked, aim, allow_writes=args.allow_writes), plan, aim)
+    if args.whole is not None:
+        plan = MeasurePlan(
+            measure_s=args.whole, longest_s=args.whole, unit_regex=asked.workload.unit_regex
+        )
+    program = program_of(asked, aim, allow_writes=args.allow_writes)
+    result = measure(program, plan, aim, runs=RUNS if args.whole is None else 1)
     if isinstance(result, Failure):
         code, shown = FAILURE_EXIT_CODES[result.kind], failure_memo(result)
         fields = as_object(result, asked.workload.unit)
@@ -100,9 +111,9 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         if result[0].cards:
             aim = target.computed_on(aim, machine, result[0].cards[0])
         found = diagnose(result, profile=aim.profile)
-        assert found is not None, "there are two runs"
         unused = sentences.unused_gpu(result, machine.gpus)
-        code, shown = 0, f"{unused}\n\n" * bool(unused) + memo(result, found)
+        text = whole_run.memo(result[0]) if found is None else memo(result, found)
+        code, shown = 0, f"{unused}\n\n" * bool(unused) + text
         fields = as_object(result, asked.workload.unit, found, unused)
     if args.json:
         shown = json.dumps(masking.mask_value(fields), indent=2) + "\n"
@@ -110,9 +121,11 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     return code
 
 
-def measure(program: Program, plan: MeasurePlan, aim: Target) -> tuple[Run, ...] | Failure:
+def measure(
+    program: Program, plan: MeasurePlan, aim: Target, *, runs: int = RUNS
+) -> tuple[Run, ...] | Failure:
     """Equal runs of `program`, with progress on stderr."""
-    runs: list[Run] = []
+    done: list[Run] = []
     gpu_uuid = aim.gpu.uuid if aim.gpu else None
     with (
         Progress(unit=program.unit) as progress,
@@ -125,7 +138,7 @@ def measure(program: Program, plan: MeasurePlan, aim: Target) -> tuple[Run, ...]
         for note in isolation_warnings(str(program.cwd), {**os.environ, **program.env}):
             progress.note(note)
         progress.stage("profile")
-        for number in range(1, RUNS + 1):
+        for number in range(1, runs + 1):
             trial = program.trial(f"{number:03d}", request, engine.scratch(f"{number:03d}"))
             progress.trial_started(number, trial.label, trial.purpose)
             result = engine.run(trial)
@@ -133,8 +146,8 @@ def measure(program: Program, plan: MeasurePlan, aim: Target) -> tuple[Run, ...]
             progress.trial_done(trial_entry(attempt))
             if isinstance(result, Failure):
                 return result
-            runs.append(result)
-    return tuple(runs)
+            done.append(result)
+    return tuple(done)
 
 
 # --- one JSON object ----------------------------------------------------------------------
@@ -155,7 +168,6 @@ def as_object(
     if isinstance(result, Failure):
         names = ("kind", "evidence", "next_step")
         return shown | {"failure": {name: getattr(result, name) for name in names}}
-    assert found is not None
     run = typical(result)
     effects, rates = run.effects, [each.units_per_s for each in result]
     shares = dataclasses.asdict(run.shares)
@@ -170,8 +182,10 @@ def as_object(
         "disturbed": any(each.disturbance.disturbed for each in result),
         "effects": dataclasses.asdict(effects) | {"arguments": dict(effects.arguments)},
         "shares": {name: share for name, share in shares.items() if share is not None} or None,
-        "bottleneck": found.model_dump(),
+        "bottleneck": found and found.model_dump(),
         "unused_gpu": unused or None,
+        "phases": [dataclasses.asdict(phase) for phase in run.phases] if found is None else None,
+        "host_growth_gib_per_min": run.host_growth_gib_per_min,
     }
 
 

@@ -177,6 +177,16 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunPhase:
+    """Part of a whole run, such as `validation` or `saving`."""
+
+    name: str
+    seconds: float
+    times: int
+    """Steps of the work itself; else how often the part came."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """Network of a multi-network inference."""
 

@@ -13,6 +13,7 @@ from advisor.model.observations import (
     Flops,
     Footprint,
     ResultFile,
+    RunPhase,
     Shares,
     Stage,
     SyncPoint,
@@ -58,6 +59,10 @@ class Run:
     stages: tuple[Stage, ...] = ()
     """Networks that took turns, in the order of their first calls; none of a training, and where
     there is only one."""
+    phases: tuple[RunPhase, ...] = ()
+    """Of the whole process, in seconds; they sum to its wall time. None of several ranks."""
+    host_growth_gib_per_min: float | None = None
+    """Growth of host memory after the first third of the run; None of less than a minute."""
     whole_units: float = 0.0
     """Units that were finished from load to result, not extrapolated from forwards."""
     peak_mem_gib: float | None = None

@@ -29,7 +29,7 @@ STAGES = {
     "confirm": "confirm: original against candidate, in interleaved rounds",
     "quality": "quality: the declared measures of the candidate",
     "whatif": "code suggestions: changes that are not applied",
-    "profile": "profile: the command as it is, twice",
+    "profile": "profile: the command as it is",
 }
 """Purpose of trials to the stage, in words."""
 REASONS = {

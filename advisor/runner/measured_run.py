@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from advisor.analysis.events import NO_LOADER
-from advisor.model import TRAINING_STEPS, Ceilings, Effects, Run, Shares
+from advisor.model import TRAINING_STEPS, Ceilings, Effects, Run, RunPhase, Shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -71,7 +71,21 @@ def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
     # sampled outside or self-reported; both count shared pages once
     host = max(ending.peak_host_gib or 0.0, run.peak_host_gib or 0.0) or None
     on_device = run.peak_device_gib is not None
-    return replace(run, peak_host_gib=host, peak_mem_gib=run.peak_mem_gib if on_device else host)
+    return replace(
+        run,
+        peak_host_gib=host,
+        peak_mem_gib=run.peak_mem_gib if on_device else host,
+        host_growth_gib_per_min=ending.host_growth_gib_per_min,
+        phases=_to_the_end(run.phases, ending.wall_s),
+    )
+
+
+def _to_the_end(phases: Sequence[RunPhase], wall_s: float) -> tuple[RunPhase, ...]:
+    """Add the time after the last event, so that the phases sum to the wall time."""
+    inside = [phase for phase in phases if phase.name != "ending"]
+    left_s = wall_s - sum(phase.seconds for phase in inside)
+    ending = RunPhase(name="ending", seconds=max(0.0, left_s), times=1)
+    return (*inside, ending) if inside else ()
 
 
 def _counted(run: Run, trial: Trial, ending: TrialExit) -> Run | None:
@@ -149,6 +163,7 @@ def probed_run(
         wait_share=sum(waits) / len(waits) if waits else None,
         shares=lead.shares or Shares(),
         stages=lead.stages,
+        phases=_from_the_start(lead, starts) if len(ranks) == 1 else (),
         whole_units=sum(rank.window.whole_units for rank in ranks),
         peak_mem_gib=allocated if on_device else host,
         peak_host_gib=host,
@@ -166,6 +181,14 @@ def probed_run(
         startup_s=min(steps) - min(starts) if starts and steps else None,
         notes=tuple(dict.fromkeys(_notes(ranks, len(able) - len(ranks), plan))),
     )
+
+
+def _from_the_start(window: Measured, starts: Sequence[float]) -> tuple[RunPhase, ...]:
+    """Phases with the time to the first step; none where a start is not known."""
+    if not starts or not window.phases:
+        return ()
+    start_s = max(0.0, window.first_step - min(starts))
+    return (RunPhase(name="start", seconds=start_s, times=1), *window.phases)
 
 
 def loader_effects(processes: Sequence[ProcessRecord]) -> Effects | None:

@@ -79,6 +79,7 @@ class TrialExit:
     """CPUs that the process tree kept busy in the last seconds before the end."""
     peak_host_gib: float | None = None
     """Peak memory of all processes, shared pages once."""
+    host_growth_gib_per_min: float | None = None
     stacks: str = ""
     oom: OomKills | None = None
     """The kernel's out-of-memory kills during the trial."""
@@ -172,6 +173,7 @@ class Monitor:
             silence_s=max(0.0, ended - self._last_sign),
             busy_cpus=self._tree.busy_cpus(ended - BUSY_S, ended),
             peak_host_gib=self._tree.peak_gib,
+            host_growth_gib_per_min=self._tree.growth_gib_per_min(),
             stacks=stacks,
             oom=new_kills(self._oom_before, oom_kills()),
             count=self._tally.count,

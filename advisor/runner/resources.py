@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import statistics
 import time
 from collections import deque
 from pathlib import Path
@@ -15,6 +16,9 @@ from advisor.machine.host import cgroup_folders
 from advisor.machine.readings import GIB
 from advisor.runner.launch import START
 
+FEWEST_READINGS = 20
+LEAST_GROWTH_S = 40.0
+"""Samples and time that a growth of memory is judged by."""
 LIGHT = 0.02
 """Largest share of time spent sampling: reading PSS stops the process for a moment."""
 
@@ -26,6 +30,13 @@ class CpuReading(NamedTuple):
     """CPU seconds of the tree so far, ended processes included."""
 
 
+class MemoryReading(NamedTuple):
+    time: float
+    """Epoch seconds."""
+    gib: float
+    """Memory of all processes of the tree, shared pages once."""
+
+
 class TreeSampler:
     """Sampler of a process tree, at a limited rate."""
 
@@ -33,7 +44,7 @@ class TreeSampler:
         self._root = root
         self._interval_s = interval_s
         self._due = 0.0
-        self.peak_gib: float | None = None
+        self.memory: list[MemoryReading] = []
         self.oldest_python: float | None = None
         """Epoch seconds at which the oldest living Python of the command was started."""
         self._cpu: deque[CpuReading] = deque(maxlen=256)
@@ -64,11 +75,30 @@ class TreeSampler:
                     pythons.append(process.create_time())
         self.oldest_python = min(pythons, default=None)
         if memory:
-            self.peak_gib = max(self.peak_gib or 0.0, memory / GIB)
+            self.memory.append(MemoryReading(time=time.time(), gib=memory / GIB))
         self._cpu.append(CpuReading(time=time.time(), cpu_s=cpu_s))
         cost = time.monotonic() - begun
         self._due = begun + max(self._interval_s, cost / LIGHT)
         return True
+
+    @property
+    def peak_gib(self) -> float | None:
+        """Highest memory seen; None before the first sample."""
+        return max((reading.gib for reading in self.memory), default=None)
+
+    def growth_gib_per_min(self) -> float | None:
+        """Growth of memory after the first third of the samples; None of less than a minute."""
+        later = self.memory[len(self.memory) // 3 :]
+        if len(later) < FEWEST_READINGS or later[-1].time - later[0].time < LEAST_GROWTH_S:
+            return None
+        tenth = max(1, len(later) // 10)
+        first, last = later[:tenth], later[-tenth:]
+        minutes = (
+            statistics.fmean(r.time for r in last) - statistics.fmean(r.time for r in first)
+        ) / 60
+        return (
+            statistics.median(r.gib for r in last) - statistics.median(r.gib for r in first)
+        ) / minutes
 
     def busy_cpus(self, start: float, end: float) -> float | None:
         """Mean CPUs used between two epoch times."""
