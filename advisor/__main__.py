@@ -30,7 +30,7 @@ COMMANDS = {
         "two measured runs: where the time goes; changes nothing",
     ),
     "doctor": (
-        "advisor.commands.doctor.command",
+        "advisor.commands.doctor",
         "what this machine costs a program; changes nothing",
     ),
     "gate": ("advisor.gate.cli", "fail CI on throughput regressions that are proven"),

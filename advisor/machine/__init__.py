@@ -2,7 +2,6 @@
 
 gpu.py             the one door to NVML; readings.py: what a card says of itself at one moment
 host.py            usable CPUs, memory, shared memory
-condition.py       what state the cards are in; host_condition.py: the host, for any program on it
 telemetry.py       a thread that looks at host and GPU while a trial runs
 recording.py       samples over time, and what a window of them says; pure
 cards.py           which cards a program was on

@@ -143,6 +143,21 @@ def shm_gib(root: Path = ROOT) -> float | None:
     return shm.f_frsize * shm.f_blocks / GIB
 
 
+def nvidia_devices(root: Path = ROOT) -> int | None:
+    """Count NVIDIA cards on the PCI bus, or None.
+
+    They are display and 3D controllers; a card has a sound device beside.
+    """
+    try:
+        found = list((root / "sys/bus/pci/devices").iterdir())
+    except OSError:
+        return None
+    return sum(
+        text_of(each / "vendor") == "0x10de" and text_of(each / "class").startswith("0x03")
+        for each in found
+    )
+
+
 def cpu_model(root: Path = ROOT) -> str:
     """Marketing name of the CPU, else the architecture."""
     for line in text_of(root / "proc/cpuinfo").splitlines():

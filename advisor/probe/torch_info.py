@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
 import warnings
 from typing import Any, Callable
-
-POOLS = ("OMP_", "MKL_", "GOMP_", "KMP_", "OPENBLAS_", "NUMEXPR_")
-"""Prefixes of thread pool variables."""
 
 QUESTIONS: dict[str, Callable[[Any], Any]] = {
     "torch": lambda torch: str(torch.__version__),
     "cuda": lambda torch: torch.version.cuda,
     "rocm": lambda torch: getattr(torch.version, "hip", None),
     "available": lambda torch: bool(torch.cuda.is_available()),
-    "threads": lambda torch: int(torch.get_num_threads()),
 }
 
 
@@ -30,7 +25,6 @@ def facts() -> dict[str, Any]:
     facts: dict[str, Any] = {
         "python": sys.version.split()[0],
         "executable": sys.executable,
-        "settings": {name: value for name, value in os.environ.items() if name.startswith(POOLS)},
     }
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -128,3 +128,16 @@ def test_this_host_is_read_whole() -> None:
     assert machine.gpu_note
     assert machine.os
     assert len(machine.key) == 16
+
+
+def test_cards_on_the_bus_are_counted_without_a_driver(tmp_path: Path) -> None:
+    """Its sound devices and other makers' cards are none."""
+    assert host.nvidia_devices(tmp_path) is None
+    for name, vendor, kind in (
+        ("0000:01:00.0", "0x10de", "0x030200"),
+        ("0000:01:00.1", "0x10de", "0x040300"),
+        ("0000:02:00.0", "0x1002", "0x030000"),
+    ):
+        write(tmp_path, f"sys/bus/pci/devices/{name}/vendor", f"{vendor}\n")
+        write(tmp_path, f"sys/bus/pci/devices/{name}/class", f"{kind}\n")
+    assert host.nvidia_devices(tmp_path) == 1

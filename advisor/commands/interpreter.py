@@ -11,7 +11,7 @@ import sys
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from advisor.errors import UsageError
 from advisor.probe import torch_info
@@ -40,10 +40,7 @@ class TorchFacts(BaseModel):
     """CUDA that torch was built with."""
     rocm: str | None = None
     available: bool | None = None
-    threads: int | None = None
     warned: tuple[str, ...] = ()
-    settings: dict[str, str] = Field(default_factory=dict)
-    """Variables of thread pools, as a program started the same way finds them."""
 
 
 def ask_torch(

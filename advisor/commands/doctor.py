@@ -1,0 +1,286 @@
+"""`gpu-advisor doctor`: costly settings of a machine, and their remedies.
+
+Looks only: nothing is written or changed, and no program of the user's is run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import psutil
+
+from advisor import __version__, numbers
+from advisor.commands.interpreter import TorchFacts, ask_torch
+from advisor.machine import contention, host, lock
+from advisor.machine.contention import OTHERS_SHARE
+from advisor.machine.gpu import uvm_loaded
+from advisor.machine.host import nvidia_devices, read_machine
+from advisor.machine.readings import GIB
+from advisor.sandbox.capabilities import FORCED, Capability, detect_isolation
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping, Sequence
+
+    from advisor.model import Disturbance, Machine
+
+LOOK_S = 0.5
+"""Time in which others are watched."""
+WIDTH = 100
+LEAST_FREE_SHARE, LEAST_FREE_GIB = 0.10, 1.0
+"""RAM that must be left, or the kernel begins to drop cached files and to swap."""
+LEAST_SHM_GIB = 1.0
+INSTALL_TORCH = (
+    "python -m pip install --force-reinstall torch"
+    "  # pytorch.org/get-started names the build for an older driver"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `gpu-advisor doctor`."""
+    parser.add_argument(
+        "--python",
+        metavar="PATH",
+        help="the interpreter whose torch is asked (default: that of the command after `--`, "
+        "else the first python on PATH)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the checks as one JSON object")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 when there is something to fix"
+    )
+
+
+def run(args: argparse.Namespace, command: list[str] | None) -> int:
+    """Print the verdict and every check.
+
+    Returns 0, or with --strict 1 where one is not good. Raises UsageError for an interpreter or an
+    isolation that is not there.
+    """
+    rows = checked(take(args.python, command or [], os.environ))
+    sys.stdout.write(as_json(rows) if args.json else as_text(rows))
+    return int(args.strict and any(row.status == "fix" for row in rows))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """Readings of a machine at one moment."""
+
+    machine: Machine
+    cpus_shown: int
+    """CPUs that a program which does not know of quotas believes it has."""
+    ram_left_gib: float
+    shm_left_gib: float | None
+    nvidia_devices: int | None
+    """Cards on the bus, whether or not a driver knows them."""
+    uvm_missing: bool
+    """The driver lists a card, but CUDA's own device file is not there."""
+    isolation: Capability
+    crowd: Disturbance
+    own_calls: tuple[str, ...]
+    """Other calls of gpu-advisor that measure meanwhile."""
+    torch: TorchFacts | str
+    """Or why nobody answered."""
+
+
+def take(python: str | None, command: Sequence[str], environ: Mapping[str, str]) -> Readings:
+    """Read everything; this takes about three seconds."""
+    crowd = contention.look(LOOK_S)  # before anything of ours works beside it
+    machine, room = read_machine(environ), host.memory_room_bytes()
+    left_gib = psutil.virtual_memory().available / GIB
+    shm = Path("/dev/shm")  # noqa: S108  only looked at
+    return Readings(
+        machine=machine,
+        cpus_shown=len(host.affinity()),
+        ram_left_gib=left_gib if room is None else min(left_gib, room / GIB),
+        shm_left_gib=shutil.disk_usage(shm).free / GIB if shm.is_dir() else None,
+        nvidia_devices=nvidia_devices(),
+        uvm_missing=bool(machine.gpus) and not uvm_loaded(),
+        isolation=detect_isolation(str(Path.cwd()), environ),
+        crowd=crowd,
+        own_calls=lock.holders(),
+        torch=ask_torch(python, command, environ),
+    )
+
+
+# --- checks -------------------------------------------------------------------------------
+
+
+class Finding(NamedTuple):
+    """Value of one check, whether it is good, and the remedy."""
+
+    value: str
+    ok: bool | None = True
+    """None: unknown."""
+    fix: str = ""
+    """Command for a shell."""
+
+
+def gpu(readings: Readings) -> Finding:
+    """Cards that CUDA can use."""
+    gpus, note = readings.machine.gpus, readings.machine.gpu_note or "none"
+    names = ", ".join(f"{each.name}, {numbers.gib(each.memory_total_gib)}" for each in gpus)
+    if readings.uvm_missing:
+        value = f"{names}; /dev/nvidia-uvm is missing, which CUDA needs"
+        return Finding(value, ok=False, fix="sudo nvidia-modprobe -u -c 0")
+    if gpus:
+        return Finding(f"{names}; driver {gpus[0].driver}")
+    if "CUDA_VISIBLE_DEVICES" in note:
+        return Finding(note, ok=False, fix="unset CUDA_VISIBLE_DEVICES")
+    if not readings.nvidia_devices:
+        return Finding(f"none: {note}")
+    fix = "nvidia-smi  # names the driver's problem; in a container: docker run --gpus all ..."
+    value = f"{readings.nvidia_devices} NVIDIA on the bus, none can be used: {note}"
+    return Finding(value, ok=False, fix=fix)
+
+
+def torch(readings: Readings) -> Finding:
+    """Build of the torch that the command would import."""
+    facts = readings.torch
+    if isinstance(facts, str):
+        return Finding(facts, ok=None)
+    python = f"Python {facts.python}, {facts.executable}"
+    if facts.missing is not None:
+        missing = f"none in {python} ({facts.missing}); --python PATH names another one"
+        return Finding(missing, ok=None)
+    built = f"CUDA {facts.cuda}" if facts.cuda else f"ROCm {facts.rocm}" if facts.rocm else None
+    value = f"{facts.torch} in {python}, built for {built or 'CPUs'}"
+    if not readings.machine.gpus or (built and facts.available):
+        return Finding(value)
+    warning = f" ({facts.warned[0]})" if facts.warned else ""
+    return Finding(f"{value}: it does not see the GPU{warning}", ok=False, fix=INSTALL_TORCH)
+
+
+def cpus(readings: Readings) -> Finding:
+    """CPUs that a program may use."""
+    usable, shown = readings.machine.cpus, readings.cpus_shown
+    limit = f" of {shown} shown: a quota holds the rest" if usable < shown else ""
+    return Finding(f"{usable}{limit}, {readings.machine.cpu_model}")
+
+
+def memory(readings: Readings) -> Finding:
+    """RAM that is left, inside the limit of the container."""
+    whole, left = readings.machine.ram_limit_gib, readings.ram_left_gib
+    least = max(LEAST_FREE_GIB, LEAST_FREE_SHARE * whole)
+    fix = "ps -eo pid,user,rss,comm --sort=-rss | head"
+    return Finding(f"{left:.1f} of {whole:.1f} GiB left", ok=left >= least, fix=fix)
+
+
+def shared_memory(readings: Readings) -> Finding:
+    """Room in /dev/shm for the batches of loader workers."""
+    left = readings.shm_left_gib
+    if left is None:
+        return Finding("no /dev/shm", ok=None)
+    fix = "sudo mount -o remount,size=8G /dev/shm  # in a container: docker run --shm-size=8g ..."
+    return Finding(f"{left:.2f} GiB left", ok=left >= LEAST_SHM_GIB, fix=fix)
+
+
+def other_programs(readings: Readings) -> Finding:
+    """CPUs that others hold, and calls of gpu-advisor beside this one."""
+    crowd, shown = readings.crowd, readings.cpus_shown
+    if crowd.others_cpus is None:
+        return Finding("not told here", ok=None)
+    who = ", ".join(f"{each.name} {each.cpus:.1f}" for each in crowd.who)
+    value = f"{crowd.others_cpus:.1f} of {shown} CPUs busy{f' ({who})' if who else ''}"
+    fix = "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"
+    if readings.own_calls:
+        value += f"; gpu-advisor itself measures meanwhile: {'; '.join(readings.own_calls)}"
+        fix = "gpu-advisor doctor  # again, when that call has ended"
+    return Finding(value, ok=crowd.others_cpus <= OTHERS_SHARE * shown, fix=fix)
+
+
+def isolation(readings: Readings) -> Finding:
+    """Protection of the user's files during trials."""
+    found = readings.isolation
+    why = f" ({found.why_not_better})" if found.refused else ""
+    fix = "sudo sysctl user.max_user_namespaces=15000  # see docs/isolation.md"
+    return Finding(
+        f"{found.kind}{why}",
+        ok=found.kind != "guard",
+        fix=fix if found.refused else f"unset {FORCED}",
+    )
+
+
+def versions(readings: Readings) -> Finding:
+    """Versions to name in a report of a fault."""
+    machine = readings.machine
+    return Finding(f"gpu-advisor {__version__}, Python {machine.python}, {machine.os}")
+
+
+class Check(NamedTuple):
+    """Check of a part of this machine, and its importance."""
+
+    name: str
+    look: Callable[[Readings], Finding]
+    why: str
+
+
+CHECKS = (
+    Check("GPU", gpu, "without one the model computes on the CPU"),
+    Check("torch", torch, "a build that does not fit the driver leaves the GPU idle"),
+    Check("CPUs", cpus, "more loader workers than CPUs wait for each other"),
+    Check("memory", memory, "files that are read again come from it; with none, programs die"),
+    Check("shared memory", shared_memory, "loader workers hand every batch over through /dev/shm"),
+    Check("other programs", other_programs, "they take CPUs from loader and launches"),
+    Check("isolation", isolation, "a measured program must not touch your files"),
+    Check("versions", versions, "a report of a fault needs them"),
+)
+
+
+class Row(NamedTuple):
+    """Result of one check."""
+
+    name: str
+    status: str
+    """`good`, `fix` or `unknown`."""
+    value: str
+    why: str
+    fix: str | None
+
+
+def checked(readings: Readings) -> list[Row]:
+    """Run every check, in the order of display."""
+    rows = []
+    for name, look, why in CHECKS:
+        value, ok, fix = look(readings)
+        status = "unknown" if ok is None else "good" if ok else "fix"
+        rows.append(Row(name, status, value, why, fix if status == "fix" else None))
+    return rows
+
+
+# --- output -------------------------------------------------------------------------------
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    """Verdict over all rows, in one sentence."""
+    wrong = sum(row.status == "fix" for row in rows)
+    return f"{numbers.many(wrong, 'thing') if wrong else 'Nothing'} to fix here."
+
+
+def as_json(rows: Sequence[Row]) -> str:
+    """Format the rows as one JSON object."""
+    to_fix = sum(row.status == "fix" for row in rows)
+    checks = [row._asdict() for row in rows]
+    shown = {"verdict": verdict(rows), "to_fix": to_fix, "checks": checks}
+    return json.dumps(shown, indent=2) + "\n"
+
+
+def as_text(rows: Sequence[Row]) -> str:
+    """Format the verdict and a line of each check."""
+    lines = [verdict(rows), ""]
+    for row in rows:
+        mark = "?" if row.status == "unknown" else row.status
+        lines += _wrapped(f"  {mark:<4}  {row.name:<14}  {row.value}")
+        if row.status == "fix":
+            lines += [*_wrapped(f"{'':<8}{row.why}"), f"{'':<8}{row.fix}"]
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False)

@@ -1,1 +1,0 @@
-"""Machine checks: readings, a table, a verdict."""

@@ -1,0 +1,199 @@
+"""`gpu-advisor doctor`: faults of a machine with their remedies, and what a call leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nvml_stub
+import pytest
+
+from advisor.commands.doctor import Readings, as_json, as_text, checked, verdict
+from advisor.commands.interpreter import TorchFacts, asking
+from advisor.machine.lock import gpu_lock
+from advisor.model import Disturbance, Gpu, Neighbour
+from advisor.sandbox.capabilities import Capability
+from tests.support.simulator.engine import QUIET_MACHINE
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from tests.warm import Server
+
+ROOT = Path(__file__).resolve().parents[1]
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("CUDA")} | {
+    "PYTHONPATH": str(ROOT)
+}
+H100 = Gpu(
+    index=0,
+    name="NVIDIA H100 80GB HBM3",
+    uuid="GPU-1",
+    memory_total_gib=79.6,
+    memory_free_gib=79.0,
+    driver="560.35.03",
+    power_limit_w=700.0,
+    compute_capability="9.0",
+    profile="h100-sxm",
+)
+TORCH = TorchFacts(
+    python="3.11.7", executable="/env/bin/python", torch="2.9.1", cuda="12.6", available=True
+)
+MACHINE = replace(QUIET_MACHINE, gpus=(H100,), cpus=16, ram_limit_gib=128.0)
+WELL = Readings(
+    machine=MACHINE,
+    cpus_shown=16,
+    ram_left_gib=100.0,
+    shm_left_gib=64.0,
+    nvidia_devices=1,
+    uvm_missing=False,
+    isolation=Capability(kind="overlay"),
+    crowd=Disturbance(disturbed=False, others_cpus=0.1),
+    own_calls=(),
+    torch=TORCH,
+)
+"""A machine that costs nothing."""
+GUARD = Capability(kind="guard", refused=(("overlay", "EPERM"),))
+CROWD = Disturbance(disturbed=True, others_cpus=6.0, who=(Neighbour(name="ffmpeg", cpus=6.0),))
+
+
+def on(**changes: Any) -> Readings:
+    return replace(WELL, **changes)
+
+
+def torch(**changes: Any) -> Readings:
+    return on(torch=TORCH.model_copy(update=changes))
+
+
+def no_cards(note: str, devices: int = 1) -> Readings:
+    machine = replace(MACHINE, gpus=(), gpu_note=note)
+    return on(machine=machine, nvidia_devices=devices)
+
+
+@pytest.mark.parametrize(
+    ("name", "readings", "value", "fix"),
+    [
+        ("GPU", no_cards("No driver is installed.", 2), "2 NVIDIA on the bus", "nvidia-smi"),
+        ("GPU", no_cards("CUDA_VISIBLE_DEVICES='' hides it."), "hides", "unset CUDA_VISIBLE"),
+        ("GPU", on(uvm_missing=True), "/dev/nvidia-uvm is missing", "nvidia-modprobe"),
+        ("memory", on(ram_left_gib=3.0), "3.0 of 128.0 GiB left", "ps "),
+        ("shared memory", on(shm_left_gib=0.06), "0.06 GiB", "--shm-size"),
+        ("other programs", on(crowd=CROWD), "6.0 of 16 CPUs busy (ffmpeg 6.0)", "ps "),
+        ("other programs", on(crowd=CROWD, own_calls=("process 7",)), "process 7", "has ended"),
+        ("isolation", on(isolation=GUARD), "overlay: EPERM", "sysctl"),
+        ("torch", torch(cuda=None, available=False), "built for CPUs", "pip install"),
+        ("torch", torch(available=False, warned=("too old",)), "too old", "pip install"),
+    ],
+)
+def test_each_fault_is_one_row_with_its_value_and_remedy(
+    name: str, readings: Readings, value: str, fix: str
+) -> None:
+    rows = checked(readings)
+    (row,) = (row for row in rows if row.status == "fix")
+    assert row.name == name
+    assert value in row.value
+    assert fix in (row.fix or "")
+    assert as_text(rows).startswith(verdict(rows))
+    assert f'"verdict": "{verdict(rows)}"' in as_json(rows)
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [WELL, on(isolation=Capability(kind="landlock")), no_cards("No driver is installed.", 0)],
+)
+def test_a_normal_state_is_no_fault(readings: Readings) -> None:
+    rows = checked(readings)
+    assert {row.status for row in rows} == {"good"}
+    assert verdict(rows) == "Nothing to fix here."
+
+
+def test_an_unreadable_value_is_neither_good_nor_to_fix() -> None:
+    silent = on(shm_left_gib=None, crowd=Disturbance(), torch="python3 gave no answer")
+    unknown = {row.name for row in checked(silent) if row.status == "unknown"}
+    assert unknown == {"shared memory", "other programs", "torch"}
+
+
+# --- calls --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """An interpreter that has no torch."""
+    path = tmp_path / "bin" / "python"
+    path.parent.mkdir()
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def checks_of(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    """The checks of `--json` by name."""
+    assert done.returncode in {0, 1}, done.stderr
+    return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+
+
+def test_a_call_reads_driver_torch_and_lock_and_leaves_nothing(
+    gpu_advisor: Server, bare_python: Path, tmp_path: Path
+) -> None:
+    """No file of the project is run, and another call of ours is named as the disturbance."""
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "torch.py").write_text("raise SystemExit('a file of the project was run')\n")
+    project.chmod(0o555)
+    stub = nvml_stub.build(tmp_path / "nvml")
+    stub.write(nvml_stub.H100)
+    locks = tmp_path / "locks"
+    env = {**stub.env(CLEAN), "GPU_ADVISOR_RUNTIME_DIR": str(locks)}
+    with gpu_lock(None, folder=locks):
+        done = gpu_advisor.call(
+            "doctor", "--json", "--", str(bare_python), "x.py", cwd=project, env=env
+        )
+    found = checks_of(done)
+    assert nvml_stub.H100["name"] in found["GPU"]["value"]
+    assert found["torch"]["status"] == "unknown"
+    assert "ModuleNotFoundError" in found["torch"]["value"]
+    assert found["isolation"]["value"].split()[0] in {"overlay", "landlock", "guard"}
+    assert f"process {os.getpid()}" in found["other programs"]["value"]
+    assert [path.name for path in project.iterdir()] == ["torch.py"]
+
+
+def test_strict_exits_with_1_and_a_mistake_of_the_call_with_2(
+    gpu_advisor: Server, bare_python: Path, tmp_path: Path
+) -> None:
+    """An interpreter that answers nonsense is no torch."""
+    bare_python.write_text("#!/bin/sh\necho '{\"torch_facts\": 7}'; echo gone wrong >&2; exit 3\n")
+    env = {**CLEAN, "GPU_ADVISOR_ISOLATION": "guard"}
+    asked = ("doctor", "--python", str(bare_python), "--strict")
+    strict = gpu_advisor.call(*asked, cwd=tmp_path, env=env)
+    assert strict.returncode == 1
+    assert "to fix here" in strict.stdout.splitlines()[0]
+    for words in ("unset GPU_ADVISOR_ISOLATION", "gone wrong"):
+        assert words in strict.stdout
+    for flags, name in ((("--python", "/no/such/python"), ""), ((), "no such isolation")):
+        wrong = gpu_advisor.call(
+            "doctor", *flags, cwd=tmp_path, env={**CLEAN, "GPU_ADVISOR_ISOLATION": name}
+        )
+        assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1), wrong.stderr
+
+
+def test_the_interpreter_is_that_of_the_command(bare_python: Path) -> None:
+    """Through what only passes on; never through what may install, ask for a job, or a password."""
+    path = {"PATH": f"{bare_python.parent}:/usr/bin:/bin"}
+    script = bare_python.parent / "torchrun"
+    script.write_text(f"#!{bare_python}\n")
+    script.chmod(0o755)
+    cases: list[tuple[list[str], list[str] | None]] = [
+        (["python", "train.py"], ["python"]),
+        (["/opt/py/bin/python3.12", "-m", "x"], ["/opt/py/bin/python3.12"]),
+        (["env", "A=1", "python", "t.py"], ["env", "A=1", "python"]),
+        (["torchrun", "--nproc-per-node", "2", "train.py"], [str(bare_python)]),
+        (["uv", "run", "python", "t.py"], None),
+        (["srun", "python", "t.py"], None),
+        (["bash", "run.sh"], None),
+        ([], [str(bare_python)]),
+    ]
+    for command, words in cases:
+        assert asking(None, command, path) == words, command
