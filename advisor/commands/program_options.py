@@ -1,7 +1,7 @@
 """Program options, as its own parser declares them.
 
 The program is started in the sandbox and ends as soon as its arguments are parsed. The probe
-records what argparse, click, absl, fire, Hydra, OmegaConf and what is built on them declare.
+records what argparse, click, absl, Hydra, OmegaConf and what is built on them declare.
 """
 
 from __future__ import annotations
@@ -63,7 +63,6 @@ def recorded(
                 *env,
                 ("GPU_ADVISOR_PARSE_ONLY", str(record)),
                 ("GPU_ADVISOR_PARSE_SCRIPT", script),
-                ("PYTHON_TYRO_BACKEND", "argparse"),
             ),
             plan=MeasurePlan(measure_s=0.5, min_steps=2, whole_batches=1),
             start_limit_s=PARSE_LIMIT_S,
@@ -121,7 +120,7 @@ def _placed(
             default=each.get("default"),
             form=each["form"],
             behind=behind,
-            source=str(each.get("at") or "its own parser"),
+            source="that of its parser",
             others=tuple(others),
             choices=tuple(each.get("choices") or ()),
             comment=each.get("help"),
