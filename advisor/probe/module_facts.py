@@ -210,7 +210,7 @@ def flags(session: Session, module: Any, largest: Any) -> dict[str, Any]:
         "device": lambda: str(largest.device),
         "model_dtype": lambda: _name(largest.dtype),
         "autocast_dtype": lambda: _autocast(torch, kind),
-        "compiled": lambda: _any_compiled(module),
+        "compiled": lambda: any_compiled(module),
         "channels_last": lambda: _channels_last(torch, module),
         "threads": lambda: int(torch.get_num_threads()),
     }
@@ -247,11 +247,9 @@ def _channels_last(torch: Any, module: Any) -> bool | None:
     return all(p.is_contiguous(memory_format=last) for p in weights) if weights else None
 
 
-def _any_compiled(module: Any) -> bool:
+def any_compiled(module: Any) -> bool:
     """Return True if the module or a part of it is compiled."""
-    if "torch._dynamo" not in sys.modules:
-        return False
-    return any(
+    return "torch._dynamo" in sys.modules and any(
         getattr(part, "_compiled_call_impl", None) is not None
         or type(part).__name__ == "OptimizedModule"
         or hasattr(vars(part).get("forward"), "_torchdynamo_orig_callable")

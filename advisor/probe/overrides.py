@@ -23,8 +23,8 @@ import warnings
 from typing import Any, Callable
 
 from .call_sites import call_site
-from .module_facts import has_tf32
-from .session import Patches, Session
+from .module_facts import any_compiled
+from .session import MISSING, Patches, Session, restore
 
 LOADER = "loader."
 WITHOUT_WORKERS = {
@@ -38,10 +38,6 @@ FLAGS = ("persistent_workers", "pin_memory")
 COMPILE_MODES = ("reduce-overhead", "max-autotune")
 AFTER_COMPILING = 3
 """Calls after a compilation that still belong to warm-up: backwards are compiled late."""
-NEVER = {
-    "non_blocking": "no tensor was copied from host to device by `to` or `cuda`",
-    "fused": "no optimizer with a fused update was built for parameters on a GPU",
-}
 
 clock = time.perf_counter
 
@@ -70,20 +66,15 @@ class Overrides:
 
     def summary(self) -> dict[str, Any]:
         """The record's entry."""
-        missing = [name for name, times in self.applied.items() if not times]
+        applied = all(self.applied.values())
         return {
             "name": self.asked,
-            "applied": not missing,
-            "why": (self.why or self._never(missing[0])) if missing else None,
+            "applied": applied,
+            "why": None if applied else self.why or "the program did nothing that it applies to",
             "cost_s": self.cost_s or None,
             "caution": self.caution,
             "one_tensor": self.one_tensor,
         }
-
-    def _never(self, name: str) -> str:
-        if name.startswith(LOADER):
-            return "no DataLoader was built" + (f" at {self.site}" if self.site else "")
-        return NEVER.get(name, "no module with parameters was called")
 
 
 def install(torch: Any, session: Session) -> None:
@@ -110,8 +101,12 @@ def install(torch: Any, session: Session) -> None:
 
 def _change_module(overrides: Overrides, name: str, value: str, module: Any) -> None:
     """Change a module at its first outermost call."""
+    device = str(next(module.parameters()).device.type)
     try:
-        why = MODULES[name](overrides.session.torch, overrides, module, value)
+        if name in ON_CARD and device != "cuda":
+            why: str | None = f"the model runs on {device}, where this setting does nothing"
+        else:
+            why = MODULES[name](overrides.session.torch, overrides, module, value)
     except Exception as problem:
         why = f"{type(problem).__name__}: {problem}"[:300]
     if why is None:
@@ -173,7 +168,7 @@ def _rearrange(
     needs_workers = [name for name in wanted if name in WITHOUT_WORKERS and wanted[name]]
     if not workers and needs_workers:
         return f"{needs_workers[0]} needs workers, and the loader has none"
-    why = None if batch is None else _resize(torch, given, batch)
+    why = None if batch is None else _resize(given, batch)
     if why is not None:
         return why
     given.update(wanted)
@@ -190,19 +185,15 @@ def _rearrange(
     return None
 
 
-def _resize(torch: Any, given: dict[str, Any], batch: int) -> str | None:
+def _resize(given: dict[str, Any], batch: int) -> str | None:
     """Set another batch size; return why it cannot be had."""
-    own = given.get("batch_sampler")
-    if own is None:
-        if given.get("batch_size", 1) is None:
-            return "batch_size=None: the data set makes the batches itself"
+    own: Any = given.get("batch_sampler")
+    if own is None and given.get("batch_size", 1) is not None:
         given["batch_size"] = batch
-    elif type(own) is torch.utils.data.BatchSampler:
-        given["batch_sampler"] = type(own)(own.sampler, batch, own.drop_last)
     elif isinstance(getattr(own, "batch_size", None), int):
         own.batch_size = batch
     else:
-        return f"{type(own).__name__} makes the batches and has no batch_size"
+        return "the program makes its batches itself"
     return None
 
 
@@ -270,7 +261,8 @@ def _autocast(torch: Any, overrides: Overrides, module: Any, value: str) -> str 
 
 
 def _enter_autocast(module: Any, args: Any) -> None:
-    context = sys.modules["torch"].autocast(_device_type(module), dtype=_dtype)
+    device = next(module.parameters()).device
+    context = sys.modules["torch"].autocast(device.type, dtype=_dtype)
     context.__enter__()
     _open.__dict__.setdefault("stack", []).append(context)
 
@@ -316,12 +308,9 @@ def _compile(torch: Any, overrides: Overrides, module: Any, value: str) -> str |
 
     Calls that compile, and a few after them, are kept out of the window.
     """
-    if not hasattr(torch, "compile") or not hasattr(module, "_compiled_call_impl"):
+    if not hasattr(module, "_compiled_call_impl"):
         return f"torch {torch.__version__} cannot compile a module in place"
-    if any(
-        part._compiled_call_impl is not None or type(part).__name__ == "OptimizedModule"
-        for part in module.modules()
-    ):
+    if any_compiled(module):
         return "the model is compiled already"
     given = {"mode" if value in COMPILE_MODES else "backend": value} if value else {}
     compiled = torch.compile(module.forward, **given)
@@ -329,16 +318,13 @@ def _compile(torch: Any, overrides: Overrides, module: Any, value: str) -> str |
 
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal settling
-        own = module.__dict__.get("forward", compiled)
+        held = vars(module).get("forward", MISSING)
         module.__dict__["forward"] = compiled
         before, start = compilations(), clock()
         try:
             return module._call_impl(*args, **kwargs)
         finally:
-            if own is compiled:
-                module.__dict__.pop("forward", None)
-            else:
-                module.__dict__["forward"] = own
+            restore(module, "forward", held)
             if compilations() != before:
                 overrides.cost_s += clock() - start
                 settling = AFTER_COMPILING
@@ -357,45 +343,28 @@ def compilations() -> int:
     return sum(int(count) for kind in kinds for count in kind.values())
 
 
-def _threads(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
+def _threads(torch: Any, overrides: Overrides, module: Any, value: str) -> None:
     """Set the thread count in the computing thread."""
-    overrides.patches.on_undo(functools.partial(torch.set_num_threads, torch.get_num_threads()))
     torch.set_num_threads(int(value))
-    return None
 
 
-def _cudnn_benchmark(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
-    if _device_type(module) != "cuda":
-        return f"the model runs on {_device_type(module)}, where this setting does nothing"
-    flags = torch.backends.cudnn
-    overrides.patches.on_undo(functools.partial(setattr, flags, "benchmark", flags.benchmark))
-    flags.benchmark = True
-    return None
+def _cudnn_benchmark(torch: Any, overrides: Overrides, module: Any, value: str) -> None:
+    torch.backends.cudnn.benchmark = True
 
 
-def _tf32(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
+def _tf32(torch: Any, overrides: Overrides, module: Any, value: str) -> None:
     """Enable TF32 by the setting all versions accept."""
-    if _device_type(module) != "cuda":
-        return f"the model runs on {_device_type(module)}, where this setting does nothing"
-
-    def put(precision: str) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # some versions call it the older way
-            torch.set_float32_matmul_precision(precision)
-
-    overrides.patches.on_undo(functools.partial(put, "high" if has_tf32(torch) else "highest"))
-    put("high")
-    return None
-
-
-def _device_type(module: Any) -> str:
-    return str(next(module.parameters()).device.type)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some versions call it the older way
+        torch.set_float32_matmul_precision("high")
 
 
 PROCESS_WIDE: dict[str, Callable[[Any, Overrides], None]] = {
     "non_blocking": _non_blocking,
     "fused": _fused,
 }
+ON_CARD = ("cudnn_benchmark", "tf32")
+"""Settings that do nothing elsewhere."""
 MODULES: dict[str, Callable[[Any, Overrides, Any, str], str | None]] = {
     "autocast": _autocast,
     "channels_last": _channels_last,

@@ -24,7 +24,7 @@ class Patches:
         """Set `owner.name` and remember what it replaced."""
         held = vars(owner).get(name, MISSING)
         setattr(owner, name, value)
-        self._undo.append(lambda: _restore(owner, name, held))
+        self._undo.append(lambda: restore(owner, name, held))
 
     def on_undo(self, action: Callable[[], object]) -> None:
         """Add another action that takes a hook back."""
@@ -39,7 +39,8 @@ class Patches:
                 continue
 
 
-def _restore(owner: Any, name: str, held: Any) -> None:
+def restore(owner: Any, name: str, held: Any) -> None:
+    """Give an attribute back what it `held`."""
     if held is MISSING:
         delattr(owner, name)
     else:
@@ -180,7 +181,7 @@ class Session:
         def take_out() -> None:
             for name, original in held.items():
                 if vars(owner).get(name) is ours[name]:  # else another's hook lies over it
-                    _restore(owner, name, original)
+                    restore(owner, name, original)
 
         put_in()
         self.optional.append((take_out, put_in))
