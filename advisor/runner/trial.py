@@ -21,7 +21,7 @@ from advisor.runner.monitor import Monitor, TrialExit
 from advisor.runner.output import Tally
 from advisor.runner.result_files import read_copies, read_folder
 from advisor.sandbox.capabilities import FORCED
-from advisor.sandbox.refusals import refusal
+from advisor.sandbox.refusals import denied_write, full_space
 
 if TYPE_CHECKING:
     import threading
@@ -165,16 +165,15 @@ def _by_sandbox(
         )
     if ending.end not in {"exited", "measured"}:
         return None
-    raised = [each for each in (process.exception for process in ending.processes) if each]
-    found = refusal(
-        job.sandbox,
-        [
-            *(f"{each.type}: {each.message}" for each in raised),
-            *reversed(ending.stderr.splitlines()),
-            *reversed(ending.stdout.splitlines()),
-        ],
-        cwd=trial.cwd,
-        changes=launched.changes,
+    raised = [process.exception for process in ending.processes if process.exception]
+    lines = [
+        *(f"{each.type}: {each.message}" for each in raised),
+        *reversed(ending.stderr.splitlines()),
+        *reversed(ending.stdout.splitlines()),
+    ]
+    layer_full = bool(launched.changes and launched.changes["full"])
+    found = full_space(job.sandbox, lines, layer_full=layer_full) or denied_write(
+        job.sandbox, lines, trial.cwd
     )
     return Finding.of(*found) if found else None
 

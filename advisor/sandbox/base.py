@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Sandbox:
@@ -33,11 +36,26 @@ class Sandbox:
         """Changes by the program, read after its end; None where they are not known.
 
         Keys: created, changed, removed, sealed (absolute paths; the last were shown read-only),
-        full (bytes of a full layer, or None), denied (folders that could not be made), written_at
-        (times of product files), results (new files of items and their copies in `copies`).
+        full (True if a layer in memory is), written_at (times of product files), results (new
+        files of items and their copies in `copies`).
         """
         del copies
         return None
 
     def leave(self) -> None:
         """Return to the host's files and drop the layers."""
+
+
+def open_sandbox(policy: Mapping[str, Any], cwd: str) -> Sandbox:
+    """Open the sandbox of a trial in `cwd`."""
+    match policy["kind"]:
+        case "overlay":
+            from advisor.sandbox.overlay import Overlay
+
+            return Overlay(policy, cwd)
+        case "landlock":
+            from advisor.sandbox.landlock import Landlock
+
+            return Landlock(policy)
+        case _:
+            return Sandbox()

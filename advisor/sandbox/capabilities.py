@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from advisor.errors import UsageError
 from advisor.machine.host import memory_limit_bytes
 from advisor.sandbox import selftest
-from advisor.sandbox.path_policy import CACHES, around, caches, is_within, serves_mps
-from advisor.sandbox.policy import KINDS, LAYER_FOLDER, LAYER_SIZE, Kind, SandboxPolicy
+from advisor.sandbox.path_policy import CACHES, around, caches, is_within, mps_pipes
+from advisor.sandbox.policy import KINDS, LAYER_FOLDER, Kind, SandboxPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +30,6 @@ MEMORY_SHARE = 4
 """Share of memory that a trial's temporary writes may take."""
 LEAST_BYTES = 256 << 20
 ATTEMPT_LIMIT_S = 20.0
-UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +136,9 @@ def trial_policy(
     `scratch` and `temporary` are the trial's own folders, `kept` is shared by the trials of a call.
     """
     passes = [str(scratch), str(kept)]
+    pipes = mps_pipes(environ)
+    if pipes is not None:
+        passes.append(pipes)
     if not is_within(str(temporary), str(scratch)):
         passes.append(str(temporary))
     if allow_writes and capability.kind == "landlock":
@@ -149,8 +151,8 @@ def trial_policy(
         passes=tuple(passes),
         caches=_caches(environ, passes, kept) if capability.kind == "overlay" else (),
         layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else scratch / "layers"),
-        upper_bytes=_upper_bytes(environ) if in_memory else 0,
-        private_memory=not serves_mps(environ),
+        upper_bytes=_upper_bytes() if in_memory else 0,
+        private_memory=pipes is None,
         hidden=tuple(hidden),
         shown=tuple(shown),
         network=network,
@@ -180,7 +182,7 @@ def checkout_policy(
         hidden=tuple(hidden),
         shown=tuple(shown),
         layers=str(scratch / "layers"),
-        upper_bytes=_upper_bytes(os.environ) if capability.in_memory else 0,
+        upper_bytes=_upper_bytes() if capability.in_memory else 0,
         why_not_better=capability.why_not_better or ASKED_FOR,
     )
 
@@ -233,16 +235,8 @@ def _foreign_group(cwd: str) -> str | None:
     return f"{cwd} belongs to group {group}, which a namespace of user {os.geteuid()} cannot hold"
 
 
-def _upper_bytes(environ: Mapping[str, str]) -> int:
-    asked = environ.get(LAYER_SIZE)
-    if asked:
-        number, unit = asked.rstrip("iB"), 0
-        if number[-1:].upper() in UNITS:
-            number, unit = number[:-1], UNITS[number[-1].upper()]
-        if not number.isdecimal() or not int(number):
-            msg = f"{LAYER_SIZE} is {asked!r}; give a size such as 512M or 8G."
-            raise UsageError(msg)
-        return int(number) << unit
+def _upper_bytes() -> int:
+    """Return the memory for a trial's temporary writes."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = memory_limit_bytes()
     return max(LEAST_BYTES, min(memory, limit or memory) // MEMORY_SHARE)

@@ -12,19 +12,11 @@ from typing import TYPE_CHECKING, Any
 from advisor.sandbox import kernel, untrusted
 from advisor.sandbox.base import Sandbox
 from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
-from advisor.sandbox.seccomp import (
-    MAKES_FOLDER,
-    METADATA,
-    NO_FOLLOW,
-    SyscallListener,
-    SyscallNotification,
-)
+from advisor.sandbox.seccomp import METADATA, NO_FOLLOW, SyscallListener, SyscallNotification
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DENIED_LIMIT = 200
-"""Folders that are noted."""
 VERSION = 1
 PATH_BENEATH = 1
 WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
@@ -48,9 +40,8 @@ class Landlock(Sandbox):
     def __init__(self, policy: Mapping[str, Any]) -> None:
         self._free = (*policy["passes"], *SYSTEM_TREES)
         self._read = untrusted.readable(policy)
-        self._denied: list[str] = []
         connect = (untrusted.CONNECT,) if self._read else ()
-        self._listener = SyscallListener((*METADATA, *MAKES_FOLDER, *connect), self.judge)
+        self._listener = SyscallListener((*METADATA, *connect), self.judge)
 
     def confine(self) -> None:
         """Deny writes of this process and its children."""
@@ -80,25 +71,15 @@ class Landlock(Sandbox):
         self._listener.confine()
 
     def judge(self, notice: SyscallNotification) -> int | None:
-        """Deny metadata changes outside the allowed places.
-
-        The kernel denies folders by itself, but reports that to the program only.
-        """
+        """Deny metadata changes outside the allowed places."""
         call = notice.call
         if call is untrusted.CONNECT:
             return untrusted.connect(notice, self._free)
         flags = notice.arguments[call.flags] if call.flags is not None else 0
         follows = call.follows and not flags & NO_FOLLOW
-        try:
-            path = notice.place(call.folder, call.path, follows=follows)
-        except (OSError, ValueError):  # the file is unknown, so it could be any
-            return None if call in MAKES_FOLDER else errno.EACCES
+        path = notice.place(call.folder, call.path, follows=follows)
         free = not path or any(is_within(path, each) for each in self._free)
-        if call not in MAKES_FOLDER:
-            return None if free else errno.EACCES
-        if not free and not os.path.lexists(path) and len(self._denied) < DENIED_LIMIT:
-            self._denied.append(path)
-        return None
+        return None if free else errno.EACCES
 
     @staticmethod
     def _allow(ruleset: int, path: str, rights: int) -> None:
@@ -124,12 +105,6 @@ class Landlock(Sandbox):
     def serve(self) -> None:
         """Judge one call."""
         self._listener.serve()
-
-    def changes(self, copies: str) -> dict[str, Any] | None:
-        """Return no changes but the folders that were denied."""
-        del copies
-        none: dict[str, Any] = {"created": [], "changed": [], "removed": [], "sealed": []}
-        return none | {"full": None, "denied": self._denied}
 
     def leave(self) -> None:
         """Close the listener; the rules end with their processes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import stat
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
 LISTED_LIMIT = 200
 """Limit of named files of each kind."""
-OPAQUE = "user.overlay.opaque"
 COMPILED = "__pycache__"
 """Python's own; no one misses it."""
 LOGS = (".log", ".out", ".err", ".lock", ".pid", ".tmp")
@@ -115,16 +113,9 @@ def _differences(
                         yield "removed", path, new
                 elif stat.S_ISDIR(new.st_mode):
                     folders.append(f"{inside}/{name}")
-                    if old is None or not stat.S_ISDIR(old.st_mode):
-                        if _is_empty(here, name):
-                            yield "created", path + "/", new
-                    elif _is_opaque(here, name):
-                        yield "removed", path + "/", new
-                    elif stat.S_IMODE(old.st_mode) != stat.S_IMODE(new.st_mode):
-                        yield "changed", path + "/", new
                 elif old is None:
                     yield "created", path, new
-                elif _mark(old) != _mark(new) or not _same_link(here, name, path, host):
+                elif _mark(old) != _mark(new):
                     yield "changed", path, new
         finally:
             os.close(here)
@@ -140,34 +131,4 @@ def _real(path: str, host: int) -> os.stat_result | None:
 
 
 def _mark(status: os.stat_result) -> tuple[int, ...]:
-    times = () if stat.S_ISLNK(status.st_mode) else (status.st_mtime_ns,)
-    return (status.st_mode, status.st_size, status.st_uid, status.st_gid, *times)
-
-
-def _same_link(here: int, name: str, path: str, host: int) -> bool:
-    try:
-        new = os.readlink(name, dir_fd=here)
-    except OSError:
-        return True
-    return os.readlink(path.lstrip("/"), dir_fd=host) == new
-
-
-def _is_empty(here: int, name: str) -> bool:
-    """Return True for a folder with nothing below."""
-    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=here)
-    try:
-        return not os.listdir(folder)
-    finally:
-        os.close(folder)
-
-
-def _is_opaque(here: int, name: str) -> bool:
-    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=here)
-    try:
-        return os.getxattr(folder, OPAQUE) == b"y"
-    except OSError as problem:
-        if problem.errno not in {errno.ENODATA, errno.ENOTSUP}:
-            raise
-        return False
-    finally:
-        os.close(folder)
+    return status.st_mode, status.st_size, status.st_uid, status.st_gid, status.st_mtime_ns

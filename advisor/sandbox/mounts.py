@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 FOLDERS_LIMIT = 1000
 """A folder of more is no place where folders of several owners stand side by side."""
-LOOKED_INTO, APART_LIMIT = 200, 50
-"""Folders of a project that are searched for those of others, and how many of these count."""
 
 How = Literal["overlay", "split", "sealed", "passes", "memory"]
 
@@ -138,21 +136,6 @@ def _apart(folder: str, places: Iterable[str], look: Look) -> Iterator[str]:
             for path in look.folders(parent):
                 if not look.is_foreign(path) or look.may_write(path):
                     yield path
-
-
-def foreign_below(folder: str, look: Look) -> list[str]:
-    """Return outermost writable folders of other owners."""
-    found: list[str] = []
-    if look.is_owner_of_all:
-        return found
-    waiting = [folder]
-    for path in waiting:  # which grows meanwhile
-        for each in look.folders(path):
-            if look.is_foreign(each) and look.may_write(each):
-                found.append(each)
-            if len(waiting) < LOOKED_INTO:
-                waiting.append(each)
-    return found[:APART_LIMIT]
 
 
 def _unescaped(word: str) -> str:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advisor.sandbox import kernel, layers, untrusted
 from advisor.sandbox.base import Sandbox
-from advisor.sandbox.mounts import Step, foreign_below, look_around, plan, read_mounts
-from advisor.sandbox.path_policy import SOCKET_TREES, SYSTEM_TREES
+from advisor.sandbox.mounts import Step, look_around, plan, read_mounts
+from advisor.sandbox.path_policy import SYSTEM_TREES
 from advisor.sandbox.pyc_mtime import set_content_mtime
 from advisor.sandbox.seccomp import RENAMES, SyscallListener, rename_folder
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from advisor.sandbox.seccomp import SyscallNotification
 
 COPIED_BYTES = 16 << 20
-"""Files in a split folder are copied, the smaller first, up to this; others are read-only."""
+"""Files in a split folder are copied up to this; others are read-only."""
 REFUSES_WRITES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EOVERFLOW}
 
 
@@ -35,8 +35,6 @@ DROPPED_CAPABILITIES = (
     kernel.CAP_SYS_RAWIO, kernel.CAP_MKNOD,
 )  # fmt: skip
 """Capabilities with which root could take a mount away, or look into its supervisor."""
-SOCKET_FOLDERS, SOCKET_DEPTH = 100, 2
-"""Folders of each tree searched for sockets that the kernel's list does not name."""
 
 
 class Layer(NamedTuple):
@@ -61,8 +59,8 @@ class Overlay(Sandbox):
         self._layers: list[Layer] = []
         self._sealed: list[str] = []
         """Places that cannot take an overlay, such as network file systems."""
-        self._put: dict[str, tuple[int, ...]] = {}
-        """Files of ours that stand over the user's, as they were put there."""
+        self._put: list[str] = []
+        """Files of ours that stand over the user's."""
         self._host = -1
         """Descriptor of the host's root."""
         self._kept = -1
@@ -82,10 +80,8 @@ class Overlay(Sandbox):
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             mounts = read_mounts(file.read())
         private = self._policy["private_memory"]
-        look = look_around()
-        home = os.path.realpath(os.path.expanduser("~"))
-        places = [self._cwd, home, *foreign_below(self._cwd, look)]
-        steps = plan(mounts, places, look, private_memory=private)
+        places = [self._cwd, os.path.realpath(os.path.expanduser("~"))]
+        steps = plan(mounts, places, look_around(), private_memory=private)
         kernel.enter_namespaces(network=self._policy["network"])
         if not self._policy["network"]:
             untrusted.start_loopback()
@@ -100,7 +96,7 @@ class Overlay(Sandbox):
         kernel.mount("tmpfs", bases, "tmpfs", kernel.MS_NOSUID, "mode=700")
         for step in steps:
             self._take(step, root + step.path.rstrip("/"))
-        for path in () if self._policy["hidden"] else _reachable_sockets():
+        for path in () if self._policy["hidden"] else _sockets_in_use():
             with contextlib.suppress(OSError):
                 kernel.bind(path, root + path)
         self._lay_caches(root)
@@ -169,7 +165,7 @@ class Overlay(Sandbox):
                 file.write(content)
             kernel.bind(draft, real)
         set_content_mtime(real, content)
-        self._put[real] = _stamp(real)
+        self._put.append(real)
 
     def confine(self) -> None:
         """Drop mount capabilities and listen to renames."""
@@ -189,15 +185,10 @@ class Overlay(Sandbox):
     def changes(self, copies: str) -> dict[str, Any] | None:
         """Read the exact changes from the layers."""
         found: dict[str, Any] = layers.changes(self._kept, self._layers, self._host, copies)
-        ours = {path for path, stamp in self._put.items() if _stamp(path) == stamp}
-        found["changed"] = [path for path in found["changed"] if path not in ours]
+        found["changed"] = [path for path in found["changed"] if path not in self._put]
         found["sealed"] = self._sealed
-        found["denied"] = []
-        found["full"] = None
-        if self._policy["upper_bytes"]:
-            space = os.fstatvfs(self._kept)
-            if space.f_bavail * space.f_frsize < self._policy["upper_bytes"] // 100:
-                found["full"] = self._policy["upper_bytes"]
+        space = os.fstatvfs(self._kept)
+        found["full"] = space.f_bavail * space.f_frsize < self._policy["upper_bytes"] // 100
         return found
 
     def leave(self) -> None:
@@ -246,24 +237,15 @@ def _copy_status(source: str, target: str) -> None:
     os.chmod(target, stat.S_IMODE(status.st_mode))
 
 
-def _stamp(path: str) -> tuple[int, ...]:
-    """Return the write marks of a file."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return ()
-    return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode
-
-
 def _times(path: str) -> tuple[int, int]:
     status = os.stat(path)
     return status.st_atime_ns, status.st_mtime_ns
 
 
 def _copied(folder: str, base: str) -> list[str]:
-    """Copy the files of `folder`; return names to mount."""
+    """Copy the small files of `folder`; return names to mount."""
     os.mkdir(base)
-    shown, files = [], []
+    shown, left = [], COPIED_BYTES
     with os.scandir(folder) as entries:
         for entry in entries:
             copy = os.path.join(base, entry.name)
@@ -273,33 +255,23 @@ def _copied(folder: str, base: str) -> list[str]:
                 elif entry.is_dir():
                     os.mkdir(copy)
                     _copy_status(entry.path, copy)
-                elif entry.is_file():
-                    files.append((entry.stat().st_size, entry.name))
+                elif _is_small(entry, left):
+                    left -= entry.stat().st_size
+                    shutil.copy2(entry.path, copy)
+                    _copy_status(entry.path, copy)
                 else:
+                    os.mknod(copy)
                     shown.append(entry.name)
             except FileNotFoundError:  # others work here, too
                 continue
-            except PermissionError:
-                shown.append(entry.name)
-    left = COPIED_BYTES
-    for size, name in sorted(files):
-        left -= size
-        try:
-            if left < 0:
-                raise PermissionError
-            copy = os.path.join(base, name)
-            shutil.copy2(os.path.join(folder, name), copy)
-            _copy_status(os.path.join(folder, name), copy)
-        except FileNotFoundError:
-            continue
-        except PermissionError:
-            shown.append(name)
-    for name in shown:
-        with contextlib.suppress(FileExistsError):
-            os.mknod(os.path.join(base, name))
     _copy_status(folder, base)
     os.utime(base, ns=_times(folder))
     return shown
+
+
+def _is_small(entry: os.DirEntry[str], left: int) -> bool:
+    """Return True for a readable file of at most `left` bytes."""
+    return entry.is_file() and entry.stat().st_size <= left and os.access(entry.path, os.R_OK)
 
 
 def _let_through(path: str, target: str) -> None:
@@ -320,14 +292,6 @@ def _show_sealed(path: str, target: str) -> None:
 # --- sockets ------------------------------------------------------------------------------
 
 
-def _reachable_sockets() -> Iterator[str]:
-    """Yield sockets and pipes that need pass-through."""
-    seen = set(_sockets_in_use())
-    yield from seen
-    for tree in SOCKET_TREES:
-        yield from (path for path in _sockets_below(tree) if path not in seen)
-
-
 def _sockets_in_use() -> Iterator[str]:
     """Yield named sockets of this network namespace."""
     try:
@@ -343,24 +307,3 @@ def _sockets_in_use() -> Iterator[str]:
                     yield path
             except OSError:
                 continue
-
-
-def _sockets_below(tree: str) -> Iterator[str]:
-    """Yield pipes and container sockets below `tree`."""
-    if os.path.realpath(tree) != tree:
-        return
-    folders = [(tree, 0)]
-    looked = 0
-    while folders and looked < SOCKET_FOLDERS:
-        folder, depth = folders.pop(0)
-        looked += 1
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        if depth < SOCKET_DEPTH:
-                            folders.append((entry.path, depth + 1))
-                    elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
-                        yield entry.path
-        except OSError:
-            continue

@@ -13,9 +13,6 @@ SYSTEM_TREES = ("/proc", "/sys", "/dev")
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's name for it
 
-SOCKET_TREES = ("/tmp", "/run", "/var/run")  # noqa: S108
-"""Sockets and pipes that others listen on pass through: over an overlay none can be reached."""
-
 PSEUDO = {
     "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
     "devtmpfs", "efivarfs", "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore",
@@ -66,10 +63,11 @@ def caches(environ: Mapping[str, str]) -> Iterator[tuple[Cache, str]]:
             yield cache, os.path.realpath(folder.replace("~", home, 1))
 
 
-def serves_mps(environ: Mapping[str, str]) -> bool:
-    """Return True if an MPS server shares GPU work."""
+def mps_pipes(environ: Mapping[str, str]) -> str | None:
+    """Return the folder of an MPS server that shares GPU work, or None."""
     variable, default = MPS_PIPES
-    return os.path.exists(environ.get(variable) or default)
+    folder = environ.get(variable) or default
+    return folder if os.path.exists(folder) else None
 
 
 BESIDE_LIMIT = 5000

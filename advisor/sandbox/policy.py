@@ -9,8 +9,6 @@ Kind = Literal["overlay", "landlock", "guard"]
 
 LAYER_FOLDER = "GPU_ADVISOR_LAYER_FOLDER"
 """Variable: folder, on a disk, that takes what a trial writes, in place of memory."""
-LAYER_SIZE = "GPU_ADVISOR_LAYER_SIZE"
-"""Variable: most that a trial may write into memory: 8G, 512M."""
 KINDS: tuple[Kind, ...] = ("overlay", "landlock", "guard")
 """The better before the worse."""
 

@@ -19,6 +19,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.sandbox import kernel
+from advisor.sandbox.path_policy import is_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,7 +36,6 @@ LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 HERE = 0xFFFF_FF9C
 """AT_FDCWD, as an unsigned word."""
 NO_FOLLOW = 0x100
-NO_REPLACE, EXCHANGE = 1, 2
 PATH_BYTES = 4096
 
 SECCOMP = {"x86_64": (317, 0xC000_003E), "aarch64": (277, 0xC000_00B7)}
@@ -75,10 +75,6 @@ METADATA = (
     Call(199, 16, folder=0),  # fremovexattr
     Call(463, 463, folder=0, path=1, flags=2),  # setxattrat
     Call(466, 466, folder=0, path=1, flags=2),  # removexattrat
-)
-MAKES_FOLDER = (
-    Call(83, None, path=0, follows=False),  # mkdir
-    Call(258, 34, folder=0, path=1, follows=False),  # mkdirat
 )
 RENAMES = (
     Call(82, None, path=0),  # rename
@@ -198,15 +194,17 @@ class SyscallListener:
             return
         id_, pid, _, number, _, _, *arguments = NOTICE.unpack(buffer)
         notice = SyscallNotification(id_, pid, self._calls[number], tuple(arguments))
-        try:
-            error = self._judge(notice)
-        except (OSError, ValueError):  # its path cannot be read: it could lead anywhere
-            error = errno.EACCES
-        answer = (
-            ANSWER.pack(id_, 0, 0, CONTINUE) if error is None else ANSWER.pack(id_, 0, -error, 0)
-        )
+        error = self.error_of(notice)
+        flags = CONTINUE if error is None else 0
         with contextlib.suppress(OSError):
-            fcntl.ioctl(self._listener, SEND, answer)
+            fcntl.ioctl(self._listener, SEND, ANSWER.pack(id_, 0, -(error or 0), flags))
+
+    def error_of(self, notice: SyscallNotification) -> int | None:
+        """Return the answer of `judge`, or a denial."""
+        try:
+            return self._judge(notice)
+        except (OSError, ValueError):  # its path cannot be read: it could lead anywhere
+            return errno.EACCES
 
 
 def _program(architecture: int, numbers: tuple[int, ...]) -> bytes:
@@ -219,46 +217,32 @@ def _program(architecture: int, numbers: tuple[int, ...]) -> bytes:
 
 
 def rename_folder(notice: SyscallNotification) -> int | None:
-    """Rename a lower-layer folder by copying."""
-    try:
-        return _renamed(notice)
-    except (OSError, ValueError):  # the kernel's own answer is the better one, and harms nothing
-        return None
-
-
-def _renamed(notice: SyscallNotification) -> int | None:
+    """Rename a lower-layer folder by copying; None leaves it to the kernel."""
     call = notice.call
-    flags = notice.arguments[call.flags] if call.flags is not None else 0
-    if flags & EXCHANGE:
+    if call.flags is not None and notice.arguments[call.flags]:
         return None
     two = (2, 3) if call.folder is not None else (None, 1)
-    old = notice.place(call.folder, call.path, follows=False)
-    new = notice.place(*two, follows=False)
-    if not old or not new or not stat.S_ISDIR(os.lstat(old).st_mode):
+    try:
+        old = notice.place(call.folder, call.path, follows=False)
+        new = notice.place(*two, follows=False)
+        if not stat.S_ISDIR(os.lstat(old).st_mode) or is_within(os.path.realpath(new), old):
+            return None
+    except (OSError, ValueError):
         return None
-    if flags & NO_REPLACE and os.path.lexists(new):
-        return errno.EEXIST
     try:
         os.rename(old, new)
-    except OSError as problem:
-        if problem.errno != errno.EXDEV:
-            return problem.errno
-        return _copied(old, new)
+    except OSError as problem:  # only this answer of the kernel's can be bettered
+        return _moved(old, new) if problem.errno == errno.EXDEV else None
     return 0
 
 
-def _copied(old: str, new: str) -> int:
-    if os.path.realpath(new).startswith(os.path.join(old, "")):
-        return errno.EINVAL
-    if os.stat(old).st_dev != os.stat(os.path.dirname(new)).st_dev:
-        return errno.EXDEV
+def _moved(old: str, new: str) -> int:
+    """Copy a folder and remove it; return an error number."""
     try:
         if os.path.lexists(new):
             os.rmdir(new)
         shutil.copytree(old, new, symlinks=True)
         shutil.rmtree(old)
-    except shutil.Error:
-        return errno.EIO
-    except OSError as problem:
+    except OSError as problem:  # shutil.Error has no number
         return problem.errno or errno.EIO
     return 0
