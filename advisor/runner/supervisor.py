@@ -27,7 +27,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from advisor.sandbox.base import open_sandbox
+from advisor.sandbox.api import open_sandbox
 from advisor.sandbox.pyc_mtime import set_content_mtime
 
 if TYPE_CHECKING:

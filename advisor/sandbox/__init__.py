@@ -4,7 +4,8 @@ capabilities.py  the best kind this host offers, found by trying; the policy of 
 selftest.py      the process that tries one kind
 policy.py        the policy as the trial's supervisor receives it
 path_policy.py   paths that pass, caches, system trees: rules as data
-base.py          the interface that the supervisor calls, and the choice of a kind
+base.py          the interface that the supervisor calls
+api.py           the choice of a kind by its policy
 overlay.py       writes go to a layer that is thrown away
 mounts.py        the mount points that are covered, and how; pure
 layers.py        changes of a trial, read from the upper layers

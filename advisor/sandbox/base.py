@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any
 
 
 class Sandbox:
@@ -44,18 +41,3 @@ class Sandbox:
 
     def leave(self) -> None:
         """Return to the host's files and drop the layers."""
-
-
-def open_sandbox(policy: Mapping[str, Any], cwd: str) -> Sandbox:
-    """Open the sandbox of a trial in `cwd`."""
-    match policy["kind"]:
-        case "overlay":
-            from advisor.sandbox.overlay import Overlay
-
-            return Overlay(policy, cwd)
-        case "landlock":
-            from advisor.sandbox.landlock import Landlock
-
-            return Landlock(policy)
-        case _:
-            return Sandbox()

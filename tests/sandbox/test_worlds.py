@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from advisor.sandbox import kernel, overlay
-from advisor.sandbox.base import open_sandbox
+from advisor.sandbox.api import open_sandbox
 from advisor.sandbox.mounts import FOLDERS_LIMIT, Look, Mount, plan
 from advisor.sandbox.policy import SandboxPolicy
 from tests.sandbox.conftest import NAMESPACE
