@@ -1,7 +1,7 @@
 """Host: GPUs, CPUs, memory, and the load while a trial runs.
 
 gpu.py             the one door to NVML; readings.py: what a card says of itself at one moment
-host.py            usable CPUs, memory, shared memory
+host.py            usable CPUs and memory
 telemetry.py       a thread that looks at host and GPU while a trial runs
 recording.py       samples over time, and what a window of them says; pure
 cards.py           which cards a program was on

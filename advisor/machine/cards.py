@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from advisor.model import Telemetry
 
@@ -13,38 +13,24 @@ if TYPE_CHECKING:
     from advisor.model import Card
 
 
-class Watched(NamedTuple):
-    """A card that was watched, as NVML names it."""
+def positions(uuids: Sequence[str | None], used: Sequence[Card]) -> list[int]:
+    """Return positions of the cards a program used, among those watched.
 
-    uuid: str | None
-    name: str | None
-
-
-def positions(watched: Sequence[Watched], used: Sequence[Card]) -> list[int]:
-    """Return positions of the cards a program used.
-
-    CUDA and NVML may number cards differently, so UUIDs decide; where torch is too old to tell
-    them, a name that only one card has, and only then the number.
+    CUDA and NVML may number cards differently, so UUIDs decide; the number does where either does
+    not tell them.
     """
-    found = [_position(watched, card) for card in used]
-    return list(dict.fromkeys(each for each in found if each is not None))
+    found: dict[int, None] = {}
+    for card in used:
+        same = [n for n, uuid in enumerate(uuids) if same_uuid(uuid, card.uuid)]
+        untold = card.uuid is None or None in uuids
+        by_number = [card.index] if untold and card.index < len(uuids) else []
+        found |= dict.fromkeys(same or by_number)
+    return list(found)
 
 
 def same_uuid(one: str | None, other: str | None) -> bool:
     """Return True if two UUID spellings match."""
     return one is not None and other is not None and _bare(one) == _bare(other)
-
-
-def _position(watched: Sequence[Watched], card: Card) -> int | None:
-    for number, each in enumerate(watched):
-        if same_uuid(each.uuid, card.uuid):
-            return number
-    if card.uuid is not None and all(each.uuid is not None for each in watched):
-        return None  # it was hidden from us
-    named = [number for number, each in enumerate(watched) if each.name == card.name]
-    if len(named) == 1:
-        return named[0]
-    return card.index if card.index < len(watched) else None
 
 
 def _bare(uuid: str) -> str:
@@ -69,13 +55,13 @@ def merged(each: Sequence[Telemetry]) -> Telemetry:
     """Merge cards; a figure that one of them withholds is None."""
     if len(each) == 1:
         return each[0]
-    figures = {name: [getattr(telemetry, name) for telemetry in each] for name in HOW}
+    whole: dict[str, Any] = {}
+    for name, how in HOW.items():
+        figures = [getattr(telemetry, name) for telemetry in each]
+        whole[name] = None if None in figures else how(figures)
     reasons: dict[str, float] = {}
     for name, share in (reason for telemetry in each for reason in telemetry.event_reasons):
         reasons[name] = max(share, reasons.get(name, 0.0))
-    whole: dict[str, Any] = {
-        name: None if None in of else HOW[name](of) for name, of in figures.items()
-    }
     return Telemetry(
         **whole,
         event_reasons=tuple(reasons.items()),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path("/")
 CU_INIT_LIMIT_S = 20.0
+NO_DRIVER = "No NVIDIA driver is installed on this host (libnvidia-ml.so.1 was not found)."
 
 
 def read_gpus(
@@ -51,19 +52,10 @@ def shown_devices(environ: Mapping[str, str]) -> tuple[Any, list[Device], str | 
     return nvml, *_visible(devices, environ)
 
 
-def open_readers(
-    index: int | None = None, environ: Mapping[str, str] | None = None
-) -> tuple[list[GpuReader], str | None]:
-    """Open readers of one GPU or all visible ones.
-
-    Returns none and the reason where there is no such GPU.
-    """
-    nvml, shown, note = shown_devices(os.environ if environ is None else environ)
-    if index is not None and nvml is not None:
-        listed = (*shown, *_devices(nvml)[0])
-        shown = [device for device in listed if device.index == index][:1]
-        note = f"NVML lists no GPU with index {index}."
-    return ([GpuReader(device, nvml) for device in shown], None) if shown else ([], note)
+def open_readers(environ: Mapping[str, str]) -> tuple[list[GpuReader], str | None]:
+    """Open readers of all visible GPUs; none and the reason where there is none."""
+    nvml, shown, note = shown_devices(environ)
+    return [GpuReader(device, nvml) for device in shown], note
 
 
 # --- device files -------------------------------------------------------------------------
@@ -112,29 +104,13 @@ def _load() -> tuple[Any, str | None]:
         import pynvml
     except ImportError:
         return None, "The Python package nvidia-ml-py is not installed: pip install nvidia-ml-py."
-    if not hasattr(pynvml, "_nvmlGetFunctionPointer"):
-        return None, (
-            f"The module pynvml at {pynvml.__file__} is not NVIDIA's own: "
-            "pip uninstall pynvml, then pip install --force-reinstall nvidia-ml-py."
-        )
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as problem:
-        return None, _no_nvml(pynvml, problem)
+        if problem.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
+            return None, NO_DRIVER
+        return None, f"NVML could not be started: {problem}. nvidia-smi says why."
     return pynvml, None
-
-
-def _no_nvml(nvml: Any, problem: Any) -> str:
-    notes = {
-        nvml.NVML_ERROR_LIBRARY_NOT_FOUND: "No NVIDIA driver is installed on this host "
-        "(libnvidia-ml.so.1 was not found).",
-        nvml.NVML_ERROR_DRIVER_NOT_LOADED: "The NVIDIA driver is installed but not loaded; "
-        "nvidia-smi says why.",
-        nvml.NVML_ERROR_NO_PERMISSION: "The NVIDIA driver denies this user access to the GPU.",
-        nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "The NVIDIA driver was updated while its old "
-        "kernel module is still loaded; reboot to use the GPU.",
-    }
-    return notes.get(problem.value) or f"NVML could not be started: {problem}."
 
 
 # --- devices ------------------------------------------------------------------------------

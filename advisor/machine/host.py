@@ -33,7 +33,6 @@ def read_machine(environ: Mapping[str, str] | None = None) -> Machine:
         cpus=usable_cpus(environ),
         ram_gib=ram / GIB,
         ram_limit_gib=(ram if limit is None else min(ram, limit)) / GIB,
-        shm_gib=shm_gib(),
         os=os_name(),
         python=platform.python_version(),
         gpus=gpus,
@@ -132,15 +131,6 @@ def text_of(path: Path) -> str:
 
 
 # --- names and sizes ----------------------------------------------------------------------
-
-
-def shm_gib(root: Path = ROOT) -> float | None:
-    """Size of /dev/shm for loader workers' batches."""
-    try:
-        shm = os.statvfs(root / "dev/shm")
-    except OSError:
-        return None
-    return shm.f_frsize * shm.f_blocks / GIB
 
 
 def nvidia_devices(root: Path = ROOT) -> int | None:

@@ -7,7 +7,6 @@ import functools
 import re
 import tomllib
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from advisor.errors import TargetError
@@ -35,11 +34,8 @@ def load_tables() -> dict[str, dict[str, Any]]:
 def by_name(name: str) -> GpuProfile:
     """Find the profile of a card's common name.
 
-    A path of a TOML file of the same form is a card of the user's own. Raises TargetError with
-    the nearest names.
+    Raises TargetError with the nearest names.
     """
-    if name.endswith(".toml"):
-        return from_file(Path(name))
     known = load_all()
     wanted = _plain(name)
     for profile in known.values():
@@ -50,18 +46,6 @@ def by_name(name: str) -> GpuProfile:
     hint = f"Near names: {', '.join(near)}." if near else f"Known: {', '.join(known)}."
     msg = f"No GPU profile is named {name!r}. {hint}"
     raise TargetError(msg)
-
-
-def from_file(path: Path) -> GpuProfile:
-    """Read a user's profile file. Raises TargetError."""
-    try:
-        return _profile(path.stem, tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, KeyError) as problem:
-        msg = (
-            f"{path} is no GPU profile: {problem}. A table of "
-            f"{Path(__file__).with_name('gpus.toml')} shows the form."
-        )
-        raise TargetError(msg) from problem
 
 
 def match(device_name: str, memory_gib: float | None = None) -> GpuProfile | None:

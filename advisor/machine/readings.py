@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -88,10 +87,6 @@ class GpuReader:
         """Field of GpuSample, and why it is missing."""
 
     @property
-    def name(self) -> str | None:
-        return optional(self._nvml, self._nvml.nvmlDeviceGetName, self._device.handle)
-
-    @property
     def uuid(self) -> str | None:
         return self._device.uuid
 
@@ -102,7 +97,7 @@ class GpuReader:
             try:
                 values[field] = _READINGS[field](self._nvml, self._device.handle)
             except self._nvml.NVMLError as problem:
-                self.gaps[field] = _reason(self._nvml, problem, self._device)
+                self.gaps[field] = f"the driver says: {problem}"
                 if _lasts(self._nvml, problem):
                     self._pending.remove(field)
         return GpuSample(**values)
@@ -191,24 +186,3 @@ def _lasts(nvml: Any, problem: Any) -> bool:
         nvml.NVML_ERROR_NO_PERMISSION,
         nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
     }
-
-
-def _reason(nvml: Any, problem: Any, device: Device) -> str:
-    """Why a reading is missing, for a person."""
-    unsupported = "not supported by this GPU or driver"
-    if device.mig:
-        unsupported = "not available while the card is cut into MIG slices"
-    elif on_wsl():
-        unsupported = "not available under WSL2"
-    reasons = {
-        nvml.NVML_ERROR_NOT_SUPPORTED: unsupported,
-        nvml.NVML_ERROR_NO_PERMISSION: "the driver denies it to this user",
-        nvml.NVML_ERROR_FUNCTION_NOT_FOUND: "the installed driver is too old to know it",
-        nvml.NVML_ERROR_GPU_IS_LOST: "the GPU no longer answers (fallen off the bus)",
-    }
-    return reasons.get(problem.value) or f"NVML error: {problem}"
-
-
-def on_wsl(release: str | None = None) -> bool:
-    """Return True for a kernel release of WSL."""
-    return "microsoft" in (platform.release() if release is None else release).lower()

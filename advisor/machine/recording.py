@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from advisor.machine.readings import EVENT_REASONS
@@ -28,10 +28,10 @@ READ_AS = {
     "power_w": "power_w",
     "energy_j": "energy_j",
     "sm_clock_mhz": "sm_clock_mhz",
-    "event_reasons": "event_reasons",
     "foreign_pids": "processes",
 }
 """Fields of Telemetry that may be missing, and the reading of each."""
+NOT_READ = "too few readings in the window tell it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,154 +57,34 @@ class Recording:
     gaps: tuple[tuple[str, str], ...] = ()
     """Field of a sample, and the reason it is missing."""
 
-    def summary(self, window_start: float, window_end: float) -> Telemetry:
+    def summary(self, start: float, end: float) -> Telemetry:
         """Means over the window; gaps carry a reason."""
-        return _Window(self, window_start, window_end).summary()
-
-
-class _GapError(Exception):
-    """Reason why a figure is missing; empty for a reading that was not there."""
-
-
-class _Window:
-    """Samples of one window, and the reasons of its gaps."""
-
-    def __init__(self, recording: Recording, start: float, end: float) -> None:
-        self.recording = recording
-        self.start, self.seconds = start, end - start
-        self.samples = [s for s in recording.samples if start <= s.time <= end]
-        self.gpus = [sample.gpu for sample in self.samples]
-        self.gaps: dict[str, str] = {}
-        known = [busy for gpu in self.gpus if (busy := _is_busy(gpu)) is not None]
-        self.busy = [gpu for gpu in self.gpus if _is_busy(gpu)] if known else None
-        """Readings of a card at work; None where that is unknown."""
-
-    def summary(self) -> Telemetry:
-        if self.recording.no_gpu is not None:
-            why = self.recording.no_gpu
-            return Telemetry(gaps=tuple((field, why) for field in sorted(READ_AS)))
-        loaded = self.gpus if self.busy is None else self.busy
-        clocks, memory = _values(loaded, "sm_clock_mhz"), _values(self.gpus, "mem_used_gib")
-        foreign = self._figure("foreign_pids", self._foreign_pids)
-        found = Telemetry(
-            gpu_util_pct=self._figure("gpu_util_pct", self._delayed, "util_pct"),
-            gpu_mem_used_gib=self._figure("gpu_mem_used_gib", _reduced, memory, max),
-            power_w=self._figure("power_w", self._delayed, "power_w"),
-            energy_j=self._figure("energy_j", self._energy_j),
-            sm_clock_mhz=self._figure("sm_clock_mhz", _reduced, clocks, statistics.median),
+        if self.no_gpu is not None:
+            return Telemetry(gaps=tuple((field, self.no_gpu) for field in sorted(READ_AS)))
+        inside = [sample for sample in self.samples if start <= sample.time <= end]
+        gpus = [sample.gpu for sample in inside]
+        later = [sample.gpu for sample in inside if sample.time >= start + LAG_S]
+        known = any(_is_busy(gpu) is not None for gpu in gpus)
+        busy = [gpu for gpu in gpus if _is_busy(gpu)] if known else gpus
+        clocks = _values(busy, "sm_clock_mhz")
+        found: dict[str, Any] = {
+            "gpu_util_pct": _reduced(_values(later, "util_pct"), statistics.fmean),
+            "gpu_mem_used_gib": _reduced(_values(gpus, "mem_used_gib"), max),
+            "power_w": _reduced(_values(later, "power_w"), statistics.fmean),
+            "energy_j": _energy_j(inside, end - start),
+            "sm_clock_mhz": _reduced(clocks, statistics.median),
+            "foreign_pids": _foreign_pids(inside, busy=known and bool(busy)),
+        }
+        reasons = dict(self.gaps)
+        missing = sorted(field for field, value in found.items() if value is None)
+        return Telemetry(
+            **found,
             sm_clock_spread_pct=_spread_pct(clocks),
-            event_reasons=self._event_reasons(loaded),
-            busy_samples=None if self.busy is None else len(self.busy),
-            gpu_mem_others_gib=self._held_by_others_gib(),
-            foreign_pids=None if foreign is None else int(foreign),
+            event_reasons=_event_reasons(gpus, busy),
+            busy_samples=len(busy) if known else None,
+            gpu_mem_others_gib=_held_by_others_gib(inside),
+            gaps=tuple((field, reasons.get(READ_AS[field], NOT_READ)) for field in missing),
         )
-        return replace(found, gaps=tuple(sorted(self.gaps.items())))
-
-    def _figure(self, field: str, read: Callable[..., float], *args: Any) -> float | None:
-        """Read a figure, or note the reason of its gap."""
-        try:
-            return read(*args)
-        except _GapError as problem:
-            reason = str(problem) or dict(self.recording.gaps).get(READ_AS.get(field, field))
-        if not reason and not self.samples:
-            reason = "no sample fell into the window"
-        elif not reason and field == "sm_clock_mhz":
-            reason = "the GPU was idle through the window"
-        self.gaps[field] = reason or "it was not read inside the window"
-        return None
-
-    def _delayed(self, reading: str) -> float:
-        """Mean of a reading that looks back by a second."""
-        since = self.start + LAG_S
-        later = [sample.gpu for sample in self.samples if sample.time >= since]
-        if not later and _values(self.gpus, reading):
-            msg = (
-                f"the window of {self.seconds:.1f} s is no longer than the {LAG_S:g} s "
-                "over which the driver averages"
-            )
-            raise _GapError(msg)
-        return _reduced(_values(later, reading), statistics.fmean)
-
-    def _event_reasons(self, loaded: Sequence[GpuSample]) -> tuple[tuple[str, float], ...]:
-        """Share of busy samples with each event reason."""
-        every, masks = _values(self.gpus, "event_reasons"), _values(loaded, "event_reasons")
-        if not every:
-            self._figure("event_reasons", _reduced, every, max)
-        shares = []
-        for bit, name in EVENT_REASONS.items():
-            among = every if bit == IDLE else masks
-            hits = sum(1 for mask in among if int(mask) & bit)
-            if hits:
-                shares.append((name, hits / len(among)))
-        return tuple(shares)
-
-    def _foreign_pids(self) -> int:
-        """Count other processes with kernels on the GPU.
-
-        A context that only holds memory, such as a notebook's, does not count. A driver may list
-        ids of the host while we live in a container: unless one id is known as ours, others cannot
-        be distinguished from ours. Under WSL2 it lists no process.
-        """
-        listed = [s for s in self.samples if s.gpu.processes is not None]
-        if not listed:
-            raise _GapError
-        own = {pid for s in self.recording.samples for pid in s.own_pids}
-        hidden: list[int] = [pid for s in listed for pid in s.hidden_pids]
-        every = {process.pid for s in listed for process in s.gpu.processes or ()}
-        working = {pid for s in listed for pid in s.gpu.working_pids or ()}
-        if hidden and not own:
-            msg = (
-                f"the driver lists {len(set(hidden))} process ids of another namespace "
-                "(a container), so ours cannot be told from others'"
-            )
-            raise _GapError(
-                msg,
-            )
-        if self.busy and not every and not own:
-            msg = "the GPU was at work but the driver lists no process on it"
-            raise _GapError(msg)
-        if self.busy and every - own and not working:
-            msg = "the driver does not say which process ran kernels"
-            raise _GapError(msg)
-        passing = {pid for pid in hidden if hidden.count(pid) == 1 and len(listed) > 1}
-        return len((every & working) - own - passing)
-
-    def _held_by_others_gib(self) -> float | None:
-        """Peak memory held by other processes, or None."""
-        own = {pid for s in self.recording.samples for pid in s.own_pids}
-        held = []
-        for sample in self.samples:
-            listed = sample.gpu.processes
-            if listed is None or sample.hidden_pids:
-                continue
-            others = [each.memory_gib for each in listed if each.pid not in own]
-            if None not in others:
-                held.append(sum(filter(None, others)))
-        return max(held, default=None)
-
-    def _energy_j(self) -> float:
-        if self.seconds < COUNTER_WINDOW_S and _values(self.gpus, "energy_j"):
-            msg = (
-                f"the window is shorter than {COUNTER_WINDOW_S:g} s, "
-                "too short for the energy counter"
-            )
-            raise _GapError(msg)
-        readings = [(s.time, s.gpu.energy_j) for s in self.recording.samples]
-        points = [(time, value) for time, value in readings if value is not None]
-        if len(points) < 2 or self.seconds <= 0:
-            raise _GapError
-        first = max(self.start, points[0][0])
-        last = min(self.start + self.seconds, points[-1][0])
-        covered = max(0.0, last - first) / self.seconds
-        if covered < COVERED:
-            msg = f"samples span only {covered:.0%} of the window"
-            raise _GapError(msg)
-        inside = [value for time, value in points if first <= time <= last]
-        ends = [_at(points, first), *inside, _at(points, last)]
-        if any(later < earlier for earlier, later in itertools.pairwise(ends)):
-            msg = "its counter ran backwards inside the window"
-            raise _GapError(msg)
-        return (ends[-1] - ends[0]) / covered
 
 
 def _values(gpus: Sequence[GpuSample], field: str) -> list[float]:
@@ -212,10 +92,8 @@ def _values(gpus: Sequence[GpuSample], field: str) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _reduced(values: list[float], how: Callable[[list[float]], float]) -> float:
-    if not values:
-        raise _GapError
-    return how(values)
+def _reduced(values: list[float], how: Callable[[list[float]], float]) -> float | None:
+    return how(values) if values else None
 
 
 def _is_busy(gpu: GpuSample) -> bool | None:
@@ -226,17 +104,64 @@ def _is_busy(gpu: GpuSample) -> bool | None:
     return None
 
 
+def _event_reasons(
+    gpus: Sequence[GpuSample], busy: Sequence[GpuSample]
+) -> tuple[tuple[str, float], ...]:
+    """Share of busy samples with each event reason."""
+    every, masks = _values(gpus, "event_reasons"), _values(busy, "event_reasons")
+    shares = []
+    for bit, name in EVENT_REASONS.items():
+        among = every if bit == IDLE else masks
+        hits = sum(1 for mask in among if int(mask) & bit)
+        if hits:
+            shares.append((name, hits / len(among)))
+    return tuple(shares)
+
+
+def _foreign_pids(samples: Sequence[Sample], *, busy: bool) -> int | None:
+    """Count other processes that ran kernels in two listings, or in the only one.
+
+    A context that only holds memory, such as a notebook's, does not count. Where the driver names
+    processes of another namespace, or does not say who works, others cannot be told from ours.
+    """
+    listed = [sample for sample in samples if sample.gpu.processes is not None]
+    own = {pid for sample in samples for pid in sample.own_pids}
+    hidden = any(sample.hidden_pids for sample in listed)
+    others = {each.pid for sample in listed for each in sample.gpu.processes or ()} - own
+    working = Counter(pid for sample in listed for pid in sample.gpu.working_pids or ())
+    unnamed = busy and not working and (others or not own)
+    if not listed or unnamed or (hidden and not own):
+        return None
+    return sum(working[pid] >= min(2, len(listed)) for pid in others)
+
+
+def _held_by_others_gib(samples: Sequence[Sample]) -> float | None:
+    """Peak memory held by other processes, or None."""
+    held = []
+    for sample in samples:
+        listed = sample.gpu.processes
+        if listed is None or sample.hidden_pids:
+            continue
+        others = [each.memory_gib for each in listed if each.pid not in sample.own_pids]
+        if None not in others:
+            held.append(sum(filter(None, others)))
+    return max(held, default=None)
+
+
+def _energy_j(samples: Sequence[Sample], seconds: float) -> float | None:
+    """Growth of the energy counter, scaled to the window."""
+    points = [(s.time, s.gpu.energy_j) for s in samples if s.gpu.energy_j is not None]
+    if seconds < COUNTER_WINDOW_S or len(points) < 2:
+        return None
+    (first_s, first_j), (last_s, last_j) = points[0], points[-1]
+    if last_s - first_s < COVERED * seconds or last_j < first_j:
+        return None
+    return (last_j - first_j) * seconds / (last_s - first_s)
+
+
 def _spread_pct(values: list[float]) -> float | None:
     """Central 90 % range as percent of the median."""
     if len(values) < 2:
         return None
     cuts = statistics.quantiles(values, n=20, method="inclusive")
     return 100 * (cuts[-1] - cuts[0]) / statistics.median(values)
-
-
-def _at(points: list[tuple[float, float]], time: float) -> float:
-    """The counter at `time`, which lies within the points."""
-    for (t0, v0), (t1, v1) in itertools.pairwise(points):
-        if t0 <= time <= t1:
-            return v0 + (v1 - v0) * (time - t0) / (t1 - t0) if t1 > t0 else v1
-    return points[-1][1]

@@ -89,17 +89,20 @@ def computed_on(found: Target, machine: Machine, card: Card) -> Target:
     CUDA may choose another card than NVML lists first, and in a container NVML may show none. Where
     a card was asked for by name, or stands in, it stays as it is.
     """
-    if found.stood_in or not found.present:
-        return found
-    if found.gpu is not None and (card.uuid is None or same_uuid(found.gpu.uuid, card.uuid)):
+    if found.stood_in or not found.present or (found.gpu is not None and card.uuid is None):
         return found
     for gpu in machine.gpus:
         if same_uuid(gpu.uuid, card.uuid):
-            return _present(gpu)
+            return found if gpu is found.gpu else _present(gpu)
+    return _present(_unseen(card))
+
+
+def _unseen(card: Card) -> Gpu:
+    """Card as CUDA reports it, which NVML does not show."""
     name = card.name or "unknown NVIDIA GPU"
     mig = " MIG " in f" {name} "
     profile = None if mig else profiles.match(name, card.total_gib)
-    gpu = Gpu(
+    return Gpu(
         index=card.index,
         name=name,
         uuid=card.uuid,
@@ -111,9 +114,6 @@ def computed_on(found: Target, machine: Machine, card: Card) -> Target:
         profile=profile.name if profile else None,
         mig=mig or None,
     )
-    hidden = f"The program computes on {name}, of which the driver's library shows us nothing."
-    seen = _present(gpu)
-    return replace(seen, note=" ".join(filter(None, [hidden, seen.note])))
 
 
 def _cpu(machine: Machine) -> Target:

@@ -31,21 +31,20 @@ class Sampler:
             ...
         telemetry = sampler.summary(run.window_start, run.window_end)
 
-    `gpu_index` is NVML's; None takes every GPU that `environ` shows a program: which of them it
-    computes on is known once it did. `pids` are the roots of the watched program: their process
+    Every GPU that `environ` shows a program is watched: which of them it computes on is known once
+    it did. `pids` are the roots of the watched program: their process
     groups and descendants are its own, every other process on the GPU is foreign. Nothing raises
     for want of a GPU.
     """
 
     def __init__(
         self,
-        gpu_index: int | None = None,
         pids: Sequence[int] | None = None,
         interval_s: float = 0.1,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         environ = os.environ if environ is None else environ
-        self._readers, self._no_gpu = open_readers(gpu_index, environ)
+        self._readers, self._no_gpu = open_readers(environ)
         self._owner = _Owner([os.getpid()] if pids is None else pids)
         self._interval_s = interval_s
         self._samples: list[list[Sample]] = [[] for _ in range(max(1, len(self._readers)))]
@@ -89,8 +88,7 @@ class Sampler:
 
         Without that knowledge it covers the first card.
         """
-        watched = [cards.Watched(reader.uuid, reader.name) for reader in self._readers]
-        each = cards.positions(watched, used) or [0]
+        each = cards.positions([reader.uuid for reader in self._readers], used) or [0]
         return cards.merged([self.recording(n).summary(window_start, window_end) for n in each])
 
     def _run(self) -> None:

@@ -70,7 +70,6 @@ class Machine:
     ram_gib: float
     ram_limit_gib: float
     """The smaller of RAM and the cgroup's limit."""
-    shm_gib: float | None
     os: str
     python: str
     gpus: tuple[Gpu, ...] = ()

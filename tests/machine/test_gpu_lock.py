@@ -44,44 +44,23 @@ def holder(root: Path, uuid: str, folder: Path) -> Iterator[subprocess.Popen[str
         yield process
 
 
-@pytest.mark.parametrize(("uuid", "words"), [("GPU-1", "on GPU GPU-1"), ("", "on this host")])
-def test_the_one_who_comes_second_is_told_who_holds_it(
-    root: Path, tmp_path: Path, uuid: str, words: str
-) -> None:
-    with (
-        holder(root, uuid, tmp_path) as process,
-        pytest.raises(StateBusyError) as refusal,
-        gpu_lock(uuid or None, folder=tmp_path),
-    ):
-        pass
-    message = str(refusal.value)
-    assert words in message
-    assert f"process {process.pid}, `{sys.executable} -c" in message
-    assert refusal.value.exit_code == 20
-
-
-def test_it_is_free_again_when_its_holder_ends_or_is_killed(root: Path, tmp_path: Path) -> None:
-    with holder(root, "GPU-1", tmp_path):
-        pass
-    with gpu_lock("GPU-1", folder=tmp_path):
-        pass
+def test_the_second_is_told_who_holds_it_until_that_is_killed(root: Path, tmp_path: Path) -> None:
     with holder(root, "GPU-1", tmp_path) as process:
+        with pytest.raises(StateBusyError) as refusal, gpu_lock("GPU-1", folder=tmp_path):
+            pass
         process.send_signal(signal.SIGKILL)
         process.wait()
         with gpu_lock("GPU-1", folder=tmp_path):
             pass
+    message = str(refusal.value)
+    assert "on GPU GPU-1" in message
+    assert f"process {process.pid}, `{sys.executable} -c" in message
+    assert refusal.value.exit_code == 20
 
 
-def test_it_is_free_after_an_exception(tmp_path: Path) -> None:
-    with contextlib.suppress(KeyError), gpu_lock("GPU-1", folder=tmp_path):
-        raise KeyError
-    with gpu_lock("GPU-1", folder=tmp_path):
-        pass
-
-
-def test_other_gpus_are_not_held(root: Path, tmp_path: Path) -> None:
+def test_other_gpus_are_not_held(tmp_path: Path) -> None:
     with (
-        holder(root, "GPU-1", tmp_path),
+        gpu_lock("GPU-1", folder=tmp_path),
         gpu_lock("GPU-2", folder=tmp_path),
         gpu_lock(None, folder=tmp_path),
         gpu_lock("MIG-GPU-1/7/0", folder=tmp_path),
@@ -89,20 +68,16 @@ def test_other_gpus_are_not_held(root: Path, tmp_path: Path) -> None:
         assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_waiting_gets_it_when_the_holder_ends(root: Path, tmp_path: Path) -> None:
+def test_a_wait_is_bounded_and_gets_it_when_the_holder_ends(root: Path, tmp_path: Path) -> None:
     with holder(root, "GPU-1", tmp_path) as process:
-        assert process.stdin is not None
-        process.stdin.close()
-        with gpu_lock("GPU-1", wait_s=30.0, folder=tmp_path):
-            assert process.wait() == 0
-
-
-def test_waiting_ends(root: Path, tmp_path: Path) -> None:
-    with holder(root, "GPU-1", tmp_path):
         began = time.monotonic()
         with pytest.raises(StateBusyError), gpu_lock("GPU-1", wait_s=0.3, folder=tmp_path):
             pass
         assert time.monotonic() - began >= 0.3
+        assert process.stdin is not None
+        process.stdin.close()
+        with gpu_lock("GPU-1", wait_s=30.0, folder=tmp_path):
+            assert process.wait() == 0
 
 
 def test_a_child_does_not_inherit_it(tmp_path: Path) -> None:

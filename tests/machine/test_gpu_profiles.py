@@ -42,8 +42,9 @@ def test_only_what_the_formula_does_not_explain_goes_unchecked() -> None:
     assert set(ALL) - set(CHECKED) == {"b200", "h20"}
 
 
-@pytest.mark.parametrize("profile", ALL.values(), ids=list(ALL))
-def test_figures_are_of_the_right_size(profile: GpuProfile) -> None:
+@pytest.mark.parametrize("name", list(ALL))
+def test_figures_are_of_the_right_size(name: str) -> None:
+    profile = ALL[name]
     generation = float(profile.compute_capability)
     assert 8 <= profile.memory_gib <= 192
     assert 200 <= profile.bandwidth_gb_per_s <= 8000
@@ -118,12 +119,6 @@ def test_a_card_is_known_by_its_whole_name_and_memory(
     assert (found.name if found else None) == expected
 
 
-def test_without_a_memory_figure_the_name_decides() -> None:
-    found = profiles.match("NVIDIA H100 PCIe")
-    assert found is not None
-    assert found.name == "h100-pcie"
-
-
 def test_no_two_profiles_claim_one_device_name_and_memory() -> None:
     claimed = [(name, each.memory_gib) for each in ALL.values() for name in each.match]
     assert len(claimed) == len(set(claimed))
@@ -157,16 +152,3 @@ def test_the_description_is_one_line_with_its_figures() -> None:
     assert line == (
         "NVIDIA T4: 16 GiB (14.2 usable), 320 GB/s, dense TFLOPS fp32 8.1, fp16 65, 70 W"
     )
-
-
-def test_precisions_are_those_the_card_has() -> None:
-    assert ALL["t4"].precisions == ("float32", "float16")
-    assert ALL["rtx-3090"].precisions == ("float32", "float16", "bfloat16")
-
-
-def test_the_wheel_carries_the_profiles(root: object) -> None:
-    wheel = pytest.importorskip("hatchling.builders.wheel")
-    shipped = {
-        file.distribution_path for file in wheel.WheelBuilder(str(root)).recurse_included_files()
-    }
-    assert "advisor/machine/gpus.toml" in shipped

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from advisor.machine import host
-from advisor.machine.readings import GIB, on_wsl
+from advisor.machine.readings import GIB
 from tests.machine.trees import write
 
 if TYPE_CHECKING:
@@ -104,18 +104,6 @@ def test_the_cpu_is_named(tmp_path: Path) -> None:
     assert host.cpu_model(tmp_path) == "AMD EPYC 7763"
     write(tmp_path, "proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\n")
     assert host.cpu_model(tmp_path)
-
-
-def test_missing_shared_memory_is_none(tmp_path: Path) -> None:
-    assert host.shm_gib(tmp_path) is None
-    (tmp_path / "dev/shm").mkdir(parents=True)
-    assert (host.shm_gib(tmp_path) or 0) > 0
-
-
-def test_windows_subsystem_is_told_by_the_kernels_name() -> None:
-    assert on_wsl("5.15.153.1-microsoft-standard-WSL2")
-    assert on_wsl("4.4.0-19041-Microsoft")
-    assert not on_wsl("6.1.0-18-amd64")
 
 
 def test_this_host_is_read_whole() -> None:

@@ -24,13 +24,7 @@ READINGS = [
     ("event_reasons", "events", 0x64, 0x64),
 ]
 
-ERRORS = [
-    (3, "not supported by this GPU or driver"),
-    (4, "the driver denies it to this user"),
-    (13, "the installed driver is too old to know it"),
-    (15, "the GPU no longer answers (fallen off the bus)"),
-    (999, "NVML error: Unknown Error"),
-]
+ERRORS = [(3, "Not Supported"), (4, "Insufficient Permissions"), (999, "Unknown Error")]
 
 
 def read() -> tuple[GpuSample, dict[str, str]]:
@@ -62,22 +56,16 @@ def test_each_reading_has_its_unit(
 
 
 @pytest.mark.parametrize(("code", "reason"), ERRORS)
-@pytest.mark.parametrize(("field", "key"), [(field, key) for field, key, _, _ in READINGS])
-def test_each_missing_reading_is_none_with_its_reason_and_the_rest_goes_on(
-    nvml: StubProcess, field: str, key: str, code: int, reason: str
+def test_a_missing_reading_is_none_with_the_drivers_reason_and_the_rest_goes_on(
+    nvml: StubProcess, code: int, reason: str
 ) -> None:
-    nvml.stub.write(H100, {f"err.{key}": code})
+    keys = [*(key for _, key, _, _ in READINGS), "memory", "processes"]
+    fields = [*(field for field, _, _, _ in READINGS), "mem_used_gib", "processes"]
+    nvml.stub.write(H100, {f"err.{key}": code for key in keys})
     sample, gaps = nvml.call(read)
-    assert getattr(sample, field) is None
-    assert gaps == {field: reason}
-
-
-@pytest.mark.parametrize(("code", "reason"), ERRORS)
-def test_memory_and_processes_may_be_missing_too(nvml: StubProcess, code: int, reason: str) -> None:
-    nvml.stub.write(H100, {"err.memory": code, "err.processes": code})
-    sample, gaps = nvml.call(read)
-    assert (sample.mem_used_gib, sample.processes) == (None, None)
-    assert gaps == dict.fromkeys(("mem_used_gib", "processes"), reason)
+    assert {getattr(sample, field) for field in fields} == {None}
+    assert sample.working_pids is not None
+    assert gaps == dict.fromkeys(fields, f"the driver says: {reason}")
 
 
 def test_the_drivers_own_memory_is_left_out(nvml: StubProcess) -> None:
@@ -104,13 +92,6 @@ def test_who_ran_kernels_is_told_apart_from_who_holds_memory(nvml: StubProcess) 
     nvml.stub.write(H100, working="4712:80,4711:12,4713:2")
     sample, _ = nvml.call(read)
     assert sample.working_pids == (4711, 4712)
-
-
-def test_a_slice_says_that_mig_is_why(nvml: StubProcess) -> None:
-    nvml.stub.write(H100, {"mig": 1, "err.util": 3, "mig0.0.uuid": "MIG-a"})
-    sample, gaps = nvml.call(read)
-    assert sample.util_pct is None
-    assert gaps == {"util_pct": "not available while the card is cut into MIG slices"}
 
 
 @pytest.mark.parametrize(("code", "later_w"), [(999, 5.0), (3, None)], ids=["passing", "lasting"])
@@ -140,20 +121,6 @@ def test_an_older_driver_is_read_by_its_older_calls(
     assert sample.processes == (GpuProcess(pid=77, memory_gib=1.0),)
     assert sample.mem_used_gib == pytest.approx(12 + 600 / 1024)
     assert gaps == {}
-
-
-def test_a_symbol_the_driver_lacks_is_a_gap(old_driver: Callable[..., StubProcess]) -> None:
-    process = old_driver(
-        "nvmlDeviceGetTotalEnergyConsumption",
-        "nvmlDeviceGetCurrentClocksEventReasons",
-        "nvmlDeviceGetCurrentClocksThrottleReasons",
-        "nvmlDeviceGetComputeRunningProcesses_v3",
-        "nvmlDeviceGetComputeRunningProcesses_v2",
-    )
-    sample, gaps = process.call(read)
-    assert (sample.energy_j, sample.event_reasons, sample.processes) == (None, None, None)
-    reason = "the installed driver is too old to know it"
-    assert gaps == dict.fromkeys(("energy_j", "event_reasons", "processes"), reason)
 
 
 def test_harmful_event_reasons_leave_out_the_power_cap() -> None:

@@ -30,7 +30,6 @@ class EngineSettings:
     """A key of ENGINES."""
     gpu_uuid: str | None = None
     """The card to hold; None: the host alone."""
-    gpu_index: int | None = None
     lease_wait_s: float = 0.0
     """Longest wait for another gpu-advisor to leave the machine."""
     max_wait_s: float = 30.0

@@ -27,10 +27,10 @@ WORTH_A_NAME = 0.05
 """CPUs; the first `MOST_NAMED` that hold more are named."""
 
 
-def look_around(seconds: float, gpu_index: int | None = None) -> Disturbance:
+def look_around(seconds: float) -> Disturbance:
     """Load of other programs on CPUs and card."""
     begun = time.time()
-    with Sampler(gpu_index, pids=[os.getpid()]) as card:
+    with Sampler(pids=[os.getpid()]) as card:
         seen = contention.look(seconds)
     return contention.on_card(seen, card.summary(begun, time.time()))
 

@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,10 +90,9 @@ class LocalEngine:
 
         Returns who is still at work.
         """
-        look = partial(look_around, gpu_index=self._settings.gpu_index)
         say = self._settings.on_busy or (lambda _: None)
         begun, left_s = time.monotonic(), self._settings.max_wait_s - self._waited_s
-        seen = wait_until_quiet(min(limit_s, left_s), say, look=look, wait=self._cancel.wait)
+        seen = wait_until_quiet(min(limit_s, left_s), say, look=look_around, wait=self._cancel.wait)
         self._waited_s += max(0.0, time.monotonic() - begun - LOOK_S)
         return seen.who if seen.disturbed else ()
 
@@ -101,9 +100,7 @@ class LocalEngine:
         """Run one trial; see `run_trial`."""
 
         def sampler(root: int) -> Sampler:
-            return Sampler(
-                self._settings.gpu_index, pids=[root], environ={**os.environ, **dict(trial.env)}
-            )
+            return Sampler(pids=[root], environ={**os.environ, **dict(trial.env)})
 
         outcome = run_trial(
             replace(trial, made=(*trial.made, *sorted(self._made))),

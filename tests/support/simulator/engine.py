@@ -48,7 +48,6 @@ QUIET_MACHINE = Machine(
     cpus=8,
     ram_gib=64.0,
     ram_limit_gib=64.0,
-    shm_gib=32.0,
     os="Linux",
     python="3.11",
 )
