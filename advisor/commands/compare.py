@@ -151,7 +151,8 @@ def arms_of(configs: Sequence[Path], command: list[str] | None, workload: str | 
         found = _of_configs(configs, command, workload)
     else:
         asked = [
-            invocation.resolve([], block, workload=workload, use_case="compare") for block in blocks
+            invocation.resolve([], block, workload=workload, use_case="compare", with_options=False)
+            for block in blocks
         ]
         found = [
             Arm(name=name, label=each.command, asked=each)

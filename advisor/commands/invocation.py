@@ -118,7 +118,9 @@ class Invocation:
         return {"quality": self._declared(chooses), "confirm-quality": self._declared(confirms)}
 
     def _declared(self, command: str | None) -> documents.Document:
-        argv = self.argv if command is None else split(command, self.paths, self.cwd)
+        if command is None:
+            return self.command_line
+        argv = split(command, self.paths, self.cwd)
         return command_document(argv, self.cwd, self.configs, self.workload)
 
 
