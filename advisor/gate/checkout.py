@@ -115,22 +115,23 @@ def base_revision(
     Raises NoBaselineError where there is none, and UsageError where it is only not here: such a
     job would never compare anything, and nobody would notice.
     """
-    event = read_event(environ)
-    group = event.get("merge_group")
-    before = str(event.get("before") or "") if environ.get("GITHUB_EVENT_NAME") == "push" else ""
     if base_ref:
         return Revision(sha=_required(head, base_ref, "--base-ref"), ref=base_ref)
-    if isinstance(group, dict) and group.get("base_sha"):
-        sha = _required(head, str(group["base_sha"]), "The base of this merge group")
+    event = read_event(environ)
+    if group := fact(event, "merge_group", "base_sha"):
+        sha = _required(head, group, "The base of this merge group")
         return Revision(sha=sha, ref="base of the merge group")
-    if merged := _merged_into(head, event, environ):
-        return Revision(sha=merged, ref="first parent of the merge commit")
+    tip = fact(event, "pull_request", "head", "sha")
+    if tip and commit_of(head, "HEAD^2") == tip:
+        # The event names the target as it was when the event was made, maybe many commits ago.
+        return Revision(sha=commit_of(head, "HEAD^1"), ref="first parent of the merge commit")
+    before = fact(event, "before") if environ.get("GITHUB_EVENT_NAME") == "push" else ""
     if before.strip("0") and (commit_of(head, before) or not event.get("forced")):
         sha = _required(head, before, "The state before this push")
         return Revision(sha=sha, ref="state before the push")
-    targets, sure = _targets(head, event, environ)
+    targets = _targets(head, event)
     ref = next((ref for ref in targets if commit_of(head, ref)), None)
-    if ref is None and sure:
+    if ref is None and "pull_request" in event:
         # Not its own previous commit instead: a second push would hide the slowdown of the first.
         _required(head, targets[-1], "The target")
     if ref is not None:
@@ -159,29 +160,6 @@ def _required(head: Checkout, ref: str, role: str) -> str:
     return sha
 
 
-def _merged_into(
-    head: Checkout, event: Mapping[str, Any], environ: Mapping[str, str]
-) -> str | None:
-    """First parent of a pull request's merge commit.
-
-    The event names the target as it was when the event was made, which may be many commits ago:
-    they would be taken for the request's own. A merge that the branch holds itself is another.
-    """
-    pull, theirs = event.get("pull_request"), commit_of(head, "HEAD^2")
-    if not isinstance(pull, dict) or theirs is None:
-        return None
-    tip, target = (
-        str(side.get("sha") or "") if isinstance(side := pull.get(name), dict) else ""
-        for name in ("head", "base")
-    )
-    made = re.fullmatch(r"refs/pull/\d+/merge", environ.get("GITHUB_REF", ""))
-    sure = tip == theirs or (made and environ.get("GITHUB_SHA") == head.revision.sha)
-    alike = (not tip or is_ancestor(head, tip, "HEAD^2")) and is_ancestor(head, target, "HEAD^1")
-    if head.revision.sha == tip or not (sure or alike):
-        return None
-    return commit_of(head, "HEAD^1")
-
-
 def commit_of(head: Checkout, ref: str) -> str | None:
     """Commit that `ref` names; None if there is none."""
     return git(
@@ -189,32 +167,22 @@ def commit_of(head: Checkout, ref: str) -> str | None:
     )
 
 
-def is_ancestor(head: Checkout, ref: str, other: str) -> bool:
-    """The commit `ref` is `other`, or lies before it."""
-    sha = commit_of(head, ref) if ref else None
-    return sha is not None and git(head.top, "merge-base", "--is-ancestor", sha, other) is not None
-
-
-def _targets(
-    head: Checkout, event: Mapping[str, Any], environ: Mapping[str, str]
-) -> tuple[list[str], bool]:
-    """Refs that head may go to, most certain first.
-
-    Tells also if one of them must exist.
-    """
-    pull = event.get("pull_request")
-    if isinstance(pull, dict) and isinstance(pull.get("base"), dict):
-        found = [str(pull["base"].get("sha", "")), f"origin/{pull['base'].get('ref', '')}"]
-        return [ref for ref in found if ref], True
-    if environ.get("GITHUB_BASE_REF"):
-        return [f"origin/{environ['GITHUB_BASE_REF']}"], True
-    if environ.get("GITHUB_EVENT_NAME") == "push":
-        repository = event.get("repository")
-        default = repository.get("default_branch") if isinstance(repository, dict) else None
-        return ([f"origin/{default}"] if default else []), False
+def _targets(head: Checkout, event: Mapping[str, Any]) -> list[str]:
+    """Refs that head may go to, most certain first."""
+    if "pull_request" in event:
+        base = ("pull_request", "base")
+        return [fact(event, *base, "sha"), f"origin/{fact(event, *base, 'ref')}"]
     default = git(head.top, "symbolic-ref", "--quiet", "refs/remotes/origin/HEAD")
-    found = [default or "", "origin/main", "origin/master", "main", "master"]
-    return [ref for ref in found if ref], False
+    own = f"origin/{fact(event, 'repository', 'default_branch')}"
+    return [own, default or own, "origin/main", "origin/master", "main", "master"]
+
+
+def fact(event: Mapping[str, Any], *path: str) -> str:
+    """Text at `path` of an event; empty where there is none."""
+    found: Any = event
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return str(found or "")
 
 
 def read_event(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -215,8 +215,7 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
         base = head = checkout.head_checkout(cwd)
         programs = config.choose(head, args.workload, args.command)
         if args.history:
-            with history.opened(args.history):
-                pass  # a file that cannot be used is refused first
+            history.claim(args.history)  # a file that cannot be used is refused first
         engine, host = stack.enter_context(_machine(inputs, cancel))
         if not args.history:
             base = stack.enter_context(checkout.base_of(head, args.base_ref, args.link))
@@ -257,9 +256,9 @@ def _judged(
         record = record.model_copy(update={"verdict": "error"})  # both arms were head
     if mode != "history" or record.verdict in {"error", "invalid"}:
         return record
-    with history.opened(args.history) as (past, claimed):  # others may have added to it since
-        record, longer = history.judge(past, record)
-        claimed.write(args.history, (longer.model_dump_json(indent=1) + "\n").encode())
+    claimed, past = history.claim(args.history), history.read(args.history)
+    record, longer = history.judge(past, record)
+    claimed.write(args.history, (longer.model_dump_json(indent=1) + "\n").encode())
     return record
 
 

@@ -20,7 +20,7 @@ from advisor import masking
 from advisor.errors import OutputRefusedError, UsageError
 from advisor.files import atomic
 from advisor.gate import report
-from advisor.gate.checkout import read_event
+from advisor.gate.checkout import fact, read_event
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, MutableMapping
@@ -221,14 +221,10 @@ def is_foreign(environ: Mapping[str, str]) -> bool:
     """
     event = read_event(environ)
     kind = environ.get("GITHUB_EVENT_NAME", "")
-    pull = event.get("pull_request")
-    if isinstance(pull, dict):
-        names = []
-        for side in ("head", "base"):
-            part = pull.get(side)
-            repo = part.get("repo") if isinstance(part, dict) else None
-            names.append(repo.get("full_name") if isinstance(repo, dict) else None)
-        return not names[0] or names[0] != names[1]
+    if "pull_request" in event:
+        repo = ("repo", "full_name")
+        theirs, ours = (fact(event, "pull_request", side, *repo) for side in ("head", "base"))
+        return not theirs or theirs != ours
     if not event and not kind:
         return environ.get("GITHUB_ACTIONS") == "true"
     return kind not in OWN_EVENTS

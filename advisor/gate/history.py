@@ -3,17 +3,14 @@
 One session is several fresh processes of head on one day, and the unit of this comparison. A
 session is red if it lies below the prediction interval of the window before it, or if the latest
 sessions together lie below the first half of the window (drift). A red session never becomes part
-of the window, so a regression does not heal itself. `"rebase": true` on a session starts anew.
+of the window, so a regression does not heal itself.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import math
-import os
 import statistics
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -21,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from advisor import files, stats
-from advisor.errors import OutputRefusedError, ReportError
+from advisor.errors import ReportError
 from advisor.gate.comparison import Workload
 from advisor.gate.schema import WorkloadVerdict
 from advisor.gate.verdict import led
@@ -56,7 +53,6 @@ class Session(_Part):
     sha: str | None
     value: float = Field(gt=0, allow_inf_nan=False)
     red: bool = False
-    rebase: bool = False
 
 
 class History(_Part):
@@ -66,10 +62,9 @@ class History(_Part):
     sessions: list[Session] = Field(default_factory=list)
 
     def window(self, series: str) -> list[Session]:
-        """Latest sessions of a series since the re-base, without red ones."""
-        own = [session for session in self.sessions if session.series == series]
-        start = max((number for number, each in enumerate(own) if each.rebase), default=0)
-        return [session for session in own[start:] if not session.red][-WINDOW:]
+        """Latest sessions of a series, without red ones."""
+        own = [each for each in self.sessions if each.series == series and not each.red]
+        return own[-WINDOW:]
 
 
 class Prediction(NamedTuple):
@@ -185,23 +180,11 @@ def read(path: Path) -> History:
         raise ReportError(msg) from problem
 
 
-@contextlib.contextmanager
-def opened(path: Path) -> Iterator[tuple[History, files.Claim]]:
-    """Lock the history's folder, read the file and claim its place.
+def claim(path: Path) -> files.Claim:
+    """Check the history and claim its place.
 
     Raises ReportError for a file that holds no history, and OutputRefusedError for a place that
     cannot be written.
     """
-    folder = path.resolve().parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as problem:
-        msg = f"--history {path}: {folder}: {problem.strerror}; name a file that can be written"
-        raise OutputRefusedError(msg) from problem
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield read(path), files.claim([path], ours=lambda _: True)
-    finally:
-        os.close(handle)
+    read(path)
+    return files.claim([path], ours=lambda _: True)

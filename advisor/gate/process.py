@@ -183,14 +183,15 @@ def _rates(
     work = result.whole_units or None if isinstance(result, Run) and whole else None
     line = last_match(_output(scratch), program.metric_regex)
     if line is not None:
-        rate = checked(line, "the output says `throughput: %s`")
+        rate = checked(line, f"the output says `throughput: {line}`")
         unit = "unit" if program.in_shell else program.unit  # its unit is not declared
         return "throughput line", {program.name: Rate(mean=rate, unit=unit, work=work)}
     suite = _left(scratch, "benchmark.json", BENCHMARK_BYTES)
     if suite is not None:
         return read_suite(suite)
     if isinstance(result, Run) and result.unit != WHOLE_RUN_UNIT:  # units were counted
-        rate = checked(str(result.units_per_s), "the probe counted %s units a second")
+        rate = result.units_per_s
+        rate = checked(str(rate), f"the probe counted {rate} units a second")
         return "probe", {program.name: Rate(mean=rate, unit=result.unit, work=work)}
     time_s = result.wall_s or wall_s
     return "whole-run time", {program.name: Rate(mean=1 / time_s, unit=WHOLE_RUN_UNIT, work=1)}
@@ -207,20 +208,12 @@ def last_match(output: str, pattern: str) -> str | None:
     return next((match[1] for match in found if match), None)
 
 
-def checked(text: str, where: str) -> float:
-    """Parse a rate.
-
-    `where` names its source, with %s for the text. Raises NoRateError.
-    """
-    source = where % text
-    plain_text = text.rstrip(",;")
-    if re.search(r"\d[,_]\d", plain_text):
-        evidence = f"{source}: write the number without separators of thousands, as 1234.5"
-        raise NoRateError(evidence)
+def checked(text: str, source: str) -> float:
+    """Parse a rate; `source` says it in words. Raises NoRateError."""
     try:
-        value = float(plain_text)
+        value = float(text.rstrip(",;"))
     except ValueError as problem:
-        evidence = f"{source}, which is no number"
+        evidence = f"{source}, which is no number; write 1234.5"
         raise NoRateError(evidence) from problem
     if not math.isfinite(value):
         evidence = f"{source}, which is not finite"
@@ -278,7 +271,7 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
         if each.name in rates:
             evidence = f"the benchmark JSON holds {each.name!r} twice"
             raise NoRateError(evidence)
-        value = checked(str(each.value), f"{each.name.replace('%', '%%')}: its value is %s")
+        value = checked(str(each.value), f"{each.name}: its value is {each.value}")
         rates[each.name] = Rate(mean=value, unit=each.unit, better=each.better)
     if not rates:
         evidence = "the benchmark JSON holds no benchmark"

@@ -10,7 +10,6 @@ import re
 import shlex
 import stat
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +18,6 @@ from advisor.errors import StateBusyError, StateUnusableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-POLL_S = 0.2
 
 
 def runtime_dir() -> Path:
@@ -36,20 +33,18 @@ def runtime_dir() -> Path:
 
 
 @contextlib.contextmanager
-def gpu_lock(
-    uuid: str | None, *, wait_s: float = 0.0, folder: Path | None = None
-) -> Iterator[None]:
+def gpu_lock(uuid: str | None, *, folder: Path | None = None) -> Iterator[None]:
     """Hold the lock of a GPU, or the host.
 
-    Waits at most `wait_s` seconds. Raises StateBusyError naming the holder. The kernel frees the
-    lock when its holder dies, however it dies.
+    Raises StateBusyError naming the holder. The kernel frees the lock when its holder dies, however
+    it dies.
     """
     folder = runtime_dir() if folder is None else folder
     name = re.sub(r"[^A-Za-z0-9-]", "_", uuid or "host")
     what = f"GPU {uuid}" if uuid else "this host"
     handle = _opened(folder / f"{name}.lock")
     try:
-        _take(handle, what, wait_s)
+        _take(handle, what)
         _write(handle, json.dumps({"pid": os.getpid(), "command": _command()}))
         yield
         _write(handle, "")
@@ -70,23 +65,16 @@ def _opened(place: Path) -> int:
         raise StateUnusableError(msg) from problem
 
 
-def _take(handle: int, what: str, wait_s: float) -> None:
-    deadline = time.monotonic() + wait_s
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                msg = (
-                    f"Another gpu-advisor measures on {what}: {_holder(handle)}. "
-                    "Two at once would spoil each other's figures; "
-                    "wait until it ends, or stop it, and call again."
-                )
-                raise StateBusyError(msg) from None
-            time.sleep(min(POLL_S, left_s))
-        else:
-            return
+def _take(handle: int, what: str) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        msg = (
+            f"Another gpu-advisor measures on {what}: {_holder(handle)}. "
+            "Two at once would spoil each other's figures; "
+            "wait until it ends, or stop it, and call again."
+        )
+        raise StateBusyError(msg) from None
 
 
 def _holder(handle: int) -> str:

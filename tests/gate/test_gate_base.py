@@ -39,12 +39,17 @@ EVENTS = {
         {"before": 40 * "0", "repository": {"default_branch": "main"}}, PUSH, "a",
     ),
     "a push of which the state before is not here": ([], None, {"before": 40 * "1"}, PUSH, None),
-    "a forced push": ([], None, {"before": 40 * "1", "forced": True}, PUSH, "c"),
+    "a forced push: where the branch left main": (
+        [], None, {"before": 40 * "1", "forced": True}, PUSH, "a",
+    ),
+    "a forced push of main: its parent": (
+        ["checkout -q main"], None, {"before": 40 * "1", "forced": True}, PUSH, "a",
+    ),
     "a merge group": ([], None, {"merge_group": {"base_sha": "b"}}, {}, "b"),
     "a merge group that is not here": (
         [], None, {"merge_group": {"base_sha": 40 * "1"}}, {}, None,
     ),
-    "an event without facts: the first parent": ([], None, {}, PUSH, "c"),
+    "an event without facts: as on a desk": ([], None, {}, PUSH, "a"),
     "a desk: where the branch left main": ([], None, None, {}, "a"),
     "a commit that is asked for": ([], "main", None, {}, "b"),
     "main itself: its parent": (["checkout -q main"], None, None, {}, "a"),

@@ -75,8 +75,6 @@ def test_a_red_session_is_kept_and_never_heals_itself() -> None:
     assert [s.red for s in past.sessions] == [False] * 12 + [True] * 3
     (series,) = {s.series for s in past.sessions}
     assert [s.value for s in past.window(series)] == pytest.approx(nights(12))
-    past.sessions[12] = past.sessions[12].model_copy(update={"rebase": True, "red": False})
-    assert [s.value for s in past.window(series)] == pytest.approx([80])
 
 
 def test_the_file_is_read_back_and_a_malformed_one_named(tmp_path) -> None:

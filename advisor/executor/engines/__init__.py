@@ -30,8 +30,6 @@ class EngineSettings:
     """A key of ENGINES."""
     gpu_uuid: str | None = None
     """The card to hold; None: the host alone."""
-    lease_wait_s: float = 0.0
-    """Longest wait for another gpu-advisor to leave the machine."""
     max_wait_s: float = 30.0
     """Longest wait for other programs to leave the machine, all trials together."""
     cancel: threading.Event | None = None

@@ -48,9 +48,7 @@ class LocalEngine:
     def __enter__(self) -> Self:
         """Take the lease, then a scratch folder."""
         with contextlib.ExitStack() as held:
-            held.enter_context(
-                gpu_lock(self._settings.gpu_uuid, wait_s=self._settings.lease_wait_s)
-            )
+            held.enter_context(gpu_lock(self._settings.gpu_uuid))
             self._folder = held.enter_context(scratch_folder())
             self._held = held.pop_all()
         return self
