@@ -238,7 +238,6 @@ def base_checkout(
     """
     sources = shared_data(head, links)
     git(head.top, "worktree", "prune")  # left by a killed gate
-    books = Path(git_folder(head.top), "worktrees")
     with scratch_folder() as folder:
         top = folder / head.top.name
         words = ("worktree", "add", "--detach", "--quiet", str(top), revision.sha or "")
@@ -255,7 +254,8 @@ def base_checkout(
             _link(sources, links, cwd)
             yield Checkout(top=top, cwd=cwd, revision=revision)
         finally:
-            _forget(books, top)
+            shutil.rmtree(top, ignore_errors=True)
+            git(head.top, "worktree", "prune")
 
 
 def _require_whole(base: Path, head: Path) -> None:
@@ -278,20 +278,6 @@ def _is_pointer(path: Path) -> bool:
     with contextlib.suppress(OSError), path.open("rb") as file:
         return file.read(len(LFS_POINTER)) == LFS_POINTER
     return False
-
-
-def _forget(books: Path, worktree: Path) -> None:
-    """Remove the worktree and its entry without git.
-
-    Programs have run in it by then, so git is not safe here.
-    """
-    shutil.rmtree(worktree, ignore_errors=True)
-    for entry in books.glob("*"):
-        with contextlib.suppress(OSError):
-            if Path((entry / "gitdir").read_text().strip()).is_relative_to(worktree):
-                shutil.rmtree(entry, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        books.rmdir()  # only if it is empty
 
 
 def git_folder(top: Path) -> str:

@@ -90,8 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="largest drop of the rate that is allowed (default 5%%)")  # fmt: skip
     add("--max-minutes", type=invocation.argument(_minutes), default=30.0, metavar="N",
         help="budget for warm-up and pairs, without --setup (default 30)")  # fmt: skip
-    add("--on-inconclusive", default="fail", choices=("warn", "fail", "pass"),
-        help="exit code 3 on fail (default), else 0; also for no-baseline")  # fmt: skip
+    add("--on-inconclusive", default="fail", choices=("warn", "fail"),
+        help="exit code 3 (default), or 0 with a warning; also for no-baseline")  # fmt: skip
     names("--allow-removed", metavar="NAMES",
         help="workloads or benchmarks that may be missing in head, comma-separated")  # fmt: skip
     switch("--allow-forks", help="run pull requests from forks on self-hosted runners")
@@ -182,8 +182,11 @@ def _publish(
     """
     if job.active:
         sys.stderr.write(github.annotation(record, github.level(record, code)) + "\n")
-    outputs = github.outputs(record, path if claimed else None)
-    ways: list[Callable[[], None]] = [lambda: github.write(job, outputs, report.short(record))]
+    outputs = github.delimited(github.outputs(record, path if claimed else None))
+    ways: list[Callable[[], None]] = [
+        lambda: github.append(job.output, outputs),
+        lambda: github.append(job.summary, report.short(record) + "\n"),
+    ]
     if claimed is not None:
         ways.append(lambda: report.write(record, path, claimed))
     published = True
@@ -252,9 +255,7 @@ def _judged(
     if args.setup:
         _set_up(args.setup, session, cancel)
     record = measured(session, host, mode)
-    if mode == "history" and record.verdict == "no-baseline":
-        record = record.model_copy(update={"verdict": "error"})  # both arms were head
-    if mode != "history" or record.verdict in {"error", "invalid"}:
+    if mode != "history" or record.verdict in {"error", "invalid", "no-baseline"}:
         return record
     claimed, past = history.claim(args.history), history.read(args.history)
     record, longer = history.judge(past, record)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from advisor import settings
 from advisor.gate.schema import ARMS, Limits, Rate, WorkloadVerdict
 from advisor.gate.sequential_test import CORRELATED
+from advisor.numbers import number
 from advisor.objective import METRICS
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Comparison:
         medians = {arm: statistics.median(rate.mean for rate in self.rates[arm]) for arm in ARMS}
         spread, notes = self._spread(), []
         if not is_rate:
-            shown = ", ".join(f"{arm} {medians[arm]:.4g} {unit}" for arm in ARMS)
+            shown = ", ".join(f"{arm} {number(medians[arm])} {unit}" for arm in ARMS)
             notes.append(f"median {self.workload.figure}: {shown}")
         if is_rate and interval.high < -self.tau:
             notes.append("an unexpected gain can mean work that is no longer done")

@@ -14,7 +14,7 @@ import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Literal
 
 from advisor import masking
 from advisor.errors import OutputRefusedError, UsageError
@@ -60,20 +60,17 @@ def take(environ: MutableMapping[str, str] = os.environ, keep: Collection[str] =
 
 
 @contextlib.contextmanager
-def no_commands(job: Job, stream: TextIO | None = None) -> Iterator[None]:
+def no_commands(job: Job) -> Iterator[None]:
     """Disable workflow commands in the log."""
     if not job.active:
         yield
         return
-    stream = stream or sys.stderr
     token = secrets.token_hex(16)
-    stream.write(f"::stop-commands::{token}\n")
-    stream.flush()
+    print(f"::stop-commands::{token}", file=sys.stderr, flush=True)
     try:
         yield
     finally:
-        stream.write(f"\n::{token}::\n")
-        stream.flush()
+        print(f"\n::{token}::", file=sys.stderr, flush=True)
 
 
 # --- what the step says -------------------------------------------------------------------
@@ -93,33 +90,30 @@ def outputs(record: GateRecord, path: Path | None) -> dict[str, str]:
     }
 
 
-def write(job: Job, values: Mapping[str, str], summary: str) -> None:
-    """Append outputs, each between fresh random delimiters, and the summary.
-
-    Both are tried. Raises OutputRefusedError.
-    """
+def delimited(values: Mapping[str, str]) -> str:
+    """`values` as GITHUB_OUTPUT reads them, each between fresh random delimiters."""
     lines = []
     for name, value in values.items():
         delimiter = f"gpu-advisor-{secrets.token_hex(16)}"
         lines.append(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
-    problems = []
-    for path, content in ((job.output, "".join(lines)), (job.summary, summary + "\n")):
-        try:
-            if path is not None:
-                atomic.append(path, content.encode(errors="replace"))
-        except OSError as problem:
-            problems.append(f"{path}, a file of this job, could not be written: {problem}.")
-    if problems:
-        raise OutputRefusedError(" ".join(problems))
+    return "".join(lines)
+
+
+def append(path: Path | None, content: str) -> None:
+    """Append to a file of the job, if there is one. Raises OutputRefusedError."""
+    try:
+        if path is not None:
+            atomic.append(path, content.encode(errors="replace"))
+    except OSError as problem:
+        msg = f"{path}, a file of this job, could not be written: {problem}."
+        raise OutputRefusedError(msg) from problem
 
 
 def level(record: GateRecord, code: int) -> Level:
     """Level of the annotation: an error fails the job."""
     if code:
         return "error"
-    undecided = record.verdict in {"inconclusive", "no-baseline"}
-    quiet = record.verdict == "pass" or (undecided and record.inputs.on_inconclusive == "pass")
-    return "notice" if quiet else "warning"
+    return "notice" if record.verdict == "pass" else "warning"
 
 
 def annotation(record: GateRecord, loudness: Level) -> str:

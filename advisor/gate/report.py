@@ -20,6 +20,7 @@ from advisor.gate import validity
 from advisor.gate.comparison import words
 from advisor.gate.schema import ARMS, CONFIDENCE, SCHEMA_VERSION, GateRecord
 from advisor.gate.sequential_test import ALPHA, LOOKS
+from advisor.numbers import number
 from advisor.report.markdown import clip, code, details, fenced, table, text
 
 if TYPE_CHECKING:
@@ -126,21 +127,21 @@ def slowdown(workload: WorkloadVerdict) -> str:
 
 
 def _rate(value: float | None, unit: str = "") -> str:
-    """`48.8 sample/s`."""
-    return "not measured" if value is None else f"{value:.5g}{f' {unit}/s' if unit else ''}"
+    """`48.83 sample/s`, `123,456 token/s`."""
+    return number(value, 4) + (f" {unit}/s" if unit and value is not None else "")
 
 
 def _workloads(record: GateRecord) -> list[str]:
     """Table of the workloads, worst first, and their remarks."""
     rows, remarks = [], []
-    for number, w in enumerate(record.workloads):
+    for place, w in enumerate(record.workloads):
         allowed = "" if w.threshold is None else f"{100 * w.threshold:g} %"
         rates = [_rate(value, w.unit) for value in (w.base_units_per_s, w.head_units_per_s)]
         noise = "not measured" if w.noise_pct is None else f"{w.noise_pct:.1f} %"
         rows.append((w.name, w.verdict, slowdown(w), allowed, *rates, str(w.pairs), noise))
         # the lines above hold those of the worst
-        why = [w.reason] if number and w.verdict != "pass" else []
-        why += w.notes if number else []
+        why = [w.reason] if place and w.verdict != "pass" else []
+        why += w.notes if place else []
         remarks += [f"- {text(w.name)}: {text(clip(each, LONGEST))}" for each in why]
     head = ("workload", "verdict", "slowdown", "allowed", "base", "head", "pairs", "noise")
     return [table(head, "llllllrr", rows), "\n".join(remarks)] if rows else []
@@ -237,11 +238,8 @@ def claim(path: Path, history: Path | None = None) -> files.Claim:
     They are `path`, and beside it JSON, comment and benchmarks. Raises OutputRefusedError when a
     place is another's, or cannot be written.
     """
-    if path.is_dir() or path.name in {"", ".", ".."}:
+    if path.is_dir():
         msg = f"--report {path} is a folder; name a file in it: {path / 'gate.md'}."
-        raise OutputRefusedError(msg)
-    if path.suffix == ".json":
-        msg = f"{path} would be overwritten by the JSON beside it; name the report *.md."
         raise OutputRefusedError(msg)
     return files.claim(_places(path), never=[history] if history else [])
 

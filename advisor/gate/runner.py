@@ -19,6 +19,7 @@ from advisor.gate.process import WHOLE, WINDOW
 from advisor.gate.schema import ARMS, PairEntry, ProgramEntry
 from advisor.gate.sequential_test import LOOKS
 from advisor.gate.verdict import decide, failed, of_equal_code, settled
+from advisor.numbers import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -231,7 +232,7 @@ class Session:
 
 def _summary(pair: PairEntry) -> str:
     rates = ", ".join(
-        f"{key}: base {rate.mean:.4g}, head {pair.head.rates[key].mean:.4g} {rate.unit}/s"
+        f"{key}: base {number(rate.mean)}, head {number(pair.head.rates[key].mean)} {rate.unit}/s"
         for key, rate in list(pair.base.rates.items())[:3]
         if key in pair.head.rates
     )

@@ -15,6 +15,7 @@ from advisor.gate import code_identity, validity
 from advisor.gate.comparison import THROUGHPUT, Comparison, Workload
 from advisor.gate.schema import ARMS, GateRecord, Limits, WorkloadVerdict
 from advisor.gate.sequential_test import LOOKS, judge, level
+from advisor.numbers import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -252,9 +253,7 @@ def _absent(
         return "no-baseline", "neither base nor head measured it"
     if head < runs:
         return "error", f"only {head} of {runs} runs of head measured it"
-    if not base:
-        return "no-baseline", "new in head: base does not measure it"
-    return "no-baseline", f"only {base} of {runs} runs of base measured it"
+    return "no-baseline", f"{base} of {runs} runs of base measured it"
 
 
 def _different(
@@ -289,6 +288,6 @@ def _less_work(rates: Mapping[Variant, list[Rate]]) -> tuple[Verdict, str] | Non
     if work["head"] / work["base"] >= min(1.0, head / base) * (1 - WORK_TOLERANCE):
         return None
     return "error", (
-        f"work not done: head finished {work['head']:g} {rates['head'][0].unit}s in a run, base "
-        f"{work['base']:g}"
+        f"work not done: head finished {number(work['head'])} {rates['head'][0].unit}s in a run, "
+        f"base {number(work['base'])}"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -26,9 +25,7 @@ def record(**changes: object):
 
 
 def test_every_output_is_set_whatever_the_verdict(tmp_path: Path) -> None:
-    job = github.Job(output=tmp_path / "o", active=True)
-    github.write(job, github.outputs(record(), tmp_path / "gate.md"), "")
-    found = parse_outputs((tmp_path / "o").read_text())
+    found = parse_outputs(github.delimited(github.outputs(record(), tmp_path / "gate.md")))
     assert found["verdict"] == "regression"
     assert float(found["slowdown-pct"]) == pytest.approx(10, abs=0.5)
     assert found["pairs"] == "12"
@@ -38,10 +35,8 @@ def test_every_output_is_set_whatever_the_verdict(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_value_cannot_end_its_own_delimiter(tmp_path: Path) -> None:
-    job = github.Job(output=tmp_path / "o")
-    github.write(job, {"verdict": "pass\nEOF\nverdict=regression", "pairs": "1"}, "")
-    text = (tmp_path / "o").read_text()
+def test_a_value_cannot_end_its_own_delimiter() -> None:
+    text = github.delimited({"verdict": "pass\nEOF\nverdict=regression", "pairs": "1"})
     assert parse_outputs(text) == {
         "verdict": "pass\nEOF\nverdict=regression",
         "pairs": "1",
@@ -62,7 +57,6 @@ def test_an_annotation_is_one_line_with_nothing_to_obey() -> None:
         ("pass", "warn", 0, "notice"),
         ("regression", "warn", 1, "error"),
         ("inconclusive", "warn", 0, "warning"),
-        ("inconclusive", "pass", 0, "notice"),
         ("no-baseline", "fail", 3, "error"),
         ("invalid", "fail", 4, "error"),
     ],
@@ -72,22 +66,20 @@ def test_the_level_follows_what_becomes_of_the_job(verdict, asked, code, level: 
     assert github.level(record(verdict=verdict, inputs=inputs), code) == level
 
 
-def test_the_log_obeys_no_command_while_the_program_runs() -> None:
+def test_the_log_obeys_no_command_while_the_program_runs(capsys) -> None:
     """The guard's token is fresh each time, and it is closed again, also after an error."""
     tokens = set()
     for _ in range(2):
-        log = io.StringIO()
-        with pytest.raises(KeyError), github.no_commands(github.Job(active=True), log):
+        with pytest.raises(KeyError), github.no_commands(github.Job(active=True)):
             raise KeyError
-        opened, closed = log.getvalue().split()
+        opened, closed = capsys.readouterr().err.split()
         token = opened.removeprefix("::stop-commands::")
         assert (len(token), closed) == (32, f"::{token}::")
         tokens.add(token)
     assert len(tokens) == 2
-    log = io.StringIO()
-    with github.no_commands(github.Job(), log):
+    with github.no_commands(github.Job()):
         pass
-    assert log.getvalue() == ""
+    assert capsys.readouterr().err == ""
 
 
 def test_the_report_starts_with_four_lines_to_act_on() -> None:
