@@ -92,13 +92,12 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Finding | None:
                 evidence = f"{silence}, while {busy:.1f} CPUs were busy; {limit}"
                 return Finding.of("timeout", evidence, NEXT_STEPS["hang"])
             return Finding.of("hang", f"{silence}; {limit}")
-        case "start-limit" if not ending.booted:
-            return _probe_missing(trial, ending)
+        case "start-limit" if not ending.booted or ending.aside:
+            return _nothing_measured(trial, ending)
         case "start-limit":
-            seen = last_error(ending) or last_line(ending)
             return Finding.of(
                 "no-steps",
-                f"no step within {ending.silence_s:.0f} s; {seen}; {by_limit} "
+                f"no step within {ending.silence_s:.0f} s; {last_line(ending)}; {by_limit} "
                 f"(start-limit {trial.start_limit_s:.0f}s)",
             )
         case "total-limit":
@@ -107,7 +106,7 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Finding | None:
                 f"still running after {ending.wall_s:.0f} s, at step {ending.steps}; {by_limit} "
                 f"(run-limit {trial.total_limit_s:.0f}s)",
             )
-        case "exited" | "measured" | "aside":
+        case "exited" | "measured":
             return None
 
 
@@ -126,9 +125,10 @@ def _guarded(_: Trial, ending: TrialExit) -> Finding | None:
 def _died(trial: Trial, ending: TrialExit) -> Finding | None:
     """Judge a failed end by exception, signal or code."""
     problems = exceptions(ending)
-    if ending.end in {"measured", "aside"} or ending.exit_code == 0:
+    if ending.end == "measured" or ending.exit_code == 0:
         # a helper that failed and was got over is the program's own affair; a lost rank is not
-        problems = [problem for problem in problems if problem.where == "step"]
+        problems = [each for each in problems if each.where == "step"]
+        problems = [each for each in problems if not _ours(ending, _lines(each)[0])]
         return _cause(trial, ending, problems) if problems else None
     return _cause(trial, ending, problems)
 
@@ -140,14 +140,20 @@ def _lost_work(_: Trial, ending: TrialExit) -> Finding | None:
     """
     lines = ending.output.splitlines()
     if any(p.measured and p.measured.shrunk_from is not None for p in ending.processes):
-        lines = [line for line in lines if not _matched(OUT_OF_MEMORY, [line], [line])]
-        return _matched(LOST_WORK, (), lines)
+        lines = [line for line in lines if not _matched(OUT_OF_MEMORY, [line])]
+        return _matched(LOST_WORK, lines[::-1])
     caught = (each for process in ending.processes for each in process.caught)
     found = [f"caught in the {each.where}: {_lines(each)[0]}" for each in caught]
     found += [f"caught and printed: {line}" for line in _logged_exceptions(ending, lines)]
-    return _matched(LOST_WORK, (), lines) or (
+    found = [line for line in found if not _ours(ending, line)]
+    return _matched(LOST_WORK, lines[::-1]) or (
         Finding.of("work-not-done", found[0]) if found else None
     )
+
+
+def _ours(ending: TrialExit, line: str) -> bool:
+    """Return True for the loss of a process that we ended."""
+    return ending.end == "measured" and bool(COLLATERAL.search(line))
 
 
 def _not_finite(_: Trial, ending: TrialExit) -> Finding | None:
@@ -166,10 +172,10 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Finding:
     """Say why a program that ended well has no rate."""
     ended = f"ended with exit code {ending.exit_code} after {ending.wall_s:.1f} s"
     steps = f"steps seen: {ending.steps}"
-    if ending.end == "aside":
+    if ending.aside:
         return Finding.of(
             "probe-not-loaded",
-            f"{last_error(ending)}; {steps}; it left the program alone",
+            f"the probe itself failed: {ending.aside}; {steps}; it left the program alone",
             "This is a defect of gpu-advisor: please report it with the log. Until it is mended, "
             f"{KEEP_COUNTING}",
         )
@@ -214,18 +220,19 @@ def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
     """Find the cause: memory, device, signal, settings or error.
 
     Exceptions of the work itself come first. Whatever a launcher did afterwards (it asks the other
-    ranks to end) is no cause.
+    ranks to end) is no cause. Where there are no exceptions, the output is searched from its end.
     """
     printed = [_RANK.sub("", line) for line in ending.output.splitlines()]
     traced = exception_lines(printed)
     raised = [line for problem in problems for line in _lines(problem)]
     raised += [line for line in traced if line not in raised]
-    own = [line for problem in problems if not _is_launchers(problem) for line in _lines(problem)]
+    own = [line for each in problems if each.type not in LAUNCHERS for line in _lines(each)]
     own += [line for line in traced if _type_of(line) not in LAUNCHERS]
+    searched = own or [*raised, *printed[::-1]]
     stepped = bool(ending.steps) or any(problem.where == "step" for problem in problems)
     found = (
-        _matched((*OUT_OF_MEMORY, *DEVICE), raised, printed)
-        or _killed(ending, own or [*raised, *printed])
+        _matched((*OUT_OF_MEMORY, *DEVICE), searched)
+        or _killed(ending, searched)
         or (None if stepped else _rejected(trial, ending, raised))
     )
     if found is not None:
@@ -239,34 +246,31 @@ def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
     return Finding.of("crash-step" if ending.steps else f"crash-{where}", evidence)
 
 
-def _matched(
-    patterns: Iterable[FailurePattern], raised: Iterable[str], printed: Iterable[str]
-) -> Finding | None:
-    """Match patterns in exceptions, then in output lines from the last."""
-    raised, printed = list(raised), list(printed)[::-1]
-    patterns = list(patterns)
-    for lines, believed in ((raised, patterns), (printed, [p for p in patterns if p.printed])):
-        for each in believed:
-            for line in lines:
-                if each.pattern.search(line):
-                    return Finding.of(each.kind, line, each.next_step)
+def _matched(patterns: Iterable[FailurePattern], lines: Sequence[str]) -> Finding | None:
+    """Match the patterns in order, each in the first line that it fits."""
+    for each in patterns:
+        for line in lines:
+            if each.pattern.search(line):
+                return Finding.of(each.kind, line, each.next_step)
     return None
 
 
 def _killed(ending: TrialExit, lines: Sequence[str]) -> Finding | None:
     """Judge an end by the process's or a child's signal."""
     number = _signal_of(ending)
-    reported = None if number else _matched(KILLED, (), lines)
-    evidence = f"ended by {signal.Signals(number).name}" if number else ""
-    if number and ending.exit_code is None:
+    reported = _matched(KILLED, lines) if number is None else None
+    oom = ending.oom
+    if number is None and reported is None and not oom.cgroup:
+        return None
+    if reported is not None:
+        evidence = reported.evidence
+    elif number is not None and ending.exit_code is None:
         evidence = "the process that supervises the trial was ended from outside"
-    evidence = reported.evidence if reported else evidence
-    by_kill = number == signal.SIGKILL or (reported and re.search("SIGKILL|Killed", evidence))
-    if ending.oom is not None and (by_kill or ending.oom.scope == "this cgroup"):
-        kills = f"{ending.oom.kills} out-of-memory kills in {ending.oom.path} ({ending.oom.scope})"
-        return Finding.of("host-oom", "; ".join(filter(None, [evidence, kills])))
-    if not number:
-        return reported
+    else:
+        evidence = f"ended by {signal.Signals(number).name}" if number else ""
+    if oom.cgroup or (oom.host and re.search("SIGKILL|Killed", evidence)):
+        many = f"{oom.cgroup} in this cgroup" if oom.cgroup else f"{oom.host} on this host"
+        return Finding.of("host-oom", f"{evidence}; out-of-memory kills: {many}".strip("; "))
     return Finding.of("shm" if number == signal.SIGBUS else "killed", evidence)
 
 
@@ -282,7 +286,7 @@ def _signal_of(ending: TrialExit) -> int | None:
 def _rejected(trial: Trial, ending: TrialExit, raised: Sequence[str]) -> Finding | None:
     """Detect settings refused before the first step."""
     last = [line for line in ending.stderr.splitlines() if line.strip()][-TAIL_LINES:]
-    if found := _matched(CONFIG, raised, last):
+    if found := _matched(CONFIG, raised or last[::-1]):
         return found
     if ending.exit_code == 2 and any(line.lower().startswith("usage:") for line in last):
         return Finding.of("config-rejected", last[-1])
@@ -370,9 +374,3 @@ def last_line(ending: TrialExit) -> str:
         if lines:
             return f"its last line was: {lines[-1].strip()}"
     return "it printed nothing"
-
-
-def last_error(ending: TrialExit) -> str | None:
-    """Return the probe's own last error."""
-    errors = [error for process in ending.processes for error in process.errors]
-    return f"the probe itself failed: {errors[-1].splitlines()[-1]}" if errors else None

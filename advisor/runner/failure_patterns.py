@@ -1,13 +1,13 @@
 """Failure patterns: exceptions and messages by failure kind, as data.
 
-A pattern is searched in the exceptions of a run, as `Type: message`. One that nobody writes unless
-it happened is `printed`: it is searched in every line of the output, where native libraries speak.
+A pattern is searched in the exceptions of a run, as `Type: message`. Where a program ended without
+one, it is searched in the output, in which native libraries speak.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 NEXT_STEPS = {
     "gpu-oom": "Lower the batch size or the model's size; close what else uses the GPU's memory.",
@@ -37,54 +37,32 @@ NEXT_STEPS = {
 """One sentence for every kind of failure; a pattern may have a better one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailurePattern:
+class FailurePattern(NamedTuple):
     """Message of one kind of failure."""
 
     kind: str
     pattern: re.Pattern[str]
     next_step: str | None = None
-    printed: bool = False
-    """Believed in any line of the output, not only in an exception."""
 
 
-def _row(
-    kind: str, *alternatives: str, next_step: str | None = None, printed: bool = False
-) -> FailurePattern:
-    pattern = re.compile("|".join(alternatives))
-    return FailurePattern(kind=kind, pattern=pattern, next_step=next_step, printed=printed)
+def _row(kind: str, *alternatives: str, next_step: str | None = None) -> FailurePattern:
+    return FailurePattern(kind, re.compile("|".join(alternatives)), next_step)
 
 
-_SIGNAL = r"(?:terminated with signal |Signal \d+ \()SIG"
 OUT_OF_MEMORY = (
     _row(
         "shm",
-        r"unable to open shared memory object",
-        r"Unexpected bus error encountered in worker",
-        r"killed by signal: Bus error",
-        rf"{_SIGNAL}BUS",
-        printed=True,
-    ),
-    _row(
-        "shm",
-        r"shared memory segment /dev/shm",
+        r"shared memory (?:object|segment)",
         r"(?:insufficient|out of) shared memory",
+        r"[Bb]us error|SIGBUS",
         r"(?:unable to|No space left on device).*(?:/dev/shm|/torch_|/psm_)",
     ),
     _row(
         "gpu-oom",
-        r"(?:CUDA|HIP|XPU|MPS backend) out of memory[. (]+(?:Tried|MPS) (?:to )?allocate",
-        r"Failed to CUDA (?:host )?[mc]alloc",
-        r"Cuda failure (?:\d+ )?'out of memory'",
-        printed=True,
-    ),
-    _row(
-        "gpu-oom",
         r"\bOutOfMemoryError\b",
-        r"(?:CUDA|HIP|XPU|MPS|Triton)\b.*\bout of memory",
-        r"cuda runtime error \(2\)",
-        r"would exceed allowed memory",
+        r"(?i:cuda|hip|xpu|mps|triton)\b.*\bout of memory",
         r"\bCUDA_ERROR_OUT_OF_MEMORY\b",
+        r"would exceed allowed memory",
         r"\bCU[A-Z]+_(?:STATUS_)?(?:INTERNAL_ERROR_DEVICE_)?ALLOC(?:ATION)?_FAILED\b",
     ),
     _row(
@@ -96,16 +74,9 @@ OUT_OF_MEMORY = (
     ),
     _row(
         "host-oom",
-        r"Unable to allocate [\d.]+ \w+ for an array",
-        r"DefaultCPUAllocator: (?:can't allocate|not enough) memory",
-        r"(?:what\(\):\s+|instance of ')std::bad_alloc",
-        printed=True,
-    ),
-    _row(
-        "host-oom",
         r"\b_?(?:Array)?MemoryError\b",
         r"std::bad_alloc",
-        r"Cannot allocate memory",
+        r"(?:Cannot|can't|not enough memory to|Unable to) allocate \S+",
     ),
 )
 """Memory that ran out."""
@@ -113,13 +84,9 @@ OUT_OF_MEMORY = (
 DEVICE = (
     _row(
         "gpu-fault",
-        r"(?i:uncorrectable (?:ECC|NVLink) error)",
-        r"\bNVRM: Xid\b",
-        r"(?i:GPU has fallen off the bus)",
-        r"\bGPU is lost\b",
+        r"(?i:uncorrectable (?:ECC|NVLink) error|GPU has fallen off the bus|GPU is lost)",
         next_step="The card itself failed: look at `nvidia-smi -q -d ECC` and dmesg; the settings "
         "are not to blame.",
-        printed=True,
     ),
     _row(
         "gpu-fault",
@@ -129,16 +96,21 @@ DEVICE = (
     ),
     _row(
         "gpu-fault",
-        r"(?i:no CUDA-capable device is detected)",
-        r"(?i:CUDA driver version is insufficient|driver on your system is too old)",
-        r"no kernel image is available for execution on the device",
+        r"(?i:no CUDA-capable device is detected|driver version is insufficient)",
+        r"(?i:driver on your system is too old|no kernel image is available for execution)",
         next_step="The program found no usable GPU: see nvidia-smi, CUDA_VISIBLE_DEVICES and the "
         "driver's version.",
     ),
 )
 """Cards that refused."""
 
-KILLED = (_row("killed", r"killed by signal: (?!Terminated)", rf"{_SIGNAL}(?!TERM)", printed=True),)
+KILLED = (
+    _row(
+        "killed",
+        r"killed by signal: (?!Terminated)",
+        r"(?:terminated with signal |Signal \d+ \()SIG(?!TERM)",
+    ),
+)
 """Report of a parent process on the signal that ended a child; SIGTERM only follows a failure."""
 
 CONFIG = (
@@ -148,7 +120,6 @@ CONFIG = (
         r"error: (?:invalid choice|ambiguous option|expected )",
         r"^Error: (?:No such option|Invalid value|Missing (?:option|argument|parameter))",
         next_step="Take the flag out of the command, or run the version that knows it.",
-        printed=True,
     ),
     _row(
         "config-rejected",
@@ -159,7 +130,7 @@ CONFIG = (
     ),
     _row(
         "config-rejected",
-        r"\b(?:ValidationError|SchemaError|MisconfigurationException|DeepSpeedConfigError)\b",
+        r"\b(?:Validation|Schema|Misconfiguration|DeepSpeedConfig)(?:Error|Exception)\b",
         r"^(?:\w+\.)*(?:Scanner|Parser|Constructor|Composer)Error\b",
         r"\b(?:JSON|TOML)DecodeError\b",
         r"\bConfig(?:Key|Attribute|Type|Value|Composition)\w*(?:Error|Exception)\b",
@@ -170,24 +141,18 @@ CONFIG = (
 
 _POSSIBLE = r"(?!.*\b(?:if|may|might|could|would|can|to avoid|retrying on)\b)"
 """No condition, advice or capability."""
+_RAN_OUT = r"(?=.*(?:\bOOM|out of memory|MemoryError)\b)"
+_HAPPENED = r".*\b(?:ran|skipp(?:ed|ing)|dropp(?:ed|ing)|caught|hit|got|exception|error|warning)\b"
 _ITEM = r"(?:batch|sample|image|tile|item|file|frame)(?:e?s)?\b"
 
 LOST_WORK = (
     _row(
         "work-not-done",
-        *(each.pattern.pattern for each in OUT_OF_MEMORY if each.printed),
         r"^(?:[\w.]*\.)?\w*Error: .*(?:allocate memory|out of memory)",
-        r"(?<![\w(])(?:[\w.]*\.)?_?(?:Array|OutOf)?MemoryError(?:: \S+ \S|\(['\")])",
-        r"(?:^|: )(?:CUDA )?(?:error: )?out of memory\.?$",
-        rf"(?i:^{_POSSIBLE}.*\b(?:warn(?:ing)?|error|critical)\b.*\bout of memory\b)",
-        rf"(?i:^{_POSSIBLE}.*\bran out of memory\b)",
-        rf"(?i:^{_POSSIBLE}.*\b(?:OOM|out of memory)\b.*\b(?:skipp|dropp)(?:ed|ing)\b)",
-        rf"(?i:^{_POSSIBLE}.*\b(?:skipp|dropp)(?:ed|ing)\b.*\b(?:OOM|out of memory)\b)",
-        r"(?i:^\W*(?:caught|hit|got) (?:an? )?(?:\S+\.)?"
-        r"(?:OOM|(?:OutOf)?MemoryError|out of memory)\b)",
+        r"memory[.:] (?:T|you t)ried to allocate",
+        rf"(?i:^{_POSSIBLE}{_RAN_OUT}{_HAPPENED})",
         rf"(?i:^\W*(?:info\W+)?fail(?:ed|ures)(?: {_ITEM})?\s*[:=]\s*[1-9])",
         rf"(?i:(?:^|, |\b(?:with|and|of) )[1-9]\d* {_ITEM} failed\W*$)",
-        printed=True,
     ),
 )
 """Lines of a program that ends well although work was lost."""
@@ -209,6 +174,7 @@ LAUNCHERS = {
 
 COLLATERAL = re.compile(
     r"Connection (?:closed by|reset by) peer|Broken pipe|remote process exited"
-    r"|NCCL communicator was aborted|Watchdog caught collective operation timeout"
+    r"|NCCL communicator was aborted|Watchdog caught collective operation timeout|EOFError"
+    r"|DataLoader worker .*(?:exited unexpectedly|killed by signal: Terminated)"
 )
-"""Exceptions of a rank that another rank left alone."""
+"""Exceptions of a process that another one left alone."""

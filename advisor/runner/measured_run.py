@@ -322,11 +322,6 @@ def _notes(ranks: Sequence[Rank], others: int, plan: MeasurePlan) -> Iterator[st
                 f"memory ran out at a batch of {window.shrunk_from:g}, and the program went "
                 f"on with {window.batch:g} by itself: that is what was measured"
             )
-        elif record.memory.ooms:
-            yield (
-                f"allocations that the card's memory did not hold: {record.memory.ooms}; no error "
-                "reached the program's step (cuDNN tries algorithms in this way)"
-            )
         if retries := record.memory.alloc_retries:
             yield (
                 f"the allocator gave cached blocks back and tried again {retries} times: the card "

@@ -16,7 +16,7 @@ from advisor.runner.limits import parts_limit_s
 from advisor.runner.measuring import Measuring
 from advisor.runner.output import Count, Tally, plain
 from advisor.runner.process_records import ProcessRecord, Records
-from advisor.runner.resources import OomKills, TreeSampler, new_kills, oom_kills
+from advisor.runner.resources import OomKills, TreeSampler, oom_kills
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 TICK_S = 0.1
 """Interval between two checks; the command's end needs none."""
-LOST_S = 5.0
-"""Longest life of a Python, while no process of the command has the probe."""
 RANKS_GRACE_S = 2.0
 """For the other ranks to fill their window, once one has."""
 EXIT_S = 0.5
@@ -46,10 +44,10 @@ WARM_STEPS = 3
 PROGRESS_S = 2.0
 
 NOTHING = Count()
+NO_KILLS = OomKills()
 End = Literal[
     "exited",
     "measured",
-    "aside",
     "start-limit",
     "hang",
     "total-limit",
@@ -81,7 +79,7 @@ class TrialExit:
     """Peak memory of all processes, shared pages once."""
     host_growth_gib_per_min: float | None = None
     stacks: str = ""
-    oom: OomKills | None = None
+    oom: OomKills = NO_KILLS
     """The kernel's out-of-memory kills during the trial."""
     count: Count = NOTHING
     left: tuple[int, ...] = ()
@@ -99,6 +97,12 @@ class TrialExit:
     def steps(self) -> int:
         """Steps of the process that made most."""
         return max((process.steps for process in self.processes), default=0)
+
+    @property
+    def aside(self) -> str | None:
+        """Error of the probe for which it left a program alone."""
+        errors = [each.errors[-1] for each in self.processes if each.state == "aside"]
+        return errors[-1].splitlines()[-1] if errors and not self.steps else None
 
     @property
     def output(self) -> str:
@@ -136,8 +140,6 @@ class Monitor:
         """Epoch seconds of the start, of the last step, or of the end of what stepped."""
         self._reported = 0.0
         self._tree = TreeSampler(launched.supervisor_pid)
-        # without a pattern only the probe can count units
-        self._needs_probe = trial.plan.mode == "window" and trial.plan.unit_regex is None
 
     def until_end(self) -> TrialExit:
         """Monitor to the end, then stop every process."""
@@ -157,10 +159,13 @@ class Monitor:
             self._launched.wait(EXIT_S)
         stacks = self._stacks() if end in {"hang", "start-limit"} else ""
         launched = self._launched
+        # of a program that we end, nothing counts that it says or raises from here on
         stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
+        records = self._records.read()
         launched.stop()
         if end in {"exited", "not-started"}:  # what came just before the end may still arrive
             stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
+            records = self._records.read()
         return TrialExit(
             end=end,
             started=launched.started,
@@ -169,13 +174,13 @@ class Monitor:
             problem=launched.refused or "",
             stdout=plain(stdout),
             stderr=plain(stderr),
-            processes=self._measuring.finish(self._records.read()),
+            processes=self._measuring.finish(records),
             silence_s=max(0.0, ended - self._last_sign),
             busy_cpus=self._tree.busy_cpus(ended - BUSY_S, ended),
             peak_host_gib=self._tree.peak_gib,
             host_growth_gib_per_min=self._tree.growth_gib_per_min(),
             stacks=stacks,
-            oom=new_kills(self._oom_before, oom_kills()),
+            oom=oom_kills().since(self._oom_before),
             count=self._tally.count,
             left=launched.left,
         )
@@ -206,30 +211,13 @@ class Monitor:
         hang_s = HANG_MARGIN * trial.hang_limit_s + (parts_limit_s(trial.plan) if alone else 0.0)
         if at_work and silence > hang_s and not self._warming_up(now):
             return "hang"
-        if not at_work and self._aside():
-            return "aside"
-        if not at_work and (silence > trial.start_limit_s or self._unreached(now)):
+        if not at_work and silence > trial.start_limit_s:
             return "start-limit"
         steps_s = 0.0 if self._first_step is None else now - self._first_step
         too_long = trial.steps_limit_s is not None and steps_s > trial.steps_limit_s
         if too_long or now - launched.started > trial.total_limit_s:
             return "total-limit"
         return None
-
-    def _aside(self) -> bool:
-        """Return True if the probe left and nothing else steps."""
-        alive = [process for process in self._processes if _alive(process.pid)]
-        aside = [process for process in alive if process.state == "aside"]
-        parents = {process.ppid for process in aside}
-        waited_for = [p for p in alive if p.state == "torch" and p.pid not in parents]
-        return bool(aside) and not waited_for and self._needs_probe
-
-    def _unreached(self, now: float) -> bool:
-        """Return True if a Python of the command runs for long, and none loaded the probe."""
-        since = self._tree.oldest_python
-        return (
-            self._needs_probe and not self._processes and since is not None and now - since > LOST_S
-        )
 
     def _warming_up(self, now: float) -> bool:
         """Return True during the program's first steps.

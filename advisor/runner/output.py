@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TAIL_BYTES = 64 * 1024
 LOG_BYTES = 4 * 1024 * 1024
-"""The log file keeps this much of the beginning, and the tail after a mark."""
+"""The log file keeps this much of the beginning."""
 MARKS = 1024
 """Most marks that are kept; of more every second one goes."""
 LINE_BYTES = 64 * 1024
@@ -147,10 +147,6 @@ class Stream:
                     for each in whole:
                         self._tally.add(each)
             self._tally.add(line)
-            rest = self.tail()[-max(0, total - LOG_BYTES) :] if total > LOG_BYTES else b""
-            missing = total - LOG_BYTES - len(rest)
-            mark = f"\n[{missing} bytes left out]\n".encode() if missing > 0 else b""
-            _write(file, mark + rest)
         finally:
             os.close(self._fd)
             if file is not None:

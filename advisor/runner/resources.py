@@ -14,7 +14,6 @@ import psutil
 
 from advisor.machine.host import cgroup_folders
 from advisor.machine.readings import GIB
-from advisor.runner.launch import START
 
 FEWEST_READINGS = 20
 LEAST_GROWTH_S = 40.0
@@ -45,8 +44,6 @@ class TreeSampler:
         self._interval_s = interval_s
         self._due = 0.0
         self.memory: list[MemoryReading] = []
-        self.oldest_python: float | None = None
-        """Epoch seconds at which the oldest living Python of the command was started."""
         self._cpu: deque[CpuReading] = deque(maxlen=256)
 
     def sample(self) -> bool:
@@ -60,7 +57,6 @@ class TreeSampler:
             tree = [root, *root.children(recursive=True)]
         except psutil.Error:
             return False
-        pythons = []
         for process in tree:
             with contextlib.suppress(psutil.Error):
                 times = process.cpu_times()
@@ -68,12 +64,8 @@ class TreeSampler:
                 # a child's time moves here once it was waited for
                 cpu_s += getattr(times, "children_user", 0.0)
                 cpu_s += getattr(times, "children_system", 0.0)
-                if process.pid == self._root:
-                    continue
-                memory += _memory(process)
-                if process.name().startswith("python") and START not in process.cmdline():
-                    pythons.append(process.create_time())
-        self.oldest_python = min(pythons, default=None)
+                if process.pid != self._root:
+                    memory += _memory(process)
         if memory:
             self.memory.append(MemoryReading(time=time.time(), gib=memory / GIB))
         self._cpu.append(CpuReading(time=time.time(), cpu_s=cpu_s))
@@ -120,32 +112,28 @@ def _memory(process: psutil.Process) -> float:
 
 
 class OomKills(NamedTuple):
-    """Out-of-memory kills that the kernel counted in one file."""
+    """Out-of-memory kills that the kernel counted."""
 
-    path: str
-    scope: str
-    """`this cgroup` or `this host`."""
-    kills: int
+    cgroup: int = 0
+    host: int = 0
+
+    def since(self, before: OomKills) -> OomKills:
+        """Kills since an earlier count."""
+        return OomKills(self.cgroup - before.cgroup, self.host - before.host)
 
 
-def oom_kills(root: Path = Path("/")) -> tuple[OomKills, ...]:
-    """Readable out-of-memory counters, nearest first."""
+def oom_kills(root: Path = Path("/")) -> OomKills:
+    """Read the counters of the nearest cgroup and of the host."""
     nearest = list(cgroup_folders(root, "memory"))[:1]
     names = ("memory.events", "memory.oom_control")
-    places = [(folder / name, "this cgroup") for folder in nearest for name in names]
-    found = []
-    for path, scope in (*places, (root / "proc/vmstat", "this host")):
-        with contextlib.suppress(OSError):
-            count = re.search(r"^oom_kill (\d+)$", path.read_text(), re.MULTILINE)
-            found += [OomKills(str(path), scope, int(count[1]))] if count else []
-    return tuple(found)
+    return OomKills(
+        cgroup=sum(_kills(folder / name) for folder in nearest for name in names),
+        host=_kills(root / "proc/vmstat"),
+    )
 
 
-def new_kills(before: tuple[OomKills, ...], after: tuple[OomKills, ...]) -> OomKills | None:
-    """Nearest counter with new kills, and their number."""
-    known = {counter.path: counter.kills for counter in before}
-    for counter in after:
-        grown = counter.kills - known.get(counter.path, counter.kills)
-        if grown > 0:
-            return counter._replace(kills=grown)
-    return None
+def _kills(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        count = re.search(r"^oom_kill (\d+)$", path.read_text(), re.MULTILINE)
+        return int(count[1]) if count else 0
+    return 0

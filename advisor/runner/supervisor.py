@@ -61,7 +61,7 @@ def main() -> int:
         return 0
     job: dict[str, Any] = json.loads(line)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of the command become ours
-    segments = SharedMemory()
+    before = segments()
     sandbox = open_sandbox(job["sandbox"], job["cwd"])
     command: int | None = None
     laid: list[str] = []
@@ -89,13 +89,13 @@ def main() -> int:
         emit("refused", stage=stage, message=str(problem))
         while not control.ended:
             control.wait(None)
-    segments.look(family(command))
+    held = mapped_by(family(command)) - before
     left = end_all(command, control, sandbox)
     changes = sandbox.changes(job["copies"])
     sandbox.leave()
     full = is_full(job["scratch"])
     clean_up(job, laid, orphaned=control.parent_died)
-    segments.remove()
+    remove_segments(held)
     emit("gone", left=left, changes=changes, full=full)
     return 1 if left else 0
 
@@ -286,23 +286,20 @@ def family(command: int | None) -> set[int]:
     ours = {os.getpid()}
     grown = True
     while grown:
-        found = {pid for pid, process in table.items() if process.parent in ours}
+        found = {pid for pid, each in table.items() if each.parent in ours or each.group == command}
         grown = not found <= ours
         ours |= found
-    ours |= {pid for pid, process in table.items() if process.group == command}
-    ours.discard(os.getpid())
-    return {pid for pid in ours if pid in table and not table[pid].zombie}
+    return {pid for pid in ours - {os.getpid()} if pid in table and not table[pid].zombie}
 
 
 def process_table() -> dict[int, Process]:
     """Process table of the host."""
     table = {}
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                # the command's name, in parentheses, may itself hold spaces and parentheses
-                state, parent, group = _text(f"/proc/{name}/stat").rpartition(")")[2].split()[:3]
-                table[int(name)] = Process(int(parent), int(group), state in "ZX")
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # the command's name, in parentheses, may itself hold spaces and parentheses
+            state, parent, group = _text(f"/proc/{name}/stat").rpartition(")")[2].split()[:3]
+            table[int(name)] = Process(int(parent), int(group), state in "ZX")
     return table
 
 
@@ -318,43 +315,28 @@ def _prctl(option: int, value: int) -> None:
 # --- shared memory ------------------------------------------------------------------------
 
 
-class SharedMemory:
-    """Shared memory and semaphores left by the command.
+def segments() -> set[str]:
+    """Return the names in shared memory."""
+    with contextlib.suppress(OSError):
+        return set(os.listdir(SHARED_MEMORY))
+    return set()
 
-    Removed is only what appeared since, was mapped by the command, and is mapped by no process
-    now: another program's segments stay, even those that it made meanwhile.
-    """
 
-    def __init__(self) -> None:
-        self._before = self._names()
-        self._held: set[str] = set()
-
-    def look(self, pids: set[int]) -> None:
-        """Note what `pids` hold of what is new."""
-        if new := self._names() - self._before:
-            self._held |= new & self.mapped_by(pids)
-
-    def remove(self) -> None:
-        """Unlink what was held and is no more."""
-        if held := self._held & self._names():
-            for name in held - self.mapped_by(set(process_table())):
-                with contextlib.suppress(OSError):
-                    os.unlink(f"{SHARED_MEMORY}/{name}")
-
-    @staticmethod
-    def _names() -> set[str]:
+def mapped_by(pids: set[int]) -> set[str]:
+    """Return the segments that `pids` map."""
+    mapped = set()
+    prefix = f"{SHARED_MEMORY}/"
+    for pid in pids:
         with contextlib.suppress(OSError):
-            return set(os.listdir(SHARED_MEMORY))
-        return set()
+            lines = _text(f"/proc/{pid}/maps").splitlines()
+            paths = [line.partition(prefix)[2] for line in lines if prefix in line]
+            mapped |= {path.removesuffix(" (deleted)") for path in paths}
+    return mapped
 
-    @staticmethod
-    def mapped_by(pids: set[int]) -> set[str]:
-        """Return the segments that `pids` map."""
-        mapped = set()
-        prefix = f"{SHARED_MEMORY}/"
-        for pid in pids:
-            with contextlib.suppress(OSError):
-                lines = _text(f"/proc/{pid}/maps").splitlines()
-                paths = [line.partition(prefix)[2] for line in lines if prefix in line]
-                mapped |= {path.removesuffix(" (deleted)") for path in paths}
-        return mapped
+
+def remove_segments(names: set[str]) -> None:
+    """Unlink the segments that no process maps any more."""
+    left = names & segments()
+    for name in left - mapped_by(set(process_table())) if left else ():
+        with contextlib.suppress(OSError):
+            os.unlink(f"{SHARED_MEMORY}/{name}")

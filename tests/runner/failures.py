@@ -23,7 +23,7 @@ from advisor.executor.engines import scratch_dir
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial, TrialFile
 from advisor.runner import run_trial
 from advisor.runner.job import prepare
-from advisor.runner.supervisor import SharedMemory, process_table
+from advisor.runner.supervisor import mapped_by, process_table
 from advisor.sandbox.capabilities import FORCED
 from tests.runner.conftest import processes_of, program
 
@@ -107,7 +107,7 @@ CASES = {
         program("fail_probe"),
         "ZeroDivisionError: no step has a length",
         tail=("in broken",),
-        limits=TRAINING,
+        limits=TRAINING | {"start_limit_s": 5.0},
     ),
     "items failed": Case("work-not-done", program("fail_items"), "Failed: 2"),
     "interrupted": Case(
@@ -300,7 +300,7 @@ def _segments() -> set[str]:
 
 
 def _ownerless(names: set[str]) -> set[str]:
-    return names - SharedMemory.mapped_by(set(process_table())) if names else names
+    return names - mapped_by(set(process_table())) if names else names
 
 
 def _told(case: Case, outcome: Run | Failure) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import pytest
 from advisor.analysis.measurement import Measurement
 from advisor.runner.classify import log_tail
 from advisor.runner.process_records import Memory, ProgramException
-from advisor.runner.resources import OomKills, new_kills, oom_kills
+from advisor.runner.resources import OomKills, oom_kills
 from tests.runner.by_hand import window
 from tests.runner.endings import BOOTED, DIED, DONE, STEPPED, failure_of, kind_of
 
@@ -160,27 +160,27 @@ def test_a_kill_that_the_kernel_counted_is_an_out_of_memory_kill(tmp_path: Path)
         (folder / name).write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\n")
         before = oom_kills(root)
         (folder / name).write_text("low 0\nhigh 0\nmax 40\noom 2\noom_kill 3\n")
-        kills = new_kills(before, oom_kills(root))
+        kills = oom_kills(root).since(before)
         found = failure_of(replace(DIED, exit_code=-9, oom=kills))
         assert found.kind == "host-oom"
-        assert found.evidence.startswith(f"ended by SIGKILL; 2 out-of-memory kills in {folder}")
+        assert found.evidence == "ended by SIGKILL; out-of-memory kills: 2 in this cgroup"
 
 
-HOST = OomKills(path="/proc/vmstat", scope="this host", kills=1)
+HOST = OomKills(host=1)
 
 
 @pytest.mark.parametrize(
     ("code", "oom", "kind"),
     [
         (-9, HOST, "host-oom"),
-        (-9, None, "killed"),
+        (-9, OomKills(), "killed"),
         (1, HOST, "crash-start"),  # a kill elsewhere on the host explains no other end
-        (1, HOST._replace(scope="this cgroup"), "host-oom"),
-        (137, None, "killed"),  # a shell's: 128 and the signal's number
-        (135, None, "shm"),
+        (1, OomKills(cgroup=1), "host-oom"),
+        (137, OomKills(), "killed"),  # a shell's: 128 and the signal's number
+        (135, OomKills(), "shm"),
     ],
 )
-def test_signals_and_kernel_counters(code: int, oom: OomKills | None, kind: str) -> None:
+def test_signals_and_kernel_counters(code: int, oom: OomKills, kind: str) -> None:
     assert kind_of(replace(DIED, exit_code=code, oom=oom)) == kind
 
 

@@ -17,7 +17,6 @@ RAISED = {
     "RuntimeError: GET was unable to find an engine to execute this computation": "gpu-oom",
     "RuntimeError: Triton Error [CUDA]: out of memory": "gpu-oom",
     "torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory.": "gpu-oom",
-    "n1:7:9 [0] NCCL WARN Failed to CUDA calloc async 4 bytes": "gpu-oom",
     "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8.00 TiB": "host-oom",
     "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory": "host-oom",
     "OSError: [Errno 12] Cannot allocate memory": "host-oom",
