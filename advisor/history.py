@@ -237,21 +237,6 @@ class History:
                 found.append((_RUN if outcome == "ok" else _FAILURE).validate_json(doc))
         return found
 
-    def has_earlier(self, machine: str, *, max_age_s: float, min_age_s: float) -> bool:
-        """True if any result of `machine` has this age."""
-        now = time.time()
-        row = (machine, FORMAT, now - max_age_s, now - min_age_s)
-        return (
-            self._run(
-                lambda db: db.execute(
-                    "select 1 from run where machine = ? and format = ? and created > ?"
-                    " and created <= ? limit 1",
-                    row,
-                ).fetchone()
-            )
-            is not None
-        )
-
     def host_spreads(self, machine: str, *, limit: int = 200) -> list[list[float]]:
         """Rates of equal trials on `machine`, in groups.
 

@@ -43,8 +43,6 @@ MOST_TIMES = 2
 """A test has at most so many times its planned rounds."""
 UNTIMED = {"quality", "effects"}
 """Purposes for which the speed of a run does not matter."""
-REPEATS = 2
-"""A contended run is run again at most so often before it is believed as it is."""
 EXPENSIVE = 0.05
 """A process that takes more of the budget is not repeated by itself: its rounds will be."""
 
@@ -121,31 +119,29 @@ class Executor:
         return self.compare(request) if isinstance(request, ABTest) else self.measure(request)
 
     def measure(self, request: TrialRequest) -> TrialResult | SkippedRun:
-        """Measure one run, repeated while contended.
+        """Measure one run, once more where it was contended.
 
-        The least contended one counts.
+        The less contended one counts.
         """
-        tries: list[TrialResult] = []
-        while True:
-            answer = self.run_once(request)
-            if isinstance(answer, SkippedRun):
-                break
-            tries.append(answer)
-            if request.purpose in UNTIMED or answer.run is None or not contended(answer.run):
-                self.patient = True
-                break
-            if not self.patient or len(tries) > REPEATS:
-                self.patient = False
-                break
-            if answer.run.wall_s > EXPENSIVE * self.budget.total_s:
-                break
-        if not tries:
-            return answer
-        best = min(tries, key=_background_load)
-        for attempt in tries:
-            if attempt is not best:
-                self.attempts[self.attempts.index(attempt)] = replace(attempt, repeated=True)
+        first = self.run_once(request)
+        if not self._is_to_repeat(first):
+            return first
+        again = self.run_once(request)
+        if isinstance(first, SkippedRun) or isinstance(again, SkippedRun):
+            return first
+        best, other = sorted((first, again), key=_background_load)
+        self.patient = best.run is None or not contended(best.run)
+        self.attempts[self.attempts.index(other)] = replace(other, repeated=True)
         return replace(best, remaining_s=self.budget.remaining_s)
+
+    def _is_to_repeat(self, answer: TrialResult | SkippedRun) -> bool:
+        """True for a contended run, unless that is in vain or takes too long."""
+        if isinstance(answer, SkippedRun) or answer.request.purpose in UNTIMED:
+            return False
+        if answer.run is None or not contended(answer.run):
+            self.patient = True
+            return False
+        return self.patient and answer.run.wall_s <= EXPENSIVE * self.budget.total_s
 
     def compare(self, ab_test: ABTest) -> Comparison:
         """Run a test in interleaved rounds.

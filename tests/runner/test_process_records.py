@@ -61,7 +61,7 @@ def test_what_is_no_record_of_this_version_says_why(data: bytes) -> None:
     ("wrong", "named"),
     [
         ({"losses": ["x"]}, "losses.0"),
-        ({"memory": {"ooms": "many"}}, "memory.ooms"),
+        ({"memory": {"rss_gib": "many"}}, "memory.rss_gib"),
         ({"last_step_time": "NaN"}, "last_step_time"),
         ({"writes": {"a": 1}, "rank": "first"}, "rank"),
     ],

@@ -65,11 +65,6 @@ class Forgetful(History):
         kept = self._kept.get(key, [])
         return [each for at, each in kept if now - max_age_s < at <= now - min_age_s]
 
-    def has_earlier(self, machine: str, *, max_age_s: float, min_age_s: float) -> bool:
-        """There was no earlier call."""
-        del machine, max_age_s, min_age_s
-        return False
-
 
 def on_formula(
     kind: type[RecordedEngine] = RecordedEngine,
