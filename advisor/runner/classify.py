@@ -228,7 +228,8 @@ def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
     raised += [line for line in traced if line not in raised]
     own = [line for each in problems if each.type not in LAUNCHERS for line in _lines(each)]
     own += [line for line in traced if _type_of(line) not in LAUNCHERS]
-    searched = own or [*raised, *printed[::-1]]
+    alone = all(COLLATERAL.search(line) for line in own)
+    searched = [*raised, *printed[::-1]] if alone else own
     stepped = bool(ending.steps) or any(problem.where == "step" for problem in problems)
     found = (
         _matched((*OUT_OF_MEMORY, *DEVICE), searched)

@@ -211,13 +211,19 @@ class Monitor:
         hang_s = HANG_MARGIN * trial.hang_limit_s + (parts_limit_s(trial.plan) if alone else 0.0)
         if at_work and silence > hang_s and not self._warming_up(now):
             return "hang"
-        if not at_work and silence > trial.start_limit_s:
+        if not at_work and (silence > trial.start_limit_s or self._left_alone()):
             return "start-limit"
         steps_s = 0.0 if self._first_step is None else now - self._first_step
         too_long = trial.steps_limit_s is not None and steps_s > trial.steps_limit_s
         if too_long or now - launched.started > trial.total_limit_s:
             return "total-limit"
         return None
+
+    def _left_alone(self) -> bool:
+        """Return True if the probe left, and nothing else counts units."""
+        plan = self._trial.plan
+        aside = any(each.state == "aside" and _alive(each.pid) for each in self._processes)
+        return aside and plan.mode == "window" and plan.unit_regex is None
 
     def _warming_up(self, now: float) -> bool:
         """Return True during the program's first steps.

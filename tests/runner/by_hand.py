@@ -31,6 +31,7 @@ def window(rate: float, start: float = 100.0, **measured: Any) -> Measured:
         kind="optimizer step",
         source="by hand",
         units_per_s=rate,
+        first_step=start,
         window_start=start,
         window_end=start + 10,
         units=10 * rate,

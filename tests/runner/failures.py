@@ -107,7 +107,7 @@ CASES = {
         program("fail_probe"),
         "ZeroDivisionError: no step has a length",
         tail=("in broken",),
-        limits=TRAINING | {"start_limit_s": 5.0},
+        limits=TRAINING,
     ),
     "items failed": Case("work-not-done", program("fail_items"), "Failed: 2"),
     "interrupted": Case(
