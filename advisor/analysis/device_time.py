@@ -59,9 +59,8 @@ def seconds(
         return {}
     calls = spans.merged(host.calls)
     waits = spans.merged([wait for wait in host.waits if wait[1] - wait[0] > WAITED_S])
-    behind, untold = _behind(calls, marks), _untold(waits, calls, marks)
     copied = spans.merged(device_copies)
-    busy = spans.without(spans.merged([*marks, *behind, *untold]), copied)
+    busy = spans.without(spans.merged([*marks, *_behind(calls, marks), *waits]), copied)
     found: dict[str, float] = {}
     left = within
     for name, taken in (
@@ -113,22 +112,4 @@ def _behind(calls: Sequence[Span], marks: Sequence[DeviceMark]) -> list[Span]:
         lag = max((mark.done - max(call.end, mark.host) for mark in near), default=0.0)
         if lag > max(BEHIND_S, BEHIND_SHARE * (call.end - call.start)):
             found.append(call)
-    return found
-
-
-def _untold(
-    waits: Sequence[Span], calls: Sequence[Span], marks: Sequence[DeviceMark]
-) -> list[Span]:
-    """Waits for work without an end mark.
-
-    A mark of the end is more exact than the host, which may notice late. A mark that came
-    before the last call ended knows nothing of what that call queued.
-    """
-    hosts, ends = [mark.host for mark in marks], [call.end for call in calls]
-    found = []
-    for wait in waits:
-        mark = bisect.bisect_right(hosts, wait.start) - 1
-        call = bisect.bisect_right(ends, wait.start) - 1
-        if mark < 0 or (call >= 0 and ends[call] > hosts[mark]):
-            found.append(wait)
     return found

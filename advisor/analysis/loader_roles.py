@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from advisor.analysis.events import EventLog
 
-OWN_SHARE, ALL_SHARE = 0.5, 0.1
-"""A second train loader is trained on with half of its batches, and a tenth of all steps."""
+OWN_SHARE = 0.5
+"""A train loader is trained on with so many of its batches."""
 FED_SHARE = 0.02
 """Least share of the updates that the batches of a train loader come in."""
 BESIDE_SHARE = 0.5
@@ -40,16 +40,8 @@ def train_loaders(log: EventLog) -> TrainLoaders:
     fed = credit[main] / len(log.updates or log.passes)
     if fed < FED_SHARE or max(fed, credit[main] / own[main]) < OWN_SHARE:
         return nothing  # the last batch of each validation
-    site = log.loader(main).site
-    total = sum(credit.values())
     work = [each.end for each in log.passes]
-    others = {
-        loader
-        for loader, times in credit.items()
-        if loader != main
-        and times >= OWN_SHARE * own[loader]
-        and (times >= ALL_SHARE * total or (site and log.loader(loader).site == site))
-    }
+    others = {each for each, times in credit.items() if times >= OWN_SHARE * own[each]} - {main}
     chain = drawn_beside(log, main, work)
     lead = chain[0] if chain else main
     beside = (others | set(chain) | {main}) - {lead}

@@ -23,7 +23,8 @@ def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
     """
     if not series.steps:
         return ()
-    start, end = series.bounds[0], _last(log)
+    start = series.bounds[0]
+    end = max([log.last_time() or start, *(save.end for save in log.saves[-1:])])
     own = [f for f in log.fetches if f.loader in {series.loader, *series.beside}]
     kinds = {
         "saving": log.saves,
@@ -42,11 +43,6 @@ def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
         RunPhase(name=work, seconds=spans.seconds(left), times=series.steps),
         *(phase for phase in found if phase.seconds > 0),
     )
-
-
-def _last(log: EventLog) -> float:
-    ends = [log.last_time() or 0.0, *(save.end for save in log.saves[-1:])]
-    return max(ends)
 
 
 def _validation(log: EventLog, series: StepSeries, own: Sequence[BatchFetch]) -> Sequence[Span]:

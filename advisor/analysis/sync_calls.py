@@ -51,11 +51,8 @@ def sync_points(log: EventLog, window: Window, *, on_device: bool) -> tuple[Sync
 
 
 def _recorded(log: EventLog, bounds: Sequence[float]) -> Sequence[float]:
-    """Step bounds between which every call was recorded."""
-    since, until = log.syncs[0].start, log.syncs[-1].end
-    for start, end in log.hooked_spans():
-        held = [bound for bound in bounds if start <= bound <= end]
-        held = [bound for bound in held if since <= bound <= until] if len(held) > 1 else held
-        if len(held) > 1:
-            return held
-    return []
+    """Step bounds between which every call was recorded, at least two."""
+    start, end = log.hooked_spans()[0]
+    since, until = max(start, log.syncs[0].start), min(end, log.syncs[-1].end)
+    held = [bound for bound in bounds if since <= bound <= until]
+    return held if len(held) > 1 else []

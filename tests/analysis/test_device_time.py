@@ -55,13 +55,6 @@ def test_a_device_that_is_waited_for_works(call: float, marked: bool) -> None:
     assert found["sync"] < 0.05
 
 
-def test_a_wait_for_nothing_is_no_work() -> None:
-    """What was queued was done long before the host asked."""
-    host = Host([], [(0.0, 0.001)], [], [(0.05, 0.1)])
-    found = shares(host, [(0.001, 0.002)], [(0.0, 0.1)])
-    assert found["compute"] == pytest.approx(0.01, abs=0.011)
-
-
 def test_what_was_copied_before_the_window_is_none_of_it() -> None:
     """A blocking copy waits for the step before: 24 ms of 76, in which the host could have done its
     own 52. How many steps the warm-up had makes no difference."""
