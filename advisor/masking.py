@@ -124,7 +124,9 @@ def mask_value(value: Any, name: str = "") -> Any:
         return type(value)(mask_value(entry, name) for entry in value)
     if is_secret(name, value):
         return MASK
-    return mask_text(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return mask_text(value.encode("utf-8", "replace").decode())  # a name of no encoding
 
 
 def _ends(words: str, names: Sequence[str]) -> bool:

@@ -19,7 +19,7 @@ DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
 def report_schema() -> str:
     """The JSON Schema of report.json, as committed in docs/report.schema.json."""
-    return _text(Report.model_json_schema(by_alias=True, mode="serialization"))
+    return _text(Report.model_json_schema(mode="serialization"))
 
 
 def gate_schema() -> str:

@@ -233,8 +233,8 @@ def test_a_program_without_a_config_gets_a_tuned_command(
     found = json.loads(done.stdout)
     assert (found["verdict"], found["config"]) == ("improved", "")
     assert [c["path"] for c in found["changes"]] == ["--batch-size"]
-    assert found["changes"][0]["class"] == "free", "it was seen not to train"
-    batch = found["changes"][0]["to"]
+    assert found["changes"][0]["knob_class"] == "free", "it was seen not to train"
+    batch = found["changes"][0]["new"]
     assert found["tuned_command"] == f"{python} predict.py --batch-size {batch}"
     assert (project / "gpu-advisor.toml").read_bytes() == OWN.encode()
     report = (project / "report.md").read_text()

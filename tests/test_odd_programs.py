@@ -141,7 +141,7 @@ def test_a_batch_that_would_lose_samples_is_refused_with_their_number(
     assert code in OPTIMIZE_EXIT_CODES.values(), stderr
     assert "In batches of 4 the loader drops 2 samples of a pass (drop_last)" in report
     changes = json.loads((tmp_path / "report.json").read_text())["changes"]
-    assert {each["to"] for each in changes if each["kind"] == "batch_size"} <= {2}
+    assert {each["new"] for each in changes if each["kind"] == "batch_size"} <= {2}
 
 
 def test_a_users_file_is_not_overwritten_without_allow_writes(

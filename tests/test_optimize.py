@@ -91,14 +91,14 @@ def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(
     changes = {change["path"]: change for change in found["changes"]}
     loader = {"inference.loader.batch_size", "inference.loader.num_workers"}
     assert {"inference.loader.batch_size"} <= changes.keys() <= loader
-    assert {change["class"] for change in changes.values()} == {"free"}
+    assert {change["knob_class"] for change in changes.values()} == {"free"}
     assert found["after"]["units_per_s"] > found["before"]["units_per_s"]
 
     tuned = config.read_text()
     expected = CONFIG
     for path, change in changes.items():
         name = path.rpartition(".")[2]
-        expected = expected.replace(f" {name}: {change['from']}", f" {name}: {change['to']}", 1)
+        expected = expected.replace(f" {name}: {change['old']}", f" {name}: {change['new']}", 1)
     assert tuned == expected
     assert not list(project.glob(".*gpu-advisor-*"))
     assert not (project / "results").exists(), "outputs of trials belong into scratch"
@@ -165,8 +165,8 @@ def test_the_tuned_file_can_go_elsewhere(project: Path, gpu_advisor: warm.Server
     assert "inference.loader.batch_size" in changes
     tuned = documents.read(project / "tuned.yaml")
     for path, change in changes.items():
-        assert tuned.scalars[path].value == change["to"]
-    before = {path: change["from"] for path, change in changes.items()}
+        assert tuned.scalars[path].value == change["new"]
+    before = {path: change["old"] for path, change in changes.items()}
     assert tuned.with_values(before) == CONFIG.encode()
 
 
@@ -201,7 +201,7 @@ def test_two_configs_are_tuned_written_and_reverted_together(
     found = result_of(gpu_advisor.call(*words, cwd=project, env=environment(project)))
     (change,) = found["changes"]
     assert (change["document"], change["path"]) == ("data.yaml", "batch_size")
-    tuned = texts["data.yaml"].replace("1", str(change["to"]), 1)
+    tuned = texts["data.yaml"].replace("1", str(change["new"]), 1)
     assert (project / "data.yaml").read_text() == tuned
     assert (project / "model.yaml").read_text() == texts["model.yaml"]
     undo = ("revert", "data.yaml")

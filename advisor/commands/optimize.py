@@ -311,7 +311,7 @@ def show(report: Report, *, json_only: bool) -> None:
     lines.append(f"{sections.subject(report)}: {report.verdict}. {report.reason}")
     if report.load_note:
         lines.append(f"  {report.load_note}")
-    lines += [f"  {c.path}: {c.from_} -> {c.to}" for c in report.changes]
+    lines += [f"  {c.path}: {c.old} -> {c.new}" for c in report.changes]
     lines += [
         f"  suggested, not applied: {entry.title}, {numbers.gain(entry.gain)}"
         for entry in report.suggestions

@@ -38,6 +38,8 @@ class Decision:
     """A sentence for the report, printed as it is."""
     trials: tuple[str, ...] = ()
     """Ids of the processes that moved the knob."""
+    in_phase: bool = True
+    """The phase that ran uses it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

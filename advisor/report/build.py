@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import shlex
 import statistics
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from advisor import __version__, numbers
 from advisor.executor.comparison import (
@@ -18,19 +18,14 @@ from advisor.executor.comparison import (
     neighbours,
 )
 from advisor.executor.program import COMMAND_LINE
-from advisor.model import Candidate, Failure, Machine, Run
+from advisor.model import Candidate, Failure, Run
 from advisor.objective import THROUGHPUT
 from advisor.report import sentences
 from advisor.report.bottleneck import diagnose, typical
 from advisor.report.schema import (
     ActionEntry,
     Bottleneck,
-    ChangeEntry,
     ComparisonEntry,
-    DecisionEntry,
-    MachineEntry,
-    Part,
-    QualityPoint,
     Report,
     RoundEntry,
     Side,
@@ -58,11 +53,9 @@ if TYPE_CHECKING:
 
     from advisor.executor.requests import TrialResult
     from advisor.machine.target import Target
-    from advisor.model import Neighbour
+    from advisor.model import Change, Neighbour
     from advisor.objective import Objective
     from advisor.tuner.state import TunerState
-
-Entry = TypeVar("Entry", bound=Part)
 
 NAMED_CPUS = 0.05
 """CPUs; a program that holds less is not named."""
@@ -113,7 +106,7 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         unit=found.unit,
         before=before,
         after=after,
-        changes=[_change(change, state) for change in winner.changes],
+        changes=_changes(state, winner),
         runs=sum(not attempt.reused for attempt in found.attempts),
         wall_s=round(info.wall_s, 1),
         config=", ".join(map(str, info.configs)),
@@ -133,16 +126,19 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         phase=state.context.workload.phase,
         command=info.command,
         cwd=str(info.cwd),
-        machine=_machine(found.machine),
-        target=_entry(TargetEntry, info.target, memory_limit_gib=state.context.memory_limit_gib),
+        machine=found.machine,
+        target=TargetEntry(
+            name=info.target.name,
+            title=info.target.title,
+            present=info.target.present,
+            stood_in=info.target.stood_in,
+            memory_limit_gib=state.context.memory_limit_gib,
+            figures=info.target.figures,
+        ),
         bottleneck_before=bottleneck(found, Candidate(), info),
         bottleneck_after=bottleneck(found, winner, info) if winner.changes else None,
-        decisions=[_decision(each, state) for each in found.decisions],
-        quality=[
-            _entry(QualityPoint, each, candidate=label)
-            for label, each in state.quality.judgements
-            if each.reference is not None and each.limit is not None
-        ],
+        decisions=found.decisions,
+        quality=tuple(each for each in state.quality.judgements if each[1].limit is not None),
         comparisons=[
             _comparison(each, objective)
             for each in found.comparisons
@@ -157,14 +153,19 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         restored_constraints=found.restored_constraints,
         price_per_hour=info.price_per_hour,
         trials=[trial_entry(attempt) for attempt in found.attempts],
-        skipped=[entry.sentence for entry in state.skipped],
         candidate=best_candidate(found) if verdict == "partial" else None,
         next_actions=next_actions(found, info),
         diff=found.diff,
         how_to_run=how_to_run(found, info),
         how_to_revert=how_to_revert(info),
         suggestions=[
-            _entry(SuggestionEntry, advice, detail=advice.reason, gain=gain_entry(advice.gain))
+            SuggestionEntry(
+                title=advice.title,
+                detail=advice.reason,
+                gain=gain_entry(advice.gain),
+                site=advice.site,
+                patch=advice.patch,
+            )
             for advice in found.advice
         ],
         notes=notes(found, info, sorted(changed)),
@@ -401,61 +402,40 @@ def notes(found: TuningResult, info: RunInfo, changed_files: list[str]) -> list[
 # --- entries ------------------------------------------------------------------------------
 
 
-def _entry(kind: type[Entry], source: object, **others: object) -> Entry:
-    """`kind` with the fields that `source` has under the same names."""
-    shared = {
-        name: _plain(getattr(source, name)) for name in kind.model_fields if hasattr(source, name)
-    }
-    return kind.model_validate(shared | others)
-
-
-def _plain(value: object) -> object:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _change(change: Any, state: TunerState) -> ChangeEntry:
-    """Value that is written; a training knob is free where nothing trains."""
-    free = change.knob_class == "training" and state.originals and not state.trains
-    class_ = "free" if free else change.knob_class
-    return _entry(ChangeEntry, change, from_=change.old, to=change.new, class_=class_)
-
-
-def _decision(decision: Any, state: TunerState) -> DecisionEntry:
-    """One decision."""
-    knobs = {(knob.document, knob.path): knob for knob in state.all_knobs}
-    knob = knobs.get((decision.document, decision.path))
-    return _entry(
-        DecisionEntry,
-        decision,
-        from_=_plain(decision.old),
-        to=_plain(decision.new),
-        class_=decision.knob_class,
-        in_phase=knob is None or decision.outcome == "changed" or state.in_phase(knob),
+def _changes(state: TunerState, winner: Candidate) -> tuple[Change, ...]:
+    """Values that are written; a training knob is free where nothing trains."""
+    if not state.originals or state.trains:
+        return winner.changes
+    return tuple(
+        replace(each, knob_class="free") if each.knob_class == "training" else each
+        for each in winner.changes
     )
 
 
 def _settings(candidate: Candidate) -> dict[str, Any]:
     """Changed values of a candidate, by path."""
-    return {change.path: _plain(change.new) for change in candidate.changes}
+    return {change.path: change.new for change in candidate.changes}
 
 
 def trial_entry(attempt: TrialResult) -> TrialEntry:
     """One process, for the report and the progress display."""
     result, variant = attempt.result, attempt.request.variant
-    others = {
+    facts: dict[str, Any] = {
+        "id": attempt.id,
         "purpose": attempt.request.purpose,
+        "label": attempt.label,
         "wall_s": result.wall_s,
         "settings": _settings(variant.candidate),
         "whatif": variant.whatif,
+        "reused": attempt.reused,
+        "repeated": attempt.repeated,
     }
     if isinstance(result, Failure):
         asked = [c.new for c in variant.candidate.changes if c.kind == "batch_size"]
-        others["batch"] = asked[-1] if asked and isinstance(asked[-1], int) else None
-        others["detail"] = f"{result.evidence}\n{result.log_tail}".strip()
-        return _entry(TrialEntry, attempt, outcome=result.kind, **others)
-    return _entry(
-        TrialEntry,
-        attempt,
+        batch = asked[-1] if asked and isinstance(asked[-1], int) else None
+        detail = f"{result.evidence}\n{result.log_tail}".strip()
+        return TrialEntry(outcome=result.kind, batch=batch, detail=detail, **facts)
+    return TrialEntry(
         outcome="ok",
         units_per_s=result.units_per_s,
         batch=result.effects.batch,
@@ -463,7 +443,7 @@ def trial_entry(attempt: TrialResult) -> TrialEntry:
         wait_share=result.wait_share,
         peak_mem_gib=result.peak_mem_gib,
         detail="; ".join(result.notes),
-        **others,
+        **facts,
     )
 
 
@@ -491,18 +471,4 @@ def _comparison(found: Comparison, objective: Objective) -> ComparisonEntry:
             and (original := each.runs[BEFORE].run) is not None
             and (tuned := each.runs[AFTER].run) is not None
         ],
-    )
-
-
-def _machine(machine: Machine) -> MachineEntry:
-    """The host."""
-    first = machine.gpus[0] if machine.gpus else None
-    return _entry(
-        MachineEntry,
-        machine,
-        cpu=machine.cpu_model,
-        ram_gib=machine.ram_limit_gib,
-        gpus=[gpu.name for gpu in machine.gpus],
-        gpu_mem_gib=first.memory_total_gib if first else None,
-        driver=first.driver if first else None,
     )

@@ -42,25 +42,17 @@ _STYLE: dict[Any, Any] = {
     "axes.facecolor": "none",
     "text.parse_math": False,
     "svg.hashsalt": "gpu-advisor",
-    "svg.fonttype": "path",
     "font.family": ["DejaVu Sans"],  # comes with matplotlib
     "font.size": 9,
-    "text.color": INK,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor"), INK),
+    **dict.fromkeys(("xtick.color", "ytick.color", "grid.color"), INK),
     "axes.titlelocation": "left",
     "axes.titlesize": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "grid.color": INK,
     "grid.alpha": 0.25,
     "legend.frameon": False,
     "lines.markersize": 4,
-    "lines.linewidth": 1.5,
 }
 
 
@@ -94,29 +86,28 @@ def plan(report: Report) -> tuple[Figure, ...]:
     if points:
         height = 3.9 if any(point.peak_gib for point in points) else 2.4
         paint = partial(_paint_batch, report=report, beside=beside, points=points)
-        shown = "; ".join(_text(report, point) for point in points)
-        alt = f"Throughput and peak memory by batch size{beside and f', with {beside}'}. {shown}."
+        alt = f"Throughput and peak memory by batch size{beside and f', with {beside}'}"
         found.append(Figure(file="batch.svg", alt=alt, height=height, paint=paint))
     confirmed = [each for each in report.comparisons if each.rounds and each.purpose == "confirm"]
     if compared := confirmed[:MOST_COMPARED]:
         unit = report.objective_unit or f"{numbers.plural(report.unit)}/s"
         paint = partial(_paint_rounds, compared=compared, unit=unit)
-        alt = f"Rounds of the comparison, {unit}. {_rounds_text(compared)}."
+        alt = f"Rounds of the comparison, {unit}"
         found.append(Figure(file="rounds.svg", alt=alt, height=2.4, paint=paint))
     return tuple(found)
 
 
-def draw(report: Report) -> dict[str, bytes] | None:
+def draw(report: Report) -> dict[str, bytes]:
     """Draw each figure as SVG, by file name.
 
-    None where matplotlib is not installed. The same report and the same matplotlib give the same
-    bytes.
+    None is drawn where matplotlib is not installed. The same report and the same matplotlib give
+    the same bytes.
     """
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure as Canvas
     except ImportError:
-        return None
+        return {}
     drawn = {}
     for figure in plan(report):
         with mpl.rc_context(), warnings.catch_warnings():
@@ -160,26 +151,6 @@ def _point(batch: float, trials: list[TrialEntry]) -> Point:
     peaks = [trial.peak_mem_gib for trial in trials if trial.peak_mem_gib is not None]
     failure = "" if rates else trials[-1].outcome
     return Point(batch, rates, max(peaks, default=None), failure)
-
-
-def _text(report: Report, point: Point) -> str:
-    """`8: 0.722 tiles/s, 0.52 GiB`, or the failure."""
-    shown = point.failure
-    if point.rates:
-        shown = f"{numbers.number(fmean(point.rates))} {numbers.plural(report.unit)}/s"
-    peak = f", {numbers.gib(point.peak_gib)}" if point.peak_gib is not None else ""
-    return f"{numbers.count(point.batch)}: {shown}{peak}"
-
-
-def _rounds_text(compared: list[ComparisonEntry]) -> str:
-    """Range of the scores of each variant."""
-    parts = []
-    for each in compared:
-        for side in ("before", "after"):
-            scores = [getattr(entry, side) for entry in each.rounds]
-            bounds = f"{numbers.number(min(scores))} to {numbers.number(max(scores))}"
-            parts.append(f"{getattr(each, side)}: {bounds}")
-    return "; ".join(parts)
 
 
 # --- drawing ------------------------------------------------------------------------------

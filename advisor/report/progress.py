@@ -9,7 +9,7 @@ import contextlib
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, NamedTuple, Self, TextIO
+from typing import TYPE_CHECKING, Literal, Self, TextIO
 
 from advisor import numbers
 from advisor.report.markdown import one_line
@@ -17,7 +17,7 @@ from advisor.report.markdown import one_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.console import RenderResult
     from rich.table import Table
 
     from advisor.report.schema import TrialEntry
@@ -32,37 +32,11 @@ STAGES = {
     "profile": "profile: the command as it is",
 }
 """Purpose of trials to the stage, in words."""
-REASONS = {
-    "baseline": "how fast is it as it is?",
-    "effects": "does the program follow the setting?",
-    "search": "is it faster?",
-    "confirm": "is the difference certain?",
-    "quality": "does the result stay inside its tolerance?",
-    "whatif": "would this change of the code help?",
-}
-"""Purpose of trials to why one runs."""
 COMPARABLE = ("baseline", "search", "confirm", "profile")
 """Purposes of trials whose throughputs may be compared."""
 ORIGINAL = "original"
 """Label of the variant without changes."""
 MOST_ROWS = 8
-BAR_SHARE = 5
-"""One of so many columns of the terminal is a throughput bar."""
-NARROW, WIDE, WIDEST = 60, 110, 140
-"""Columns of a terminal: with memory, with waiting too, and the most that are used."""
-
-
-class Row(NamedTuple):
-    """One variant so far."""
-
-    label: str
-    units_per_s: float | None
-    """Mean of its comparable runs."""
-    peak_gib: float | None
-    wait_share: float | None
-    runs: int
-    outcome: str
-    """Of its last run."""
 
 
 class Progress:
@@ -180,109 +154,67 @@ class Progress:
 
     # --- live view ------------------------------------------------------------------------
 
-    def rows(self) -> list[Row]:
-        """Variants so far: the original, then the fastest ones, then failures."""
-        found: dict[str, list[TrialEntry]] = {ORIGINAL: []}
+    def variants(self) -> list[tuple[str, list[TrialEntry]]]:
+        """Runs of each variant so far: the original, then the fastest ones, then failures."""
+        found: dict[str, list[TrialEntry]] = {}
         for entry in self._done:
             if entry.purpose in COMPARABLE and not entry.repeated:
-                found.setdefault(entry.label, []).append(entry)
-        rows = [_row(label, entries) for label, entries in found.items() if entries]
-        rows.sort(key=lambda row: (row.label != ORIGINAL, -(row.units_per_s or 0.0)))
-        return rows[:MOST_ROWS]
+                found.setdefault(one_line(entry.label), []).append(entry)
+        ranked = sorted(found.items(), key=lambda each: (each[0] != ORIGINAL, -mean_rate(each[1])))
+        return ranked[:MOST_ROWS]
 
     def best(self) -> str:
         """Line on the fastest variant.
 
         `best so far: batch 8, 1.4x the original`
         """
-        rows = [row for row in self.rows() if row.units_per_s]
-        base = next((row.units_per_s for row in rows if row.label == ORIGINAL), None)
-        fastest = max(rows, key=lambda row: row.units_per_s or 0.0, default=None)
-        if fastest is None or base is None or fastest.label == ORIGINAL:
-            return "best so far: the original" if base else ""
-        gain = numbers.ratio((fastest.units_per_s or 0.0) / base)
-        return f"best so far: {fastest.label}, {gain} the original"
+        rates = {label: mean_rate(entries) for label, entries in self.variants()}
+        base = rates.get(ORIGINAL)
+        if not base:
+            return ""
+        fastest = max(rates, key=lambda label: rates[label])
+        gain = numbers.ratio(rates[fastest] / base)
+        beside = "" if fastest == ORIGINAL else f"{fastest}, {gain} "
+        return f"best so far: {beside}the original"
 
-    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, *_: object) -> RenderResult:
         from rich.text import Text
 
-        def line(text: str, style: str = "") -> Text:
-            return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+        running = [f"now: trial {n}, {one_line(label)}" for n, label, _ in list(self._running)]
+        lines = [self._stage, self._elapsed()]
+        for text in filter(None, lines):
+            yield Text(text, no_wrap=True, overflow="ellipsis")
+        if self._done:
+            yield self._table()
+        for text in filter(None, (self.best(), *running, self._status, self._others)):
+            yield Text(text, no_wrap=True, overflow="ellipsis")
 
-        width = min(options.max_width, WIDEST)
-        if self._stage:
-            yield line(self._stage, "bold")
-        yield line(self._budget(width))
-        if rows := self.rows():
-            yield self._table(rows, width)
-        if best := self.best():
-            yield line(best, "green")
-        for n, label, purpose in list(self._running):
-            why = REASONS.get(purpose, "")
-            yield line(f"now: trial {n}, {one_line(label)}: {why}".rstrip(": "), "cyan")
-        for text in filter(None, (self._status, self._others)):
-            yield line(f"     {text}", "dim")
-
-    def _budget(self, width: int) -> str:
-        """Bar of the time spent, and the time left."""
-        spent_s = self._clock() - self._began
-        if not self._budget_s:
-            return self._elapsed()
-        left_s = float(round(max(0.0, self._budget_s - spent_s)))
-        share = min(1.0, spent_s / self._budget_s)
-        size = max(5, width // 3)
-        bar = _bar(share, size)
-        return f"{bar:░<{size}} {self._elapsed()}, {numbers.duration(left_s)} left"
-
-    def _table(self, rows: list[Row], width: int) -> Table:
+    def _table(self) -> Table:
         from rich.table import Table
         from rich.text import Text
 
-        size = width // BAR_SHARE
-        fastest = max((row.units_per_s or 0.0 for row in rows), default=0.0) or 1.0
-        heads = ["variant", "", f"{self._units}/s", "runs"]
-        heads += ["memory"] * (width >= NARROW) + ["wait"] * (width >= WIDE)
-        table = Table(box=None, pad_edge=False, header_style="dim", width=width)
-        for head in heads:
-            first = head in {"variant", ""}
-            table.add_column(
-                head,
-                no_wrap=True,
-                overflow="ellipsis",
-                justify="left" if first else "right",
-                ratio=1 if head == "variant" else None,  # what gives way first
-            )
-        for row in rows:
-            ended = row.units_per_s is None
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for head in ("variant", f"{self._units}/s", "runs", "memory"):
+            side: Literal["left", "right"] = "left" if head == "variant" else "right"
+            table.add_column(head, no_wrap=True, overflow="ellipsis", justify=side)
+        for label, entries in self.variants():
+            last, rate = entries[-1], mean_rate(entries)
+            peak = max((entry.peak_mem_gib or 0.0 for entry in entries), default=0.0)
             cells = [
-                row.label,
-                "" if ended else _bar((row.units_per_s or 0.0) / fastest, size),
-                row.outcome if ended else numbers.number(row.units_per_s),
-                str(row.runs),
-                "" if row.peak_gib is None else numbers.gib(row.peak_gib),
-                "" if row.wait_share is None else numbers.percent(row.wait_share),
+                label,
+                numbers.number(rate) if rate else last.outcome,
+                str(len(entries)),
+                numbers.gib(peak) if peak else "",
             ]
-            style = "red" if ended else ""
             # Text, not str: a label must not be read as rich's own markup.
-            table.add_row(*map(Text, cells[: len(heads)]), style=style)
+            table.add_row(*map(Text, cells), style="" if rate else "red")
         return table
 
 
-def _row(label: str, entries: list[TrialEntry]) -> Row:
+def mean_rate(entries: list[TrialEntry]) -> float:
+    """Mean rate of the runs that have one; 0 without any."""
     rates = [entry.units_per_s for entry in entries if entry.units_per_s is not None]
-    peaks = [entry.peak_mem_gib for entry in entries if entry.peak_mem_gib is not None]
-    return Row(
-        label=one_line(label),
-        units_per_s=sum(rates) / len(rates) if rates else None,
-        peak_gib=max(peaks, default=None),
-        wait_share=entries[-1].wait_share,
-        runs=len(entries),
-        outcome=entries[-1].outcome,
-    )
-
-
-def _bar(share: float, size: int) -> str:
-    return "█" * max(1, round(share * size))
+    return sum(rates) / len(rates) if rates else 0.0
 
 
 def is_terminal(stream: TextIO) -> bool:

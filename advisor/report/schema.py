@@ -4,47 +4,26 @@ Versions of the format:
 1  first release
 2  comparisons instead of pairs; load of the machine; a gain may have no high bound
 3  next actions and suggestions; reasons in place of tiers, ladder and stages
+4  changes, decisions, judgements and the machine as the search holds them
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
+from advisor.model import Change, Decision, JsonScalar, Machine  # noqa: TC001  pydantic reads it
+from advisor.quality import QualityJudgement  # noqa: TC001
 from advisor.settings.forms import ObjectiveName  # noqa: TC001  pydantic reads it
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 
-Value = str | int | float | bool | list[str | int | float | bool | None] | None
 OptimizeVerdict = Literal["improved", "unchanged", "partial"]
 
 
 class Part(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, populate_by_name=True
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _finite_text(cls, fields: Any) -> Any:
-        """Drop non-finite numbers and undecodable bytes."""
-        return _plain(fields)
-
-
-def _plain(content: Any) -> Any:
-    if isinstance(content, str):
-        return content.encode("utf-8", "replace").decode()
-    if isinstance(content, (list, tuple)):
-        return [_plain(entry) for entry in content if not _not_finite(entry)]
-    if isinstance(content, dict):
-        return {key: _plain(entry) for key, entry in content.items() if not _not_finite(entry)}
-    return content
-
-
-def _not_finite(content: Any) -> bool:
-    return isinstance(content, float) and not math.isfinite(content)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Gain(Part):
@@ -82,55 +61,6 @@ class Side(Part):
     """Parts of a unit's time; they add up to 1."""
 
 
-class ChangeEntry(Part):
-    """One value that was changed in the tuned config."""
-
-    path: str
-    from_: Value = Field(alias="from")
-    to: Value
-    class_: str = Field(alias="class")
-    kind: str
-    document: str
-
-
-class DecisionEntry(Part):
-    """The outcome of one knob, and its reason."""
-
-    path: str
-    kind: str
-    class_: str = Field(alias="class")
-    document: str
-    outcome: Literal["changed", "advised", "kept", "refused", "ignored", "listed", "skipped"]
-    from_: Value = Field(alias="from")
-    to: Value
-    reason: str
-    """The decision's own sentence."""
-    in_phase: bool = True
-    """The phase that ran uses it."""
-    trials: list[str] = Field(default_factory=list)
-
-
-class QualityPoint(Part):
-    """One quality measure at one candidate."""
-
-    measure: str
-    candidate: str
-    value: float | None
-    reference: float
-    limit: float
-    low: float | None = None
-    """95 % bounds of the value against the original's; null for a single run."""
-    high: float | None = None
-    runs: int = 1
-    """Pairs of runs with equal seeds, no two alike."""
-    items: int = 1
-    """Figures of a run that were paired."""
-    stage: Literal["chosen", "confirmed"] = "chosen"
-    """confirmed: with other seeds, and other items where declared."""
-    within: bool
-    """Chosen: the value is inside the limit. Confirmed: all of its bounds are."""
-
-
 class TrialEntry(Part):
     """One process that was run."""
 
@@ -146,7 +76,7 @@ class TrialEntry(Part):
     peak_mem_gib: float | None = None
     wall_s: float | None = None
     detail: str = ""
-    settings: dict[str, Value] | None = None
+    settings: dict[str, JsonScalar] | None = None
     """Values other than the original's, by path; null: not kept."""
     whatif: str | None = None
     """The change inside the process; null for none."""
@@ -178,25 +108,10 @@ class ComparisonEntry(Part):
     before: str
     """Label of the variant: `original`, `batch 8`."""
     after: str
-    settings: dict[str, Value] | None = None
+    settings: dict[str, JsonScalar] | None = None
     """Values of `after` other than the original's, by path; null: not kept."""
     gain: Gain | None = None
     rounds: list[RoundEntry] = Field(default_factory=list)
-
-
-class MachineEntry(Part):
-    """The host of the measurements."""
-
-    cpu: str
-    cpus: int
-    ram_gib: float
-    os: str
-    gpus: list[str] = Field(default_factory=list)
-    gpu_mem_gib: float | None = None
-    """Memory of the first GPU."""
-    gpu_note: str | None = None
-    driver: str | None = None
-    python: str | None = None
 
 
 class TargetEntry(Part):
@@ -211,7 +126,6 @@ class TargetEntry(Part):
     """Largest peak that the search accepted."""
     figures: str = ""
     """One line: memory, bandwidth, dense tensor rates, with the source."""
-    note: str = ""
 
 
 class SuggestionEntry(Part):
@@ -257,7 +171,7 @@ class Bottleneck(Part):
 class Report(Part):
     """report.json. The first block is also what `--json` prints."""
 
-    schema_version: Literal[3] = SCHEMA_VERSION
+    schema_version: Literal[4] = SCHEMA_VERSION
     written_by: Literal["gpu-advisor"] = "gpu-advisor"
     """Marks the file as ours to replace."""
     verdict: OptimizeVerdict
@@ -270,7 +184,7 @@ class Report(Part):
     unit: str
     before: Side
     after: Side
-    changes: list[ChangeEntry] = Field(default_factory=list)
+    changes: tuple[Change, ...] = ()
     runs: int
     """Processes used by this call."""
     wall_s: float
@@ -299,12 +213,13 @@ class Report(Part):
     phase: str | None = None
     command: str
     cwd: str
-    machine: MachineEntry
+    machine: Machine
     target: TargetEntry | None = None
     bottleneck_before: Bottleneck | None = None
     bottleneck_after: Bottleneck | None = None
-    decisions: list[DecisionEntry] = Field(default_factory=list)
-    quality: list[QualityPoint] = Field(default_factory=list)
+    decisions: tuple[Decision, ...] = ()
+    quality: tuple[tuple[str, QualityJudgement], ...] = ()
+    """Judgements of quality measures, with the candidate's label."""
     comparisons: list[ComparisonEntry] = Field(default_factory=list)
     safe: bool = False
     """Only changes that keep rounding and product were allowed."""
@@ -322,8 +237,6 @@ class Report(Part):
     price_per_hour: float | None = None
     """Price of the machine, as gpu-advisor.toml says."""
     trials: list[TrialEntry] = Field(default_factory=list)
-    skipped: list[str] = Field(default_factory=list)
-    """Steps that did not fit into the budget."""
     candidate: CandidateEntry | None = None
     """The best candidate, where nothing is proven."""
     next_actions: list[ActionEntry] = Field(default_factory=list)

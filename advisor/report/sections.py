@@ -21,7 +21,8 @@ from advisor.report.markdown import code, details, fenced, fill, table, text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from advisor.report.schema import ChangeEntry, DecisionEntry, Report, Side, TrialEntry
+    from advisor.model import Change, Decision
+    from advisor.report.schema import Report, Side, TrialEntry
 
 EFFECTS = {
     "free": "same work",
@@ -35,8 +36,6 @@ OUTCOME_ORDER = ("changed", "advised", "kept", "ignored", "skipped", "refused", 
 MOST_CHANGES, MOST_DIFF_LINES, MOST_ACTIONS = 5, 7, 3
 MOST_PARTS, MOST_SETTINGS, MOST_CAVEATS = 3, 6, 3
 """Lines of each part above the details; the rest follows in the details."""
-WATCHED_MARGIN = 0.10
-"""Growth of the peak memory from which on something is wrong."""
 BUSY_PCT = 95
 """Utilisation of a GPU from which on nothing is left to explain."""
 
@@ -118,7 +117,7 @@ def title(report: Report) -> str:
 
 
 def gpu_lead(page: Page) -> str:
-    """Lead on the GPU: utilisation, memory, batch, precision and the rest."""
+    """Lead on the GPU: utilisation and memory."""
     report, last = page.report, page.sides[-1]
     utils = [side.gpu_util_pct for side in page.sides]
     used = [side.gpu_mem_used_gib or side.peak_mem_gib for side in page.sides]
@@ -127,16 +126,9 @@ def gpu_lead(page: Page) -> str:
         shown = " to ".join(numbers.percent((util or 0.0) / 100) for util in utils)
         parts.append(f"GPU utilisation {shown} (nvidia-smi's figure){_why_not_full(last)}")
     if None not in used:
-        whole = report.machine.gpu_mem_gib
+        whole = report.machine.gpus[0].memory_total_gib if report.machine.gpus else None
         of = f" of {numbers.gib(whole)}" if whole else ""
         parts.append(f"memory {' to '.join(map(numbers.gib, used))}{of}")
-    if last.batch:
-        parts.append(_batch_limit(report, last))
-    parts += [
-        f"precision {entry.to}: {entry.reason.rstrip('.')}"
-        for entry in report.decisions
-        if entry.kind == "precision" and entry.in_phase
-    ]
     return f"{'; '.join(parts)}." if parts else ""
 
 
@@ -149,33 +141,13 @@ def _why_not_full(side: Side) -> str:
     return f", not 100 % mainly because of {PARTS[largest].name}"
 
 
-def _batch_limit(report: Report, side: Side) -> str:
-    """The batch, and the limit that a larger one met.
-
-    `batch 64: 128 ran and was no faster, 256 failed (gpu-oom)`
-    """
-    batch = side.batch or 0.0
-    alike = (t for t in report.trials if t.purpose in figures.COMPARABLE and t.whatif is None)
-    larger = [trial for trial in alike if (trial.batch or 0.0) > batch]
-    larger.sort(key=lambda trial: trial.batch or 0.0)
-    ran = [trial for trial in larger if trial.outcome == "ok"]
-    failed = [trial for trial in larger if trial.outcome != "ok"]
-    tie = (side.units_per_s or 0.0) * (1 + max(report.noise or 0.0, report.smallest_gain))
-    limits = []
-    if ran:
-        flat = all((trial.units_per_s or 0.0) <= tie for trial in ran)
-        limits.append(f"{numbers.count(ran[-1].batch)} ran{' and was no faster' * flat}")
-    if failed:
-        limits.append(f"{numbers.count(failed[0].batch)} failed ({failed[0].outcome})")
-    return f"batch {numbers.count(batch)}: {', '.join(limits) or 'no larger one was tried'}"
-
-
 def measured_on(report: Report) -> str:
     """The machine in one line."""
     machine = report.machine
-    host = f"{machine.cpu}, {numbers.many(machine.cpus, 'CPU')}, {numbers.gib(machine.ram_gib)} RAM"
+    ram = numbers.gib(machine.ram_limit_gib)
+    host = f"{machine.cpu_model}, {numbers.many(machine.cpus, 'CPU')}, {ram} RAM"
     if machine.gpus:
-        return f"Measured on {', '.join(machine.gpus)}; {host}"
+        return f"Measured on {', '.join(gpu.name for gpu in machine.gpus)}; {host}"
     aim = report.target
     on_card = aim is not None and aim.present and aim.name != "cpu"
     unlisted = on_card or report.before.gpu_mem_used_gib is not None
@@ -197,8 +169,8 @@ def before_and_after(page: Page) -> str | None:
     rows = measured + [
         (
             code(leaf if leaves.count(leaf) == 1 else c.path),
-            markdown.value(c.from_),
-            markdown.value(c.to),
+            markdown.value(c.old),
+            markdown.value(c.new),
             effect(report, c),
         )
         for c, leaf in zip(report.changes[:MOST_CHANGES], leaves, strict=False)
@@ -206,7 +178,7 @@ def before_and_after(page: Page) -> str | None:
     if more := len(report.changes) - MOST_CHANGES:
         rows += [(f"and {more} more, in the diff", "", "", "")] if more > 0 else []
     lines: list[str] = [table(("", "before", "after", "change"), "lrrl", rows)]
-    if report.gain_free and any(c.class_ in {"numeric", "quality"} for c in report.changes):
+    if report.gain_free and any(c.knob_class in {"numeric", "quality"} for c in report.changes):
         free = numbers.gain(report.gain_free)
         lines.append(text(f"The settings that keep results give {free} of that."))
     return "\n\n".join(lines)
@@ -241,7 +213,7 @@ def _measures(page: Page) -> list[tuple[str, ...]]:
         rows += [_row(label, [getattr(side, name) for side in sides], show)] if wanted else []
     costs = [hour and price and hour * price for hour in hours]
     rows.append(_row(f"cost of 1,000 {units}", costs, numbers.measure))
-    limits = {point.measure: f" (limit {numbers.measure(point.limit)})" for point in report.quality}
+    limits = {each.measure: f" (limit {numbers.measure(each.limit)})" for _, each in report.quality}
     for name in dict.fromkeys([*report.before.quality, *report.after.quality]):
         values = [side.quality.get(name) for side in sides]
         rows.append(_row(f"{name}{limits.get(name, '')}", values, numbers.measure))
@@ -260,14 +232,14 @@ def _unit(unit: str) -> Callable[[float | None], str]:
     return lambda value: numbers.quantity(value, unit)
 
 
-def effect(report: Report, change: ChangeEntry) -> str:
+def effect(report: Report, change: Change) -> str:
     """Effect of one change on results."""
-    if change.class_ == "free" and change.kind == "batch_size":
+    if change.knob_class == "free" and change.kind == "batch_size":
         return OTHER_DRAWS
-    retrained = any(c.kind == "batch_size" and c.class_ == "quality" for c in report.changes)
-    if change.class_ == "training" and retrained:
+    retrained = any(c.kind == "batch_size" and c.knob_class == "quality" for c in report.changes)
+    if change.knob_class == "training" and retrained:
         return "training changes"
-    return EFFECTS.get(change.class_, change.class_)
+    return EFFECTS.get(change.knob_class, change.knob_class)
 
 
 def config_diff(page: Page) -> str | None:
@@ -282,35 +254,11 @@ def config_diff(page: Page) -> str | None:
 
 
 def run_and_undo(page: Page) -> str | None:
-    """Commands to run and revert the result, with the figures to watch."""
+    """Commands to run and revert the result."""
     report = page.report
-    if not report.changes:
-        return None
     parts = {"run it": report.how_to_run, "undo it": report.how_to_revert}
     shell = "\n".join(f"# {name}\n{lines.strip()}" for name, lines in parts.items() if lines)
-    blocks = [fenced(shell, "sh") if shell else "", watch_line(report)]
-    return "\n\n".join(filter(None, blocks)) or None
-
-
-def watch_line(report: Report) -> str:
-    """Figures to watch, with their measured values."""
-    side, units = report.after, numbers.plural(report.unit)
-    signs = []
-    if side.units_per_s_low:
-        margin = max(report.noise or 0.0, report.smallest_gain)
-        least = numbers.number(side.units_per_s_low / (1 + margin))
-        bounds = (
-            f"{numbers.number(side.units_per_s_low)} to {numbers.number(side.units_per_s_high)}"
-        )
-        signs.append(f"less than {least} {units}/s (measured: {bounds})")
-    if side.peak_mem_gib:
-        most = numbers.gib(side.peak_mem_gib * (1 + WATCHED_MARGIN))
-        signs.append(f"a peak above {most} (measured: {numbers.gib(side.peak_mem_gib)})")
-    if not signs:
-        return ""
-    return text(
-        f"Watch for {' or '.join(signs)}; `gpu-advisor profile` then shows where the time goes."
-    )
+    return fenced(shell, "sh") if shell and report.changes else None
 
 
 # --- next actions -------------------------------------------------------------------------
@@ -391,18 +339,12 @@ def _part(side: Side, share: float | None) -> str:
 
 def pictures(page: Page) -> str | None:
     """Throughput and memory by batch; rounds of the comparison."""
-    planned = figures.plan(page.report)
     drawn = [
         f"![{text(each.alt)}]({quote(page.figures_dir)}/{quote(each.file)})"
-        for each in planned
+        for each in figures.plan(page.report)
         if each.file in page.figures
     ]
-    if drawn or not planned:
-        return "\n".join(drawn) or None
-    return text(
-        'No figures: matplotlib is not installed. `pip install "gpu-advisor[plots]"`, then '
-        f"`gpu-advisor report {shlex.quote(f'{page.stem}.json')}` draws them."
-    )
+    return "\n".join(drawn) or None
 
 
 # --- settings and caveats -----------------------------------------------------------------
@@ -421,13 +363,13 @@ def _considered(report: Report) -> list[str]:
     return [_setting(entry) for entry in entries]
 
 
-def _setting(entry: DecisionEntry) -> str:
+def _setting(entry: Decision) -> str:
     change = "{old} to {new}" if entry.outcome == "changed" else "{old}"
     return fill(
         f"- {{path}} {change}: {{reason}}",
         path=code(entry.path),
-        old=markdown.value(entry.from_, 40),
-        new=markdown.value(entry.to, 40),
+        old=markdown.value(entry.old, 40),
+        new=markdown.value(entry.new, 40),
         reason=entry.reason,
     )
 
@@ -515,7 +457,7 @@ def _trial_figures(trial: TrialEntry) -> Iterable[str]:
 def quality(page: Page) -> str | None:
     """Every judgement of a quality measure."""
     rows = []
-    for point in page.report.quality:
+    for label, point in page.report.quality:
         items = f" of {point.items} items" if point.items > 1 else ""
         judged = "within" if point.within else "outside"
         bounds = (point.low, point.high)
@@ -523,7 +465,7 @@ def quality(page: Page) -> str | None:
         rows.append(
             (
                 point.measure,
-                point.candidate,
+                label,
                 numbers.measure(point.value) + shown,
                 numbers.measure(point.reference),
                 numbers.measure(point.limit),
@@ -570,10 +512,10 @@ def machine(page: Page) -> str:
     """Host, card, isolation, noise and the command."""
     report, host, target = page.report, page.report.machine, page.report.target
     rows: list[tuple[str, object]] = [
-        ("CPU", f"{host.cpu}, {host.cpus} usable"),
-        ("memory", numbers.gib(host.ram_gib)),
-        ("GPU", ", ".join(host.gpus) or host.gpu_note or "none"),
-        ("driver", host.driver),
+        ("CPU", f"{host.cpu_model}, {host.cpus} usable"),
+        ("memory", numbers.gib(host.ram_limit_gib)),
+        ("GPU", ", ".join(gpu.name for gpu in host.gpus) or host.gpu_note or "none"),
+        ("driver", host.gpus[0].driver if host.gpus else None),
         ("system", host.os),
         ("Python", host.python),
         ("isolation", report.isolation),
@@ -583,12 +525,13 @@ def machine(page: Page) -> str:
         stands = ", a larger card with its memory capped" if target.stood_in else ""
         absent = "" if target.present or target.stood_in else ", not on this machine"
         rows += [("target", f"{target.title}{stands}{absent}"), ("capacity", target.figures)]
-    skipped = [fill("- Not tried: {line}", line=line) for line in report.skipped]
+    actions = report.next_actions[MOST_ACTIONS:]
+    later = [fill("- Not tried: {action}", action=action.text) for action in actions]
     blocks = [
         table(("", ""), "ll", [row for row in rows if row[1]]),
         fill("Command, in {cwd}:", cwd=code(report.cwd)),
         fenced(report.command, "sh"),
-        "\n".join((*skipped, *_notes(page)[MOST_CAVEATS:])),
+        "\n".join((*later, *_notes(page)[MOST_CAVEATS:])),
     ]
     return details("Machine and call", "\n\n".join(filter(None, blocks)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,9 +57,9 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
     # The record first: if drawing fails, everything can be drawn from it again.
     claimed.write(report_md.with_suffix(".json"), dump(report).encode())
     folder = _figures(report_md)
-    drawn, is_new = _drawn(report, folder)
-    for name, svg in drawn.items() if is_new else ():
-        claimed.write(folder / name, svg)
+    drawn = figures.draw(report)
+    for name, svg in drawn.items():
+        claimed.write(folder / name, svg + f"{files.MARKS['.svg']}\n".encode())
     for number, place in enumerate(_patch_places(report_md), 1):
         entries = report.suggestions[number - 1 : number]
         if entries and entries[0].patch:
@@ -97,12 +96,11 @@ def claim_page(
 def write_page(report: Report, place: Path, claimed: files.Claim, source: Path) -> None:
     """Write the HTML page of `report`, with secrets masked.
 
-    `source` is the report.json; its figures and patches lie beside it. Raises OutputRefusedError
-    when the page cannot be written.
+    `source` is the report.json; its patches lie beside it. Raises OutputRefusedError when the page
+    cannot be written.
     """
     report = masked(report)
-    drawn, _ = _drawn(report, _figures(Path(os.path.realpath(source))))
-    text = html.page(report, drawn, source.stem)
+    text = html.page(report, figures.draw(report), source.stem)
     claimed.write(place, f"{text}{files.MARKS['.html']}\n".encode(errors="replace"))
 
 
@@ -111,7 +109,7 @@ def masked(report: Report) -> Report:
 
     A masked patch would not apply any more: it is left out, and its advice says so.
     """
-    fields = report.model_dump(by_alias=True)
+    fields = report.model_dump()
     patches = [entry.pop("patch") for entry in fields["suggestions"]]
     fields = masking.mask_value(fields)
     for entry, patch in zip(fields["suggestions"], patches, strict=True):
@@ -150,12 +148,12 @@ def load(path: Path) -> Report:
 
 def dump(report: Report) -> str:
     """`report` as the text of report.json."""
-    return report.model_dump_json(by_alias=True, indent=2) + "\n"
+    return report.model_dump_json(indent=2) + "\n"
 
 
 def headline(report: Report) -> dict[str, Any]:
     """The one object that `optimize --json` prints."""
-    fields = report.model_dump(mode="json", by_alias=True)
+    fields = report.model_dump(mode="json")
     return {key: fields[key] for key in HEADLINE}
 
 
@@ -170,21 +168,6 @@ def _mask_patch(patch: str) -> str:
     targets = [line for line in patch.splitlines() if line.startswith("+++ ")]
     code = all(line.split("\t")[0].endswith(".py") for line in targets)
     return masking.mask_code(patch) if code else masking.mask_text(patch)
-
-
-def _drawn(report: Report, folder: Path) -> tuple[dict[str, bytes], bool]:
-    """Figures with their mark, and True if they are new.
-
-    Without matplotlib they are those that an earlier call drew of this report.
-    """
-    created = re.sub(r"[^0-9A-Za-z:.+]", "", report.created)
-    mark = f"<!-- of the report of {created} -->\n{files.MARKS['.svg']}\n".encode()
-    drawn = figures.draw(report)
-    if drawn is not None:
-        return {name: svg + mark for name, svg in drawn.items()}, True
-    there = [folder / figure.file for figure in figures.plan(report)]
-    kept = {place.name: place.read_bytes() for place in there if place.is_file()}
-    return {name: svg for name, svg in kept.items() if svg.endswith(mark)}, False
 
 
 def _figures(report_md: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.model import Decision
@@ -45,7 +46,8 @@ def decisions(
             found.append(changed(change, verdict, evidence))
             continue
         outcome, reason = unchanged(state, knob, verdict, whole=whole)
-        found.append(decision(knob, outcome, knob.value, knob.value, reason, evidence))
+        kept = decision(knob, outcome, knob.value, knob.value, reason, evidence)
+        found.append(replace(kept, in_phase=state.in_phase(knob)))
     return (*found, *(changed(change, None, ()) for change in changes.values()))
 
 

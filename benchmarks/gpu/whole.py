@@ -148,7 +148,7 @@ def _answer(bench: Bench, report: dict[str, Any]) -> Iterator[Line]:
     """Verdict, throughput, card and bottleneck of a report."""
     gain, before, after = (report.get(name) or {} for name in ("gain", "before", "after"))
     changes = ", ".join(
-        f"{each['path'].rsplit('.', 1)[-1]} {each['from']} to {each['to']}"
+        f"{each['path'].rsplit('.', 1)[-1]} {each['old']} to {each['new']}"
         for each in report.get("changes", [])
     )
     yield bench.line(

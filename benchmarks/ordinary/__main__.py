@@ -257,7 +257,7 @@ def run(program: Program, *, flat: bool, budget: str, beside: bool) -> Outcome:
         true=statistics.geometric_mean(ratios) if ratios else None,
         true_parts=ratios,
         changes=tuple(
-            f"{each['path'].rsplit('.', 1)[-1]}={each['to']}" for each in report.get("changes", ())
+            f"{each['path'].rsplit('.', 1)[-1]}={each['new']}" for each in report.get("changes", ())
         ),
         reason=report.get("reason") or "",
     )

@@ -280,11 +280,11 @@ def answered(report: dict[str, Any]) -> dict[str, Any]:
         "verdict": report["verdict"],
         "gain": report["gain"],
         "reason": report["reason"],
-        "changes": {c["path"]: [c["from"], c["to"]] for c in report["changes"]},
+        "changes": {c["path"]: [c["old"], c["new"]] for c in report["changes"]},
         "suggestions": [
             {"title": a["title"], "gain": a["gain"]} for a in report["suggestions"] if a["gain"]
         ],
-        "skipped": report["skipped"],
+        "skipped": [each["text"] for each in report["next_actions"]],
         "runs": report["runs"],
         "decisions": {
             d["path"]: f"{d['kind']}: {d['outcome']}: {d['reason']}" for d in report["decisions"]
@@ -312,10 +312,10 @@ def unproven(program: Program, report: dict[str, Any]) -> list[str]:
     moved = {change["kind"]: change for change in report["changes"]}
     batch, accumulation = moved.get("batch_size"), moved.get("grad_accum")
     if program.trains and batch is not None:
-        new = batch["to"] * (accumulation["to"] if accumulation else program.accumulation)
-        old = batch["from"] * (accumulation["from"] if accumulation else program.accumulation)
+        new = batch["new"] * (accumulation["new"] if accumulation else program.accumulation)
+        old = batch["old"] * (accumulation["old"] if accumulation else program.accumulation)
         if new != old:
-            wrong.append(f"a training batch was written: {batch['from']} -> {batch['to']}")
+            wrong.append(f"a training batch was written: {batch['old']} -> {batch['new']}")
     return wrong
 
 

@@ -120,9 +120,9 @@ def test_a_key_that_the_config_lacks_is_inserted_when_it_is_proven(
     found = optimized(gpu_advisor, project, "--budget", "90s")
     assert found["verdict"] == "improved"
     (change,) = [each for each in found["changes"] if each["kind"] == "num_workers"]
-    assert (change["from"], change["path"]) == (0, "loader.num_workers")
+    assert (change["old"], change["path"]) == (0, "loader.num_workers")
     after = config.read_bytes()
-    added = f'"batch_size": 4,\n    "num_workers": {change["to"]}'.encode()
+    added = f'"batch_size": 4,\n    "num_workers": {change["new"]}'.encode()
     assert added in after
     assert json.loads(after)["loader"].items() > json.loads(before)["loader"].items()
     assert [
@@ -134,4 +134,4 @@ def test_a_key_that_the_config_lacks_is_inserted_when_it_is_proven(
         cwd=project,
         plan=MeasurePlan(measure_s=0.5, min_steps=10),
     )
-    assert again.measured.effects.workers == change["to"]
+    assert again.measured.effects.workers == change["new"]

@@ -21,7 +21,7 @@ every_report = pytest.mark.parametrize("name", golden.NAMES)
 def hostile(report: Report) -> Report:
     """`report` with markup in every string that a user controls."""
     bad = "x</details>\n\n# Heading | [a](javascript:b) ![c](http://d) <img src=e> `f` ``` \x1b[31m"
-    fixed = {"verdict", "outcome", "class", "schema_version", "written_by", "kind", "purpose"}
+    fixed = {"verdict", "outcome", "knob_class", "schema_version", "written_by", "kind", "purpose"}
     fixed |= {"stage", "objective"}
 
     def spoil(part: Any, key: str = "") -> Any:
@@ -34,4 +34,4 @@ def hostile(report: Report) -> Report:
             return part
         return f"{part} {bad}"
 
-    return Report.model_validate(spoil(report.model_dump(by_alias=True)))
+    return Report.model_validate(spoil(report.model_dump(mode="json")))

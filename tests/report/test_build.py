@@ -103,7 +103,7 @@ def test_a_comparison_that_the_budget_cut_short_is_partial(tmp_path: Path) -> No
 
     report = report_of(tmp_path, on_formula(load_s=1e-6, process_s=slower), budget_s=50.0)
     assert report.verdict == "partial"
-    assert report.changes == []
+    assert not report.changes
 
 
 def test_an_unproven_candidate_is_named_with_the_call_that_proves_it(tmp_path: Path) -> None:

@@ -10,18 +10,12 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from advisor.report import figures, writing
 from tests.report import examples, golden
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from matplotlib.figure import Figure as Canvas
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("matplotlib") is None, reason="figures need the extra `plots`"
@@ -30,15 +24,12 @@ pytestmark = pytest.mark.skipif(
 SVG = "{http://www.w3.org/2000/svg}"
 ROOT = Path(__file__).resolve().parents[2]
 DRAWN = ("improved", "quality-gated", "gpu")
-WITHOUT_PLOTS = "import sys; sys.modules['matplotlib'] = None;"
 
 
 @functools.cache
 def drawn(name: str) -> dict[str, bytes]:
     """SVG by file name, drawn once."""
-    found = figures.draw(golden.report(name))
-    assert found is not None
-    return found
+    return figures.draw(golden.report(name))
 
 
 def contrast(one: str, other: str) -> float:
@@ -96,35 +87,16 @@ def test_the_batch_curve_compares_only_runs_that_differ_in_the_batch() -> None:
     assert figures.batch_curve(examples.partial()) == ("", [])
 
 
-def test_without_matplotlib_the_report_says_how_to_get_figures(tmp_path: Path) -> None:
-    code = WITHOUT_PLOTS + (
-        "from pathlib import Path; from tests.report import examples;"
-        "from advisor.report import writing;"
+def test_without_matplotlib_the_report_has_no_figures(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['matplotlib'] = None; from pathlib import Path;"
+        "from tests.report import examples; from advisor.report import writing;"
         "writing.write(examples.improved(), Path(sys.argv[1]))"
     )
     report_md = tmp_path / "report.md"
     subprocess.run([sys.executable, "-c", code, str(report_md)], cwd=ROOT, check=True)
-    text = report_md.read_text()
-    assert text.count('pip install "gpu-advisor[plots]"') == 1
-    assert "![" not in text
+    assert "![" not in report_md.read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json", "report.md"]
-
-
-def test_rendering_again_without_matplotlib_keeps_the_figures(tmp_path: Path) -> None:
-    """Those of the same report; the figures of another one are not shown."""
-    report_md = tmp_path / "report.md"
-    writing.write(examples.improved(), report_md)
-    before = report_md.read_text()
-    code = WITHOUT_PLOTS + (
-        "from pathlib import Path; from advisor.report import writing;"
-        "place = Path(sys.argv[1]); report = writing.load(place.with_suffix('.json'));"
-        "writing.write(report.model_copy(update={'created': sys.argv[2]}), place)"
-    )
-    for created, same in ((examples.improved().created, True), ("2030-01-01T00:00:00Z", False)):
-        command = [sys.executable, "-c", code, str(report_md), created]
-        subprocess.run(command, cwd=ROOT, check=True)
-        assert (report_md.read_text() == before) is same
-        assert ("](report-figures/batch.svg)" in report_md.read_text()) is same
 
 
 def test_rendering_alone_does_not_import_matplotlib() -> None:
@@ -144,25 +116,3 @@ def test_figures_lie_beside_the_report(tmp_path: Path) -> None:
     assert targets
     for target in targets:
         assert (tmp_path / target.replace("%20", " ")).is_file()
-
-
-def canvas_of(paint: Callable[[Canvas], None], height: float) -> Canvas:
-    """The painted figure, laid out."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    canvas = Figure(figsize=(7.2, height), layout="constrained")
-    paint(canvas)
-    canvas.draw(FigureCanvasAgg(canvas).get_renderer())
-    return canvas
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_no_point_lies_outside(name: str) -> None:
-    for figure in figures.plan(golden.report(name)):
-        canvas = canvas_of(figure.paint, figure.height)
-        for axes in canvas.axes:
-            low, high = axes.get_ylim()
-            for line in axes.lines:
-                if line.get_transform() == axes.transData:
-                    assert all(low <= float(y) <= high for y in line.get_ydata())

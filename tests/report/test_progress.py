@@ -125,22 +125,16 @@ def test_elsewhere_each_trial_is_one_plain_line_on_stderr() -> None:
     ]
 
 
-def test_a_terminal_is_given_back_as_it_was() -> None:
-    seen, stdout = on_terminal(100)
+@pytest.mark.parametrize("columns", [100, 40, 8])
+def test_a_terminal_gets_lines_that_fit_and_is_given_back_as_it_was(columns: int) -> None:
+    seen, stdout = on_terminal(columns)
     assert stdout == "result\n"
-    assert "[bold]fewer[/bold]" in seen  # a note is no markup
-    assert "\x1b[?25l" in seen
+    assert max(map(len, lines(seen))) <= columns
+    assert "1.61" in seen or columns < 40
     assert seen.rindex("\x1b[?25h") > seen.rindex("\x1b[?25l")  # the cursor is given back
 
 
-@pytest.mark.parametrize("columns", [100, 60, 40, 20, 8])
-def test_a_narrow_terminal_gets_lines_that_fit(columns: int) -> None:
-    seen, _ = on_terminal(columns)
-    assert max(map(len, lines(seen))) <= columns
-    assert "1.61" in seen or columns < 40
-
-
-@pytest.mark.parametrize("plain", [{"TERM": "dumb"}, {"NO_COLOR": "1"}, {"CI": "true"}])
+@pytest.mark.parametrize("plain", [{"TERM": "dumb"}, {"CI": "true"}])
 def test_elsewhere_than_on_a_colour_terminal_each_trial_is_one_line(plain: dict[str, str]) -> None:
     seen, _ = on_terminal(100, **plain)
     assert "\x1b" not in seen
@@ -150,17 +144,19 @@ def test_elsewhere_than_on_a_colour_terminal_each_trial_is_one_line(plain: dict[
 def test_the_live_view_has_budget_variants_best_and_what_runs() -> None:
     """Steps of the running trial replace each other; none of them scrolls."""
     seen, _ = on_terminal(100)
+    assert "[bold]fewer[/bold]" in seen  # a note is no markup
     last = lines(seen[seen.rindex("search: batch") :])
     shown = [" ".join(line.split()) for line in last if line.strip()]
     assert shown[0].startswith("search: batch, workers and other settings")
-    assert re.fullmatch(r"█+░* \d+ s of 10 min, (9|10) min.* left", shown[1])
-    assert shown[2] == "variant tiles/s runs memory"
-    assert re.fullmatch(r"original █+ 0\.510 1 0\.40 GiB", shown[3])
-    assert re.fullmatch(r"batch 8 █+ 1\.61 1 0\.40 GiB", shown[4])
-    assert shown[6] == "batch [red]16 gpu-oom 1"
-    assert shown[7:] == [
+    assert re.fullmatch(r"\d+ s of 10 min", shown[1])
+    assert shown[2:] == [
+        "variant tiles/s runs memory",
+        "original 0.510 1 0.40 GiB",
+        "batch 8 1.61 1 0.40 GiB",
+        "batch 4 1.20 1 0.40 GiB",
+        "batch [red]16 gpu-oom 1",
         "best so far: batch 8, 3.16x the original",
-        "now: trial 5, batch 32: is it faster?",
+        "now: trial 5, batch 32",
         "12 steps",
         "cc1plus takes 1 CPU",
     ]
