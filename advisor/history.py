@@ -161,27 +161,23 @@ class History:
         self._note = note
         self._memory: sqlite3.Connection | None = None
         """Stands in for the file where that cannot be used."""
+        try:
+            with contextlib.suppress(sqlite3.OperationalError):  # the next line meets it again
+                self._in_file(_check)
+        except sqlite3.DatabaseError as problem:
+            self._move_aside(problem)
         self._run(lambda db: db.executescript(_SCHEMA))
 
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` in one transaction.
-
-        In memory from the moment on when the file fails.
-        """
+        """Run `work` in one transaction, in memory once the file fails."""
         if self._memory is None:
             try:
                 return self._in_file(work)
             except sqlite3.DatabaseError as problem:
-                if _is_damaged(problem):
-                    self._move_aside(problem)
-                    with contextlib.suppress(sqlite3.Error):
-                        self._in_file(lambda db: db.executescript(_SCHEMA))
-                        return self._in_file(work)
-                else:
-                    self._note(
-                        f"{self._path} cannot be used ({problem}): runs of this call will not be "
-                        "known to later calls"
-                    )
+                self._note(
+                    f"{self._path} cannot be used ({problem}): runs of this call will not be "
+                    "known to later calls"
+                )
             self._memory = sqlite3.connect(":memory:", check_same_thread=False)
             self._memory.executescript(_SCHEMA)
         with self._memory as db:
@@ -195,9 +191,6 @@ class History:
         aside = self._path.with_name(f"{self._path.name}.damaged-{time.time_ns()}")
         with contextlib.suppress(OSError):
             self._path.rename(aside)
-            for suffix in ("-journal", "-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    self._path.with_name(self._path.name + suffix).rename(f"{aside}{suffix}")
         self._note(
             f"{self._path} is damaged ({problem}): moved to {aside.name}, a new one is begun"
         )
@@ -258,7 +251,9 @@ class History:
         return [rates[:RECENT] for rates in groups.values() if len(rates) > 1]
 
 
-def _is_damaged(problem: sqlite3.DatabaseError) -> bool:
-    """True if the file is no database of this shape."""
-    name = getattr(problem, "sqlite_errorname", "")
-    return name in {"SQLITE_NOTADB", "SQLITE_CORRUPT"} or "no such" in str(problem)
+def _check(db: sqlite3.Connection) -> None:
+    """Raise DatabaseError if the file is no whole database of this shape."""
+    columns = [row[1] for row in db.execute("pragma table_info(run)")]
+    (state,) = db.execute("pragma quick_check(1)").fetchone()
+    if state != "ok" or (columns and "doc" not in columns):
+        raise sqlite3.DatabaseError(state)

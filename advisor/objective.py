@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ SECONDS_AN_HOUR = 3600.0
 WORST = 1e100
 MANY_FORWARDS = 4.0
 """Forwards of an item from which on it is an iterative sampler's."""
-COST_UNITS = 1000
-"""Units of work that a cost is stated for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +96,6 @@ METRICS = {
             gain_title="{ratio} shorter latency",
             units=TIMES,
         ),
-        Metric(name="latency_p50", read=_latency_ms, unit="ms/{unit}", of_batch=True, units=TIMES),
         Metric(
             name="latency_p95",
             read=_latency_p95_ms,
@@ -131,23 +128,7 @@ METRICS = {
         ),
     )
 }
-"""Every figure that can be aimed at or bounded, but the cost, which needs a price."""
-
-
-def cost(price_per_hour: float) -> Metric:
-    """Metric of the price of 1,000 units."""
-
-    def read(run: Run) -> float | None:
-        hours = COST_UNITS / run.units_per_s / SECONDS_AN_HOUR if run.units_per_s else None
-        return hours and hours * price_per_hour
-
-    return Metric(
-        name="cost",
-        read=read,
-        unit=f"for {COST_UNITS:,} {{units}}",
-        gain_sentence="made {one} {ratio}x cheaper",
-        gain_title="{one} {ratio} cheaper",
-    )
+"""Every figure that can be aimed at or bounded."""
 
 
 RELATIONS: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
@@ -247,11 +228,8 @@ class Objective:
 THROUGHPUT = Objective(metric=METRICS["throughput"])
 """Units of work finished per second of wall clock, end to end."""
 
-OBJECTIVES = {
-    metric.name: metric for metric in (*METRICS.values(), cost(1.0)) if metric.gain_sentence
-}
-"""Metrics that can be aimed at; the price of the cost stands for any."""
-AIMS = tuple(OBJECTIVES)
+OBJECTIVES = {name: metric for name, metric in METRICS.items() if metric.gain_sentence}
+"""Metrics that can be aimed at."""
 _BOUND = re.compile(r"\s*([a-z_0-9]+)\s*(<=|>=)\s*(\d+(?:\.\d+)?)\s*([A-Za-z/]*)\s*")
 
 
@@ -274,19 +252,12 @@ def parse_constraint(text: str) -> Constraint:
     return Constraint(metric=metric, relation=match[2], bound=bound, text=text.replace(" ", ""))
 
 
-def parse(
-    aim: str, constraints: Sequence[str] = (), price_per_hour: float | None = None
-) -> Objective:
+def parse(aim: str, constraints: Sequence[str] = ()) -> Objective:
     """Objective of that name.
 
     Raises ValueError with what is missing or allowed.
     """
-    bounds = tuple(map(parse_constraint, constraints))
-    if aim not in AIMS:
-        msg = f"{aim!r} is no objective; write one of {', '.join(AIMS)}"
+    if aim not in OBJECTIVES:
+        msg = f"{aim!r} is no objective; write one of {', '.join(OBJECTIVES)}"
         raise ValueError(msg)
-    if aim == "cost" and price_per_hour is None:
-        msg = "the cost needs a price: set price-per-hour under [defaults] in gpu-advisor.toml"
-        raise ValueError(msg)
-    metric = METRICS[aim] if aim != "cost" else cost(price_per_hour or 0.0)
-    return replace(THROUGHPUT, metric=metric, constraints=bounds)
+    return Objective(metric=METRICS[aim], constraints=tuple(map(parse_constraint, constraints)))

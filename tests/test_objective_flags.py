@@ -44,7 +44,7 @@ def project(tmp_path: Path) -> Path:
         (("--constraint", "power<=250W"), NotMeasuredError, "Only a GPU's own counters"),
         (("--constraint", "memory<=7GiB", "power<=3"), NotMeasuredError, ""),
         (("--constraint", "memory<7"), UsageError, "is no constraint; write NAME<=NUMBERUNIT"),
-        (("--objective", "cost"), UsageError, "price-per-hour"),
+        (("--objective", "cost"), UsageError, "invalid choice"),
     ],
 )
 def test_an_aim_that_cannot_be_measured_or_read_is_refused_before_anything_runs(

@@ -21,7 +21,7 @@ from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, Variant
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import MeasurePlan, Run
-from advisor.objective import COST_UNITS, THROUGHPUT
+from advisor.objective import THROUGHPUT
 from advisor.quality import judge, read_measures
 from advisor.report.progress import Progress
 from advisor.sandbox.capabilities import isolation_warnings
@@ -127,7 +127,7 @@ class Arm:
             "command": self.asked.command,
             "units_per_s": self.units_per_s,
             "runs": [run.units_per_s for run in self.runs],
-            "time_per_1000_s": COST_UNITS / self.units_per_s if self.units_per_s else None,
+            "time_per_1000_s": 1000 / self.units_per_s if self.units_per_s else None,
             "peak_mem_gib": max(peaks, default=None),
             "gain": gain and {"ratio": gain.estimate, "low": gain.low, "high": gain.high},
             "verdict": self.verdict,

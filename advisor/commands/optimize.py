@@ -241,7 +241,6 @@ def conclude(
             command=job.asked.command,
             cwd=job.asked.cwd,
             target=job.target,
-            price_per_hour=job.asked.settings.defaults.price_per_hour,
             wall_s=wall_s,
             resume=resume_words(job.args),
             typed=job.typed,

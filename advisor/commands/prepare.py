@@ -47,13 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     search.add_argument(
         "--target",
         metavar="NAME",
-        help="GPU to tune for: auto (default), a profile such as rtx-4060, or a profile file",
+        help="GPU to tune for: auto (default) or a profile such as rtx-4060",
     )
     search.add_argument(
         "--objective",
-        choices=objective.AIMS,
+        choices=tuple(objective.OBJECTIVES),
         metavar="METRIC",
-        help="throughput (default), latency, energy or cost of a unit of work",
+        help="throughput (default), latency or energy of a unit of work",
     )
     search.add_argument(
         "--constraint",
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     invocation.add_flags(parser, "--json")
     parser.epilog = (
-        "Limits of a trial, the seed, the price of an hour and quality measures are keys of "
+        "Limits of a trial, the seed and quality measures are keys of "
         "gpu-advisor.toml: see docs/configuration.md."
     )
 
@@ -194,7 +194,7 @@ def objective_of(
     bounds = next(each for each in given if each is not None)
     name = args.objective or entry.objective or defaults.objective
     try:
-        found = objective.parse(name, bounds, defaults.price_per_hour)
+        found = objective.parse(name, bounds)
     except ValueError as problem:
         msg = f"{problem}."
         raise UsageError(msg) from problem

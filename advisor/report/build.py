@@ -80,7 +80,6 @@ class RunInfo:
     command: str
     cwd: Path
     target: Target
-    price_per_hour: float | None
     wall_s: float
     resume: tuple[str, ...] = ("gpu-advisor", "optimize")
     """The call again, without its budget and its command."""
@@ -151,7 +150,6 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         objective_unit=objective.unit(found.unit, numbers.plural(found.unit)),
         constraints=[each.text for each in objective.constraints],
         restored_constraints=found.restored_constraints,
-        price_per_hour=info.price_per_hour,
         trials=[trial_entry(attempt) for attempt in found.attempts],
         candidate=best_candidate(found) if verdict == "partial" else None,
         next_actions=next_actions(found, info),

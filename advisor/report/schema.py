@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from advisor.model import Change, Decision, JsonScalar, Machine  # noqa: TC001  pydantic reads it
 from advisor.quality import QualityJudgement  # noqa: TC001
-from advisor.settings.forms import ObjectiveName  # noqa: TC001  pydantic reads it
 
 SCHEMA_VERSION: Final = 4
 
@@ -226,7 +225,7 @@ class Report(Part):
     noise: float | None = None
     """Relative spread between equal runs."""
     smallest_gain: float = 0.03
-    objective: ObjectiveName = "throughput"
+    objective: str = "throughput"
     """The metric that decided."""
     objective_unit: str = ""
     """Unit of the rounds' scores; empty: units/s."""
@@ -234,8 +233,6 @@ class Report(Part):
     """Bounds that had to hold beside it."""
     restored_constraints: list[str] = Field(default_factory=list)
     """Those that the original broke and the result keeps."""
-    price_per_hour: float | None = None
-    """Price of the machine, as gpu-advisor.toml says."""
     trials: list[TrialEntry] = Field(default_factory=list)
     candidate: CandidateEntry | None = None
     """The best candidate, where nothing is proven."""

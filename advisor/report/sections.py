@@ -190,7 +190,6 @@ def _measures(page: Page) -> list[tuple[str, ...]]:
     units, one = numbers.plural(report.unit), numbers.one(report.unit)
     asked = " ".join((report.objective, *report.constraints))
     hours = [1000 / side.units_per_s / 3600 if side.units_per_s else None for side in sides]
-    price = report.price_per_hour if report.objective == "cost" else None
     thousand = [numbers.duration(hour and hour * 3600, 3) for hour in hours]
     rates = [
         numbers.interval(side.units_per_s, side.units_per_s_low, side.units_per_s_high)
@@ -211,8 +210,6 @@ def _measures(page: Page) -> list[tuple[str, ...]]:
         ("power_w", "power", _unit("W"), "power" in asked),
     ):
         rows += [_row(label, [getattr(side, name) for side in sides], show)] if wanted else []
-    costs = [hour and price and hour * price for hour in hours]
-    rows.append(_row(f"cost of 1,000 {units}", costs, numbers.measure))
     limits = {each.measure: f" (limit {numbers.measure(each.limit)})" for _, each in report.quality}
     for name in dict.fromkeys([*report.before.quality, *report.after.quality]):
         values = [side.quality.get(name) for side in sides]

@@ -146,8 +146,6 @@ class Defaults(TrialLimits):
     """The smallest gain worth a change of the config."""
     seed: int | None = None
     """Exported to every run as GPU_ADVISOR_SEED and PYTHONHASHSEED."""
-    price_per_hour: float | None = Field(default=None, gt=0)
-    """Price of an hour of this machine; the objective `cost` needs it."""
 
 
 class Settings(_Table):

@@ -42,7 +42,6 @@ def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHI
             command="python train.py",
             cwd=folder,
             target=target.resolve("auto", machine),
-            price_per_hour=None,
             wall_s=1.0,
         ),
     )

@@ -79,7 +79,7 @@ def test_a_gain_shows_its_bounds_and_promises_no_more(gain: Gain | None, shown: 
     assert numbers.gain(gain) == shown
 
 
-@pytest.mark.parametrize("objective", ["latency", "energy", "cost"])
+@pytest.mark.parametrize("objective", ["latency", "energy"])
 def test_a_gain_of_a_unit_has_its_article(objective: str) -> None:
     gain = Interval(estimate=2.0, low=1.8, high=2.2, n=4)
     shown = sentences.gained(gain, "image", objective)

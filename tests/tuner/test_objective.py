@@ -73,17 +73,6 @@ def test_energy_takes_the_batch_that_takes_least_of_it(
     assert search.values.get("batch_size", 1) == batch
 
 
-def test_cost_is_the_price_over_the_rate(tmp_path: Path) -> None:
-    """At 3.60 an hour 1,000 items at 2,000 a second cost 0.0005."""
-    aim = objective.parse("cost", price_per_hour=3.6)
-    search = searched(tmp_path, aim)
-    proof = search.state.confirmations[-1]
-    assert search.values == searched(tmp_path, objective.THROUGHPUT).values
-    run = proof.runs("after")[0]
-    assert aim.score(run) == pytest.approx(1000 / run.units_per_s / 3600 * 3.6)
-    assert aim.unit("tile", "tiles") == "for 1,000 tiles"
-
-
 def test_what_is_not_told_ends_the_search_before_it_begins(tmp_path: Path) -> None:
     """After the original, which is the first that could have told it."""
     search = searched(tmp_path, objective.parse("energy"))
@@ -113,7 +102,6 @@ def test_bounds_are_read_in_their_units(text: str, bound: float) -> None:
         (lambda: objective.parse_constraint("memory<7"), "no constraint"),
         (lambda: objective.parse_constraint("speed>=7"), "throughput"),
         (lambda: objective.parse_constraint("memory<=7W"), "GiB or MiB"),
-        (lambda: objective.parse("cost"), "price-per-hour"),
         (lambda: objective.parse("fame"), "one of throughput"),
     ],
 )
