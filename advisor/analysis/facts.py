@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import Field
 
 from advisor.model.kinds import JsonScalar  # noqa: TC001  the parser resolves it
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+T = TypeVar("T")
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def typed(values: Mapping[str, JsonScalar], name: str, kind: type[T]) -> T | None:
+    """Value of that name, if it has this very type."""
+    value = values.get(name)
+    return value if type(value) is kind else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,27 +53,7 @@ class LoaderFacts:
     @property
     def workers(self) -> int:
         """Worker processes."""
-        return self._count("num_workers") or 0
-
-    @property
-    def prefetch(self) -> int | None:
-        """Batches that each worker loads ahead."""
-        return self._count("prefetch_factor")
-
-    @property
-    def asked_batch(self) -> int | None:
-        """Batch size that it was built with."""
-        return self._count("batch_size")
-
-    @property
-    def persistent(self) -> bool | None:
-        """Return True if workers outlive a pass."""
-        return self._switch("persistent_workers")
-
-    @property
-    def pinned(self) -> bool | None:
-        """Return True if batches lie in pinned memory."""
-        return self._switch("pin_memory")
+        return typed(self.arguments, "num_workers", int) or 0
 
     @property
     def padding_share(self) -> float | None:
@@ -77,14 +67,6 @@ class LoaderFacts:
         found = self.padding
         known = found is not None and found.tokens and found.rows > 0
         return (found.positions - found.padded) / found.rows if found and known else None
-
-    def _count(self, name: str) -> int | None:
-        value = self.arguments.get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-    def _switch(self, name: str) -> bool | None:
-        value = self.arguments.get(name)
-        return value if isinstance(value, bool) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

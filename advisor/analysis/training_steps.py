@@ -16,6 +16,7 @@ from advisor.analysis import validation
 from advisor.analysis.averages import median, most_common
 from advisor.analysis.events import NO_LOADER
 from advisor.analysis.events import OptimizerStep as Update
+from advisor.analysis.facts import typed
 from advisor.analysis.loader_roles import train_loaders
 from advisor.analysis.skipped_batches import used_batches
 from advisor.analysis.step_series import OPTIMIZER, UPDATE, StepSeries, dominant_module
@@ -141,7 +142,12 @@ def _first_start(log: EventLog, series: StepSeries) -> float | None:
     """
     facts = log.loader(series.loader) if series.loader is not None else NO_LOADER
     per_step = sum(series.units) / len(series.units) if series.units else 0.0
-    if not facts.workers or facts.persistent or not facts.pass_items or per_step <= 0:
+    if (
+        not facts.workers
+        or typed(facts.arguments, "persistent_workers", bool)
+        or not facts.pass_items
+        or per_step <= 0
+    ):
         return None
     series.cycle_steps = facts.pass_items / per_step
     return next(f.end - f.start for f in log.fetches if f.loader == series.loader)

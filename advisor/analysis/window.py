@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from advisor.analysis.averages import median
+from advisor.analysis.facts import typed
 from advisor.analysis.step_series import FORWARD
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _workers(log: EventLog, series: StepSeries) -> tuple[int, int]:
     if series.loader is None:
         return 0, 0
     facts = log.loader(series.loader)
-    return facts.workers, facts.prefetch or 0
+    return facts.workers, typed(facts.arguments, "prefetch_factor", int) or 0
 
 
 def _settled(series: StepSeries, first: int, size: int) -> int:

@@ -86,7 +86,6 @@ def describe(profile: GpuProfile) -> str:
         ("tf32", profile.tf32_tflops),
         ("fp16", profile.fp16_tflops),
         ("bf16", profile.bf16_tflops),
-        ("fp8", profile.fp8_tflops),
     ]
     shown = ", ".join(f"{name} {rate:.4g}" for name, rate in rates if rate)
     return (
@@ -96,7 +95,7 @@ def describe(profile: GpuProfile) -> str:
 
 
 def _profile(name: str, table: dict[str, Any]) -> GpuProfile:
-    rates = {f"{kind}_tflops": None for kind in ("tf32", "bf16", "fp16", "fp8")}
+    rates = {f"{kind}_tflops": None for kind in ("tf32", "bf16", "fp16")}
     figures = {key: value for key, value in table.items() if key != "check"}
     figures["match"] = tuple(figures["match"])
     return GpuProfile(**{"name": name, **rates, **figures})

@@ -23,10 +23,8 @@ class GpuProfile:
     tf32_tflops: float | None
     bf16_tflops: float | None
     fp16_tflops: float | None
-    fp8_tflops: float | None
     tdp_w: float
     compute_capability: str
-    pcie: str
     context_mib: int
     source: str
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from advisor.analysis.events import NO_LOADER
+from advisor.analysis.facts import typed
 from advisor.model import TRAINING_STEPS, Ceilings, Effects, Run, RunPhase, Shares
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from advisor.analysis.measurement import Measured
     from advisor.model import MeasurePlan, Trial
-    from advisor.model.kinds import JsonScalar
     from advisor.runner.monitor import TrialExit
     from advisor.runner.process_records import ProcessRecord
 
@@ -198,7 +198,7 @@ def loader_effects(processes: Sequence[ProcessRecord]) -> Effects | None:
         return None
     loader = max(began, key=lambda process: process.steps).measurement.loader
     workers = loader.workers if loader.iterated else None
-    return Effects(batch_asked=loader.asked_batch, workers=workers)
+    return Effects(batch_asked=typed(loader.arguments, "batch_size", int), workers=workers)
 
 
 def _tokens_per_s(ranks: Sequence[Rank]) -> float | None:
@@ -252,35 +252,35 @@ def _effects(rank: Rank, ranks: int) -> Effects:
     record, found = rank.record, rank.record.measurement
     loader, module, flags = found.loader, found.module, found.module.flags
     model_dtype, compute_dtype, autocast_dtype = (
-        _flag(flags, name, str) for name in ("model_dtype", "compute_dtype", "autocast_dtype")
+        typed(flags, name, str) for name in ("model_dtype", "compute_dtype", "autocast_dtype")
     )
     if autocast_dtype is None and compute_dtype != model_dtype:
         autocast_dtype = compute_dtype  # entered inside the forward
     return Effects(
         batch=rank.window.batch,
-        batch_asked=loader.asked_batch,
+        batch_asked=typed(loader.arguments, "batch_size", int),
         workers=loader.workers if loader.iterated else None,
         data_items=loader.pass_items,
         left_out=loader.left_out,
         padding_share=loader.padding_share,
-        prefetch_factor=loader.prefetch,
-        persistent_workers=loader.persistent,
-        pin_memory=loader.pinned,
+        prefetch_factor=typed(loader.arguments, "prefetch_factor", int),
+        persistent_workers=typed(loader.arguments, "persistent_workers", bool),
+        pin_memory=typed(loader.arguments, "pin_memory", bool),
         loader_arguments=tuple(loader.arguments.items()),
         dtype=compute_dtype or autocast_dtype or model_dtype,
         autocast_dtype=autocast_dtype,
-        tf32=_flag(flags, "tf32", bool),
-        cudnn_benchmark=_flag(flags, "cudnn_benchmark", bool),
-        threads=_flag(flags, "threads", int),
-        compiled=_flag(flags, "compiled", bool),
-        channels_last=_flag(flags, "channels_last", bool),
+        tf32=typed(flags, "tf32", bool),
+        cudnn_benchmark=typed(flags, "cudnn_benchmark", bool),
+        threads=typed(flags, "threads", int),
+        compiled=typed(flags, "compiled", bool),
+        channels_last=typed(flags, "channels_last", bool),
         accumulation=found.accumulation,
         trains=found.trains,
         world_size=max(ranks, record.world_size),
         group_size=record.world_size,
         forwards_per_unit=rank.window.forwards_per_unit,
         input_shapes=module.shapes,
-        device=_flag(flags, "device", str),
+        device=typed(flags, "device", str),
         fused=record.fused,
         recomputes=record.recomputes,
         optimizers=record.optimizers,
@@ -292,12 +292,6 @@ def _effects(rank: Rank, ranks: int) -> Effects:
         arguments=tuple(record.arguments.items()),
         defaulted_arguments=record.defaulted,
     )
-
-
-def _flag(flags: Mapping[str, JsonScalar], name: str, kind: type[T]) -> T | None:
-    """Value of a flag, if it has this very type."""
-    value = flags.get(name)
-    return value if type(value) is kind else None
 
 
 # --- notes for the reader -------------------------------------------------------------------

@@ -18,7 +18,7 @@ CHECKED = [name for name, table in TABLES.items() if "check" in table]
 def test_every_profile_is_complete_and_spelled_right() -> None:
     """Optional rates may be absent; any other missing or unknown key is a mistake."""
     fields = {field.name for field in dataclasses.fields(GpuProfile)} - {"name"}
-    optional = {"tf32_tflops", "bf16_tflops", "fp16_tflops", "fp8_tflops"}
+    optional = {"tf32_tflops", "bf16_tflops", "fp16_tflops"}
     for name, table in TABLES.items():
         keys = set(table) - {"check"}
         assert fields - optional <= keys <= fields, name
@@ -52,10 +52,7 @@ def test_figures_are_of_the_right_size(name: str) -> None:
     assert 0 < profiles.usable_gib(profile) < profile.memory_gib
     assert (profile.bf16_tflops is not None) == (generation >= 8.0)
     assert (profile.tf32_tflops is not None) == (generation >= 8.0)
-    assert (profile.fp8_tflops is not None) == (generation >= 8.9)
     assert all(name == name.lower() for name in profile.match)
-    if profile.fp16_tflops is not None and profile.fp8_tflops is not None:
-        assert profile.fp8_tflops == pytest.approx(2 * profile.fp16_tflops, rel=0.015)
     if profile.bf16_tflops is not None:
         assert profile.bf16_tflops == profile.fp16_tflops
     if profile.tf32_tflops is not None and profile.fp16_tflops is not None:
