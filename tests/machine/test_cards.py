@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING
-
 import pytest
-from nvml_stub import H100, LAPTOP
 
 from advisor.machine.cards import merged, positions
-from advisor.machine.telemetry import Sampler
 from advisor.model import Card, Telemetry
-
-if TYPE_CHECKING:
-    from tests.machine.conftest import StubProcess
 
 A, B, SLICE = "GPU-aaaa-1", "GPU-bbbb-2", "MIG-dddd-4"
 
@@ -45,23 +37,3 @@ def test_several_cards_add_up() -> None:
     assert (both.gpu_util_pct, both.power_w) == (70.0, 500.0)
     assert both.energy_j is None
     assert merged([one]) == one
-
-
-def watched_names(uuids: tuple[str, ...]) -> tuple[float | None, float | None]:
-    """Power and highest clock of the cards with these UUIDs, as a Sampler sums them up."""
-    with Sampler(environ={}) as sampler:
-        began = time.time()
-        time.sleep(1.3)
-        used = [Card(index=0, uuid=uuid.removeprefix("GPU-")) for uuid in uuids]
-        found = sampler.summary(began, time.time(), used)
-    return found.power_w, found.sm_clock_mhz
-
-
-def test_a_sampler_tells_of_the_card_that_was_used(nvml: StubProcess) -> None:
-    """Every visible card is watched: which of them counts is known only afterwards."""
-    cards = {"count": 2, **H100, **{f"gpu1.{key}": value for key, value in LAPTOP.items()}}
-    nvml.stub.write({**cards, "count": 2})
-    power_w, clock_mhz = nvml.call(watched_names, (str(LAPTOP["uuid"]),))
-    assert (power_w, clock_mhz) == (79.0, 2100.0)
-    power_w, _ = nvml.call(watched_names, (str(LAPTOP["uuid"]), str(H100["uuid"])))
-    assert power_w == 729.0

@@ -68,15 +68,11 @@ def test_a_missing_reading_is_none_with_the_drivers_reason_and_the_rest_goes_on(
     assert gaps == dict.fromkeys(fields, f"the driver says: {reason}")
 
 
-def test_the_drivers_own_memory_is_left_out(nvml: StubProcess) -> None:
-    sample, _ = nvml.call(read)
-    assert sample.mem_used_gib == 12.0
-
-
 def test_processes_come_with_their_memory_where_it_is_known(nvml: StubProcess) -> None:
     """No entry is None: NVML was asked and listed nobody."""
     sample, _ = nvml.call(read)
     assert sample.processes == ()
+    assert sample.mem_used_gib == 12.0, "without the driver's own"
     nvml.stub.write(H100, processes=f"4711:{3 * GIB},4712:-")
     sample, _ = nvml.call(read)
     assert sample.processes == (

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.errors import TargetError
 from advisor.machine import profiles, target
 from advisor.model import Card, Gpu, Machine
 
@@ -112,11 +111,6 @@ def test_a_cpu_never_stands_in() -> None:
     assert (found.gpu, found.present, found.stood_in) == (None, False, False)
     assert found.precisions == ("float32", "bfloat16")
     assert "its speed was not measured. All figures are those of this CPU (Test CPU)." in found.note
-
-
-def test_an_unknown_target_is_an_error_with_near_names() -> None:
-    with pytest.raises(TargetError, match=r"Near names: .*rtx-4060"):
-        target.resolve("rtx-4060-mobile", machine(H100))
 
 
 def on(uuid: str | None, name: str = "NVIDIA GeForce RTX 3090") -> Card:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -51,16 +50,6 @@ def test_without_a_gpu_every_figure_has_the_reason() -> None:
     figures = dataclasses.asdict(found)
     assert {value for name, value in figures.items() if name != "gaps"} == {None, ()}
     assert len({why for _, why in found.gaps}) == 1
-
-
-def test_stopping_ends_the_thread_and_may_be_repeated() -> None:
-    Sampler(environ=NO_GPU).stop()  # never began
-    before = threading.active_count()
-    sampler = Sampler(environ=NO_GPU).start()
-    assert threading.active_count() == before + 1
-    sampler.stop()
-    sampler.stop()
-    assert threading.active_count() == before
 
 
 PARENT = """
