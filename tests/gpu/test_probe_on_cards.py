@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,21 +94,6 @@ def test_nothing_of_ours_goes_into_a_capture(replays: Simulated) -> None:
     assert [file for file in asked if PROBE in file.parents] == []
     losses = replays.outcome.measured.losses
     assert len(losses) == 4, "those of the eager steps; a captured one is no value"
-
-
-def test_a_simulated_capture_survives_no_more_than_a_real_one(on_cards: Run) -> None:
-    """Whoever gives numbers to the host, waits or asks an event: at once, and at the capture's
-    end, which has nothing to replay."""
-    found = on_cards(program="gpu_capture.py", plan=MeasurePlan(mode="whole"))
-    said = [json.loads(line) for line in found.outcome.stdout.splitlines()]
-    (operation, *others, later) = said
-    assert operation == ["an operation"]
-    assert len(others) == 5
-    for name, at_once, at_its_end in others:
-        assert "not permitted when stream is capturing" in at_once, name
-        assert "previous error during capture" in at_its_end, name
-    assert "last recorded in a capturing stream" in later[1]
-    assert len(found.truth.spoilt) == 6, "the event that was recorded, and each of these"
 
 
 def test_a_loss_that_is_kept_is_a_copy(on_cards: Run, short: MeasurePlan) -> None:

@@ -78,8 +78,6 @@ class Truth:
     """By card: spans of epoch seconds in which a stream had work."""
     copies: dict[int, list[tuple[float, float]]]
     """Of those, the ones in which it copied from the host."""
-    notes: list[tuple[str, float, float]]
-    """(what, from, to) as the program told with `device.noted`."""
     contexts: list[int]
     """Cards that the process held a context on."""
     asked_early: int
@@ -96,17 +94,6 @@ class Truth:
     def copied_share(self, card: int, start: float, end: float) -> float:
         """Of that, the share in which it copied from the host."""
         return covered(self.copies.get(card, []), start, end) / (end - start)
-
-    def noted_share(self, what: str, start: float, end: float) -> float:
-        """Share of the window that the program noted as `what`."""
-        return covered([(a, b) for w, a, b in self.notes if w == what], start, end) / (end - start)
-
-    def idle_share(self, what: str, card: int, start: float, end: float) -> float:
-        """Share of the window that the program noted as `what` while the card had nothing to do."""
-        noted = [(max(a, start), min(b, end)) for w, a, b in self.notes if w == what]
-        busy = self.busy.get(card, [])
-        idle = sum(b - a - covered(busy, a, b) for a, b in noted if b > a)
-        return idle / (end - start)
 
 
 def covered(spans: Sequence[tuple[float, float]], start: float, end: float) -> float:
@@ -132,7 +119,6 @@ def read_truth(path: Path) -> Truth:
     return Truth(
         busy=spans("work", "copy"),
         copies=spans("copy"),
-        notes=[(what, start, end) for kind, what, start, end in lines if kind == "note"],
         contexts=[card for kind, card, *_ in lines if kind == "context"],
         asked_early=sum(kind == "early" for kind, *_ in lines),
         spoilt=[what for kind, what, *_ in lines if kind == "spoilt"],

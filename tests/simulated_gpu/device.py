@@ -6,15 +6,11 @@ streams of a card run beside each other. The host blocks when it is too far ahea
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any
 
 AHEAD = 1024
 """Launches that may be pending before the host blocks, as on a real card."""
@@ -33,7 +29,6 @@ class Graph:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.launches = 0
         self.spoilt = False
 
 
@@ -102,12 +97,11 @@ class Card:
         """When the work of all streams is over."""
         return max(self.ends.values(), default=0.0)
 
-    def launch(self, seconds: float, *, copy: bool = False, launches: int = 1) -> None:
+    def launch(self, seconds: float, *, copy: bool = False) -> None:
         """Queue work of so many seconds."""
         self.context = True
         if self.graph is not None:
             self.graph.seconds += seconds
-            self.graph.launches += launches
             return
         now = clock()
         pending = self._pending
@@ -119,8 +113,6 @@ class Card:
         start = max(now, self.ends.get(self.stream, 0.0))
         end = self.ends[self.stream] = start + seconds
         pending.append(end)
-        if recorded is not None:
-            recorded.append(("Memcpy HtoD" if copy else "kernel", start, end))
         tell("copy" if copy else "work", self.index, start, end)
 
     def synchronize(self) -> None:
@@ -145,8 +137,6 @@ current = 0
 initialized = False
 journal: int | None = None
 """Descriptor of the file that is told what happens, as it happens: a process may end any time."""
-recorded: list[tuple[str, float, float]] | None = None
-"""Names and times of all work while a profiler watches."""
 owner = os.getpid()
 _epoch = time.time() - clock()
 
@@ -176,16 +166,6 @@ def not_in_a_capture(what: str) -> None:
 def launch(ms: float) -> None:
     """Queue a kernel on the current card."""
     here().launch(ms / 1000)
-
-
-@contextlib.contextmanager
-def noted(what: str) -> Iterator[None]:
-    """The program's own account of what its host does."""
-    start = clock()
-    try:
-        yield
-    finally:
-        tell("note", what, start, clock())
 
 
 def work(ms: float) -> None:

@@ -221,7 +221,7 @@ class Placement(TorchFunctionMode):
                 gradient = given.pop("gradient", None)
                 return torch.autograd.backward(args[0], gradient, **given)
         seconds, self.forward_s = self.forward_s, 0.0
-        card.launch(BACKWARD * seconds, launches=8)
+        card.launch(BACKWARD * seconds)
         bare = getattr(func, "__wrapped__", func)  # who hooks it was called already
         return bare(*args, **kwargs)
 
@@ -309,7 +309,6 @@ def install(_: Any) -> None:
     mode = Placement()
     mode.__enter__()
     torch.Generator = _Generator
-    torch.profiler.profile = surface.Profile
     if hasattr(torch, "accelerator"):
         surface.accelerate(torch.accelerator)
     begin = threading.Thread.run

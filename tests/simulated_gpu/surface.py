@@ -397,33 +397,3 @@ def convolution(shape: object, searched_s: float, guessed_s: float) -> None:
     """
     searched = _algorithms.setdefault(shape, bool(torch.backends.cudnn.benchmark))
     sim.here().launch(searched_s if searched else guessed_s)
-
-
-# --- the profiler ---------------------------------------------------------------------------
-
-
-class Kernel:
-    """One piece of work, as kineto shows it."""
-
-    def __init__(self, name: str, start: float, end: float) -> None:
-        self.name = lambda: name
-        self.start_ns = lambda: int(start * 1e9)
-        self.duration_ns = lambda: int((end - start) * 1e9)
-        self.device_type = lambda: torch.autograd.DeviceType.CUDA
-
-
-class Profile:
-    """torch.profiler.profile of the card's own activities."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        self.profiler = types.SimpleNamespace(kineto_results=self)
-        self._spans: list[tuple[str, float, float]] = []
-
-    def start(self) -> None:
-        sim.recorded = self._spans
-
-    def stop(self) -> None:
-        sim.recorded = None
-
-    def events(self) -> list[Kernel]:
-        return [Kernel(*span) for span in self._spans]
