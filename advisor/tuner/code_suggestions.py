@@ -6,12 +6,13 @@ They are suggested, not applied. What one run suggests is shown only once a comp
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from advisor import knobs
 from advisor.executor.comparison import Comparison
 from advisor.executor.requests import ABTest, MinimumEffect, Variant
 from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
+from advisor.model import Run
 from advisor.tuner.confirm import side, wanted_rounds
 from advisor.tuner.effects import is_ignored, set_ignored
 from advisor.tuner.quality_gate import passes_gate
@@ -25,17 +26,18 @@ from advisor.tuner.state import (
     SearchStep,
     Stage,
     Suggestion,
+    SuggestionKind,
     TunerState,
+    change_of,
     key_of,
     run_trial,
 )
 from advisor.tuner.training import is_only_suggested, training_note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
-    from advisor.executor.requests import KnobKey
-    from advisor.model import Candidate, Knob, Run
+    from advisor.model import Knob
 
 MOST_COMPARED = 4
 """Suggestions that get a comparison of their own, the most promising first."""
@@ -47,6 +49,10 @@ WORTH_COMPUTE = 0.3
 """Share of the time in the model's calls, below which to speed them up gains little."""
 LAUNCH_BOUND = 0.2
 """Share of the time in kernel launches from which on CUDA graphs come first."""
+
+
+Tried = tuple[Variant, Run]
+"""A variant, and its sound run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,10 +204,11 @@ def applies(state: TunerState, switch: Switch) -> bool:
 def suggest_changes(state: TunerState) -> Stage:
     """Try changes of the code and compare the faster ones.
 
-    Waiting bounds the gain of the loader, and more batches may fit; nothing foretells a switch.
+    The loader comes first where the program waits for it; else a larger batch promises more.
     Compilation costs most, so it comes last, unless launches take the time.
     """
-    for stage in (try_loader_arguments, try_training_batches):
+    stages = [try_loader_arguments, try_training_batches]
+    for stage in stages if state.waits else reversed(stages):
         state = yield from stage(state)
         state = yield from compare_faster(state)
     wanted = [switch for switch in SWITCHES if applies(state, switch)]
@@ -214,25 +221,21 @@ def suggest_changes(state: TunerState) -> Stage:
 
 
 def compare_faster(state: TunerState) -> Stage:
-    """Compare the most promising suggestions within the budget."""
+    """Compare the most promising suggestions, each in its share of the budget."""
     waiting = sorted((s for s in state.suggestions if s.outcome is None), key=lambda s: -s.gain)
     waiting = waiting[:MOST_COMPARED]
-    for number, suggestion in enumerate(waiting, 1):
-        later_s = (len(waiting) - number) * state.rounds_s(FEWEST_ROUNDS)
-        state = yield from compare(state, suggestion, later_s)
+    for number, suggestion in enumerate(waiting):
+        share_s = state.remaining_s / (len(waiting) - number)
+        state = yield from compare(state, suggestion, share_s)
     return state
 
 
-def compare(state: TunerState, suggestion: Suggestion, later_s: float) -> Stage:
-    """Compare the best so far with and without the suggestion.
-
-    `later_s` are kept back, if this one gets its own good rounds.
-    """
+def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
+    """Compare the best so far with and without the suggestion."""
     variant = suggestion.variant
-    round_s = state.rounds_s(1) + MARGIN * variant.extra_s
-    kept_s = min(max(0.0, state.remaining_s - GOOD_ROUNDS * round_s), later_s)
-    room = int((state.remaining_s - kept_s) / max(round_s, 1e-9))
-    rounds = min(wanted_rounds(state, suggestion.gain), room)
+    round_s = state.round_s + MARGIN * variant.extra_s
+    wanted = wanted_rounds(state, suggestion.gain)
+    rounds = min(wanted, max(GOOD_ROUNDS, int(share_s / round_s)), int(state.remaining_s / round_s))
     if rounds < FEWEST_ROUNDS:
         return state.skip(suggestion.title, FEWEST_ROUNDS * round_s, matters=False)
     ab_test = ABTest(
@@ -252,9 +255,8 @@ def compare(state: TunerState, suggestion: Suggestion, later_s: float) -> Stage:
     state = state.with_result(result)
     if result.cut_short:
         rest_s = max(1, rounds - len(result.counted)) * round_s
-        alone = not any(is_confirmed(state, each) for each in state.suggestions)
         what = f"the rest of the comparison of {suggestion.title}"
-        state = state.skip(what, rest_s, matters=alone)
+        state = state.skip(what, rest_s, matters=False)
     others = tuple(each for each in state.suggestions if each is not suggestion)
     compared = replace(suggestion, outcome=result)
     state = replace(state, suggestions=(*others, compared))
@@ -272,58 +274,85 @@ def is_confirmed(state: TunerState, suggestion: Suggestion) -> bool:
     )
 
 
-def suggest(state: TunerState, suggestion: Suggestion) -> TunerState:
+def suggest(
+    state: TunerState, kind: SuggestionKind, title: str, tried: Tried, reason: str, **more: Any
+) -> TunerState:
     """With one more suggestion."""
+    variant, run = tried
+    suggestion = Suggestion(
+        kind=kind,
+        title=title,
+        variant=variant,
+        run=run,
+        gain=state.gain_over_incumbent(run),
+        reason=reason,
+        **more,
+    )
     return replace(state, suggestions=(*state.suggestions, suggestion))
 
 
 # --- single runs ----------------------------------------------------------------------------------
 
 
+def fastest(
+    state: TunerState,
+    variants: Sequence[Variant],
+    best: Tried | None = None,
+    *,
+    knob: Knob | None = None,
+    climbing: bool = False,
+) -> Generator[SearchStep, Result, tuple[TunerState, Tried | None]]:
+    """Run `variants`; the fastest that is a gain over `best`, else `best`.
+
+    Climbing ends at the first that gains nothing.
+    """
+    for variant in variants:
+        state, run = yield from try_variant(state, variant, knob)
+        if run is not None and is_gain(state, run, best):
+            cost_s = run.whatif.cost_s if run.whatif else None
+            best = replace(variant, extra_s=cost_s or 0.0), run
+        elif climbing:
+            break
+    return state, best
+
+
+def is_gain(state: TunerState, run: Run, best: Tried | None) -> bool:
+    """True if `run` beats the best so far, and the fastest change by a tie."""
+    if state.gain_over_incumbent(run) <= 1 + state.level_threshold:
+        return False
+    return best is None or state.is_faster(run, best[1])
+
+
 def try_variant(
-    state: TunerState, variant: Variant, knob: KnobKey | None = None
+    state: TunerState, variant: Variant, knob: Knob | None = None
 ) -> Generator[SearchStep, Result, tuple[TunerState, Run | None]]:
     """Sound run of `variant`; None where it did not fit, apply or keep the bounds.
 
     It is not begun where the budget does not hold its comparison, beside that of an earlier one.
     """
-    needed_s = state.price_s + variant.extra_s + state.rounds_s(FEWEST_ROUNDS)
-    if any(each.outcome is None for each in state.suggestions):
-        needed_s += state.rounds_s(FEWEST_ROUNDS)
+    waiting = any(each.outcome is None for each in state.suggestions)
+    compared_s = FEWEST_ROUNDS * state.round_s * (2 if waiting else 1)
+    needed_s = state.price_s + variant.extra_s + compared_s
     if needed_s > state.remaining_s:
         return state.skip(variant.label, needed_s, matters=False), None
     request = side(state, variant, "whatif" if variant.whatif else "search")
-    request = replace(request, knobs=(knob,) if knob else ())
+    request = replace(request, knobs=(key_of(knob),) if knob else ())
     state, trial = yield from run_trial(state, request, kept_s=0.0, matters=False)
     run = trial.run if trial else None
     if run is None or (variant.whatif and not (run.whatif and run.whatif.applied)):
         return state, None
+    if knob is not None and is_ignored(knob, variant.candidate, state.incumbent_run, run):
+        return set_ignored(state, knob, variant.candidate, run), None
     is_sound = not state.context.objective.broken(run) and not unusable(state, run)
     return state, run if is_sound else None
 
 
-def is_gain(state: TunerState, run: Run | None, best: Run | None) -> bool:
-    """True if `run` beats the best so far, and the fastest change by a tie."""
-    if run is None or state.gain_over_incumbent(run) <= 1 + state.level_threshold:
-        return False
-    return best is None or state.is_faster(run, best)
-
-
 def try_switch(state: TunerState, switch: Switch) -> Stage:
-    """Run `switch` by each value and suggest the fastest.
-
-    Its first run tells what a compilation costs.
-    """
-    best: tuple[Variant, Run] | None = None
+    """Run `switch` by each value and suggest the fastest."""
     extra_s = COMPILE_S if switch.name == "compile" else 0.0
-    for value in switch.values(state):
-        whatif = f"{switch.name}={value}" if value else switch.name
-        variant = Variant(candidate=state.best, whatif=whatif, extra_s=extra_s)
-        state, run = yield from try_variant(state, variant)
-        if run is not None and run.whatif is not None:
-            extra_s = run.whatif.cost_s or 0.0
-        if run is not None and is_gain(state, run, best[1] if best else None):
-            best = replace(variant, extra_s=extra_s), run
+    names = [f"{switch.name}={value}" if value else switch.name for value in switch.values(state)]
+    variants = [Variant(candidate=state.best, whatif=name, extra_s=extra_s) for name in names]
+    state, best = yield from fastest(state, variants)
     if best is None:
         return state
     variant, run = best
@@ -333,17 +362,11 @@ def try_switch(state: TunerState, switch: Switch) -> Stage:
         if not verdict.inside:
             return state
         inside = f" It stayed inside its tolerance{verdict.figures}."
-    cost = f" It takes {extra_s:.0f} s once, at the start." if extra_s else ""
-    code = switch.shown((variant.whatif or "").partition("=")[2])
-    suggestion = Suggestion(
-        kind="switch",
-        title=variant.whatif or "",
-        variant=variant,
-        run=run,
-        gain=state.gain_over_incumbent(run),
-        reason=f"In the code: {code}.{inside}{cost}{caution(run)}",
-    )
-    return suggest(state, suggestion)
+    cost = f" It takes {variant.extra_s:.0f} s once, at the start." if variant.extra_s else ""
+    title = variant.whatif or ""
+    code = switch.shown(title.partition("=")[2])
+    reason = f"In the code: {code}.{inside}{cost}{caution(run)}"
+    return suggest(state, "switch", title, best, reason)
 
 
 def caution(run: Run) -> str:
@@ -366,36 +389,27 @@ def try_training_batches(state: TunerState) -> Stage:
 def try_larger_batches(state: TunerState, knob: Knob) -> Stage:
     """Suggest the largest batch that was faster than the one before."""
     key, old, before = key_of(knob), int(str(state.current(knob))), len(state.skipped)
-    best: tuple[int, Candidate, Run] | None = None
+    variants = []
     for value in [old * 2**n for n in range(1, MOST_VALUES + 1)]:
         candidate = state.with_value(knob, value)
         if value > largest_batch(state, old) or isinstance(candidate, knobs.InvalidChange):
             break
-        state, run = yield from try_variant(state, Variant(candidate=candidate), key)
-        if run is not None and is_ignored(knob, candidate, state.incumbent_run, run):
-            return set_ignored(state, knob, candidate, run)
-        filled = run is not None and (run.effects.batch or value) >= value
-        if run is None or not filled or not is_gain(state, run, best[2] if best else None):
-            break
-        best = value, candidate, run
+        variants.append(Variant(candidate=candidate))
+    state, best = yield from fastest(state, variants, knob=knob, climbing=True)
     if best is None:
+        if knob not in state.tunable("batch_size"):
+            return state
         if len(state.skipped) > before:
             return state.set_verdict(key, "skipped", OUT_OF_TIME)
         reason = f"No larger batch ran faster by more than {state.tie_percent}."
         return state.set_verdict(key, "kept", reason)
-    new, candidate, run = best
-    note = training_note(state, new / old) + memory_caveat(state, run)
-    suggestion = Suggestion(
-        kind="training-batch",
-        title=f"{knob.path}: {old} to {new}",
-        variant=Variant(candidate=candidate),
-        run=run,
-        gain=state.gain_over_incumbent(run),
-        reason=note,
-        knob=key,
-    )
+    change = change_of(best[0].candidate, key)
+    assert change is not None
+    new = int(str(change.new))
+    note = training_note(state, new / old) + memory_caveat(state, best[1])
     state = state.set_verdict(key, "advised", f"{new} was faster in the search. {note}")
-    return suggest(state, suggestion)
+    title = f"{knob.path}: {old} to {new}"
+    return suggest(state, "training-batch", title, best, note, knob=key)
 
 
 # --- arguments of the DataLoader call -------------------------------------------------------------
@@ -407,31 +421,21 @@ def try_loader_arguments(state: TunerState) -> Stage:
     if seen.workers is None:
         return state
     chosen: dict[str, int | bool] = {}
-    fastest: Run | None = None
+    best: Tried | None = None
     for name, values in loader_values(state):
-        for value in values:
-            workers = chosen.get("num_workers", seen.workers)
-            if name in loader_arguments("workers") and not workers:
-                continue
-            whatif = of_loader({**chosen, name: value}, seen.loader_site)
-            variant = Variant(candidate=state.best, whatif=whatif)
-            state, run = yield from try_variant(state, variant)
-            if is_gain(state, run, fastest):
-                fastest, chosen = run, {**chosen, name: value}
-            elif name == "batch_size":
-                break
-    if fastest is None:
+        if name in loader_arguments("workers") and not chosen.get("num_workers", seen.workers):
+            continue
+        options = {of_loader({**chosen, name: value}, seen.loader_site): value for value in values}
+        variants = [Variant(candidate=state.best, whatif=whatif) for whatif in options]
+        climbing = name == "batch_size"
+        state, best = yield from fastest(state, variants, best, climbing=climbing)
+        if best is not None and best[0].whatif in options:
+            chosen[name] = options[best[0].whatif]
+    if best is None:
         return state
-    suggestion = Suggestion(
-        kind="loader",
-        title="DataLoader arguments: " + ", ".join(f"{n}={v!r}" for n, v in chosen.items()),
-        variant=Variant(candidate=state.best, whatif=of_loader(chosen, seen.loader_site)),
-        run=fastest,
-        gain=state.gain_over_incumbent(fastest),
-        reason=f"They stand in the code, and no config key holds them.{caution(fastest)}",
-        arguments=tuple(chosen.items()),
-    )
-    return suggest(state, suggestion)
+    title = "DataLoader arguments: " + ", ".join(f"{n}={v!r}" for n, v in chosen.items())
+    reason = f"They stand in the code, and no config key holds them.{caution(best[1])}"
+    return suggest(state, "loader", title, best, reason, arguments=tuple(chosen.items()))
 
 
 def loader_values(state: TunerState) -> Iterable[tuple[str, list[int] | list[bool]]]:
@@ -441,14 +445,14 @@ def loader_values(state: TunerState) -> Iterable[tuple[str, list[int] | list[boo
     if waits and not state.held_by_config("num_workers"):
         rates = state.loader_alone
         counts = sorted(worker_counts(state, seen.workers), key=lambda v: (-rates.get(v, 0.0), v))
-        yield "num_workers", counts[: max(1, min(MOST_VALUES, state.trials_left // 2))]
+        yield "num_workers", counts[:MOST_VALUES]
+    if not state.trains and not state.held_by_config("batch_size") and seen.batch:
+        yield "batch_size", [int(seen.batch) * times for times in (2, 4, 8, 16)]
     for argument in LOADER_ARGUMENTS:
         helps = state.incumbent_run.on_gpu if "gpu" in argument.needs else waits
         held = state.held_by_config(argument.kind)
         if argument.in_code is not None and helps and not held and argument.worth_suggesting(seen):
             yield argument.kind, [argument.in_code]
-    if not state.trains and not state.held_by_config("batch_size") and seen.batch:
-        yield "batch_size", [int(seen.batch) * times for times in (2, 4, 8, 16)]
 
 
 def of_loader(values: Mapping[str, int | bool], site: str | None) -> str:

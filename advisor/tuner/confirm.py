@@ -47,8 +47,8 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
         return back_to(state, held)
     base = held if winner.only("numeric", "quality").changes else Candidate()
     expected = state.gain(state.best_run, proven_run(state, base))
-    round_s, finish_s = state.rounds_s(1), to_finish_s(state)
-    if finish_s + state.rounds_s(FEWEST_ROUNDS) > state.remaining_s and finish_s:
+    round_s, finish_s = state.round_s, to_finish_s(state)
+    if finish_s + FEWEST_ROUNDS * state.round_s > state.remaining_s and finish_s:
         what = f"one whole batch with {winner.label}"
         state, finish_s = state.skip(what, finish_s, matters=False), 0.0
     for again in (False, True):
@@ -60,7 +60,7 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
             rounds = max(rounds, fewest)
         if rounds < fewest:
             what = f"{'a second' if again else 'the'} confirmation of {winner.label}"
-            state = state.skip(what, state.rounds_s(fewest))
+            state = state.skip(what, fewest * state.round_s)
             state = replace(state, likely=state.likely or (winner.label, expected))
             break
         ab_test = ABTest(
@@ -104,7 +104,7 @@ def with_comparison(
     if result.cut_short:
         missing = max(1, rounds - len(result.counted))  # a contended one was being repeated
         what = f"the rest of the confirmation of {winner.label}"
-        state = state.skip(what, state.rounds_s(missing))
+        state = state.skip(what, missing * state.round_s)
     if result.failure is not None or is_significant(state, result):
         return state
     found = result.interval(state.context.objective)

@@ -155,7 +155,7 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
             again = replace(request, fresh=True, series="again")
             state, other = yield from run_trial(state, again, kept_s=kept_s, matters=matters)
             trial = other if other is not None and other.run else trial
-        fewest_s = state.rounds_s(FEWEST_ROUNDS)
+        fewest_s = FEWEST_ROUNDS * state.round_s
         if trial is None and kept_s > fewest_s and not any_faster(state, grid):
             kept_s = fewest_s  # nothing has to be confirmed yet
             continue

@@ -93,11 +93,14 @@ class Skipped:
         )
 
 
+SuggestionKind = Literal["switch", "loader", "training-batch"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
     """Faster change that the user has to make."""
 
-    kind: Literal["switch", "loader", "training-batch"]
+    kind: SuggestionKind
     title: str
     variant: Variant
     run: Run
@@ -266,26 +269,22 @@ class TunerState:
         """Wall time of the candidate of `run` once more."""
         return max(self.price_s, run.wall_s) if run is not None else self.price_s
 
-    def rounds_s(self, rounds: int) -> float:
-        """Wall time of the confirming rounds, with a margin."""
-        return MARGIN * rounds * (self.price_s + self.again_s(self.best_run))
+    @property
+    def round_s(self) -> float:
+        """Wall time of one confirming round, with a margin."""
+        return MARGIN * (self.price_s + self.again_s(self.best_run))
 
     @property
     def reserve_s(self) -> float:
         """Time kept for the confirmation, at most half."""
         most = GOOD_ROUNDS if self.context.consents else MOST_RESERVED
         bought = int(self.context.budget_s / max(self.price_s, 1e-9) / 4)
-        return self.rounds_s(min(most, max(FEWEST_ROUNDS, bought)))
+        return self.round_s * min(most, max(FEWEST_ROUNDS, bought))
 
     @property
     def fewest_s(self) -> float:
         """Least time for one candidate and its confirmation."""
-        return self.price_s + self.rounds_s(FEWEST_ROUNDS)
-
-    @property
-    def trials_left(self) -> int:
-        """Processes that the search may still start."""
-        return max(0, int((self.remaining_s - self.reserve_s) / max(self.price_s, 1e-9)))
+        return self.price_s + FEWEST_ROUNDS * self.round_s
 
     def budget_for(self, more_s: float) -> float:
         """Budget that holds `more_s` of processes beside the time of the present one."""

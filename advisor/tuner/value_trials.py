@@ -117,7 +117,7 @@ def tune_loader(state: TunerState) -> Stage:
             if "gpu" in argument.needs and not state.context.has_gpu:
                 continue
             values = argument.values_to_try(state.current(knob), argument.observed(effects))
-            state = yield from try_values(state, knob, values[: max(1, state.trials_left // 2)])
+            state = yield from try_values(state, knob, values)
     return state
 
 
