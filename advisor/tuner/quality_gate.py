@@ -59,13 +59,15 @@ MOST_RUNS = 12
 """More runs a side are not worth their time."""
 BOTH_SIDES = 2**0.5
 """Both sides vary as one does, at most independently."""
+SEEDS_IGNORED = (
+    "other seeds gave the same figures, so nothing tells how far they may differ. Let the program "
+    "follow GPU_ADVISOR_SEED or a {seed} in its quality-command. Or let it print a figure for each "
+    "item, and declare other items as confirm-quality-command."
+)
+
+
 CHECK_SHARE = 0.25
 """Part of the remaining budget for the original beside the best free candidate."""
-SEEDS_IGNORED = (
-    "{name} passed screening, and other seeds gave the same figures, so nothing tells how far they "
-    "may differ. Let the program follow GPU_ADVISOR_SEED or a {{seed}} in its quality-command. Or "
-    "let it print a figure for each item, and declare other items as confirm-quality-command."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,7 @@ def passes_gate(
         state, found = assess(state, reference, variant, [(state.incumbent_run, run)])
         return (yield from confirm_quality(state, reference, variant, found))
     if workload.quality:
-        state, reference, _ = yield from measure_reference(state)
+        state, reference = yield from measure_reference(state)
     if reference is None or state.best != best:
         return state, Verdict(inside=False, figures=": there was nothing to compare")
     state, found = yield from screen(state, reference, variant)
@@ -205,23 +207,9 @@ def confirm_quality(
     if not screening.verdict.inside:
         return state, screening.verdict
     open_ = replace(screening.verdict, inside=False, refuted=False)
-    seeded = [(values_of(state, run),) * 2 for run in reference.runs]
-    ignored = seeds_matter(seeded) is False
-    if ignored and state.context.workload.confirm_quality_command is None:
-        return state, replace(open_, why=SEEDS_IGNORED.format(name=name))
-    rounds = 1 if ignored else 2
-    for judgement in screening.judgements if not ignored else ():
-        spread, room = spread_and_room(state, reference, screening.pairs, judgement)
-        needed = rounds_needed(spread, room, MOST_RUNS) if room > 0 else None
-        if needed is None:
-            why = (
-                f"{name} passed screening, and {judgement.measure} differs by "
-                f"{numbers.measure(spread, 2)} from run to run where its tolerance leaves "
-                f"{numbers.measure(room, 2)}: more than {MOST_RUNS} runs a side would have to "
-                "confirm it."
-            )
-            return state, replace(open_, why=why, refuted=True)
-        rounds = max(rounds, needed)
+    rounds, why = rounds_to_confirm(state, reference, screening)
+    if why:
+        return state, replace(open_, why=f"{name} passed screening, and {why}", refuted=rounds > 0)
     sides = zip((reference.variant, variant), screening.pairs[-1], strict=True)
     requests = tuple(
         seeded_request(state, reference, each, CONFIRMING, "confirm-quality", run.wall_s)
@@ -256,6 +244,31 @@ def confirm_quality(
     if found.verdict.inside and reference.runs and variant.whatif is None:
         state = adopt_quality(state, reference, found.judgements)
     return state, found.verdict
+
+
+def rounds_to_confirm(
+    state: TunerState, reference: Reference, screening: Screening
+) -> tuple[int, str]:
+    """Runs a side that confirm a candidate, and the reason if none do.
+
+    Without a sign that seeds matter, only other items can, in one run.
+    """
+    seeded = [(values_of(state, run),) * 2 for run in reference.runs]
+    if seeds_matter(seeded) is False:
+        others = state.context.workload.confirm_quality_command is not None
+        return (1, "") if others else (0, SEEDS_IGNORED)
+    rounds = 2
+    for judgement in screening.judgements:
+        spread, room = spread_and_room(state, reference, screening.pairs, judgement)
+        needed = rounds_needed(spread, room, MOST_RUNS) if room > 0 else None
+        if needed is None:
+            return MOST_RUNS, (
+                f"{judgement.measure} differs by {numbers.measure(spread, 2)} from run to run "
+                f"where its tolerance leaves {numbers.measure(room, 2)}: more than {MOST_RUNS} "
+                "runs a side would have to confirm it."
+            )
+        rounds = max(rounds, needed)
+    return rounds, ""
 
 
 def seeded_request(
@@ -339,45 +352,42 @@ def screen(
 
 def measure_reference(
     state: TunerState,
-) -> Generator[SearchStep, Result, tuple[TunerState, Reference | None, str]]:
-    """Run the best free candidate's quality command.
+) -> Generator[SearchStep, Result, tuple[TunerState, Reference | None]]:
+    """Run the best free candidate's quality command; None where it shows no figures.
 
-    Returns None and the verdict to give where its figures cannot be had. The original runs beside
-    it where that costs little. A candidate that moved the quality is given up. The quality from
-    before is known only where the original ran.
+    The original runs beside it where that costs little: else the quality from before is not
+    measured. A candidate that changed the results is given up.
     """
     free = Variant(candidate=state.best.only("free", "training"))
     state, runs = yield from run_seeds(state, free, REFERENCE_RUNS)
     if not runs:
-        skipped = any(entry.what == free.label for entry in state.skipped)
-        return state, None, "skipped" if skipped else "refused"
+        return state, None
     originals = () if free.candidate.changes else runs
     slower = max(1.0, state.incumbent_run.units_per_s / state.original.units_per_s)
-    check_s = slower * sum(run.wall_s for run in runs)
-    if not originals and check_s <= CHECK_SHARE * (state.remaining_s - state.reserve_s):
-        state, originals = yield from run_seeds(
-            state, Variant(), len(runs), slower * runs[0].wall_s
-        )
-        lost = [
-            output_check.output_regression((before,), after)
-            for before, after in zip(originals, runs, strict=False)
-        ]
-        pairs = read_pairs(state, list(zip(originals, runs, strict=False)))
-        why = max(lost, default="")
-        if not why and pairs and moved(state.context.workload.quality, pairs):
-            why = "It moved the declared quality, although such a setting should not change it."
-        if why:
-            state, free, runs = without_best(state, why), Variant(), originals
-    measures = state.context.workload.quality
+    run_s = slower * runs[0].wall_s
+    if not originals and len(runs) * run_s <= CHECK_SHARE * (state.remaining_s - state.reserve_s):
+        state, originals = yield from run_seeds(state, Variant(), len(runs), run_s)
+        if why := changed_results(state, list(zip(originals, runs, strict=False))):
+            return (yield from measure_reference(without_best(state, why)))
     now, before = mean_values(state, runs), mean_values(state, originals)
-    spent = given_away(measures, dict(state.context.earlier.quality_reference), now)
+    earlier = dict(state.context.earlier.quality_reference)
+    spent = given_away(state.context.workload.quality, earlier, now)
     log = replace(
         state.quality,
         reference=tuple((before or now).items()),
         before=tuple(before.items()) or state.quality.before,
     )
     reference = Reference(variant=free, runs=runs, spent=tuple(spent.items()))
-    return replace(state, quality=log), reference, ""
+    return replace(state, quality=log), reference
+
+
+def changed_results(state: TunerState, pairs: Pairs) -> str:
+    """Reason why settings that should not change results did; else empty."""
+    lost = [output_check.output_regression((before,), after) for before, after in pairs]
+    why = max(lost, default="")
+    if not why and pairs and moved(state.context.workload.quality, read_pairs(state, pairs)):
+        why = "It moved the declared quality, although such a setting should not change it."
+    return why
 
 
 def mean_values(state: TunerState, runs: Sequence[Run]) -> dict[str, float]:

@@ -42,11 +42,13 @@ def tune_steps(state: TunerState) -> Stage:
 def shorten(state: TunerState, knob: Knob) -> Stage:
     """Find the fewest confirmed steps inside the tolerance, by bisection."""
     key = key_of(knob)
-    state, reference, outcome = yield from measure_reference(state)
+    before = state.skipped
+    state, reference = yield from measure_reference(state)
+    if reference is None and state.skipped != before:
+        return state.set_verdict(key, "skipped", OUT_OF_TIME)
     if reference is None:
         reason = "The original's quality could not be measured: its output shows no figure."
-        reason = OUT_OF_TIME if outcome == "skipped" else reason
-        return state.set_verdict(key, outcome, reason)
+        return state.set_verdict(key, "refused", reason)
     counts, stop = step_counts(state, knob)
     screened: dict[int, Screening] = {}
     low, high, found = 0, len(counts) - 1, -1
