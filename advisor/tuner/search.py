@@ -7,7 +7,6 @@ ends when no point that did not run promises more than a tie.
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -308,29 +307,19 @@ def most_promising(
     gains = {point: each.improvement(max(top, -1e3)) for point, each in new.items()}
     fits = [point for point in new if extras_s[point] <= room_s]
     best = max(fits or new, key=lambda p: (gains[p], -p[0], -p[1]), default=None)
-    if best is not None:  # other workers only where they promise more
-        own, least = (best[0], grid.start[1]), tie(state)
-        best = own if gains.get(own, 0.0) >= max(least, gains[best] - least) else best
     if best is None or gains[best] >= tie(state):
         return best, gains[best] if best is not None else 0.0
-    if grid.start in ran and top - ran[grid.start].log_rate <= tie(state):
+    if not ran:
         return None, 0.0
-    chosen = smallest_level(state, grid, {p: worth(state, model, p, ran=True) for p in ran})
-    if (own := (chosen[0], grid.start[1])) in new:
-        return own, 0.0
-    may_tie = [
-        p
-        for p, each in new.items()
-        if p[0] == chosen[0]
-        and grid.start[1] <= p[1] < chosen[1]
-        and each.log_rate + each.sd >= top - tie(state)
-    ]
+    batch, most = smallest_level(state, grid, ran)
+    fewer = (point for point in new if point[0] == batch and grid.start[1] <= point[1] < most)
+    may_tie = [point for point in fewer if new[point].log_rate + new[point].sd >= top - tie(state)]
     return min(may_tie, default=None), 0.0
 
 
 def forecast_at(model: ThroughputModel, point: GridPoint, *, ran: bool = False) -> Forecast:
     """Forecast of the model at a point."""
-    return (model.seen_at if ran else model.at)(batch_of(point), point[1])
+    return model.at(batch_of(point), point[1], ran=ran)
 
 
 def worth(
@@ -411,20 +400,9 @@ def tie(state: TunerState) -> float:
 
 
 def loader_rates(state: TunerState) -> tuple[tuple[int, float], ...]:
-    """Rate of the loader alone by workers, in units/s.
-
-    It is an estimate from waiting where unmeasured; empty for energy.
-    """
-    if not state.context.objective.metric.time_only:
-        return ()
-    if state.loader_alone:
-        return tuple(sorted(state.loader_alone.items()))
-    run = state.original
-    if not run.wait_share or run.effects.workers is None:
-        return ()
-    waited = run.units_per_s if run.effects.workers else run.units_per_s / run.wait_share
-    one = waited / max(1, run.effects.workers)
-    return tuple((count, one * max(1, count)) for count in range(state.context.cpus + 1))
+    """Rate of the loader alone by workers, in units/s; empty for energy."""
+    time_only = state.context.objective.metric.time_only
+    return tuple(sorted(state.loader_alone.items())) if time_only else ()
 
 
 def point_of(state: TunerState, run: Run, point: GridPoint) -> Point:
@@ -467,46 +445,19 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
 
     It has a run of its own that was not slower than the start.
     """
-    objective = state.context.objective
     allowed = allowed_points(state, grid)
-    usual = statistics.median(objective.score(run) for run in state.incumbent_runs)
-    hopeful = [
-        point
-        for point in allowed
-        if point == grid.start
-        or grid.start not in allowed
-        or objective.gain(usual, objective.score(grid.runs[point][1])) >= 1
-    ] or [grid.start]
+    hopeful = allowed or [grid.start]
     model = fit(state, grid)
     smooth = {point: worth(state, model, point, ran=True) for point in {*hopeful, grid.start}}
     chosen = smallest_level(state, grid, {point: smooth[point] for point in hopeful})
     gained = smooth[chosen].log_rate - smooth[grid.start].log_rate
     if grid.start in allowed and gained <= math.log1p(state.context.smallest_gain):
         chosen = grid.start
-    ahead = smooth[chosen].log_rate - worth(state, model, (chosen[0], grid.start[1])).log_rate
-    if not workers_supported(state, grid, chosen, ahead):
-        plain = [point for point in hopeful if point[1] == grid.start[1]] or [grid.start]
-        chosen = smallest_level(state, grid, {point: smooth[point] for point in plain})
     if chosen != grid.start:
         state = state.adopt(*grid.runs[chosen])
     if grid.knobs[0] is not None:
         state = decide_batch(state, grid, grid.knobs[0], chosen)
     return decide_workers(state, grid, grid.knobs[1], chosen) if grid.knobs[1] else state
-
-
-def workers_supported(state: TunerState, grid: Grid, chosen: GridPoint, ahead: float) -> bool:
-    """True if runs support the workers of `chosen` by themselves.
-
-    A larger batch may carry a worker count that gains nothing. Fewer workers need only tie. Where
-    there is no run with the config's own workers, the model tells how far `chosen` is `ahead`.
-    """
-    own = (chosen[0], grid.start[1])
-    if None in grid.knobs or own in {chosen, grid.start}:
-        return True
-    if own not in grid.runs:
-        return ahead > math.log1p(state.level_threshold)
-    gain = state.gain(grid.runs[chosen][1], grid.runs[own][1])
-    return gain > 1 + state.level_threshold or (chosen[1] < own[1] and gain >= 1)
 
 
 def decide_batch(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -> TunerState:

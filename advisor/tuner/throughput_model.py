@@ -21,15 +21,13 @@ GROWTHS = (0.0, 0.15, 0.3)
 """Exponents of a unit's compute once caches no longer hold the batch."""
 FALL = 1.0
 """Deviations by which a larger batch must be slower for compute to grow."""
-LOADERS = tuple(math.exp(x) for x in (-1.2, -0.6, -0.25, 0.0, 0.25))
-"""The loader beside the compute, over the loader alone."""
-LOADER_SPREAD = 0.3
 SHAPE = 0.02
 """Relative error of the form itself, where something was measured."""
 FAR = 0.04
 """The same, far from everything that was measured."""
 UNLUCKY = 3.0
 """Largest residual that neighbours inherit, in deviations."""
+FEW = 5
 NORMAL = 1.4826
 """Standard deviations in a median of absolute ones."""
 TAILS = 4.0
@@ -66,14 +64,13 @@ class Forecast:
 
 
 class _Split(NamedTuple):
-    """One way to explain the runs, and how much it is believed."""
+    """Split of a step into launch and compute."""
 
     launch: float
-    """Launch over compute of the first batch."""
+    """Launch over the compute of the first batch."""
     growth: float
     log_step_s: float
-    """Log of a step at the first batch, in seconds."""
-    loader: float
+    """A step at the first batch, in seconds."""
     weight: float = 0.0
 
 
@@ -95,68 +92,63 @@ class ThroughputModel:
         self._loader = dict(loader)
         self._sigma = math.hypot(sigma, SHAPE)
         self._splits = self._weighed(points)
-        self._cache: dict[tuple[float, int], Forecast] = {}
         self._residuals = [
             (point, math.log(point.rate) - self._mean(point.batch, point.workers)[0])
             for point in points
         ]
-        off = NORMAL * statistics.median(abs(each) for _, each in self._residuals)
-        self._off = max(self._sigma, off)
+        residuals = [abs(each) for _, each in self._residuals]
+        self._off = max(self._sigma, NORMAL * statistics.median(residuals))
+        self._cache: dict[tuple[float, int, bool], Forecast] = {}
 
-    def at(self, batch: float, workers: int) -> Forecast:
-        """Forecast for one batch and worker count."""
-        if (batch, workers) not in self._cache:
-            self._cache[batch, workers] = self._forecast(batch, workers, self._sigma)
-        return self._cache[batch, workers]
+    def at(self, batch: float, workers: int, *, ran: bool = False) -> Forecast:
+        """Forecast for one batch and worker count.
 
-    def seen_at(self, batch: float, workers: int) -> Forecast:
-        """Forecast at a point that ran.
-
-        A large residual is the program's own.
+        A large residual at a point that ran is the program's own.
         """
-        return self._forecast(batch, workers, self._off)
+        key = batch, workers, ran
+        if key not in self._cache:
+            self._cache[key] = self._forecast(batch, workers, self._off if ran else self._sigma)
+        return self._cache[key]
 
     def _forecast(self, batch: float, workers: int, off: float) -> Forecast:
-        """Forecast with the model's error.
+        """The mean of all splits, and residuals of the neighbours.
 
         `off`: how far programs lie from the form, as a standard deviation.
         """
         mean, variance = self._mean(batch, workers)
-        near = carried = 0.0
-        most_apart = UNLUCKY * off
+        near, carried, most = 0.0, 0.0, UNLUCKY * off
         for point, residual in self._residuals:
             apart = math.log2(batch / point.batch) ** 2
-            most = max(workers, point.workers)
-            apart += (workers - point.workers) ** 2 / (1.0 + 0.25 * most**2)
+            apart += (workers - point.workers) ** 2 / (
+                1.0 + 0.25 * max(workers, point.workers) ** 2
+            )
             alike = math.exp(-apart / 2)
             near += alike
-            carried += alike * max(-most_apart, min(most_apart, residual))
-        variance += (0.7 * self._sigma) ** 2 / (1 + near) + FAR**2 / (1 + 4 * near)
+            carried += alike * max(-most, min(most, residual))
         doubt = (self._sigma / off) ** 2
+        variance += (0.7 * self._sigma) ** 2 / (1 + near) + FAR**2 / (1 + 4 * near)
         return Forecast(log_rate=mean + carried / (near + doubt), sd=math.sqrt(variance))
 
     def _weighed(self, points: tuple[Point, ...]) -> tuple[_Split, ...]:
-        steps = [(point.batch, math.log(point.step_s)) for point in points]
-        loads = [self._load_s(point.batch, point.workers) for point in points]
         found = []
         growths = GROWTHS if self._falls(points) else GROWTHS[:1]
         for launch, growth in itertools.product(SPLITS, growths):
             shape = [
-                log_s - _log_share(launch, growth, batch / self._first) for batch, log_s in steps
+                math.log(point.step_s) - _log_share(launch, growth, point.batch / self._first)
+                for point in points
             ]
-            log_step_s = _middle(shape)
-            fit = sum(_log_student(each - log_step_s, 0.7 * self._sigma + 0.02) for each in shape)
-            for loader in LOADERS if self._loader else (1.0,):
-                split = _Split(launch, growth, log_step_s, loader)
-                belief = fit - 0.5 * (math.log(loader) / LOADER_SPREAD) ** 2
-                for point, load_s in zip(points, loads, strict=True):
-                    expected = self._log_rate(split, point.batch, point.workers, load_s)
-                    belief += _log_student(math.log(point.rate) - expected, self._sigma)
-                found.append((belief, split))
+            split = _Split(launch, growth, _middle(shape))
+            belief = sum(_log_student(each - split.log_step_s, self._sigma) for each in shape)
+            for point in points:
+                expected = self._log_rate(split, point.batch, point.workers)
+                belief += _log_student(math.log(point.rate) - expected, self._sigma)
+            found.append((belief, split))
         top = max(belief for belief, _ in found)
-        likely = [(math.exp(belief - top), split) for belief, split in found if belief > top - 8]
-        total = sum(weight for weight, _ in likely)
-        return tuple(split._replace(weight=weight / total) for weight, split in likely)
+        weights = [math.exp(belief - top) for belief, _ in found]
+        return tuple(
+            split._replace(weight=weight / sum(weights))
+            for weight, (_, split) in zip(weights, found, strict=True)
+        )
 
     def _falls(self, points: tuple[Point, ...]) -> bool:
         """True if a larger batch was slower."""
@@ -167,18 +159,14 @@ class ThroughputModel:
         )
 
     def _mean(self, batch: float, workers: int) -> tuple[float, float]:
-        load_s = self._load_s(batch, workers)
-        rates = [(s.weight, self._log_rate(s, batch, workers, load_s)) for s in self._splits]
+        rates = [(each.weight, self._log_rate(each, batch, workers)) for each in self._splits]
         mean = sum(weight * rate for weight, rate in rates)
         return mean, sum(weight * (rate - mean) ** 2 for weight, rate in rates)
 
-    def _load_s(self, batch: float, workers: int) -> float:
-        return batch / _between(self._loader, workers) if self._loader else 0.0
-
-    def _log_rate(self, split: _Split, batch: float, workers: int, load_s: float) -> float:
+    def _log_rate(self, split: _Split, batch: float, workers: int) -> float:
         share = _log_share(split.launch, split.growth, batch / self._first)
         step_s = math.exp(split.log_step_s + share)
-        load_s /= split.loader
+        load_s = batch / _between(self._loader, workers) if self._loader else 0.0
         return math.log(batch / (max(step_s, load_s) if workers else step_s + load_s))
 
 
@@ -192,10 +180,7 @@ def _log_share(launch: float, growth: float, batches: float) -> float:
 
 def _middle(values: list[float]) -> float:
     """The mean of few, the median of many."""
-    if len(values) < 5:
-        return sum(values) / len(values)
-    ordered = sorted(values)
-    return (ordered[len(values) // 2] + ordered[(len(values) - 1) // 2]) / 2
+    return statistics.fmean(values) if len(values) < FEW else statistics.median(values)
 
 
 def _log_student(error: float, scale: float) -> float:
