@@ -9,7 +9,7 @@ from advisor.tuner.code_suggestions import suggest_changes
 from advisor.tuner.confirm import confirm
 from advisor.tuner.discovery import discover_knobs
 from advisor.tuner.sampling_steps import tune_steps
-from advisor.tuner.search import tune_batch_and_workers, tune_workers
+from advisor.tuner.search import tune_batch_and_workers, tune_workers, worker_knobs
 from advisor.tuner.state import Result, SearchStep, Stage, Stop, TunerState
 from advisor.tuner.value_trials import (
     explain_loader,
@@ -70,6 +70,6 @@ def tune_gated_knobs(state: TunerState) -> Stage:
     if state.context.allows("quality"):
         state = yield from tune_steps(state)
     if state.waits and state.best.key != free.key:
-        state = yield from tune_workers(state)
+        state = yield from tune_workers(state, worker_knobs(state))
         state = yield from tune_loader(state)
     return (yield from confirm(state, state.best))

@@ -15,7 +15,6 @@ from advisor.executor.comparison import COLLAPSED
 from advisor.tuner import output_check
 from advisor.tuner.effects import is_ignored, set_ignored
 from advisor.tuner.state import (
-    FEWEST_ROUNDS,
     MIN_STEPS,
     OUT_OF_TIME,
     Stage,
@@ -28,7 +27,7 @@ from advisor.tuner.throughput_model import Forecast, Point, ThroughputModel, fit
 from advisor.tuner.training import alters_training, is_only_suggested
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from advisor.model import Candidate, Knob, Run
 
@@ -81,34 +80,25 @@ class Grid:
 
 
 def tune_batch_and_workers(state: TunerState) -> Stage:
-    """Tune every batch knob and worker count.
-
-    The batch of a training is tuned alone, with the workers before and after it.
-    """
-    batches = []
+    """Tune every batch knob and worker count, the first of both together."""
+    batches: list[Knob | None] = []
     for knob in state.tunable("batch_size"):
         if not is_count(state.current(knob)):
             reason = f"{str(knob.value)!r} is no plain count; it is left as it is."
             state = state.set_verdict(key_of(knob), "listed", reason)
         elif not is_only_suggested(state, knob):
             batches.append(knob)
-    if batches and not state.trains:
-        workers = worker_knobs(state)
-        state = yield from explore(state, batches.pop(0), workers[0] if workers else None)
-        if len(workers) < 2 and not batches:
-            return state
-    for turn in (None, *batches):
-        if turn is not None:
-            state = yield from explore(state, turn, None)
+    workers = worker_knobs(state)
+    for turn in batches:
+        state = yield from explore(state, turn, workers.pop(0) if workers else None)
+    return (yield from tune_workers(state, workers))
+
+
+def tune_workers(state: TunerState, workers: Sequence[Knob]) -> Stage:
+    """The worker counts alone, while the program waits for data."""
+    for knob in workers:
         if state.waits:
-            state = yield from tune_workers(state)
-    return state
-
-
-def tune_workers(state: TunerState) -> Stage:
-    """The worker counts alone."""
-    for knob in worker_knobs(state):
-        state = yield from explore(state, None, knob)
+            state = yield from explore(state, None, knob)
     return state
 
 
@@ -128,18 +118,14 @@ def is_count(value: object, least: int = 1) -> bool:
 def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stage:
     """Run promising points, then take the smallest that ties with the fastest."""
     grid = start_grid(state, batch, workers)
-    kept_s = state.reserve_s
     while True:
         model = fit(state, grid)
-        point, promise = most_promising(state, grid, model, kept_s)
+        point, promise = most_promising(state, grid, model)
         if point is None:
             break
         candidate = candidate_at(state, grid, point)
         if isinstance(candidate, knobs.InvalidChange):
             grid = grid.without(point, plain_reason(candidate))
-            continue
-        if point[0] != grid.start[0] and (why := memory_refusal(state, grid, point[0])):
-            grid = grid.without(point, why)
             continue
         moved = tuple(
             key_of(knob)
@@ -149,15 +135,11 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
         request = make_request(state, candidate, moved=moved)
         request = replace(request, expected_s=state.price_s + extra_s(state, grid, point, model))
         matters = promise > state.context.smallest_gain
-        state, trial = yield from run_trial(state, request, kept_s=kept_s, matters=matters)
+        state, trial = yield from run_trial(state, request, matters=matters)
         if trial is not None and trial.run and is_outlier(state, grid, model, point, trial.run):
             again = replace(request, fresh=True, series="again")
-            state, other = yield from run_trial(state, again, kept_s=kept_s, matters=matters)
+            state, other = yield from run_trial(state, again, matters=matters)
             trial = other if other is not None and other.run else trial
-        fewest_s = FEWEST_ROUNDS * state.round_s
-        if trial is None and kept_s > fewest_s and not any_faster(state, grid):
-            kept_s = fewest_s  # nothing has to be confirmed yet
-            continue
         if trial is None:
             grid = replace(grid, stop=OUT_OF_BUDGET) if grid.stop == FLAT else grid
             break
@@ -194,11 +176,6 @@ def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> G
         most=largest_batch(state, start[0]),
     )
     return outside_constraint(state, grid, start, state.incumbent_run)
-
-
-def any_faster(state: TunerState, grid: Grid) -> bool:
-    """True if a run beat the start by a tie."""
-    return any(state.is_faster(run, state.incumbent_run) for _, run in grid.runs.values())
 
 
 def fit(state: TunerState, grid: Grid) -> ThroughputModel:
@@ -285,7 +262,7 @@ def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run
 
 
 def most_promising(
-    state: TunerState, grid: Grid, model: ThroughputModel, kept_s: float
+    state: TunerState, grid: Grid, model: ThroughputModel
 ) -> tuple[GridPoint | None, float]:
     """Point with the largest expected gain, and that gain.
 
@@ -303,7 +280,7 @@ def most_promising(
     extras_s = {point: extra_s(state, grid, point, model) for point in new}
     most_s = DEAREST * max(state.context.measure_s, state.price_s)
     new = {point: each for point, each in new.items() if extras_s[point] <= most_s}
-    room_s = state.remaining_s - kept_s - state.price_s
+    room_s = state.remaining_s - state.reserve_s - state.price_s
     gains = {point: each.improvement(max(top, -1e3)) for point, each in new.items()}
     fits = [point for point in new if extras_s[point] <= room_s]
     best = max(fits or new, key=lambda p: (gains[p], -p[0], -p[1]), default=None)
@@ -339,14 +316,10 @@ def allowed_points(state: TunerState, grid: Grid) -> list[GridPoint]:
 
 def extra_s(state: TunerState, grid: Grid, point: GridPoint, model: ThroughputModel) -> float:
     """Time by which the window at `point` is longer than usual."""
-    forwards = state.original.effects.forwards_per_unit if state.iterative else 1.0
-    pace = state.context.objective.pace(state.original) / state.original.units_per_s
-
-    def window_s(at: GridPoint) -> float:
-        rate = math.exp(forecast_at(model, at).log_rate) / pace
-        return 1.5 * MIN_STEPS * batch_of(at) / rate / (forwards or 1.0)
-
-    return max(0.0, window_s(point) - max(window_s(grid.start), state.context.measure_s))
+    usual_s = 1.5 * MIN_STEPS * (grid.runs[grid.start][1].step_ms or 0.0) / 1000.0
+    slower = forecast_at(model, grid.start).log_rate - forecast_at(model, point).log_rate
+    longer = math.exp(slower) * batch_of(point) / batch_of(grid.start)
+    return max(0.0, longer * usual_s - max(usual_s, state.context.measure_s))
 
 
 def smallest_level(state: TunerState, grid: Grid, ran: Mapping[GridPoint, Forecast]) -> GridPoint:
@@ -365,21 +338,32 @@ def smallest_level(state: TunerState, grid: Grid, ran: Mapping[GridPoint, Foreca
 def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
     """Points that may be tried, and those that ran."""
     batch, workers = grid.start
-    peaks = {point[0]: run.peak_mem_gib for point, (_, run) in grid.runs.items()}
-    leap, first = LEAP, peaks[batch]
-    if len(peaks) == 1 and first:
-        leap = max(2, min(LEAP, int(state.context.memory_limit_gib / first)))
     batches = [batch]
     if grid.knobs[0] is not None:
-        most = min(grid.most, leap * max(peaks))
         batches = [batch * 2**n for n in range(DOUBLINGS + 1)]
         if state.context.objective.better_below(grid.runs[grid.start][1]):
             batches += [batch >> n for n in range(1, batch.bit_length())]
-        batches = [each for each in batches if each <= most]
+    most = min(grid.most, LEAP * max(point[0] for point in grid.runs))
+    limit_gib = state.context.memory_limit_gib
+    batches = [b for b in batches if b <= most and expected_gib(grid.runs, b) <= limit_gib]
     counts = {workers}
     counts |= worker_counts(state, workers) if grid.knobs[1] is not None else set()
-    found = [(each, count) for each in batches for count in sorted(counts)]
+    found = [(each, count) for each in {*batches, batch} for count in sorted(counts)]
     return [point for point in found if point not in grid.refused]
+
+
+def expected_gib(runs: Mapping[GridPoint, tuple[Candidate, Run]], batch: int) -> float:
+    """Memory of a batch by the peaks of smaller ones.
+
+    It grows as between the last two, or in proportion to a single one. Twice that one is tried.
+    """
+    seen = {point[0]: run.peak_mem_gib for point, (_, run) in sorted(runs.items())}
+    peaks = [(0, 0.0), *((each, gib) for each, gib in seen.items() if gib)]
+    last, high = peaks[-1]
+    if batch <= last or len(peaks) == 1 or (len(peaks) == 2 and batch <= 2 * last):
+        return 0.0
+    before, low = peaks[-2]
+    return high + max(0.0, (high - low) / (last - before)) * (batch - last)
 
 
 def worker_counts(state: TunerState, current: object) -> set[int]:
@@ -418,25 +402,6 @@ def batch_of(point: GridPoint) -> float:
     return float(max(1, point[0]))
 
 
-def memory_refusal(state: TunerState, grid: Grid, batch: int) -> str:
-    """Reason why a `batch` cannot fit, by the peaks so far; else empty."""
-    runs = {point[0]: run for point, (_, run) in grid.runs.items()}
-    peaks = [(b, run.peak_mem_gib) for b, run in sorted(runs.items()) if run.peak_mem_gib]
-    if not peaks:
-        return ""
-    (last, high) = peaks[-1]
-    slope = (high - peaks[-2][1]) / (last - peaks[-2][0]) if len(peaks) > 1 else 0.0
-    expected_gib = high + max(slope, 0.0) * (batch - last)
-    limit_gib = state.context.memory_limit_gib
-    if expected_gib <= limit_gib:
-        return ""
-    shown = ", ".join(f"{b}: {p:.2f} GiB" for b, p in peaks[-2:])
-    return (
-        f"{batch} needs about {expected_gib:.2f} GiB by the peaks measured so far ({shown}), more "
-        f"than the {limit_gib:.2f} GiB usable"
-    )
-
-
 # --- the decision -------------------------------------------------------------------------------
 
 
@@ -460,13 +425,24 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
     return decide_workers(state, grid, grid.knobs[1], chosen) if grid.knobs[1] else state
 
 
+def stop_reason(state: TunerState, grid: Grid) -> str:
+    """Reason why no larger batch was tried."""
+    beyond = 2 * max(point[0] for point in grid.runs)
+    if grid.stop == FLAT and beyond > largest_batch(state, grid.start[0]):
+        return f"the dataset has {state.original.effects.data_items} items"
+    needed_gib, limit_gib = expected_gib(grid.runs, beyond), state.context.memory_limit_gib
+    if grid.stop == FLAT and needed_gib > limit_gib:
+        return (
+            f"{beyond} needs about {needed_gib:.2f} GiB by the peaks measured so far, more than "
+            f"the {limit_gib:.2f} GiB usable"
+        )
+    return grid.stop
+
+
 def decide_batch(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -> TunerState:
     """With the verdict on the batch."""
     key = key_of(knob)
-    items, largest = state.original.effects.data_items, max(point[0] for point in grid.runs)
-    stop = grid.stop
-    if stop == FLAT and items and 2 * largest > largest_batch(state, grid.start[0]):
-        stop = f"the dataset has {items} items"
+    stop = stop_reason(state, grid)
     ended = f"The search stopped because {stop}."
     if chosen[0] != knob.value:
         draws = OTHER_DRAWS if state.iterative and not state.trains else ""

@@ -180,7 +180,7 @@ class Formula:
             rate_source="formula",
             window_start=0.0,
             window_end=seconds,
-            step_ms=1000.0 * batch / rate,
+            step_ms=1000.0 * batch / rate / self._sampler_steps(used),
             step_kind=self.step_kind,
             latency_p50_ms=1000.0 * batch / rate,
             latency_p95_ms=1000.0 * batch / rate,
