@@ -113,16 +113,16 @@ class Document:
 
         A value keeps the spelling family of the one it replaces. Raises EditRefusedError.
         """
-        missing = {each.path: each for each in self.absent}
-        for path, value in reversed(list(values.items())):  # the next sees the file with this one
-            if path in missing and not spelling.is_same(value, missing[path].default):
-                content = self.with_inserted(missing[path].beside, missing[path].key, value)
+        for each in reversed(self.absent):  # the next sees the file with this one
+            value = values.get(each.path, each.default)
+            if not spelling.is_same(value, each.default):
+                content = self.with_inserted(each.beside, each.key, value)
                 longer = _parsed(content, self.format, self.name, self.path)
-                left = tuple(each for each in self.absent if each.path != path)
-                others = {name: other for name, other in values.items() if name != path}
+                left = tuple(other for other in self.absent if other is not each)
+                others = {path: other for path, other in values.items() if path != each.path}
                 return replace(longer, absent=left).with_values(others)
         splices, wanted, gone = [], {}, set()
-        for path in values.keys() - missing.keys():
+        for path in values.keys() - {each.path for each in self.absent}:
             scalar, leaf = self._editable(path), self.parsed.leaves[path]
             value = spelling.in_family(values[path], scalar)
             if spelling.is_same(value, scalar.value):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError
@@ -23,8 +22,6 @@ MAX_DEPTH = 200
 
 MAX_VALUES = 50_000
 """Most values. Real configs stay below 5,000; data files do not."""
-
-MAX_NOTES = 20
 
 _NOT_A_LITERAL = re.compile(r"[\r\n]|\$\{|\{\{")
 
@@ -81,7 +78,7 @@ class Parsed:
                     notes.append(f"{leaf.path}: two different keys are written alike")
                     leaf = leaf._replace(why="two different keys are written alike")  # noqa: PLW2901
                 self.leaves[leaf.path] = leaf
-        self.notes = _first(notes)
+        self.notes = tuple(notes)
 
     def _on_duplicates(self, again: dict[str, int]) -> list[str]:
         starts = line_starts(self.text) if again else []
@@ -139,30 +136,18 @@ class _Comments:
         opening = "#" if marker == "#" else r"//|/\*"
         whole = "#" if marker == "#" else r"//|/\*|\*(?!/)"
         self._text = text
+        self._starts = line_starts(text)
         self._after = re.compile(rf"[ \t,\])}}]*(?:{opening})([^\r\n]*)")
         self._line = re.compile(rf"[ \t]*(?:{whole})([^\r\n]*)")
-        self._above: dict[int, tuple[str, ...]] = {}
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        return line_starts(self._text)
 
     def near(self, start: int, end: int) -> str | None:
-        lines = self._lines_above(bisect_right(self._starts, start) - 1)
-        found = self._after.match(self._text, end)
-        if found:
-            lines = (*lines, _stripped(found[1]))
-        return "\n".join(part for part in lines if part) or None
-
-    def _lines_above(self, line: int) -> tuple[str, ...]:
-        if line not in self._above:
-            lines: list[str] = []
-            number = line - 1
-            while number >= 0 and (found := self._line.match(self._text, self._starts[number])):
-                lines.append(_stripped(found[1]))
-                number -= 1
-            self._above[line] = tuple(reversed(lines))
-        return self._above[line]
+        """Comment lines above the value's line, and the comment behind it."""
+        first = line = bisect_right(self._starts, start) - 1
+        while line and self._line.match(self._text, self._starts[line - 1]):
+            line -= 1
+        found = [self._line.match(self._text, at) for at in self._starts[line:first]]
+        found.append(self._after.match(self._text, end))
+        return "\n".join(filter(None, (_stripped(each[1]) for each in found if each))) or None
 
 
 def _stripped(comment: str) -> str:
@@ -172,13 +157,6 @@ def _stripped(comment: str) -> str:
 def line_starts(text: str) -> list[int]:
     """Offset at which each line begins, in characters."""
     return [0, *(found.end() for found in re.finditer("\r\n|\n|\r", text))]
-
-
-def _first(notes: list[str]) -> tuple[str, ...]:
-    """No more notes than someone would read."""
-    if len(notes) <= MAX_NOTES:
-        return tuple(notes)
-    return (*notes[:MAX_NOTES], f"and {len(notes) - MAX_NOTES} more of the kind")
 
 
 def _byte_offsets(text: str, bom: int) -> Callable[[int], int]:

@@ -6,10 +6,10 @@ that can be refused is refused by `claim`, before anything was spent.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ MARKS = {
 """By suffix: mark of an output, on a line near its start or end."""
 
 LEAST_BYTES = 1 << 16
-"""Free space below which a disk counts as full."""
+"""Space that a disk must have for an output."""
 _LOOKED_AT = 512
 """Bytes at either end of a file that may hold its mark."""
 
@@ -146,7 +146,8 @@ def _refuse_foreign(place: Path, claimed: Claim) -> None:
         facts = None
     except OSError as problem:
         raise _refusal(place, f"cannot be written: {_reason(problem)}") from problem
-    if place in claimed.never or (facts and any(_same(path, facts) for path in claimed.never)):
+    others = (path for path in claimed.never if facts and path.exists())
+    if place in claimed.never or any(path.samefile(place) for path in others):
         raise _refusal(place, "is the config, or another file of this call")
     if facts is None:
         return
@@ -166,35 +167,15 @@ def _refuse_foreign(place: Path, claimed: Claim) -> None:
 
 
 def _refuse_unwritable(place: Path) -> None:
-    """Raise OutputRefusedError if `place` is not writable."""
+    """Raise OutputRefusedError if nothing can be written at `place`, tried without a name."""
     folder = place.parent
+    while not os.path.lexists(folder):
+        folder = folder.parent
     try:
-        while not os.path.lexists(folder):
-            folder = folder.parent
-        space = os.statvfs(folder)
-        longest = os.pathconf(folder, "PC_NAME_MAX")
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(LEAST_BYTES))
     except OSError as problem:
         raise _refusal(place, f"cannot be written in {folder}: {_reason(problem)}") from problem
-    code = None
-    if not folder.is_dir():
-        code = errno.ENOTDIR
-    elif not os.access(folder, os.W_OK | os.X_OK):
-        sealed = os.statvfs(folder).f_flag & os.ST_RDONLY
-        code = errno.EROFS if sealed else errno.EACCES
-    elif space.f_blocks and space.f_bavail * space.f_frsize < LEAST_BYTES:
-        code = errno.ENOSPC
-    elif len(os.fsencode(place.name)) > longest:
-        code = errno.ENAMETOOLONG
-    if code is not None:
-        raise _refusal(place, f"cannot be written in {folder}: {os.strerror(code)}")
-
-
-def _same(path: Path, facts: os.stat_result) -> bool:
-    try:
-        other = path.stat()
-    except OSError:
-        return False
-    return (other.st_dev, other.st_ino) == (facts.st_dev, facts.st_ino)
 
 
 def _reason(problem: OSError) -> str:
