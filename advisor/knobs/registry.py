@@ -188,20 +188,6 @@ REGISTRY: Mapping[str, KnobSpec] = {
             effect="forwards_per_unit",
         ),
         KnobSpec(
-            kind="sample_num",
-            words="samples drawn for each input",
-            knob_class="quality",
-            family="positive",
-            usual_phase="test",
-        ),
-        KnobSpec(
-            kind="image_size",
-            words="image size",
-            knob_class="quality",
-            family="pixels",
-            unit="pixel",
-        ),
-        KnobSpec(
             kind="num_devices",
             words="devices",
             knob_class="training",
