@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -90,8 +90,6 @@ def row_of(value: object) -> tuple[dict[str, JsonScalar], str]:
 # --- a change with its links --------------------------------------------------------------
 
 NOTHING: Mapping[str, JsonScalar] = MappingProxyType({})
-MOST_SHOWN = 8
-"""Values of a choice that are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +119,10 @@ def move(
         return InvalidChange(reason=f"{path} is no knob of {findings.document}")
     if not knob.editable:
         return InvalidChange(reason=f"{path}: {knob.why}")
-    plan = _Plan(document, findings, knob, value, beside, beyond=beyond)
-    refusal = plan.why_refused(path, value)
+    plan = _Plan(
+        document=document, findings=findings, knob=knob, value=value, beside=beside, beyond=beyond
+    )
+    refusal = plan.set(path, value)
     for link in findings.links:
         if path in link.paths and link.kind in _MOVES:
             refusal = refusal or _MOVES[link.kind](plan, link)
@@ -135,63 +135,44 @@ def move(
     return changes
 
 
+@dataclass(slots=True, kw_only=True)
 class _Plan:
     """The changes a move needs, gathered link by link."""
 
-    def __init__(
-        self,
-        document: Document,
-        findings: Findings,
-        knob: Knob,
-        value: JsonScalar,
-        beside: Mapping[str, JsonScalar],
-        *,
-        beyond: bool,
-    ) -> None:
-        self.findings = findings
-        self.knob = knob
-        self.value = value
-        self.scalars = document.scalars
-        self.absent = {each.path for each in document.absent}
-        self.beside = beside
-        self.beyond = beyond
-        self.dataset = _dataset_size(document, findings, knob)
-        self.changes: dict[str, Change] = {}
-        self._plan(knob.path, value, knob.kind)
+    document: Document
+    findings: Findings
+    knob: Knob
+    value: JsonScalar
+    beside: Mapping[str, JsonScalar]
+    beyond: bool
+    changes: dict[str, Change] = field(default_factory=dict)
 
     def old(self, path: str) -> JsonScalar:
         """Present value at `path`; None for a list."""
-        scalar = self.scalars.get(path)
+        scalar = self.document.scalars.get(path)
         return scalar.value if scalar else None
 
     def count(self, path: str) -> float | None:
         """Present value at `path` as a number."""
         return number_of(self.old(path))
 
-    def why_refused(self, path: str, value: JsonScalar) -> str | None:
-        """Reason why the program would refuse `value`, by choices or a comment."""
-        knob, number = self.findings.knob(path), number_of(value)
-        step = multiple_of(knob.comment, knob.value) if knob else None
-        if knob and step and number is not None and number % step:
-            return f'it is no multiple of {step:g}, and the comment beside it says "{knob.comment}"'
-        if self.dataset and path == self.knob.path and number and number > self.dataset[1]:
-            return f"the dataset is smaller: {self.dataset[0]} = {self.dataset[1]:g}"
-        scalar = self.scalars.get(path)
-        if scalar is None or not scalar.choices or value in scalar.choices:
-            return None
-        shown = ", ".join(map(str, scalar.choices[:MOST_SHOWN]))
-        more = ", ..." if len(scalar.choices) > MOST_SHOWN else ""
-        return f"the program takes only {shown}{more}"
-
     def set(self, path: str, value: JsonScalar, kind: str | None = None) -> str | None:
         """Plan `value` at `path`, or return the refusal."""
-        scalar, knob = self.scalars.get(path), self.findings.knob(path)
+        scalar, knob = self.document.scalars.get(path), self.findings.knob(path)
         why = "it is a list" if scalar is None else None if scalar.editable else scalar.why
         why = knob.why if knob and not knob.editable else why
-        why = why or self.why_refused(path, value)
+        why = why or (_no_multiple(knob, value) if knob else None)
         if why:
-            return f"{path} would have to become {value}, but {why}"
-        self._plan(path, value, kind or (knob or self.knob).kind)
+            return why if path == self.knob.path else f"{path} would have to be {value}, but {why}"
+        self.changes[path] = Change(
+            document=self.findings.document,
+            path=path,
+            kind=kind or (knob or self.knob).kind,
+            knob_class=(knob or self.knob).knob_class,
+            old=self.old(path),
+            new=value,
+            name=self.findings.name_of(path),
+        )
         return None
 
     def set_count(self, path: str, number: float) -> str | None:
@@ -201,60 +182,13 @@ class _Plan:
             return self.set(path, number)
         return self.set(path, str(int(number)) if isinstance(old, str) else int(number))
 
-    def _plan(self, path: str, value: JsonScalar, kind: str) -> None:
-        like = self.findings.knob(path) or self.knob
-        self.changes[path] = Change(
-            document=self.findings.document,
-            path=path,
-            kind=kind,
-            knob_class=like.knob_class,
-            old=self.old(path),
-            new=value,
-            name=self.findings.name_of(path),
-        )
 
-
-_DATASET_SIZE = re.compile(
-    r"(?:num|n|max|total)_(?:(?:train|test|val|eval)_)?"
-    r"(?:images|samples|items|examples|files|records|rows|instances)"
-    r"|(?:(?:train|test|val|eval)_)?(?:images|samples|examples|records)"
-    r"|(?:data|dataset|train_set|test_set)_(?:len|length|size)|num_(?:train|val|test)"
-)
-"""Keys whose number counts the items of a dataset."""
-_SIZE_OF_DATA = re.compile(r"(?:.*_)?(?:data|dataset)/(?:count|limit|num|n)")
-"""Such keys with the key above them."""
-
-
-def _dataset_size(document: Document, findings: Findings, knob: Knob) -> tuple[str, float] | None:
-    """Largest dataset size that the config names.
-
-    A number below the present batch counts something else. Sections of another phase are left out.
-    """
-    present = number_of(knob.value)
-    if knob.kind != "batch_size" or knob.unit not in (None, "sample") or not present:
-        return None
-    known = {each.path for each in findings.knobs}
-    sizes = {
-        path: number
-        for path, scalar in document.scalars.items()
-        if path not in known
-        and (number := number_of(scalar.value)) is not None
-        and number >= present
-        and _names_dataset_size(path)
-        and not _of_another_phase(path, knob)
-    }
-    return max(sizes.items(), key=lambda item: item[1], default=None)
-
-
-def _names_dataset_size(path: str) -> bool:
-    names = [canonical(str(part)) for part in parts_of(path)]
-    return bool(_DATASET_SIZE.fullmatch(names[-1]) or _SIZE_OF_DATA.fullmatch("/".join(names[-2:])))
-
-
-def _of_another_phase(path: str, knob: Knob) -> bool:
-    words = {word for part in parts_of(path) for word in re.split(r"[^a-z]+", str(part).lower())}
-    phases = {catalogue().phase_words[word] for word in words if word in catalogue().phase_words}
-    return bool(phases) and knob.phase != "any" and knob.phase not in phases
+def _no_multiple(knob: Knob, value: JsonScalar) -> str | None:
+    """Reason why the comment beside `knob` refuses `value`."""
+    step, number = multiple_of(knob.comment, knob.value), number_of(value)
+    if step and number is not None and number % step:
+        return f'it is no multiple of {step:g}, and the comment beside it says "{knob.comment}"'
+    return None
 
 
 def _move_product(plan: _Plan, link: KnobConstraint) -> str | None:
@@ -327,7 +261,8 @@ def _move_exclusive(plan: _Plan, link: KnobConstraint) -> str | None:
 def _move_needing_workers(plan: _Plan, link: KnobConstraint) -> str | None:
     dependent, workers = link.paths
     if plan.knob.path == workers:
-        unwritten = dependent in plan.absent and dependent not in plan.beside
+        is_absent = any(each.path == dependent for each in plan.document.absent)
+        unwritten = is_absent and dependent not in plan.beside
         if plan.value != 0 or unwritten or plan.old(dependent) in (None, False):
             return None
         return plan.set(dependent, False if isinstance(plan.old(dependent), bool) else None)
@@ -360,7 +295,7 @@ def _move_schedule(plan: _Plan, link: KnobConstraint) -> str | None:
 def _schedule_word(plan: _Plan, steps_path: str) -> str:
     """Word for the schedule's kind beside the steps."""
     prefix, names = parts_of(steps_path)[:-1], catalogue().table["schedule"]["names"]
-    for path, scalar in plan.scalars.items():
+    for path, scalar in plan.document.scalars.items():
         parts = parts_of(path)
         if parts[:-1] == prefix and canonical(str(parts[-1])) in names:
             return str(scalar.value).lower()

@@ -45,8 +45,6 @@ class Family:
         if not self.types & types_of(value):
             return False
         numbers = value if isinstance(value, tuple) else (value,)
-        if "int-tuple-text" in self.types & types_of(value):
-            numbers = tuple(map(int, re.findall(r"\d+", str(value))))
         return all(self._in_range(number) for number in numbers)
 
     def _in_range(self, value: JsonScalar) -> bool:
@@ -73,11 +71,6 @@ def types_of(value: JsonScalar | tuple[JsonScalar, ...]) -> frozenset[str]:
         kinds = {"list"}
         if all(isinstance(v, int) and not isinstance(v, bool) for v in value):
             kinds |= {"ints", "floats"}
-            if len(value) == 2:
-                kinds.add("pair")
-            sides = sorted(map(int, value))[1:]  # type: ignore[arg-type]
-            if len(value) == 3 and {value[0], value[2]} & {1, 3, 4} and sides[0] >= 8:
-                kinds.add("sides-and-channels")
         elif all({"float", "int", "numeric-text"} & types_of(v) for v in value):
             kinds.add("floats")
         return frozenset(kinds)
@@ -103,7 +96,6 @@ def _text_types(text: str) -> frozenset[str]:
         "duration": r"\d+(ba|ep|tok|sp|s|m|h|d|dur)",
         "flag-name": r"-{1,2}[A-Za-z].*",
         "choice-text": r"(choice|range|interval|uniform|loguniform)\(.*\)",
-        "int-tuple-text": r"[(\[]?\s*\d+\s*([,x]\s*\d+\s*)*,?\s*[)\]]?",
         "device-list-text": r"[(\[]?\s*\d+\s*(,\s*\d*)+[)\]]?|[(\[]\s*\d+\s*[)\]]",
         "ddim-text": r"ddim\d+|\d+(,\d+)+",
         "precision-policy-text": r"[pco]\w*=\w+(,[pco]\w*=\w+)*",
@@ -115,7 +107,7 @@ def _text_types(text: str) -> frozenset[str]:
     return frozenset(kinds)
 
 
-WORDS = ("under", "called", "parent")
+WORDS = ("under", "parent")
 """Conditions on words of the names around a leaf; with `not-` before them, the opposite."""
 KEYS = ("sibling", "document")
 """Conditions on whole keys, as patterns."""
@@ -132,7 +124,6 @@ class Rule:
     phase: Phase | None = None
     unit: str | None = None
     scope: str | None = None
-    of_model: bool = False
     or_only: str | None = None
     format: str | None = None
     phases: frozenset[str] = frozenset()

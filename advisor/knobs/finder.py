@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -141,19 +140,6 @@ class _Finder:
         self.traps: list[FalseMatch] = []
         self.links: list[KnobConstraint] = []
         self.references: list[Reference] = []
-        self._by_name: dict[str, list[Leaf]] = defaultdict(list)
-        for leaf in self.leaves:
-            self._by_name[leaf.name].append(leaf)
-        self._of_models = {
-            target: leaf.path
-            for leaf in self.leaves
-            if "model" in leaf.words and (target := references.target(document, leaf.value))
-        }
-        self._variants = {
-            leaf.mapping
-            for leaf in self.leaves
-            if leaf.mapping and "." in leaf.key and leaf.key in document.scalars
-        }
 
     def run(self) -> None:
         """Sort every leaf whose name the catalogue or vocabulary knows."""
@@ -169,8 +155,10 @@ class _Finder:
                 continue
             elif meaning.trap and meaning.or_only:
                 waiting.append((leaf, meaning))
-            elif trap := meaning.trap or self._context_trap(leaf, meaning):
-                self._refuse(leaf, trap)
+            elif meaning.trap:
+                self._refuse(leaf, meaning.trap)
+            elif catalogue().comments["unused"].search(leaf.comment or ""):
+                self._refuse(leaf, f'the comment beside it says "{leaf.comment}"')
             else:
                 self._accept(leaf, meaning)
         found = {knob.kind for knob in self.knobs}
@@ -204,7 +192,6 @@ class _Finder:
         wrappers = catalogue().table["wrappers"]
         around = {
             "under": leaf.words,
-            "called": leaf.words_called,
             "parent": words_of(next((a for a in leaf.ancestors if a not in wrappers), "")),
             "sibling": leaf.siblings,
             "document": self.names,
@@ -218,28 +205,8 @@ class _Finder:
                     unit=rule.unit,
                     scope=rule.scope,
                     why="its name and value",
-                    of_model=rule.of_model,
                     or_only=rule.or_only is not None,
                 )
-        return None
-
-    def _context_trap(self, leaf: Leaf, meaning: Meaning) -> str | None:
-        """Reason why a knob-like leaf is none."""
-        if catalogue().comments["unused"].search(leaf.comment or ""):
-            return f'the comment beside it says "{leaf.comment}"'
-        if leaf.mapping in self._variants:
-            return f"part of {leaf.mapping}, a variant that overrides other values of this config"
-        if REGISTRY[meaning.kind].knob_class != "quality":
-            return None
-        if leaf.path in self._of_models:
-            return f"{self._of_models[leaf.path]} takes this value: part of the architecture"
-        if meaning.kind == "image_size" and vocabulary.speaks(leaf.name):
-            for twin in self._by_name[leaf.name]:
-                if twin.value != leaf.value or twin.path == leaf.path:
-                    continue
-                of_twin = self._meaning(twin)
-                if (twin.ancestors and not leaf.ancestors) or (of_twin and of_twin.of_model):
-                    return f"must agree with {twin.path}"
         return None
 
     # --- a knob ------------------------------------------------------------------------------

@@ -17,34 +17,6 @@ if TYPE_CHECKING:
 
 Part = str | int
 
-_CALLS_ITSELF = frozenset(
-    {
-        *("type", "name", "class", "class_name", "class_path", "target", "_target_", "cls"),
-        *("transform", "key"),
-    }
-)
-"""Keys whose value says what the mapping they stand in makes."""
-
-_ARGUMENTS = frozenset(
-    {"args", "kwargs", "params", "param", "init", "init_args", "class_args", "options"}
-)
-"""Keys that hold the arguments of what the mapping above makes."""
-
-_OTHERWISE = {
-    "model": frozenset({"train", "training", "trainer"}),
-    "transformer": frozenset({"data"}),
-}
-"""Words of a name that mean something else beside others: what trains a model is no part of it,
-what transforms data is no network."""
-
-_MISSPELT = {
-    **dict.fromkeys(("schedular", "sheduler", "shceduler", "schduler", "scheduller"), "scheduler"),
-    **dict.fromkeys(("optimzer", "optimiser", "optimizor", "optmizer"), "optimizer"),
-    **dict.fromkeys(("trainning", "traning", "trianing"), "training"),
-    **dict.fromkeys(("vaildation", "validaton", "valiation"), "validation"),
-}
-"""Words of sections that are spelt otherwise, and what is meant."""
-
 _PART = re.compile(r'\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|([^.\[\]]+)')
 
 
@@ -70,18 +42,11 @@ class Leaf:
     """The scalar itself; the first element of a list."""
     comment: str | None
     """The comment beside it, on one line; of a list, also the one behind its last element."""
-    called: tuple[str, ...] = ()
-    """Type of the mapping, or of the one that takes it: `type: RandomCrop`."""
 
     @property
     def siblings(self) -> frozenset[str]:
         """Canonical names of the keys beside it."""
         return self.keys - {self.name}
-
-    @property
-    def words_called(self) -> frozenset[str]:
-        """`called` and the words it is made of."""
-        return frozenset(word for name in self.called for word in words_of(name))
 
     @property
     def is_list(self) -> bool:
@@ -115,12 +80,7 @@ def _snake(text: str) -> str:
 @functools.lru_cache(maxsize=4096)
 def words_of(name: str) -> frozenset[str]:
     """A canonical name and the words in it."""
-    words = frozenset(name.split("_"))
-    words |= {_MISSPELT[word] for word in words & _MISSPELT.keys()}
-    if "models" in words:
-        words |= {"model"}
-    lost = {word for word, beside in _OTHERWISE.items() if not beside.isdisjoint(words)}
-    return words - lost | {name}
+    return frozenset({name, *name.split("_")})
 
 
 def parts_of(path: str) -> tuple[Part, ...]:
@@ -155,22 +115,9 @@ def leaves(scalars: Mapping[str, Scalar]) -> list[Leaf]:
     names = {
         mapping: frozenset(canonical(key) for key in keys) for mapping, keys in children.items()
     }
-    makes = {
-        parts[:-1]: canonical(str(scalars_here[0].value))
-        for parts, scalars_here in groups.items()
-        if parts[-1] in _CALLS_ITSELF and isinstance(scalars_here[0].value, str)
-    }
     return [
-        _leaf(parts, scalars_here, parts in lists, names, _called(parts, makes))
-        for parts, scalars_here in groups.items()
+        _leaf(parts, scalars_here, parts in lists, names) for parts, scalars_here in groups.items()
     ]
-
-
-def _called(parts: tuple[Part, ...], makes: Mapping[tuple[Part, ...], str]) -> tuple[str, ...]:
-    mapping = parts[:-1]
-    while mapping not in makes and mapping and mapping[-1] in _ARGUMENTS:
-        mapping = mapping[:-1]
-    return (makes[mapping],) if mapping in makes else ()
 
 
 def _leaf(
@@ -178,7 +125,6 @@ def _leaf(
     scalars: list[Scalar],
     is_list: bool,
     names: Mapping[tuple[Part, ...], frozenset[str]],
-    called: tuple[str, ...],
 ) -> Leaf:
     key = str(parts[-1])
     scope = [_snake(part) for part in _scoped(key)[:-1]]
@@ -197,7 +143,6 @@ def _leaf(
         value=tuple(s.value for s in scalars) if is_list else scalars[0].value,
         scalar=scalars[0],
         comment=" ".join(" ".join(comments).split()) or None,
-        called=called,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import re
+import math
 import tomllib
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 Words = tuple[str, ...]
 
 _LEAST_PLURAL = 4
-_LONG_PART = 3
 _OUTSIDE_USUAL = -5
-_COMMENT = 1
-_OTHER_COMMENT = -9
 _WHOLE = frozenset({"value", "default"})
 """Names of a leaf that is the whole of what the key above names."""
 
@@ -40,8 +37,6 @@ class Meaning:
     scope: str | None = None
     why: str
     """The evidence with its weights: "`batch size` +6, `sw` -1, under `loader` +1"."""
-    of_model: bool = False
-    """Part of the architecture: what has its name and value elsewhere must agree with it."""
     or_only: bool = False
     """With `trap`: a knob all the same where nothing else in the document is of the kind."""
 
@@ -56,14 +51,8 @@ class KindOfName:
     """The longest first, of those the heaviest."""
     speaking: frozenset[str]
     """First words of the phrases that speak for the kind."""
-    called: Mapping[str, int]
     above: Mapping[str, int]
-    beside: Mapping[str, int]
-    comment: re.Pattern[str] | None
-    not_comment: re.Pattern[str] | None
-    usual: tuple[float, float] | None
-    as_list: int
-    only: bool
+    usual: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +65,6 @@ class Vocabulary:
     neutral: frozenset[str]
     known: frozenset[str]
     """Every word of the file."""
-    parts: frozenset[str]
-    """Words of which a glued word may be made: neutral, or speaking for a kind."""
     kinds: tuple[KindOfName, ...]
 
 
@@ -91,14 +78,13 @@ def vocabulary() -> Vocabulary:
     }
     kinds = tuple(_kind_of_name(kind, row, spelling) for kind, row in table["kind"].items())
     neutral = _respelled(" ".join(table["neutral"]["words"]), spelling)
-    weighed = [(phrase, weight) for kind in kinds for phrase, weight in kind.phrases.items()]
+    weighed = [word for kind in kinds for phrase in kind.phrases for word in phrase]
     return Vocabulary(
         table=table,
         enough=table["enough"],
         spelling=spelling,
         neutral=frozenset(neutral),
-        known=frozenset({*neutral, *spelling, *(word for p, _ in weighed for word in p)}),
-        parts=frozenset({*neutral, *spelling, *(w for p, n in weighed if n > 0 for w in p)}),
+        known=frozenset({*neutral, *spelling, *weighed}),
         kinds=kinds,
     )
 
@@ -107,9 +93,6 @@ def _kind_of_name(kind: str, row: dict[str, Any], spelling: Mapping[str, Words])
     def weights(of: str) -> dict[str, int]:
         return {word: int(weight) for weight, words in row.get(of, {}).items() for word in words}
 
-    def pattern(of: str) -> re.Pattern[str] | None:
-        return re.compile(row[of], re.IGNORECASE) if of in row else None
-
     phrases = {_respelled(phrase, spelling): weight for phrase, weight in weights("name").items()}
     order = sorted(phrases, key=lambda phrase: (-len(phrase), -abs(phrases[phrase])))
     return KindOfName(
@@ -117,14 +100,8 @@ def _kind_of_name(kind: str, row: dict[str, Any], spelling: Mapping[str, Words])
         family=catalogue().families[row["value"]],
         phrases={phrase: phrases[phrase] for phrase in order},
         speaking=frozenset(phrase[0] for phrase in order if phrases[phrase] > 0),
-        called=weights("called"),
         above=weights("above"),
-        beside=weights("beside"),
-        comment=pattern("comment"),
-        not_comment=pattern("not-comment"),
-        usual=tuple(row["usual"]) if "usual" in row else None,
-        as_list=row.get("list", 0),
-        only=row.get("only", False),
+        usual=tuple(row.get("usual", (-math.inf, math.inf))),
     )
 
 
@@ -137,45 +114,15 @@ def _respelled(phrase: str, spelling: Mapping[str, Words]) -> Words:
 
 @functools.lru_cache(maxsize=8192)
 def words_in(name: str) -> Words:
-    """Words of a canonical name.
-
-    `maxbatchsize0` is max, batch, size.
-    """
+    """Words of a canonical name, without plurals and final digits."""
     known, spelling = vocabulary().known, vocabulary().spelling
     found: list[str] = []
     for token in filter(None, name.split("_")):
         bare = token.rstrip("0123456789")
         one = token.removesuffix("s") if len(token) > _LEAST_PLURAL else token
-        parts = (token,) if token in known else _parted(token) or _parted(bare)
-        if not parts and one in known:
-            parts = (one,)
-        for word in parts or filter(None, (bare,)):
-            found.extend(spelling.get(word, (word,)))
+        word = next((each for each in (token, bare, one) if each in known), bare)
+        found.extend(spelling.get(word, (word,)) if word else ())
     return tuple(found)
-
-
-def _parted(token: str) -> Words:
-    """Split a glued word; abbreviations alone make none."""
-    parts = _unglued(token)
-    return parts if any(len(part) >= _LONG_PART for part in parts) else ()
-
-
-@functools.lru_cache(maxsize=8192)
-def _unglued(token: str) -> Words:
-    """Split `token` into the fewest known words.
-
-    Empty where there are none.
-    """
-    parts = vocabulary().parts
-    if token in parts:
-        return (token,)
-    found = []
-    for cut in range(1, len(token)):
-        head, tail = token[:cut], token[cut:]
-        if head in parts and (cut > 1 or head == "n") and len(tail) > 1:
-            rest = _unglued(tail)
-            found += [(head, *rest)] if rest else []
-    return min(found, key=len, default=())
 
 
 class Phrases(NamedTuple):
@@ -284,7 +231,6 @@ def _scored(leaf: Leaf, kind: KindOfName, phrases: Phrases) -> tuple[int, Meanin
     return score, Meaning(
         kind=kind.kind,
         trap=None if score >= enough else f"no {kind.kind}: {why}",
-        or_only=kind.only and phrases.weight >= enough,
         unit=_said_of_batch(leaf.name, "unit") if is_batch else None,
         scope=_said_of_batch(leaf.name, "scope") if is_batch else None,
         why=why if score >= vocabulary().table["high"] else f"{why}: barely enough",
@@ -293,26 +239,15 @@ def _scored(leaf: Leaf, kind: KindOfName, phrases: Phrases) -> tuple[int, Meanin
 
 def _around(leaf: Leaf, kind: KindOfName) -> Iterator[tuple[str, int]]:
     """Surroundings of a name and their weights for `kind`."""
-    places = [(name, kind.called, "in a") for name in leaf.called]
-    places += [(name, kind.above, "under") for name in leaf.ancestors]
-    for name, weights, where in places:
-        listed = sorted(words_of(name) & weights.keys())
+    for name in leaf.ancestors:
+        listed = sorted(words_of(name) & kind.above.keys())
         if listed:
-            word = max(listed, key=lambda word: abs(weights[word]))
-            yield f"{where} `{word}`", weights[word]
+            word = max(listed, key=lambda word: abs(kind.above[word]))
+            yield f"under `{word}`", kind.above[word]
             break
-    beside = sorted(leaf.siblings & kind.beside.keys())
-    if beside:
-        key = max(beside, key=lambda key: kind.beside[key])
-        yield f"beside `{key}`", kind.beside[key]
-    for pattern, weight in ((kind.comment, _COMMENT), (kind.not_comment, _OTHER_COMMENT)):
-        if pattern and pattern.search(leaf.comment or ""):
-            yield "its comment", weight
-    if kind.as_list and leaf.is_list:
-        yield "a list", kind.as_list
     values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
     numbers = [number for value in values if (number := number_of(value)) is not None]
-    if kind.usual and any(not kind.usual[0] <= number <= kind.usual[1] for number in numbers):
+    if any(not kind.usual[0] <= number <= kind.usual[1] for number in numbers):
         yield f"the value {leaf.value}", _OUTSIDE_USUAL
 
 

@@ -44,11 +44,7 @@ def test_what_a_config_leaves_open_is_of_the_phase_that_the_command_says(
 
 
 COMMANDS = [
-    ("python train.py --img 640 --batch 8", {"--img": "image_size", "--batch": "batch_size"}),
-    ("python sample.py --res 256", {"--res": "image_size"}),
-    ("python sample.py --res 4", {}),
-    ("python sample.py --H 512 --W 768", {"--H": "image_size", "--W": "image_size"}),
-    ("python plot.py --W 768", {}),
+    ("python train.py --img 640 --batch 8", {"--batch": "batch_size"}),
     ("python train.py --bsz 8 --nw 6", {"--bsz": "batch_size", "--nw": "num_workers"}),
     ("python train.py --nw 6", {}),
     ("python train.py --gamma 0.9 --lr 0.1 --ep 8 --tp 2", {"--lr": "learning_rate"}),

@@ -77,11 +77,9 @@ def found(founding: Document) -> Findings:
 def test_the_knobs_of_the_test_phase(found: Findings) -> None:
     ours = {k.path: (k.kind, k.knob_class) for k in found.knobs if k.phase == "test"}
     assert ours == {
-        "datasets.test.which_dataset.args.image_size": ("image_size", "quality"),
         f"{TEST_ARGS}.batch_size": ("batch_size", "free"),
         f"{TEST_ARGS}.num_workers": ("num_workers", "free"),
         f"{TEST_ARGS}.pin_memory": ("pin_memory", "free"),
-        "model.which_model.args.sample_num": ("sample_num", "quality"),
         f"{SCHEDULE}.test.n_timestep": ("timesteps", "quality"),
     }
 
@@ -100,11 +98,7 @@ def test_training_and_validation_loaders_are_told_apart(found: Findings) -> None
 
 def test_train_side_look_alikes_are_traps(found: Findings) -> None:
     traps = {trap.path for trap in found.traps}
-    assert {
-        f"{SCHEDULE}.train.n_timestep",
-        f"{SCHEDULE}.test.linear_end",
-        "model.which_networks[0].args.unet.image_size",
-    } <= traps
+    assert {f"{SCHEDULE}.train.n_timestep", f"{SCHEDULE}.test.linear_end"} <= traps
     assert not traps & {knob.path for knob in found.knobs}
 
 

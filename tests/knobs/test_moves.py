@@ -254,34 +254,3 @@ def test_a_global_batch_that_is_not_accumulated_moves_along(
     assert move(DERIVED.replace("steps: 4", "steps: 1"), "train_batch_size", 128) == {
         "train_batch_size": 128
     }
-
-
-@pytest.mark.parametrize(
-    ("text", "batch", "refused"),
-    [
-        ("num_images: 200\nbatch_size: 8\n", 512, "num_images = 200"),
-        ("data: {num_images: 200, batch_size: 8}\n", 200, None),
-        ("dataset: {train: {num_samples: 200}}\nbatch_size: 8\n", 256, "num_samples = 200"),
-        ("num_samples: 4 # of each prompt\nbatch_size: 8\n", 64, None),
-        ("dataset_size: 50000\nnum_images: 100\nbatch_size: 8\n", 512, None),
-        ("val: {num_images: 20}\ntrain: {batch_size: 8, lr: 0.1}\n", 64, None),
-        ("images: 200\nbatch_size: 8\n", 512, "images = 200"),
-        ("output: {samples: 200}\nbatch_size: 8\n", 512, "output.samples = 200"),
-        ("dataset: {limit: 200}\nbatch_size: 8\n", 512, "dataset.limit = 200"),
-        ("num_train: 200\nlr: 0.1\nbatch_size: 8\n", 512, "num_train = 200"),
-        ("test: {images: 200}\ntrain: {lr: 1}\nbatch_size: 8\n", 512, None),
-        ("log: {limit: 200}\nbatch_size: 8\n", 512, None),
-    ],
-)
-def test_a_batch_is_no_larger_than_the_dataset_that_the_config_names(
-    text: str, batch: int, refused: str | None, move: Callable[..., Moved | str]
-) -> None:
-    path = "batch_size"
-    path = "data.batch_size" if text.startswith("data:") else path
-    path = "train.batch_size" if "train: {batch" in text else path
-    moved = move(text, path, batch)
-    if refused is None:
-        assert moved == {path: batch}
-    else:
-        assert isinstance(moved, str)
-        assert refused in moved
