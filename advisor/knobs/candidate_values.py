@@ -110,9 +110,9 @@ def move(
 ) -> tuple[Change, ...] | InvalidChange:
     """Move a knob with its links, or say why not.
 
-    The knob at `path` is set to `value`. Links that ask for nothing (`lr-batch`, `reference`)
-    change nothing: where there is an accumulation the effective batch is kept, and with it the
-    learning rate stays right. `beyond`: a batch may hold more than one update did.
+    The knob at `path` is set to `value`. Where there is an accumulation the effective batch is
+    kept, and with it the learning rate stays right. `beyond`: a batch may hold more than one
+    update did.
     """
     knob = findings.knob(path)
     if knob is None:
@@ -249,12 +249,8 @@ def _divides(plan: _Plan, total: str, others: list[str], new: float) -> str | No
     return None
 
 
-def _other(plan: _Plan, link: KnobConstraint) -> str:
-    return next(path for path in link.paths if path != plan.knob.path)
-
-
 def _move_exclusive(plan: _Plan, link: KnobConstraint) -> str | None:
-    other = _other(plan, link)
+    other = next(path for path in link.paths if path != plan.knob.path)
     return plan.set(other, False) if plan.value is True and plan.old(other) is not False else None
 
 
@@ -302,15 +298,9 @@ def _schedule_word(plan: _Plan, steps_path: str) -> str:
     return "linear"
 
 
-def _move_equal(plan: _Plan, link: KnobConstraint) -> str | None:
-    other, number = _other(plan, link), number_of(plan.value)
-    return plan.set(other, plan.value) if number is None else plan.set_count(other, number)
-
-
 _MOVES: Mapping[str, Callable[[_Plan, KnobConstraint], str | None]] = {
     "product": _move_product,
     "exclusive": _move_exclusive,
     "needs-workers": _move_needing_workers,
     "schedule": _move_schedule,
-    "equal": _move_equal,
 }

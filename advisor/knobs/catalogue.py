@@ -124,7 +124,6 @@ class Rule:
     phase: Phase | None = None
     unit: str | None = None
     scope: str | None = None
-    or_only: str | None = None
     format: str | None = None
     phases: frozenset[str] = frozenset()
     words: tuple[tuple[str, bool, frozenset[str]], ...] = ()

@@ -23,7 +23,7 @@ def find_links(
 ) -> tuple[KnobConstraint, ...]:
     """Find all links between knobs and other leaves."""
     around = _Around(leaves, knobs)
-    makers = (_products, _exclusives, _needing_workers, _schedules, _learning_rates)
+    makers = (_products, _exclusives, _needing_workers, _schedules)
     return tuple(
         KnobConstraint(kind=kind, document=document, paths=paths, why=why)
         for maker in makers
@@ -129,30 +129,8 @@ def _is_count(value: object) -> bool:
 def _schedules(around: _Around) -> Iterable[Found]:
     known = catalogue().table
     for knob in around.of_kind("timesteps"):
-        siblings, own = around.siblings(knob), around.leaf(knob).name
+        siblings = around.siblings(knob)
         for start, end in known["schedule"]["ends"]:
             if start in siblings and end in siblings:
                 why = "the terminal signal prod(1 - beta) is kept: the ends move with the steps"
                 yield "schedule", (knob.path, siblings[start].path, siblings[end].path), why
-        paths = {each.path for each in around.knobs}
-        for leaf in around.leaves:
-            copies = leaf.name in known["respacing"]["copies"] and leaf.name != own
-            first = leaf.path not in paths or leaf.path > knob.path
-            if copies and first and number_of(leaf.value) == number_of(knob.value) is not None:
-                yield "equal", (knob.path, leaf.path), "the same number of steps, written twice"
-
-
-def _learning_rates(around: _Around) -> Iterable[Found]:
-    rates = around.of_kind("learning_rate")
-    batches = around.of_kind("batch_size", "train", "any")
-    totals = [b for b in batches if b.scope == "global"] or batches
-    if not rates or not totals:
-        return
-    scaling = catalogue().names["self-scaling"]
-    own = next((leaf for leaf in around.leaves if scaling.fullmatch(leaf.name)), None)
-    why = (
-        f"the program derives the rate from the batch ({own.path}): never scale it twice"
-        if own
-        else "a learning rate is chosen for one effective batch"
-    )
-    yield "lr-batch", (*(b.path for b in totals), *(r.path for r in rates)), why

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -143,7 +142,6 @@ class _Finder:
 
     def run(self) -> None:
         """Sort every leaf whose name the catalogue or vocabulary knows."""
-        waiting = []
         for leaf in self.leaves:
             for file in references.files_named(leaf):
                 self.references.append(Reference(path=leaf.path, file=file))
@@ -153,20 +151,12 @@ class _Finder:
                 self.links.append(self._lives_elsewhere(*elsewhere))
             elif (meaning := self._meaning(leaf)) is None:
                 continue
-            elif meaning.trap and meaning.or_only:
-                waiting.append((leaf, meaning))
             elif meaning.trap:
                 self._refuse(leaf, meaning.trap)
             elif catalogue().comments["unused"].search(leaf.comment or ""):
                 self._refuse(leaf, f'the comment beside it says "{leaf.comment}"')
             else:
                 self._accept(leaf, meaning)
-        found = {knob.kind for knob in self.knobs}
-        for leaf, meaning in waiting:
-            if meaning.kind in found:
-                self._refuse(leaf, meaning.trap or "")
-            else:
-                self._accept(leaf, replace(meaning, trap=None))
 
     def _refuse(self, leaf: Leaf, why: str) -> None:
         self.traps.append(FalseMatch(document=self.document.name, path=leaf.path, why=why))
@@ -199,13 +189,12 @@ class _Finder:
         for rule in catalogue().rules_for(leaf.name):
             if rule.fits(leaf, around, self.document.format, self.phase):
                 return Meaning(
-                    kind=rule.kind or rule.or_only or "",
+                    kind=rule.kind or "",
                     trap=rule.trap,
                     phase=rule.phase,
                     unit=rule.unit,
                     scope=rule.scope,
                     why="its name and value",
-                    or_only=rule.or_only is not None,
                 )
         return None
 

@@ -39,8 +39,6 @@ class KnobSpec:
     unit: str | None = None
     effect: str | None = None
     """Field of Effects, or argument of the observed DataLoader, that shows its value."""
-    loader_argument: bool = False
-    """It is an argument of DataLoader, under this name."""
     default: JsonScalar = None
     """Value without the argument."""
     candidates: tuple[JsonScalar, ...] | Literal["flip"] = ()
@@ -91,7 +89,6 @@ LOADER_ARGUMENTS = (
         family="sizes",
         usual_phase="train",
         effect="workers",
-        loader_argument=True,
         default=0,
         trainer_argument="dataloader_num_workers",
     ),
@@ -101,7 +98,6 @@ LOADER_ARGUMENTS = (
         knob_class="free",
         family="level",
         effect="prefetch_factor",
-        loader_argument=True,
         default=2,
         candidates=(2, 4, 8),
         in_code=4,
@@ -115,7 +111,6 @@ LOADER_ARGUMENTS = (
         knob_class="free",
         family="flag",
         effect="persistent_workers",
-        loader_argument=True,
         default=False,
         candidates=FLIP,
         in_code=True,
@@ -128,7 +123,6 @@ LOADER_ARGUMENTS = (
         knob_class="free",
         family="flag",
         effect="pin_memory",
-        loader_argument=True,
         default=False,
         candidates=FLIP,
         in_code=True,
@@ -170,13 +164,6 @@ REGISTRY: Mapping[str, KnobSpec] = {
             family="level",
             phase="train",
             effect="recomputes",
-        ),
-        KnobSpec(
-            kind="learning_rate",
-            words="learning rate",
-            knob_class="training",
-            family="rate",
-            phase="train",
         ),
         KnobSpec(
             kind="timesteps",

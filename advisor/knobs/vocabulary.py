@@ -37,8 +37,6 @@ class Meaning:
     scope: str | None = None
     why: str
     """The evidence with its weights: "`batch size` +6, `sw` -1, under `loader` +1"."""
-    or_only: bool = False
-    """With `trap`: a knob all the same where nothing else in the document is of the kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,8 +70,7 @@ class KnobConstraint:
     """Knobs that move together or not at all."""
 
     kind: str
-    """product, exclusive, needs-workers, schedule, lr-batch, equal, reference,
-    override"""
+    """product, exclusive, needs-workers, schedule, reference, override"""
     paths: tuple[str, ...]
     why: str
     document: str = ""

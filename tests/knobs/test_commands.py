@@ -36,7 +36,7 @@ def test_what_a_config_leaves_open_is_of_the_phase_that_the_command_says(
 ) -> None:
     config = document("lr: 0.1\nloader: {batch_size: 8}\ntrain: {num_workers: 4}\n")
     told = knobs.find(config, phase="test")
-    assert {k.path: k.phase for k in told.knobs if k.kind != "learning_rate"} == {
+    assert {k.path: k.phase for k in told.knobs} == {
         "loader.batch_size": "test",
         "train.num_workers": "train",
     }
@@ -47,7 +47,7 @@ COMMANDS = [
     ("python train.py --img 640 --batch 8", {"--batch": "batch_size"}),
     ("python train.py --bsz 8 --nw 6", {"--bsz": "batch_size", "--nw": "num_workers"}),
     ("python train.py --nw 6", {}),
-    ("python train.py --gamma 0.9 --lr 0.1 --ep 8 --tp 2", {"--lr": "learning_rate"}),
+    ("python train.py --gamma 0.9 --lr 0.1 --ep 8 --tp 2", {}),
     ("python solve.py --iterations 30000", {}),
 ]
 
@@ -67,7 +67,6 @@ def test_the_command_line_is_a_document_too() -> None:
         ("-b", "batch_size", 8),
         ("--num-workers", "num_workers", 4),
         ("--n_timestep", "timesteps", 512),
-        ("data.lr", "learning_rate", 0.1),
     }
     assert found.knob("-b").phase == "test"  # type: ignore[union-attr]
     assert found.outputs == ("--out_dir",)

@@ -138,14 +138,6 @@ def test_a_schedule_that_is_not_understood_is_refused(move: Callable[..., Moved 
     assert "cannot reach" in str(move(diffusion("linear"), "test.n_timestep", 2))
 
 
-def test_steps_written_twice_move_together(move: Callable[..., Moved | str]) -> None:
-    text = 'timestep_respacing: "250"\nschedule_jump_params: {t_T: 250, jump_length: 10}\n'
-    assert move(text, "timestep_respacing", "100") == {
-        "timestep_respacing": "100",
-        "schedule_jump_params.t_T": 100,
-    }
-
-
 @pytest.mark.parametrize(
     ("comment", "kept", "broken"),
     [
@@ -164,15 +156,6 @@ def test_a_comment_on_multiples_bounds_the_values_and_bans_none_of_them(
     text = f"batch_size: 16 # {comment}\n"
     assert move(text, "batch_size", kept) == {"batch_size": kept}
     assert f'"{comment}"' in str(move(text, "batch_size", broken))
-
-
-def test_a_learning_rate_is_linked_to_the_batch_and_never_scaled_twice(
-    document: Callable[..., object],
-) -> None:
-    plain = knobs.find(document("batch_size: 8\nlr: 0.1\n"))  # type: ignore[arg-type]
-    scaling = knobs.find(document("batch_size: 8\nlr: 0.1\nscale_lr: true\n"))  # type: ignore[arg-type]
-    assert [link.paths for link in plain.links] == [("batch_size", "lr")]
-    assert "never scale it twice" in scaling.links[0].why
 
 
 def test_what_is_no_knob_or_not_editable_is_refused(move: Callable[..., Moved | str]) -> None:

@@ -21,7 +21,7 @@ NAMES = [json.loads(line) for line in (HERE / "names.jsonl").read_text().splitli
 SHAPES = yaml.safe_load((HERE / "shapes.yaml").read_text())
 SCORED = {
     *("batch_size", "num_workers", "grad_accum", "pin_memory", "prefetch_factor"),
-    *("persistent_workers", "learning_rate", "precision", "timesteps"),
+    *("persistent_workers", "precision", "timesteps"),
     *("num_devices", "grad_checkpoint"),
 }
 
@@ -90,9 +90,6 @@ net = dict(use_checkpoint=cfg["use_checkpoint"], train=dict(lr=0.1))
 def test_a_computed_value_is_a_reference_and_no_setting(find: Callable[..., Findings]) -> None:
     found = find(PROGRAM, "python")
     kinds = {knob.path: knob.kind for knob in found.knobs}
-    assert kinds == {
-        "cfg.use_checkpoint": "grad_checkpoint",
-        "net.train.lr": "learning_rate",
-    }
+    assert kinds == {"cfg.use_checkpoint": "grad_checkpoint"}
     computed = {path for link in found.links if "computed" in link.why for path in link.paths}
     assert computed == {"cfg.batch_size", "net.use_checkpoint", "world_size"}

@@ -240,7 +240,7 @@ def test_what_is_followed_is_a_knob_with_links() -> None:
     assert (knob := found.knob("zorp")) is not None
     assert (knob.kind, knob.phase, knob.knob_class) == ("batch_size", "train", "training")
     links = [link for link in found.links if "zorp" in link.paths]
-    assert {link.kind for link in links} == {"product", "lr-batch"}
+    assert {link.kind for link in links} == {"product"}
     changes = knobs.move(document, found, "zorp", 40)
     assert not isinstance(changes, knobs.InvalidChange)
     assert {change.path: change.new for change in changes} == {"zorp": 40, "accumulation_steps": 2}
