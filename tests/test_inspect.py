@@ -41,7 +41,7 @@ def inspect(tmp_path: Path, gpu_advisor: warm.Server) -> Callable[..., Ran]:
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     (tmp_path / "base").mkdir()
-    (tmp_path / "base" / "common.yaml").write_text("optimizer: {lr: 0.1}\n")
+    (tmp_path / "base" / "common.yaml").write_text("loader: {num_workers: 2}\n")
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG)
     return path
@@ -64,14 +64,16 @@ def test_json_is_one_object_with_every_key(config: Path, inspect: Callable[..., 
     assert [(trap["document"], trap["path"]) for trap in found["traps"]] == [("config.yaml", "nbs")]
 
 
-def test_untyped_options_show_the_place_of_their_default(
+def test_untyped_options_show_whose_default_they_have(
     config: Path, inspect: Callable[..., Ran]
 ) -> None:
     (config.parent / "main.py").write_text(MAIN)
     found = as_json(inspect("--json", "--", "python", "main.py", "-b", "8"))
     knobs = {knob["path"]: (knob["value"], knob["default_of"]) for knob in found["knobs"]}
-    assert knobs == {"--batch-size": (8, None), "--workers": (2, "main.py:4")}
-    assert "yes, a default: main.py:4" in inspect("--", "python", "main.py", "-b", "8").stdout
+    assert knobs == {"--batch-size": (8, None), "--workers": (2, "that of its parser")}
+    assert (
+        "yes, a default: that of its parser" in inspect("--", "python", "main.py", "-b", "8").stdout
+    )
     assert "leads to no Python file" in inspect("--", "python", "gone.py").stdout
     named = as_json(inspect(config.name, "--json", "--", "python", "main.py", "-c", config.name))
     assert "--workers" not in {knob["path"] for knob in named["knobs"]}
@@ -94,7 +96,7 @@ def test_named_configs_are_followed_once_and_the_command_is_shown(
     knobs = {(k["document"], k["path"]): k["value"] for k in found["knobs"]}
     assert knobs["command line", "--batch-size"] == 16
     assert knobs["ds.json", "train_micro_batch_size_per_gpu"] == 4
-    assert ("base/common.yaml", "optimizer.lr") in knobs
+    assert ("base/common.yaml", "loader.num_workers") in knobs
 
 
 def test_the_table_names_every_knob_and_why_it_stays(

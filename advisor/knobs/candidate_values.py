@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -192,61 +191,35 @@ def _no_multiple(knob: Knob, value: JsonScalar) -> str | None:
 
 
 def _move_product(plan: _Plan, link: KnobConstraint) -> str | None:
-    """Keep batch x accumulation x ranks constant.
+    """Keep batch x accumulation constant: the other one gives way.
 
-    Another of them gives way to the one that moved: accumulation, else the batch, never the ranks.
     A written product stays, and must divide.
     """
     new = number_of(plan.value)
     if not new or new < 1:
         return f"a {plan.knob.kind} is at least 1"
-    kinds: dict[str, str] = {}
-    total = None
-    for path in link.paths:
-        knob = plan.findings.knob(path)
-        if knob is not None and (knob.kind != "batch_size" or knob.scope != "global"):
-            kinds[path] = knob.kind
-        else:
-            total = path
-    others = [path for path in kinds if path != plan.knob.path]
+    knobs = [knob for path in link.paths if (knob := plan.findings.knob(path))]
+    total = next((k.path for k in knobs if k.kind == "batch_size" and k.scope == "global"), None)
+    others = [knob.path for knob in knobs if knob.path not in (plan.knob.path, total)]
     if plan.knob.path == total:
-        alone = all(kinds[path] == "grad_accum" and plan.count(path) == 1 for path in others)
-        instead = f"the global batch is what the optimizer sees: move {next(iter(kinds))} instead"
+        alone = knobs[0].kind == "grad_accum" and plan.count(others[0]) == 1
+        instead = f"the global batch is what the optimizer sees: move {others[0]} instead"
         return None if alone else instead
-    giving = ("grad_accum", "batch_size")
-    yielding = next((p for kind in giving for p in others if kinds[p] == kind), "")
-    if total is not None and ("batch_size" not in kinds.values() or not yielding):
-        return _divides(plan, total, others, new)
-    if not yielding:
-        return None
-    old, other = plan.count(plan.knob.path), plan.count(yielding)
-    if old is None or other is None:
-        return f"{yielding} = {plan.old(yielding)} is no number to keep the product with"
-    if (old * other) % new == 0:
-        return plan.set_count(yielding, old * other / new)
-    if (plan.knob.kind, kinds[yielding]) == ("batch_size", "grad_accum"):
-        if other == 1 and total is not None:
-            return _divides(plan, total, others, new)
-        if other == 1 or (plan.beyond and total is None and new > old * other):
-            return plan.set_count(yielding, 1)
-    return f"the product {old:g} x {other:g} of {plan.knob.path} and {yielding} cannot be kept"
-
-
-def _divides(plan: _Plan, total: str, others: list[str], new: float) -> str | None:
-    """Require that the written product divides evenly.
-
-    A product of one batch on every rank, never accumulated, moves along.
-    """
-    whole, old = plan.count(total), plan.count(plan.knob.path)
-    counts = [plan.count(path) for path in others]
-    if whole is None or old is None or None in counts:
-        return f"{', '.join((total, *others))} are not all numbers"
-    rest = math.prod(filter(None, counts))
-    if whole == old * rest and plan.knob.kind == "batch_size":
-        return plan.set_count(total, new * rest)
-    if whole % (new * rest):
-        return f"{total} = {whole:g} is no multiple of {plan.value} times the other factors"
-    return None
+    old, whole = plan.count(plan.knob.path), plan.count(total) if total else None
+    count = plan.count(others[0]) if others else 1.0
+    if old is None or count is None or (total and whole is None):
+        return f"{', '.join(link.paths)} are not all numbers"
+    if others and (old * count) % new == 0:
+        return plan.set_count(others[0], old * count / new)
+    if total and whole and (not others or (plan.knob.kind == "batch_size" and count == 1)):
+        if plan.knob.kind == "batch_size" and whole == old:
+            return plan.set_count(total, new)
+        return f"{total} = {whole:g} is no multiple of {new:g}" if whole % new else None
+    if plan.knob.kind == "batch_size" and (
+        count == 1 or (plan.beyond and not total and new > old * count)
+    ):
+        return plan.set_count(others[0], 1)
+    return f"the product {old:g} x {count:g} of {plan.knob.path} and {others[0]} cannot be kept"
 
 
 def _move_exclusive(plan: _Plan, link: KnobConstraint) -> str | None:

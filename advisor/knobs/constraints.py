@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.knobs.catalogue import catalogue
 from advisor.knobs.registry import REGISTRY, loader_arguments
-from advisor.knobs.tree import number_of, parts_of
+from advisor.knobs.tree import parts_of
 from advisor.model import Knob, KnobConstraint
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _products(around: _Around) -> Iterable[Found]:
         near = _nearest(accumulation, batches)[:1]
         total = [each.path for each in _nearest(accumulation, totals)[:1]]
         factors = (*(batch.path for batch in near), accumulation.path)
-        paths = (*factors, *_ranks_of(around, accumulation, near), *total)
+        paths = (*factors, *total)
         if near:
             why = "samples of one optimizer step = batch x accumulation x devices: kept"
             yield "product", paths, why
@@ -82,17 +82,6 @@ def _products(around: _Around) -> Iterable[Found]:
         if batch.scope == "micro" and total:
             why = "the program accumulates global / (micro x devices) times: it must divide"
             yield "product", (batch.path, *total), why
-
-
-def _ranks_of(around: _Around, accumulation: Knob, batches: list[Knob]) -> tuple[str, ...]:
-    """Number of devices, for batches of one device.
-
-    Empty unless it stands once, as a count.
-    """
-    counts = [k for k in around.of_kind("num_devices") if (number_of(k.value) or 0) >= 1]
-    near = _nearest(accumulation, counts)
-    of_one_device = all(batch.scope in ("device", "micro") for batch in batches)
-    return (near[0].path,) if len(near) == 1 and of_one_device else ()
 
 
 def _exclusives(around: _Around) -> Iterable[Found]:

@@ -175,14 +175,6 @@ REGISTRY: Mapping[str, KnobSpec] = {
             effect="forwards_per_unit",
         ),
         KnobSpec(
-            kind="num_devices",
-            words="devices",
-            knob_class="training",
-            family="any",
-            phase="any",
-            effect="world_size",
-        ),
-        KnobSpec(
             kind="compile",
             words="torch.compile",
             knob_class="numeric",

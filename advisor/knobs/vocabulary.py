@@ -256,18 +256,12 @@ def of_key_above(leaf: Leaf) -> Leaf | None:
     """
     known = vocabulary()
     row = known.table["value-of-the-key-above"]
-    kind = row["names"].get(leaf.name)
     words = words_in(leaf.name)
     is_part = words and known.neutral.union(row["parts"]).issuperset(words)
-    is_one = leaf.name.isdecimal() and "".join(leaf.ancestors[:1]).endswith(tuple(row["several"]))
-    if kind is None and (is_part or is_one):
-        kind = "any"
-    if kind is None or not leaf.ancestors or not leaf.keys.isdisjoint(row["bounds"]):
+    if not (is_part or leaf.name in row["names"]) or not leaf.ancestors:
         return None
     name, *above = leaf.ancestors
-    by_kind = spoken(name)
-    counted = by_kind.values() if kind == "any" else filter(None, (by_kind.get(kind),))
-    is_known = kind == "any" and leaf.name in _WHOLE and bool(catalogue().rules_for(name))
-    if not is_known and all(phrases.weight < known.enough for phrases in counted):
+    is_known = leaf.name in _WHOLE and bool(catalogue().rules_for(name))
+    if not leaf.keys.isdisjoint(row["bounds"]) or not (is_known or speaks(name)):
         return None
     return replace(leaf, name=name, ancestors=tuple(above))

@@ -98,8 +98,6 @@ def unchanged(
         return "listed", f"Not tried: --safe was given, which changes no {needs} knob."
     if not whole and knob.kind in TRIED:
         return "skipped", "The call ended before it came to this setting."
-    if knob.kind == "num_devices":
-        return "listed", "Never tuned: you decide how many processes or cards share the work."
     if knob.knob_class in {"training", "quality"}:
         override = overriding(knob.path, knob.value, state.original) if state.originals else ""
         return "listed", f"Never tuned by itself: it is a {knob.knob_class} knob{override}."

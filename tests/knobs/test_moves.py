@@ -195,25 +195,6 @@ def test_accumulation_moves_alone_where_the_program_derives_the_micro_batch(
     assert "move gradient_accumulation_steps instead" in str(move(DERIVED, "train_batch_size", 8))
 
 
-RANKS = """\
-num_processes: 4
-per_device_train_batch_size: 2
-gradient_accumulation_steps: 8
-"""
-
-
-def test_ranks_are_a_factor_of_the_same_product(move: Callable[..., Moved | str]) -> None:
-    assert move(RANKS, "num_processes", 8) == {
-        "num_processes": 8,
-        "gradient_accumulation_steps": 4,
-    }
-    assert move(RANKS, "per_device_train_batch_size", 4) == {
-        "per_device_train_batch_size": 4,
-        "gradient_accumulation_steps": 4,
-    }
-    assert "cannot be kept" in str(move(RANKS, "num_processes", 3))
-
-
 ALONE = "per_device_train_batch_size: 8\ngradient_accumulation_steps: 1\n"
 
 
