@@ -58,8 +58,7 @@ def _on_host(log: EventLog, series: StepSeries, watched: list[Span]) -> dict[str
     """Host seconds of model and other work."""
     waits = loader_waits(log, series, None) or []
     left = spans.without(watched, spans.merged(waits))
-    running = [] if log.running is None else [Span(log.running[0], float("inf"))]
-    busy = spans.merged([*log.passes, *log.updates, *log.calls, *running])
+    busy = spans.merged([*log.passes, *log.updates, *log.calls])
     compute, left = spans.split(left, busy)
     return {"compute": compute, "other": spans.seconds(left)}
 
@@ -77,8 +76,7 @@ def _on_device(
 
 def _calls(log: EventLog, fetches: Sequence[Span]) -> list[Span]:
     """Spans of forwards, backwards and optimizer steps."""
-    forwards = (*log.calls, *log.inner_calls)
-    passes = [Span(each.start, each.end) for each in forwards]
+    passes = [Span(each.start, each.end) for each in log.calls]
     passes += [Span(each.start, each.end) for each in log.passes]
     inside = spans.merged([*passes, *fetches])
     return [*passes, *spans.without(spans.merged(log.updates), inside)]

@@ -50,7 +50,7 @@ class BatchFetch(NamedTuple):
 
 
 class ForwardCall(NamedTuple):
-    """Outermost or inner-loop call of a module."""
+    """Outermost call of a module."""
 
     start: Finite
     end: Finite
@@ -101,7 +101,7 @@ class SyncCall(NamedTuple):
 
 
 TIMED = (
-    "fetches", "calls", "inner_calls", "backwards", "gradients", "updates", "copies", "waits",
+    "fetches", "calls", "backwards", "gradients", "updates", "copies", "waits",
     "saves", "syncs",
 )  # fmt: skip
 """Lists of events with a start and an end."""
@@ -115,8 +115,6 @@ class EventLog:
     """Added to a time it gives seconds since the epoch."""
     fetches: list[BatchFetch] = field(default_factory=list)
     calls: list[ForwardCall] = field(default_factory=list)
-    inner_calls: list[ForwardCall] = field(default_factory=list)
-    """Calls of a network that a module calls many times within one forward."""
     backwards: list[BackwardPass] = field(default_factory=list)
     gradients: list[BackwardPass] = field(default_factory=list)
     """Gradients that were asked for by `autograd.grad` or torch.func."""
@@ -135,8 +133,6 @@ class EventLog:
     modules: dict[int, ModuleFacts] = field(default_factory=dict)
     numbers: dict[int, list[dict[str, float]]] = field(default_factory=dict)
     """Numbers among the arguments of each call of a module."""
-    entered: tuple[float, int] | None = None
-    """Start and module of the call that runs."""
     warm_until: float = 0.0
     """A one-time cost was paid until then."""
     unread: int = 0
@@ -153,13 +149,6 @@ class EventLog:
             return "optimizer"
         return "backward" if self.backwards else "gradients" if self.gradients else None
 
-    @property
-    def running(self) -> tuple[float, int] | None:
-        """Start and module of an unfinished call."""
-        if self.entered is None or (self.calls and self.calls[-1].end > self.entered[0]):
-            return None
-        return self.entered
-
     def loader(self, number: int) -> LoaderFacts:
         """Facts of a DataLoader, empty if not recorded."""
         return self.loaders.get(number, NO_LOADER)
@@ -175,7 +164,7 @@ class EventLog:
     def last_time(self) -> float | None:
         """End of the latest event; None before the first."""
         lists: list[list[Any]] = [
-            self.fetches, self.calls, self.inner_calls, self.passes, self.updates,
+            self.fetches, self.calls, self.passes, self.updates,
         ]  # fmt: skip
         return max((each[-1].end for each in lists if each), default=None)
 
@@ -225,7 +214,6 @@ _LOADER, _MODULE = TypeAdapter(LoaderFacts), TypeAdapter(ModuleFacts)
 READERS: dict[str, tuple[str, type[Any]]] = {
     "batch": ("fetches", BatchFetch),
     "call": ("calls", ForwardCall),
-    "inner": ("inner_calls", ForwardCall),
     "backward": ("backwards", BackwardPass),
     "gradient": ("gradients", BackwardPass),
     "step": ("updates", OptimizerStep),
@@ -238,8 +226,8 @@ READERS: dict[str, tuple[str, type[Any]]] = {
     "hooks": ("hooks", HookChange),
 }
 """List and type of events by their name in the log."""
-_NUMBERS, _ENTERED = TypeAdapter(dict[str, Finite]), TypeAdapter(tuple[Finite, Number])
-_TIME, _NUMBER = TypeAdapter(Finite), TypeAdapter(Number)
+_NUMBERS, _NUMBER = TypeAdapter(dict[str, Finite]), TypeAdapter(Number)
+_TIME = TypeAdapter(Finite)
 _EVENTS = {name: TypeAdapter(kind) for name, (_, kind) in READERS.items()}
 
 
@@ -276,8 +264,6 @@ class EventReader:
         if name in READERS:
             found = _EVENTS[name].validate_python(values, strict=True)
             getattr(log, READERS[name][0]).append(found)
-        elif name == "enter":
-            log.entered = _ENTERED.validate_python(tuple(values), strict=True)
         elif name == "warm":
             log.warm_until = _TIME.validate_python(values[0], strict=True)
         elif name == "clock":

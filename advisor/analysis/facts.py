@@ -81,10 +81,6 @@ class ModuleFacts:
     """`token` where the sample dimension is unknown."""
     same_shape: bool = False
     """Its output has the shape of its input."""
-    inners: tuple[int, ...] = ()
-    """Modules that it calls in a loop within one forward."""
-    looped: Finite | None = None
-    """Calls of such a module in one forward, where they are too quick to be followed."""
     flags: dict[str, JsonScalar] = field(default_factory=dict)
     """Flags in force during its calls: device, dtypes, tf32, compiled, channels_last, ..."""
     shapes: tuple[str, ...] = ()

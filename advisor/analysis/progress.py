@@ -77,7 +77,7 @@ def advise(
 def _first_time(log: EventLog) -> float | None:
     starts = [
         log.fetches[0].end if log.fetches else None,
-        *(each[0].start for each in (log.calls, log.inner_calls, log.passes) if each),
+        *(each[0].start for each in (log.calls, log.passes) if each),
     ]
     return min((start for start in starts if start is not None), default=None)
 
@@ -92,7 +92,7 @@ def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
 
 def _is_known(log: EventLog, series: StepSeries, plan: MeasurePlan) -> bool:
     """Return True if enough steps were recorded."""
-    if series.typical_s >= QUICK_STEP_S or log.inner_calls:
+    if series.typical_s >= QUICK_STEP_S:
         return False
     first = warm_up(log, series, plan.measure_s)
     since = log.hooks[-1].time if log.hooks else -math.inf
@@ -130,7 +130,6 @@ def stop_point(logs: Sequence[EventLog], now: float) -> tuple[str, int] | None:
             ("batch", [fetch for fetch in log.fetches if not fetch.ended_pass]),
             ("backward", log.backwards),
             ("call", log.calls),
-            ("inner", log.inner_calls),
         ):
             if not events:
                 continue

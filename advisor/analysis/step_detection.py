@@ -1,11 +1,10 @@
 """Step detection: kind of steps and units finished.
 
-Nothing of any workload is known here, only four shapes of loop:
+Nothing of any workload is known here, only three shapes of loop:
 
     optimizer step   training, or training step where no optimizer of torch's steps
     loader batch     inference over a DataLoader, a few forwards a batch
-    root forward     an iterative sampler (many forwards a batch, or many forwards of a network
-                     within a module's own), or no loader at all
+    root forward     an iterative sampler (many forwards a batch), or no loader at all
 """
 
 from __future__ import annotations
@@ -63,13 +62,11 @@ def detect_steps(log: EventLog, plan: MeasurePlan, *, ended: bool = False) -> St
 def _inference(log: EventLog, plan: MeasurePlan, *, ended: bool) -> StepSeries | None:
     """Steps of a program that does not train."""
     loader = _busiest_loader(log)
-    outer = dominant_module(log.hooked())
-    root, calls = _loop_of(log, outer)
+    root = dominant_module(log.hooked())
+    calls = [call for call in log.calls if call.module == root]
     if loader is None:
-        if root is None or outer is None or not calls:
+        if root is None:
             return None
-        if root != outer:
-            return _sampler(None, root, _by_outer(log, outer, calls), plan, ended=ended)
         return _without_loader(log, root, calls, plan, ended=ended)
     groups = _forwards_by_batch(log.hooked(), loader, calls)
     whole = [len(group.calls) for group in groups if (group.finished or ended) and group.calls]
@@ -82,32 +79,6 @@ def _inference(log: EventLog, plan: MeasurePlan, *, ended: bool) -> StepSeries |
     if series is not None:
         series.beside = set(drawn_beside(log.hooked(), loader, [c.start for c in log.calls]))
     return series
-
-
-def _loop_of(log: EventLog, root: int | None) -> tuple[int | None, list[ForwardCall]]:
-    """Network whose calls are counted as steps."""
-    if root is None:
-        return None, []
-    for inner in log.module(root).inners:
-        calls = [call for call in log.inner_calls if call.module == inner]
-        if calls:
-            return inner, calls
-    return root, [call for call in log.calls if call.module == root]
-
-
-def _by_outer(log: EventLog, outer: int, calls: list[ForwardCall]) -> list[_Group]:
-    """Calls within each forward of the root."""
-    starts = [call.start for call in calls]
-    groups: list[_Group] = []
-    high = 0
-    for call in log.calls:
-        if call.module == outer:
-            low, high = bisect.bisect_left(starts, call.start), bisect.bisect_left(starts, call.end)
-            groups.append(_Group(call.items, calls[low:high], finished=True))
-    if high < len(calls):
-        batch = most_common([group.items for group in groups])
-        groups.append(_Group(batch or calls[-1].items, calls[high:], finished=False))
-    return groups
 
 
 # --- inference ----------------------------------------------------------------------------
@@ -161,9 +132,7 @@ def _loader_batches(
         _finish(series, last, held)
     series.batch = most_common([fetch.items for fetch in mine if not fetch.ended_pass])
     if whole:
-        series.forwards_per_batch = median(whole)
-        quick = log.module(root).looped if root is not None else None
-        series.forwards_per_unit = series.forwards_per_batch * (quick or 1.0)
+        series.forwards_per_batch = series.forwards_per_unit = median(whole)
     return series if series.bounds else None
 
 
@@ -297,7 +266,7 @@ def _forwards(
     series.units = [call.items for call in items[1:]]
     series.whole_units = sum(call.items for call in items)
     series.finished_batches = len(items)
-    series.forwards_per_unit = log.module(root).looped or 1.0
+    series.forwards_per_unit = 1.0
     if items is not calls:
         together = min(most_common([call.items for call in each]) or 1.0 for each in (items, calls))
         forwarded = len(calls) * together

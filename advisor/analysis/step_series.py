@@ -130,9 +130,6 @@ def dominant_module(log: EventLog) -> int | None:
     spent: dict[int, float] = {}
     for call in log.calls:
         spent[call.module] = spent.get(call.module, 0.0) + call.end - call.start
-    if log.running is not None and log.inner_calls:
-        start, module = log.running
-        spent[module] = spent.get(module, 0.0) + max(0.0, log.inner_calls[-1].end - start)
     heavy = {number: s for number, s in spent.items() if log.module(number).parameters}
     pool = heavy or spent
     return max(pool, key=lambda number: pool[number]) if pool else None

@@ -9,7 +9,7 @@ from .hooking import step_end
 from .recorder import Event
 from .session import Session
 
-TIMED = ("call", "inner", "backward", "gradient", "step")
+TIMED = ("call", "backward", "gradient", "step")
 """Kinds of events that a replay repeats; each has its start and end in second and third place."""
 CAPTURED = "_gpu_advisor_captured"
 

@@ -37,10 +37,6 @@ class Module:
         self.axis: batch_axis.BatchAxis | None = None
         self.by_output: bool | None = None
         """True if only the output counts items; None before the first call."""
-        self.inners: list[Module] = []
-        """Networks that it calls many times within one forward."""
-        self.looped: float | None = None
-        """Calls of such a network in one forward, where they are too quick to be followed."""
         """Shapes of the tensors that went into its first call."""
         self.shapes: list[str] = []
         """The same without the batch dimension, as text."""
@@ -102,8 +98,6 @@ def describe(session: Session, entry: Module, *, at_end: bool = False) -> None:
         "parameters": entry.parameters,
         "unit": entry.axis.unit if entry.axis is not None else "sample",
         "same_shape": entry.same_shape,
-        "inners": [inner.index for inner in entry.inners],
-        "looped": entry.looped,
         "flags": entry.flags,
         "shapes": entry.shapes,
         "tokens": tokens,

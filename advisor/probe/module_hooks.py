@@ -14,7 +14,7 @@ import time
 import types
 from typing import Any, Callable, Dict
 
-from . import inner_loops, module_facts
+from . import module_facts
 from .hooking import ALWAYS, compiling_of, is_muted, listen, step_end, tracing_of, unlisten
 from .module_facts import Module
 from .session import Session
@@ -81,8 +81,6 @@ def install(torch: Any, session: Session) -> None:
             session.step_aside(problem)
             return
         session.in_call = True
-        if current is not None:
-            session.attempt(inner_loops.begin, session, current, step_ended)
         entered = clock()
 
     def after(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
@@ -90,8 +88,6 @@ def install(torch: Any, session: Session) -> None:
         session.in_call = False
         unlisten(module, POST)
         entrance.reopen()
-        if session.watch is not None:
-            session.attempt(inner_loops.end, session, entered, end)
         session.attempt(_leave, session, current, args, kwargs, output, entered, end)
         if current is not None:
             step_ended(end)
@@ -103,9 +99,6 @@ def install(torch: Any, session: Session) -> None:
 
 def _remove(session: Session) -> None:
     session.entrance.remove()
-    if session.watch is not None:
-        session.watch.suspend()
-        session.watch = None
 
 
 def _enter(session: Session, module: Any) -> Module | None:
@@ -174,33 +167,26 @@ def shield_compiled(eval_frame: Any, session: Session) -> None:
         if not isinstance(made, types.FunctionType) or type(self).__name__ == "DisableContext":
             return made  # what is not to be compiled must not be entered through us
         owner = getattr(fn, "__self__", None)
-        in_place = getattr(fn, "__name__", "") == "_call_impl"
         module = fn if owner is None else owner
 
         @functools.wraps(made)
         def shielded(*args: Any, **kwargs: Any) -> Any:
-            return _around(session, module, made, args, kwargs, owner if in_place else None)
+            return _around(session, module, made, args, kwargs)
 
         if hasattr(made, "_torchdynamo_wrapper_id"):
             shielded._torchdynamo_wrapper_id = id(shielded)  # type: ignore[attr-defined]
         return shielded
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _around(session, self, functools.partial(call_it, self), args, kwargs, self)
+        return _around(session, self, functools.partial(call_it, self), args, kwargs)
 
     session.patches.put(context, "__call__", compiled)
     if "__call__" in vars(optimized):  # before, it is called as any module, hooks and all
         session.patches.put(optimized, "__call__", __call__)
 
 
-def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any, inside: Any) -> Any:
-    """Call without hooks, as the outermost module.
-
-    `inside`: the module that the watch of a running one hears of.
-    """
-    watch = session.watch
-    if watch is not None:
-        return _inside(session, watch, inside, call, args, kwargs)
+def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) -> Any:
+    """Call without hooks, as the outermost module."""
     entrance = session.entrance
     outermost = entrance.shut()
     entry = None
@@ -227,19 +213,3 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any, in
         session.in_call = session.in_call and not outermost
         if outermost:
             entrance.reopen()
-
-
-def _inside(session: Session, watch: Any, module: Any, call: Any, args: Any, kwargs: Any) -> Any:
-    """Handle a compiled call inside a followed module."""
-    watch.suspend()
-    if module is not None:
-        session.attempt(watch.enter, module)
-    output = None
-    try:
-        output = call(*args, **kwargs)
-        return output
-    finally:
-        if session.watch is not None:
-            if module is not None:
-                session.attempt(watch.leave, module, args, kwargs, output, clock())
-            watch.resume()

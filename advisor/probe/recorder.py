@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 Event = Tuple[Any, ...]
 
-STEPS = ("step", "batch", "call", "inner", "backward", "gradient")
+STEPS = ("step", "batch", "call", "backward", "gradient")
 """Kinds that say how far a program is; each has its start and end in second and third place."""
 PASS_ENDED = -1.0
 """Items of a fetch that found its DataLoader at an end."""

@@ -87,8 +87,6 @@ class Session:
         self.modules: list[Any] = []
         self.modules_by_id: dict[int, Any] = {}
         """An id may come back after its module is gone."""
-        self.watch: Any = None
-        """Of the module that runs, where its inner calls are followed."""
         self.in_call = False
         """Inside a module's forward."""
         self.capture: Any = None

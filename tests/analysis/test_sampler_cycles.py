@@ -6,60 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.analysis import breakdown
-from advisor.analysis.events import BatchFetch, EventLog, ForwardCall, Span
-from advisor.analysis.facts import ModuleFacts
+from advisor.analysis.events import BatchFetch, EventLog, ForwardCall
 from advisor.analysis.progress import stop_point
 from advisor.analysis.sampler_cycles import jumps
 from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.window import find_window
 from tests.analysis.logs import PLAN, log_with, measured
-
-
-def inner_log(outer: int, many: int, *, running: int = 0) -> EventLog:
-    """A root called `outer` times that calls another network `many` times; then once more, up to
-    its `running`th call."""
-    log = log_with(loaders=0)
-    log.modules[0] = ModuleFacts(name="Sampler", parameters=2, inners=(1,))
-    log.modules[1] = ModuleFacts(name="Linear", parameters=2)
-    now = 0.0
-    for number in range(outer + bool(running)):
-        start = now
-        for _ in range(many if number < outer else running):
-            log.inner_calls.append(ForwardCall(now + 0.001, now + 0.009, 1, 6.0, graded=False))
-            now += 0.01
-        if number < outer:
-            log.calls.append(ForwardCall(start, now, 0, 3.0, graded=False))
-        else:
-            log.entered = (start, 0)
-    return log
-
-
-def test_a_loop_within_a_roots_forward() -> None:
-    """The network's calls are the forwards; the root's input tells the items."""
-    found = measured(inner_log(5, 40, running=10))
-    assert found.series.forwards_per_unit == 40
-    assert found.series.batch == 3
-    assert found.units_per_s() == pytest.approx(3 / 0.4, rel=0.01)
-    assert sum(
-        breakdown.shares(inner_log(5, 40, running=10), found, Span(0.0, 2.0)).values()
-    ) == pytest.approx(1)
-
-
-def test_a_loop_within_the_first_forward_waits_for_its_end() -> None:
-    """How many forwards it takes is not known before; unless the plan knows."""
-    log = inner_log(0, 40, running=200)
-    series = detect_steps(log, PLAN)
-    assert series is not None
-    assert find_window(log, series, PLAN)[1] is not None
-    found = measured(log, replace(PLAN, forwards_per_unit=1000.0))
-    assert found.units_per_s() == pytest.approx(6 / 10, rel=0.01)
-
-
-def test_ranks_that_make_inner_calls_only_stop_together() -> None:
-    """A full window may hold nothing else, where one forward takes minutes."""
-    log = inner_log(0, 40, running=200)
-    assert stop_point([log, log], now=2.0) == ("inner", 200 + 62)
 
 
 def test_ranks_without_a_step_have_nothing_to_stop_at() -> None:

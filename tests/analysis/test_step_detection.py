@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advisor.analysis import breakdown, loader_roles, training_steps
-from advisor.analysis.events import PASS_ENDED, EventLog, ForwardCall, HookChange, OptimizerStep
+from advisor.analysis.events import PASS_ENDED, EventLog, HookChange, OptimizerStep
 from advisor.analysis.step_detection import detect_steps
 from tests.analysis.logs import PLAN, backward, call, fetch, log_with, measured, train, update
 
@@ -253,11 +253,3 @@ def test_a_validation_without_a_loader_is_no_rollout() -> None:
     assert found is not None
     assert set(found.units[1:]) == {64}
     assert found.aside
-
-
-def test_a_network_of_which_no_whole_call_is_known_makes_no_step() -> None:
-    """A log with inner calls of a network that the running one is not known to call."""
-    log = log_with(loaders=0)
-    log.entered = (0.0, 0)
-    log.inner_calls.append(ForwardCall(0.1, 0.2, 1, 4.0, graded=False))
-    assert detect_steps(log, PLAN) is None

@@ -80,24 +80,9 @@ CASES = (
     ),
     Case(
         name="sampler in forward",
-        command=(PYTHON, "matrix_inner.py", "forward", "30", "4"),
+        command=(PYTHON, "matrix_inner.py", "30", "4"),
         batch=4,
         workers=0,
-        forwards_per_unit=30,
-    ),
-    Case(
-        name="sampler in a method, no loader",
-        command=(PYTHON, "matrix_inner.py", "method", "30", "2"),
-        batch=2,
-        workers=None,
-        forwards_per_unit=30,
-    ),
-    Case(
-        name="sampler asked for a number",
-        command=(PYTHON, "matrix_inner.py", "asked", "25", "3"),
-        batch=3,
-        workers=None,
-        forwards_per_unit=25,
     ),
     *(
         Case(name=name, command=(PYTHON, "matrix_loops.py", how), batch=batch, workers=workers)
