@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 ALPHA = 0.025
 """Chance that one bound of a comparison is wrong."""
-RANGE_PER_SIGMA = (1.128, 1.693, 2.059)
-"""Expected range of two, three and four normal draws, in standard deviations."""
 PAIR_GAP_PER_SIGMA = 0.9539
 """Median distance of two normal draws, in standard deviations."""
 RANK_SHARE = 0.75
@@ -226,17 +224,6 @@ def estimate_inside(low: float, high: float, *estimates: float) -> float:
 # --- noise ------------------------------------------------------------------------------
 
 
-def robust_sigma(values: Sequence[float]) -> float:
-    """Standard deviation that resists outliers.
-
-    Of two or more values; a quarter of outliers does not move it. Up to four values tell it by
-    their range, more by the median distance of two of them, of which the small bias is taken off.
-    """
-    if len(values) <= len(RANGE_PER_SIGMA) + 1:
-        return (max(values) - min(values)) / RANGE_PER_SIGMA[len(values) - 2]
-    return median_gap(values) / PAIR_GAP_PER_SIGMA / (1 + 0.5 / len(values))
-
-
 def median_gap(*groups: Sequence[float]) -> float:
     """Median distance of two values of one group."""
     return statistics.median(abs(a - b) for g in groups for a, b in itertools.combinations(g, 2))
@@ -255,7 +242,9 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
     logs = [group for group in logs if group]
     spreads = [statistics.stdev(g) / math.sqrt(len(g)) for g in logs if len(g) > 1]
     if len(logs) > 1:
-        spreads.append(robust_sigma([statistics.fmean(group) for group in logs]))
+        gap = median_gap([statistics.fmean(group) for group in logs])
+        few = 1 + 0.5 / len(logs)  # its bias
+        spreads.append(gap / PAIR_GAP_PER_SIGMA / few)
     return math.expm1(2 * max(spreads)) if spreads else None
 
 

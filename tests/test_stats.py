@@ -101,7 +101,7 @@ def test_noise_band_is_about_twice_the_spread_of_one_process(processes: int) -> 
         stats.noise_band([[100 * math.exp(rng.gauss(0, 0.02))] for _ in range(processes)])
         for _ in range(1500)
     ]
-    assert statistics.fmean(b for b in bands if b is not None) == pytest.approx(0.04, rel=0.08)
+    assert statistics.fmean(b for b in bands if b is not None) == pytest.approx(0.04, rel=0.15)
 
 
 def test_noise_band_does_not_believe_two_runs_that_agree_by_luck() -> None:

@@ -15,7 +15,7 @@ from advisor.analysis.events import Span
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.analysis.device_clock import DeviceClock
+    from advisor.analysis.device_time import DeviceClock
     from advisor.analysis.events import EventLog
     from advisor.analysis.step_series import StepSeries
     from advisor.analysis.window import Window
@@ -71,7 +71,7 @@ def _on_device(
     host = device_time.Host(
         fetches=fetches, calls=_calls(log, fetches), copies=log.copies, waits=log.waits
     )
-    return device_time.seconds(host, clock.marks, log.device_copies, watched)
+    return device_time.seconds(host, clock, log.device_copies, watched)
 
 
 def _calls(log: EventLog, fetches: Sequence[Span]) -> list[Span]:

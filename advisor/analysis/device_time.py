@@ -1,4 +1,4 @@
-"""Device time: work and waits beside the host.
+"""Device time: completion times, work and waits beside the host.
 
 Each mark of the device's clock says: all that was queued until then was done at that moment. So
 between a mark and its moment the device surely worked. It surely worked, too, through a call of the
@@ -18,14 +18,40 @@ if TYPE_CHECKING:
 
     from advisor.analysis.events import DeviceMark, Span
 
+SAME_S = 1e-6
+"""A mark and a step's end so close together are one moment."""
 BEHIND_S, BEHIND_SHARE = 1e-4, 0.05
 """The device is behind at a call's end by more than this, and this share of the call."""
 NEAR_S = 0.001
-"""Largest distance between a mark and its call's end."""
+"""Largest distance between a call's end and its mark."""
 WAITED_S = 5e-5
 """A shorter wait for the device is the price of asking."""
 ASKED = 0.02
 """Least share of the time in waits that can keep the host from queueing ahead."""
+
+
+class DeviceClock:
+    """Map from host times to device completion times, by CUDA events."""
+
+    def __init__(self, marks: Sequence[DeviceMark]) -> None:
+        self.marks = marks
+        self._hosts = [mark.host for mark in marks]
+
+    def done(self, host: float) -> float:
+        """Completion time of work queued by `host`."""
+        at = bisect.bisect_right(self._hosts, host + SAME_S) - 1
+        return host if at < 0 else max(host, self.marks[at].done)
+
+    def is_marked(self, host: float) -> bool:
+        """Return True if a mark lies at this time."""
+        at = bisect.bisect_right(self._hosts, host + SAME_S) - 1
+        return at >= 0 and host - self._hosts[at] <= SAME_S
+
+    def is_behind(self, call: Span) -> bool:
+        """Return True if the device had work left at the end of a call."""
+        queued = call.end + NEAR_S
+        left_s = self.done(queued) - queued
+        return left_s > max(BEHIND_S, BEHIND_SHARE * (call.end - call.start))
 
 
 class Host(NamedTuple):
@@ -43,7 +69,7 @@ class Host(NamedTuple):
 
 def seconds(
     host: Host,
-    marks: Sequence[DeviceMark],
+    clock: DeviceClock,
     device_copies: Sequence[Span],
     within: list[Span],
 ) -> dict[str, float]:
@@ -60,7 +86,8 @@ def seconds(
     calls = spans.merged(host.calls)
     waits = spans.merged([wait for wait in host.waits if wait[1] - wait[0] > WAITED_S])
     copied = spans.merged(device_copies)
-    busy = spans.without(spans.merged([*marks, *_behind(calls, marks), *waits]), copied)
+    behind = [call for call in calls if clock.is_behind(call)]
+    busy = spans.without(spans.merged([*clock.marks, *behind, *waits]), copied)
     found: dict[str, float] = {}
     left = within
     for name, taken in (
@@ -99,17 +126,3 @@ def _move_lost(found: dict[str, float], held: dict[str, float], total: float) ->
         found[name] -= lost * part / sum(idle.values())
     for name, part in held.items():
         found[name] += lost * part / waited
-
-
-def _behind(calls: Sequence[Span], marks: Sequence[DeviceMark]) -> list[Span]:
-    """Calls that left device work at their end."""
-    hosts = [mark.host for mark in marks]
-    found = []
-    for call in calls:
-        low = bisect.bisect_left(hosts, call.end - NEAR_S)
-        high = bisect.bisect_right(hosts, call.end + NEAR_S)
-        near = marks[low:high]
-        lag = max((mark.done - max(call.end, mark.host) for mark in near), default=0.0)
-        if lag > max(BEHIND_S, BEHIND_SHARE * (call.end - call.start)):
-            found.append(call)
-    return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from advisor.analysis import breakdown
 from advisor.analysis.averages import quantile
-from advisor.analysis.device_clock import DeviceClock
+from advisor.analysis.device_time import DeviceClock
 from advisor.analysis.events import NO_LOADER, NO_MODULE, Span
 from advisor.analysis.phases import phases
 from advisor.analysis.stages import stages

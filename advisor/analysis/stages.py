@@ -14,7 +14,7 @@ from advisor.analysis.step_series import TRAINING, calls_of_networks
 from advisor.model import Stage
 
 if TYPE_CHECKING:
-    from advisor.analysis.device_clock import DeviceClock
+    from advisor.analysis.device_time import DeviceClock
     from advisor.analysis.events import EventLog, ForwardCall
     from advisor.analysis.window import Window
 

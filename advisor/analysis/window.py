@@ -27,7 +27,7 @@ from advisor.analysis.step_series import FORWARD
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.analysis.device_clock import DeviceClock
+    from advisor.analysis.device_time import DeviceClock
     from advisor.analysis.events import EventLog
     from advisor.analysis.step_series import StepSeries
     from advisor.model import MeasurePlan

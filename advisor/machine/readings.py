@@ -131,14 +131,6 @@ def read_memory(nvml: Any, handle: Any) -> Memory:
     return Memory(info.total / GIB, info.free / GIB, info.used / GIB)
 
 
-def _event_reasons(nvml: Any, handle: Any) -> int:
-    """Read event reasons by the new or old name."""
-    try:
-        return int(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
-    except (AttributeError, nvml.NVMLError_FunctionNotFound):
-        return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
-
-
 def _processes(nvml: Any, handle: Any) -> tuple[GpuProcess, ...]:
     # The versioned calls: on an old driver the plain one raises what is no NVMLError.
     try:
@@ -171,7 +163,8 @@ _READINGS: dict[str, Callable[[Any, Any], Any]] = {
     "power_w": lambda n, h: n.nvmlDeviceGetPowerUsage(h) / 1000,
     "energy_j": lambda n, h: n.nvmlDeviceGetTotalEnergyConsumption(h) / 1000,
     "sm_clock_mhz": lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)),
-    "event_reasons": _event_reasons,
+    # the older name, which every driver knows
+    "event_reasons": lambda n, h: int(n.nvmlDeviceGetCurrentClocksThrottleReasons(h)),
     "processes": _processes,
     "working_pids": _working_pids,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advisor.analysis import breakdown
-from advisor.analysis.device_time import Host, seconds
+from advisor.analysis.device_time import DeviceClock, Host, seconds
 from advisor.analysis.events import DeviceMark, EventLog, OptimizerStep, Span
 from advisor.analysis.facts import LoaderFacts
 from advisor.analysis.step_detection import detect_steps
@@ -77,5 +77,5 @@ def test_on_a_device_the_optimizers_own_part_is_a_call_of_its_own() -> None:
     fetches = [Span(each.start, each.end) for each in log.fetches]
     marks = [DeviceMark(each.end, each.end + 0.006) for each in log.updates]
     host = Host(fetches, breakdown._calls(log, fetches), [], [])
-    found = seconds(host, marks, [], [Span(0.0, 6.0)])
+    found = seconds(host, DeviceClock(marks), [], [Span(0.0, 6.0)])
     assert found["data_wait"] / 6.0 == pytest.approx(0.4, abs=0.01)

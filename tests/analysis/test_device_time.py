@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.analysis.device_time import Host, seconds
+from advisor.analysis.device_time import DeviceClock, Host, seconds
 from advisor.analysis.events import DeviceMark, Span
 
 
@@ -13,7 +13,9 @@ def shares(
 ) -> dict[str, float]:
     """Parts of the time `within`; they add up to 1."""
     as_spans = Host(*([Span(*each) for each in kind] for kind in host))
-    found = seconds(as_spans, [DeviceMark(*m) for m in marks], [], [Span(*w) for w in within])
+    found = seconds(
+        as_spans, DeviceClock([DeviceMark(*m) for m in marks]), [], [Span(*w) for w in within]
+    )
     total = sum(found.values())
     assert total == pytest.approx(sum(end - start for start, end in within))
     return {name: part / total for name, part in found.items()}
@@ -78,6 +80,6 @@ def test_a_copy_that_the_device_makes_itself_is_no_compute() -> None:
     """Queued without a wait, it takes 20 ms of each 50 ms that the device was busy."""
     marks = [DeviceMark(0.1 * n, 0.1 * n + 0.05) for n in range(10)]
     copies = [Span(0.1 * n, 0.1 * n + 0.02) for n in range(10)]
-    found = seconds(Host([], [], [], []), marks, copies, [Span(0.0, 1.0)])
+    found = seconds(Host([], [], [], []), DeviceClock(marks), copies, [Span(0.0, 1.0)])
     assert found["compute"] == pytest.approx(0.3)
     assert found["host_to_device"] == pytest.approx(0.2)

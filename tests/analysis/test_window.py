@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advisor.analysis import window
-from advisor.analysis.device_clock import DeviceClock
+from advisor.analysis.device_time import DeviceClock
 from advisor.analysis.events import PASS_ENDED, DeviceMark, HookChange
 from advisor.analysis.step_detection import detect_steps
 from advisor.model import MeasurePlan

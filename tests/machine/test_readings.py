@@ -107,7 +107,6 @@ def test_an_older_driver_is_read_by_its_older_calls(
 ) -> None:
     """Event reasons, processes and memory had other names; memory then holds the driver's part."""
     process = old_driver(
-        "nvmlDeviceGetCurrentClocksEventReasons",
         "nvmlDeviceGetComputeRunningProcesses_v3",
         "nvmlDeviceGetMemoryInfo_v2",
     )
