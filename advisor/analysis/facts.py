@@ -29,8 +29,6 @@ class PaddingCount:
     rows: int
     positions: int
     padded: int
-    tokens: bool
-    """Positions are tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +63,7 @@ class LoaderFacts:
     def tokens_per_item(self) -> float | None:
         """Tokens of one item, without padding."""
         found = self.padding
-        known = found is not None and found.tokens and found.rows > 0
+        known = found is not None and found.rows > 0
         return (found.positions - found.padded) / found.rows if found and known else None
 
 
@@ -77,8 +75,6 @@ class ModuleFacts:
     site: str | None = None
     """`train.py:95` of its first call."""
     parameters: int = 0
-    unit: str = "sample"
-    """`token` where the sample dimension is unknown."""
     same_shape: bool = False
     """Its output has the shape of its input."""
     flags: dict[str, JsonScalar] = field(default_factory=dict)
@@ -96,5 +92,4 @@ class ModuleFacts:
     @property
     def tokens_per_item(self) -> float | None:
         """Positions per sample with padding, or None."""
-        known = self.token_items > 0 and self.tokens > 0 and self.unit == "sample"
-        return self.tokens / self.token_items if known else None
+        return self.tokens / self.token_items if self.token_items > 0 else None

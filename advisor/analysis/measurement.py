@@ -34,7 +34,7 @@ class Measured:
     source: str
     """Description of how the units were counted."""
     unit: str | None = None
-    """`token` or `step` where samples could not be counted."""
+    """`step` where samples could not be counted."""
     units_per_s: float
     window_start: float
     window_end: float

@@ -261,7 +261,7 @@ def _forwards(
     log: EventLog, root: int, items: list[ForwardCall], calls: list[ForwardCall]
 ) -> StepSeries:
     series = StepSeries(FORWARD, root=root)
-    series.count_forwards(log.module(items[0].module).unit, [call.items for call in items])
+    series.count_forwards("sample", [call.items for call in items])
     series.bounds = [call.end for call in items]
     series.units = [call.items for call in items[1:]]
     series.whole_units = sum(call.items for call in items)

@@ -20,7 +20,6 @@ TRAINING = (OPTIMIZER, UPDATE)
 
 SOURCES = {
     "sample": "batch dimension of the root forwards",
-    "token": "tokens of the root forwards, of which the samples cannot be told",
     "step": "steps, of which no layer tells how many samples they hold",
 }
 """Way of counting units without a DataLoader."""
@@ -36,7 +35,7 @@ class StepSeries:
     source: str = ""
     """Description of how the units were counted."""
     unit: str = "sample"
-    """`sample`, else `token` or `step` where samples are unknown."""
+    """`sample`, else `step` where samples are unknown."""
     bounds: list[float] = field(default_factory=list)
     units: list[float] = field(default_factory=list)
     aside: list[Span] = field(default_factory=list)

@@ -228,7 +228,6 @@ def _from_forwards(
     passes = log.passes
     ends = [call.end for call in mine]
     fed: list[Fed] = []
-    unit = log.module(root).unit if root is not None else "sample"
     for index in (index for cluster in clusters for index in cluster):
         each = passes[index]
         since = passes[index - 1].end if index else float("-inf")
@@ -238,5 +237,5 @@ def _from_forwards(
             fed.append(Fed(each.end, own[-1].items))
     fed = fed or [Fed(call.end, call.items) for call in mine if call.module == root]
     if fed:
-        return unit, fed
+        return "sample", fed
     return "step", [Fed(passes[cluster[-1]].end, 1.0) for cluster in clusters if cluster]

@@ -19,7 +19,7 @@ NUMBERS_KEPT = 1 << 16
 
 
 class Module:
-    """Module called from outside, or in an inner loop."""
+    """Module called from outside any other."""
 
     def __init__(self, module: Any, index: int, parameters: int) -> None:
         self.module = weakref.ref(module)
@@ -37,9 +37,8 @@ class Module:
         self.axis: batch_axis.BatchAxis | None = None
         self.by_output: bool | None = None
         """True if only the output counts items; None before the first call."""
-        """Shapes of the tensors that went into its first call."""
         self.shapes: list[str] = []
-        """The same without the batch dimension, as text."""
+        """Shapes of the tensors that went into its first call, the batch dimension left out."""
         self.same_shape = False
         """The output has the shape of the input: a denoiser's does, and a classifier's does not."""
         self.flags: dict[str, Any] = {}
@@ -49,18 +48,23 @@ class Module:
         """Of the first calls: numbers that went in, and what came out."""
         self.numbers = 0
         """Calls of which numbers were recorded."""
+        self.ids: Any = None
+        """Path to the token ids, where the output has a part for each."""
         self.tokens = (0.0, 0.0)
-        """Tokens and items of the calls so far, where tokens were seen."""
+        """Tokens and items of the calls so far, where there are ids."""
 
     def items(self, inputs: Any) -> float:
         """Items of one call with `inputs`, (args, kwargs)."""
         found = None if self.axis is None else self.axis.count(inputs)
-        if self.axis is None or found is None:
-            return self.counter.count(inputs)
-        if self.axis.tokens is not None:
-            tokens, items = self.tokens
-            self.tokens = tokens + (self.axis.count_tokens(inputs) or 0.0), items + found
-        return found
+        return self.counter.count(inputs) if found is None else found
+
+    def count_tokens(self, inputs: Any, items: float) -> None:
+        """Add up the token positions of a call, padding included."""
+        try:
+            many = batches.at(inputs, self.ids).numel()
+        except Exception:  # inputs of another form
+            return
+        self.tokens = self.tokens[0] + many, self.tokens[1] + items
 
 
 def known(session: Session, module: Any) -> Module:
@@ -85,8 +89,8 @@ def known(session: Session, module: Any) -> Module:
 
 def parameters(module: Any) -> list[Any]:
     """Parameters of a module that have a shape."""
-    held = module.parameters() if hasattr(module, "_modules") else ()
-    return [p for p in held if "Uninitialized" not in type(p).__name__]
+    held = module.named_parameters() if hasattr(module, "_modules") else ()
+    return batch_axis.known_parameters(dict(held))
 
 
 def describe(session: Session, entry: Module, *, at_end: bool = False) -> None:
@@ -96,7 +100,6 @@ def describe(session: Session, entry: Module, *, at_end: bool = False) -> None:
         "name": entry.name,
         "site": entry.site,
         "parameters": entry.parameters,
-        "unit": entry.axis.unit if entry.axis is not None else "sample",
         "same_shape": entry.same_shape,
         "flags": entry.flags,
         "shapes": entry.shapes,
@@ -125,10 +128,9 @@ def begin(session: Session, entry: Module, module: Any) -> None:
         return
     largest = max(parameters(module), key=lambda each: each.numel())
     entry.flags = flags(session, module, largest)
-    compiled = bool(entry.flags.get("compiled"))
-    if entry.calls == 1 or not compiled:
+    if not entry.flags.get("compiled"):  # which no hook must enter
         most = batch_axis.LAYERS if entry.calls == 1 else batch_axis.LAYERS_LATER
-        entry.observer = batch_axis.LayerObserver(session.torch, module, compiled, most)
+        entry.observer = batch_axis.LayerObserver(session.torch, module, most)
 
 
 def failed(session: Session, entry: Module, inputs: Any, problem: BaseException) -> None:
@@ -149,24 +151,40 @@ def items_of(session: Session, entry: Module, args: Any, kwargs: Any, output: An
             tensors = [t for t in batches.tensors_in(inputs, 4) if t.numel()]
             came_out = batches.tensors_in(output, 4)
             entry.firsts.append((list(map(samples, tensors)), list(map(samples, came_out))))
-        if entry.observer is not None:
+        if entry.calls in LOOKS:
             session.attempt(_observed, session, entry, inputs, output)
-    return entry.counter.count(output) if entry.by_output else entry.items(inputs)
+    items = entry.counter.count(output) if entry.by_output else entry.items(inputs)
+    if entry.ids is not None:
+        entry.count_tokens(inputs, items)
+    return items
 
 
 def _observed(session: Session, entry: Module, inputs: Any, output: Any) -> None:
     """Keep what the layers showed in this call."""
     observer, entry.observer = entry.observer, None
-    if observer is None:
-        return
-    observer.stop()
-    if observer.dtypes:
-        entry.flags["compute_dtype"] = max(observer.dtypes, key=lambda n: observer.dtypes[n])
-    if entry.calls == 1 and not entry.by_output:
-        entry.axis = batch_axis.find(observer, inputs, output, session.latest_batch or None)
-    if not entry.shapes:
+    if observer is not None:
+        observer.stop()
+        if observer.dtypes:
+            most = max(observer.dtypes, key=lambda name: observer.dtypes[name])
+            entry.flags["compute_dtype"] = most
+        if entry.calls == 1 and not entry.by_output:
+            entry.axis = batch_axis.find(observer, inputs)
+    if entry.calls == 1:
         _note_shapes(entry, inputs, output)
+        entry.ids = _token_ids(inputs, output)
     describe(session, entry)
+
+
+def _token_ids(inputs: Any, output: Any) -> Any:
+    """Path to whole numbers in rows, where the output has a part for each of them."""
+    outputs = [tuple(tensor.shape) for tensor in batches.tensors_in(output, 2)]
+    for path, value in batches.walk(inputs):
+        if batches.is_tensor(value) and len(value.shape) == 2 and "int" in str(value.dtype):
+            shape = tuple(value.shape)
+            wide = [each for each in outputs if len(each) > 1]
+            if any(each[:2] == shape or each[0] == value.numel() for each in wide):
+                return path
+    return None
 
 
 def _by_output(args: Any, kwargs: Any, output: Any) -> bool:

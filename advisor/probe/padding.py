@@ -40,7 +40,7 @@ class Padding:
         rows, positions, used = self._counts
         if not positions:
             return None
-        return {"rows": rows, "positions": positions, "padded": positions - used, "tokens": True}
+        return {"rows": rows, "positions": positions, "padded": positions - used}
 
 
 def _sources(batch: Any) -> Iterator[Path]:

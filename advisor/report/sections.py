@@ -205,7 +205,7 @@ def _measures(page: Page) -> list[tuple[str, ...]]:
     for name, label, show, wanted in (
         ("latency_p50_ms", "latency, p50", _unit("ms"), "latency" in asked),
         ("latency_p95_ms", "latency, p95", _unit("ms"), "latency" in asked),
-        ("tokens_per_s", "tokens/s", numbers.number, report.unit != "token"),
+        ("tokens_per_s", "tokens/s", numbers.number, True),
         ("energy_j_per_unit", f"energy {one}", _unit("J"), True),
         ("power_w", "power", _unit("W"), "power" in asked),
     ):

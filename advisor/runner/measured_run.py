@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-UNTOLD = {
-    "token": "the batch dimension of its token ids is not known",
-    "step": "the samples of a step are not known",
-}
-"""Why a unit is no sample."""
 NOTHING = Run(
     trial_id="",
     purpose="",
@@ -207,10 +202,9 @@ def _tokens_per_s(ranks: Sequence[Rank]) -> float | None:
     for rank in ranks:
         found, window = rank.record.measurement, rank.window
         tokens = found.loader.tokens_per_item or found.module.tokens_per_item
-        each = 1.0 if window.unit == "token" else tokens if window.unit is None else None
-        if each is None:
+        if tokens is None or window.unit is not None:
             return None
-        rates.append(each * window.units_per_s)
+        rates.append(tokens * window.units_per_s)
     return sum(rates)
 
 
@@ -305,7 +299,7 @@ def _notes(ranks: Sequence[Rank], others: int, plan: MeasurePlan) -> Iterator[st
         yield f"{finished} batches were finished to the end, {wanted} were asked for"
     for record, window in ranks:
         if window.unit is not None:
-            yield f"rates are in {window.unit}s: {UNTOLD[window.unit]}"
+            yield f"rates are in {window.unit}s: the samples of a step are not known"
         if padding := record.measurement.loader.padding_share:
             yield (
                 f"{padding:.1%} of the positions of its batches were padding: "

@@ -13,15 +13,13 @@ from tests.probe.program import PLAN, python
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.probe.program import TuningResult
-
 WITHIN = 0.02
 BASELINE = MeasurePlan(
     measure_s=0.4, min_steps=8, whole_batches=1, ceilings_workers=(0, 1), ceilings_s=0.2
 )
 
 
-@pytest.mark.parametrize("kind", ["gpt", "lstm", "encoder", "cells"])
+@pytest.mark.parametrize("kind", ["gpt", "lstm", "encoder", "cells", "bigram"])
 def test_samples_of_a_language_model(tmp_path: Path, kind: str) -> None:
     """6 rows of 10 tokens, whichever comes first, and beside hidden states of two layers; asked
     for as a baseline is, it ends by itself."""
@@ -32,22 +30,6 @@ def test_samples_of_a_language_model(tmp_path: Path, kind: str) -> None:
     assert reading.unit == "sample"
     assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=WITHIN)
     assert reading.tokens_per_s == pytest.approx(10 * reading.units_per_s)
-
-
-@pytest.fixture(scope="module")
-def bigram(tmp_path_factory: pytest.TempPathFactory) -> TuningResult:
-    return python(tmp_path_factory.mktemp("bigram"), "own_language.py", "bigram")
-
-
-def test_samples_that_cannot_be_told_are_not_told(bigram: TuningResult) -> None:
-    """An embedding alone has no place for the batch: tokens are counted, and it is said."""
-    reading = bigram.measured
-    assert reading.effects.batch is None
-    assert reading.unit == "token"
-    assert reading.units_per_s == pytest.approx(10 * bigram.true_rate(), rel=WITHIN)
-    assert reading.tokens_per_s == reading.units_per_s
-    assert (reading.wait_share, reading.shares.data_wait) == (None, None)
-    assert any("rates are in tokens" in note for note in reading.notes)
 
 
 def test_a_validation_first_is_not_the_workload(tmp_path: Path) -> None:
