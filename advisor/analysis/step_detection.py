@@ -221,11 +221,11 @@ def _without_loader(
     found = cycle_starts(log, root, positions)
     known = plan.forwards_per_unit
     if found is None and not known:
-        return _forwards(log, root, _items(log, calls), calls)
+        return _forwards(root, _items(log, calls), calls)
     watched_s = calls[-1].end - calls[0].start
     unsure = not found and not known and not ended
     if unsure and (not log.module(root).same_shape or watched_s > CYCLE_PATIENCE_S):
-        return _forwards(log, root, calls, calls)
+        return _forwards(root, calls, calls)
     bounds = [0, *(found or ()), len(calls)]
     batch = most_common([call.items for call in calls]) or 1.0
     beside = [
@@ -257,9 +257,7 @@ def _items(log: EventLog, calls: list[ForwardCall]) -> list[ForwardCall]:
     return calls
 
 
-def _forwards(
-    log: EventLog, root: int, items: list[ForwardCall], calls: list[ForwardCall]
-) -> StepSeries:
+def _forwards(root: int, items: list[ForwardCall], calls: list[ForwardCall]) -> StepSeries:
     series = StepSeries(FORWARD, root=root)
     series.count_forwards("sample", [call.items for call in items])
     series.bounds = [call.end for call in items]

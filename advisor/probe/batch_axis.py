@@ -137,6 +137,7 @@ def _inputs(inputs: Any) -> Iterator[tuple[Path, tuple[int, ...]]]:
     for path, value in batches.walk(inputs):
         if batches.is_tensor(value):
             yield path, tuple(value.shape)
-        elif isinstance(value, (list, tuple)) and len(path) > 1:
-            if value and all(map(batches.is_tensor, value)):
-                yield path, (len(value),)
+            continue
+        listed = isinstance(value, (list, tuple)) and len(path) > 1
+        if listed and value and all(map(batches.is_tensor, value)):
+            yield path, (len(value),)
