@@ -27,30 +27,30 @@ def enumerated(n: int) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("n", range(1, 13))
+@pytest.mark.parametrize("n", [1, 2, 5, 12])
 def test_the_null_distribution_is_the_enumeration(n: int) -> None:
     sums = enumerated(n)
     assert list(stats.signed_rank_counts(n)) == [sums.count(s) for s in range(max(sums) + 1)]
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("n", range(1, 13))
-def test_the_rank_is_the_largest_that_keeps_alpha(n: int, alpha: float) -> None:
+def test_the_rank_is_the_largest_that_keeps_alpha(n: int) -> None:
     """k keeps the error at or below alpha and k + 1 does not: one rank off fails here."""
     sums = enumerated(n)
-    k = stats.signed_rank_rank(n, alpha)
-    assert Fraction(sum(s < k for s in sums), len(sums)) <= alpha
-    assert Fraction(sum(s < k + 1 for s in sums), len(sums)) > alpha
+    for alpha in ALPHAS:
+        k = stats.signed_rank_rank(n, alpha)
+        assert Fraction(sum(s < k for s in sums), len(sums)) <= alpha
+        assert Fraction(sum(s < k + 1 for s in sums), len(sums)) > alpha
 
 
-@pytest.mark.parametrize("alpha", [*ALPHAS, 1 / 64, 1 / 128, 0.0001])
-def test_fewest_pairs_is_the_first_number_that_can_decide(alpha: float) -> None:
-    n = stats.fewest_pairs(alpha)
-    assert stats.signed_rank_rank(n, alpha) >= 1
-    assert n == 1 or stats.signed_rank_rank(n - 1, alpha) == 0
+def test_fewest_pairs_is_the_first_number_that_can_decide() -> None:
+    for alpha in (*ALPHAS, 1 / 64, 1 / 128, 0.0001):
+        n = stats.fewest_pairs(alpha)
+        assert stats.signed_rank_rank(n, alpha) >= 1
+        assert n == 1 or stats.signed_rank_rank(n - 1, alpha) == 0
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_a_bound_excludes_a_shift_exactly_when_scipy_rejects_it(seed: int) -> None:
     """The interval is the inversion of the exact one-sided test."""
     import scipy.stats
@@ -86,12 +86,13 @@ def test_too_few_values_prove_nothing() -> None:
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 11, 23, 100])
-@pytest.mark.parametrize("probability", [0.01, 0.3, 0.5, 0.9, 0.975, 1 - 0.05 / 3, 0.9999])
-def test_t_quantile_against_scipy(probability: float, degrees: int) -> None:
+def test_t_quantile_against_scipy(degrees: int) -> None:
     import scipy.stats
 
-    expected = scipy.stats.t.ppf(probability, degrees)
-    assert stats.t_quantile(probability, degrees) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    for probability in (0.01, 0.3, 0.5, 0.9, 0.975, 1 - 0.05 / 3, 0.9999):
+        expected = scipy.stats.t.ppf(probability, degrees)
+        found = stats.t_quantile(probability, degrees)
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("processes", [2, 3, 5, 8])
