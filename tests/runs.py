@@ -13,7 +13,6 @@ def a_run(**given: Any) -> Run:
         "trial_id": "001",
         "purpose": "search",
         "label": "original",
-        "candidate_key": "k",
         "unit": "sample",
         "units": 1.0,
         "units_per_s": 1.0,

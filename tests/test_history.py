@@ -30,7 +30,6 @@ def broken(evidence: str = "CUDA out of memory", log_tail: str = "") -> Failure:
         trial_id="002",
         purpose="search",
         label="batch_size=64",
-        candidate_key="k",
         kind="gpu-oom",
         evidence=evidence,
         next_step="try less",

@@ -29,7 +29,6 @@ class Run:
     trial_id: str
     purpose: str
     label: str
-    candidate_key: str
     unit: str
     units: float
     """Units of work finished inside the window."""
@@ -148,7 +147,6 @@ class Failure:
     trial_id: str
     purpose: str
     label: str
-    candidate_key: str
     kind: str
     """A key of errors.FAILURE_EXIT_CODES."""
     evidence: str

@@ -26,7 +26,6 @@ NOTHING = Run(
     trial_id="",
     purpose="",
     label="",
-    candidate_key="",
     unit="sample",
     units=0.0,
     units_per_s=0.0,

@@ -87,7 +87,6 @@ def run_trial(
         "trial_id": trial.id,
         "purpose": trial.purpose,
         "label": trial.label,
-        "candidate_key": trial.candidate.key,
         "exit_code": ending.exit_code,
         "wall_s": ending.wall_s,
         "files_created": tuple(files.created),

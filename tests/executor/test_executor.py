@@ -56,7 +56,7 @@ def test_a_hang_limit_is_not_the_end_of_the_budget(tmp_path: Path) -> None:
     """A busy program was silent for a minute of an hour: that is an attempt with its reason."""
     search = formula_search(tmp_path, on_formula(), "lr: 0.1\n", budget_s=3600.0)
     silent = Failure(
-        trial_id="1", purpose="whatif", label="", candidate_key="", kind="timeout",
+        trial_id="1", purpose="whatif", label="", kind="timeout",
         evidence="no step for 60 s, while 1.6 CPUs were busy", next_step="-", wall_s=80.0,
     )  # fmt: skip
     request = TrialRequest(variant=Variant(), purpose="whatif", plan=MeasurePlan(), fresh=True)
@@ -76,7 +76,7 @@ def test_a_process_that_is_given_up_is_told_with_its_own_limit(
     executor.listener = heard
     executor.budget.total_s = executor.budget.spent_s + 60.0
     late = Failure(
-        trial_id="1", purpose="baseline", label="", candidate_key="", kind="timeout",
+        trial_id="1", purpose="baseline", label="", kind="timeout",
         evidence="still running", next_step="-", wall_s=wall_s,
     )  # fmt: skip
     executor.engine.run = lambda _: late  # type: ignore[method-assign]

@@ -114,7 +114,6 @@ class Fragile(RecordedEngine):
             trial_id=trial.id,
             purpose=trial.purpose,
             label=trial.label,
-            candidate_key=trial.candidate.key,
             kind="crash-start",
             evidence=self.says.format(width=width, heads=heads),
             effects=answer.effects if self.loads_first else None,

@@ -72,7 +72,6 @@ def answer(request: TrialRequest, rate: float | str | None) -> Result:
         trial_id="1",
         purpose="search",
         label="",
-        candidate_key="k",
         kind=rate,
         evidence="it died",
         next_step="mend it",

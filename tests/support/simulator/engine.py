@@ -266,7 +266,6 @@ def _identity(trial: Trial) -> dict[str, Any]:
         "trial_id": trial.id,
         "purpose": trial.purpose,
         "label": trial.label,
-        "candidate_key": trial.candidate.key,
     }
 
 
