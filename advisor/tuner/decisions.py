@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from advisor.knobs.registry import loader_arguments
 from advisor.model import Decision
 from advisor.tuner.baseline import OWN_KINDS
 from advisor.tuner.effects import other_phase, overriding
 from advisor.tuner.state import TunerState, key_of
-from advisor.tuner.value_trials import FLAGS
+from advisor.tuner.value_trials import QUICKER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 STAGES: dict[str, KnobClass] = {
     "precision": "numeric",
-    **dict.fromkeys((*FLAGS, "attention_impl"), "numeric"),
+    **dict.fromkeys(QUICKER, "numeric"),
     "timesteps": "quality",
 }
 """Kinds that --safe leaves out, and their class."""
 TRIED = {*STAGES, *OWN_KINDS, "grad_accum", "grad_checkpoint"}
 """Kinds that a whole search tries, or explains."""
+LINKED = "Moves with what it is linked to."
 
 
 def decisions(
@@ -40,15 +41,16 @@ def decisions(
     changes = {(c.document, c.path): c for c in winner.changes}
     found = []
     for knob in state.all_knobs:
-        key, verdict = key_of(knob), state.verdict_on(knob)
+        key, verdict, new = key_of(knob), state.verdict_on(knob), knob.value
         evidence = tuple(t.id for t in trials if key in t.request.knobs and not t.repeated)
-        if (change := changes.pop(key, None)) is not None:
-            found.append(changed(change, verdict, evidence))
-            continue
         outcome, reason = unchanged(state, knob, verdict, whole=whole)
-        kept = decision(knob, outcome, knob.value, knob.value, reason, evidence)
-        found.append(replace(kept, in_phase=state.in_phase(knob)))
-    return (*found, *(changed(change, None, ()) for change in changes.values()))
+        if (change := changes.pop(key, None)) is not None:
+            own = verdict is not None and verdict.outcome == "found"
+            outcome, new = "changed", change.new
+            reason = verdict.reason if verdict is not None and own else LINKED
+        found.append(decision(knob, outcome, knob.value, new, reason, evidence))
+    linked = (decision(c, "changed", c.old, c.new, LINKED, ()) for c in changes.values())
+    return (*found, *linked)
 
 
 def decision(
@@ -73,13 +75,6 @@ def decision(
     )
 
 
-def changed(change: Change, verdict: KnobVerdict | None, trials: tuple[str, ...]) -> Decision:
-    """Decision on a value that is written."""
-    own = verdict is not None and verdict.outcome == "found"
-    reason = verdict.reason if verdict is not None and own else "Moves with what it is linked to."
-    return decision(change, "changed", change.old, change.new, reason, trials)
-
-
 def unchanged(
     state: TunerState, knob: Knob, verdict: KnobVerdict | None, *, whole: bool
 ) -> tuple[TuningResult, str]:
@@ -101,6 +96,8 @@ def unchanged(
     if knob.knob_class in {"training", "quality"}:
         override = overriding(knob.path, knob.value, state.original) if state.originals else ""
         return "listed", f"Never tuned by itself: it is a {knob.knob_class} knob{override}."
+    if whole and knob.kind in loader_arguments() and not state.waits:
+        return "kept", "The program hardly waits for data, so no loader setting can gain."
     return "kept", (
         "Nothing is tried here: no other value is known to be faster and to leave the results as "
         "they are."

@@ -12,7 +12,6 @@ from advisor.tuner.sampling_steps import tune_steps
 from advisor.tuner.search import tune_batch_and_workers, tune_workers, worker_knobs
 from advisor.tuner.state import Result, SearchStep, Stage, Stop, TunerState
 from advisor.tuner.value_trials import (
-    explain_loader,
     tune_flags,
     tune_loader,
     tune_memory_savers,
@@ -47,7 +46,6 @@ def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
         tune_batch_and_workers,
         tune_memory_savers,
         tune_loader,
-        explain_loader,
         confirm_free,
         tune_gated_knobs,
         suggest_changes,

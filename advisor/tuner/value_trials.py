@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.executor.requests import Variant
 from advisor.knobs import precision_choices
-from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
+from advisor.knobs.registry import LOADER_ARGUMENTS
 from advisor.tuner.effects import is_ignored, set_ignored
 from advisor.tuner.quality_gate import passes_gate
 from advisor.tuner.search import plain_reason, unusable
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
     from advisor.model import Candidate, JsonScalar, Knob, Run
 
-FLAGS = ("cudnn_benchmark", "channels_last", "tf32", "compile")
-"""Kinds of flags, the cheapest first; all but the last act on a GPU only."""
-PLAIN_ATTENTION = {"eager": "sdpa"}
-"""Attention that writes its scores to memory, and torch's form that does not."""
+ON_GPU = ("cudnn_benchmark", "channels_last", "tf32")
+"""Flags that act on a GPU only."""
+QUICKER: dict[str, tuple[JsonScalar, JsonScalar]] = {
+    **dict.fromkeys((*ON_GPU, "compile"), (False, True)),
+    "attention_impl": ("eager", "sdpa"),
+}
+"""Value of a flag, and one that may be faster; the cheapest to try first."""
 PRECISION_ORDER = ("bfloat16", "float16")
 """Precisions by how safely a program computes in them."""
-NO_PLAIN_FLAG = "It is no plain true or false, so it is left as it is."
 
 
 def try_values(
@@ -43,13 +45,12 @@ def try_values(
     gated: bool = False,
     whole_batches: int = 0,
 ) -> Stage:
-    """Try each value; keep the smallest that ties with the fastest.
+    """Try each value, from the smallest on; a later one has to beat it by a tie.
 
     Gated: the first value that is faster inside the declared tolerance. The program ignores the
     knob only if no value had an effect.
     """
-    start, key, before = state.incumbent_run, key_of(knob), state.verdict_on(knob)
-    faster: list[tuple[JsonScalar, Candidate, Run]] = []
+    start, key, before = state, key_of(knob), state.verdict_on(knob)
     ignored: tuple[Candidate, Run] | None = None
     followed, seen = False, ""
     for value in values:
@@ -64,44 +65,34 @@ def try_values(
                 return state.set_verdict(key, "skipped", OUT_OF_TIME)
             break
         run = trial.run
-        if run is not None and is_ignored(knob, candidate, start, run):
+        if run is not None and is_ignored(knob, candidate, start.incumbent_run, run):
             ignored = candidate, run
             continue
         followed = True
-        if run is None or not state.is_faster(run, start):
+        if run is None or not state.is_faster(run, state.incumbent_run):
             continue
         if why := unusable(state, run):
             seen = f" and usable: {value} {why}"
             continue
-        if not gated:
-            faster.append((value, candidate, run))
+        if gated:
+            state, verdict = yield from passes_gate(state, Variant(candidate=candidate), run)
+            if verdict.inside:
+                reason = f"Inside its tolerance{verdict.figures}."
+                return state.adopt(candidate, run).set_verdict(key, "found", reason)
+            seen = f" inside its tolerance{verdict.figures}. {verdict.why}".rstrip(". ")
             continue
-        state, verdict = yield from passes_gate(state, Variant(candidate=candidate), run)
-        if verdict.inside:
-            reason = f"Inside its tolerance{verdict.figures}."
-            return state.adopt(candidate, run).set_verdict(key, "found", reason)
-        seen = f" inside its tolerance{verdict.figures}. {verdict.why}".rstrip(". ")
+        state = state.adopt(candidate, run)
     if ignored and not followed:
         return set_ignored(state, knob, *ignored)
+    adopted = state.best.key != start.best.key
+    if adopted and change_of(state.best, key) is not None:
+        reason = f"Faster by itself by more than {state.tie_percent}; the smallest value that was."
+        return state.set_verdict(key, "found", reason)
+    found_before = before is not None and before.outcome == "found"
+    if not adopted and (found_before or not followed):
+        return state
     unchanged = f"No value tested was faster by more than {state.tie_percent}{seen}."
-    if not faster:
-        kept = not followed or (before is not None and before.outcome == "found")
-        return state if kept else state.set_verdict(key, "kept", unchanged)
-    objective = state.context.objective
-    top = objective.score(objective.best([run for _, _, run in faster]))
-    _, candidate, run = min(
-        (
-            each
-            for each in faster
-            if objective.gain(objective.score(each[2]), top) <= 1 + state.level_threshold
-        ),
-        key=lambda each: each[0] if isinstance(each[0], (int, float)) else 0.0,
-    )
-    state = state.adopt(candidate, run)
-    if change_of(candidate, key) is None:  # back to the config's own value
-        return state.set_verdict(key, "kept", unchanged)
-    reason = f"Faster by itself by more than {state.tie_percent}; the smallest value that was."
-    return state.set_verdict(key, "found", reason)
+    return state.set_verdict(key, "kept", unchanged)
 
 
 # --- free knobs ---------------------------------------------------------------------------------
@@ -118,18 +109,6 @@ def tune_loader(state: TunerState) -> Stage:
                 continue
             values = argument.values_to_try(state.current(knob), argument.observed(effects))
             state = yield from try_values(state, knob, values)
-    return state
-
-
-def explain_loader(state: TunerState) -> Stage:
-    """Set a verdict on each untried loader knob."""
-    yield from ()
-    for knob in state.of_kind(*loader_arguments()):
-        if state.verdict_on(knob) is None and knob.editable:
-            reason = "No other value was tried with a gain."
-            if not state.waits:
-                reason = "The program hardly waits for data, so no loader setting can gain."
-            state = state.set_verdict(key_of(knob), "kept", reason)
     return state
 
 
@@ -169,22 +148,18 @@ def tune_precision(state: TunerState) -> Stage:
 
 
 def tune_flags(state: TunerState) -> Stage:
-    """Every plain flag that is off, then plain attention."""
-    for kind in FLAGS:
+    """Try the quicker value of each flag."""
+    for kind, (slower, quicker) in QUICKER.items():
         for knob in state.tunable(kind):
-            reason = "" if knob.value is False else NO_PLAIN_FLAG
-            if knob.value is True:
-                reason = "It is on already."
-            elif kind != "compile" and not state.incumbent_run.on_gpu:
+            reason = ""
+            if repr(knob.value) != repr(slower):
+                reason = f"No value is known to be quicker than {knob.value!r}."
+            elif kind in ON_GPU and not state.incumbent_run.on_gpu:
                 reason = "It does something on a GPU only, and the model is not on one."
             if reason:
                 state = state.set_verdict(key_of(knob), "kept", reason)
             else:
-                state = yield from try_with_consent(state, knob, [True])
-    for knob in state.tunable("attention_impl"):
-        quicker = PLAIN_ATTENTION.get(str(knob.value))
-        if quicker is not None:
-            state = yield from try_with_consent(state, knob, [quicker])
+                state = yield from try_with_consent(state, knob, [quicker])
     return state
 
 

@@ -77,14 +77,6 @@ def test_names_that_tell_of_everything_cost_no_process(tmp_path: Path) -> None:
     assert not search(tmp_path, text, names=names).asked("effects")
 
 
-def test_decoys_alone_are_found_out_and_never_tuned(tmp_path: Path) -> None:
-    """Nothing follows them, and one process says so."""
-    found = search(tmp_path, "grault: 6\nquonk: 2\n", coded={"zorp": 6, "vex": 2})
-    assert len(found.asked("effects")) == 1
-    assert discovered(found) == {}
-    assert found.values == {}
-
-
 def test_the_effective_batch_is_kept_for_what_was_found(tmp_path: Path) -> None:
     """Batch and accumulation have made-up names, and their product still stays."""
     text = "zorp: 4\nfrell: 8\nvex: 0\n"
@@ -158,15 +150,6 @@ def test_what_a_crash_names_is_left_as_it_is(tmp_path: Path) -> None:
     assert "wisp" in first
     assert "wisp" not in second
     assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
-
-
-def test_two_crashes_are_the_end_of_it(tmp_path: Path) -> None:
-    """Two processes at most, and nothing is claimed."""
-    found = fragile(tmp_path, "wisp: 6\nhesp: 3\nvex: 2\n", half=True)
-    assert len(found.asked("effects")) == MOST_PROCESSES
-    assert len(values_moved(found)[1]) < len(values_moved(found)[0])
-    assert discovered(found) == {}
-    assert found.stop.reason == "done"
 
 
 def test_the_sampler_is_followed_to_the_end_of_an_item(tmp_path: Path) -> None:

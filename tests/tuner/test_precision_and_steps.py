@@ -108,13 +108,6 @@ def test_steps_go_down_to_the_tolerance_and_take_their_schedule_along(tmp_path: 
     ]
 
 
-def test_steps_stay_when_even_the_first_rung_is_out_of_tolerance(tmp_path: Path) -> None:
-    """The free part is proven and written all the same."""
-    search = sampler_search(tmp_path, "0.5%")
-    assert "n_timestep" not in search.values
-    assert search.values["batch_size"] > 2
-
-
 def test_what_is_free_is_proven_before_quality_is_touched(tmp_path: Path) -> None:
     """The first contest is of free knobs alone, and no quality process ran before its end."""
     search = sampler_search(tmp_path, "5%")

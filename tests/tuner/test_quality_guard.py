@@ -172,23 +172,6 @@ def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_pat
     assert search.lab.budget.remaining_s >= 0
 
 
-def test_steps_that_the_budget_did_not_judge_are_told_as_that(tmp_path: Path) -> None:
-    """No run of them failed, and none printed no figure."""
-
-    def takes_s(trial: Trial) -> float:
-        steps = next((c.new for c in trial.candidate.changes if c.kind == "timesteps"), 1000)
-        return 40.0 * float(str(steps)) / 1000 if trial.purpose == "quality" else 1.0
-
-    told = set()
-    for budget_s in range(60, 180, 10):
-        search = searched(
-            tmp_path / str(budget_s), process_s=takes_s, budget_s=float(budget_s), quality_noise=0.2
-        )
-        told.add(search.decisions["n_timestep"].reason)
-    assert any("no room for the run" in each for each in told)
-    assert not any("a run failed" in each for each in told)
-
-
 def test_precision_is_confirmed_by_losses_with_equal_seeds(tmp_path: Path) -> None:
     """Of runs of both arms that did not choose; each round has a seed, the same for both."""
     text = "batch_size: 8\nprecision: fp32\n"

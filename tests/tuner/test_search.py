@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from advisor import tuner as strategy
 from advisor.history import History
 from advisor.tuner import next_request
 from advisor.tuner.state import SearchStep
+from advisor.tuner.throughput_model import Point, ThroughputModel
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import formula_search, on_formula
@@ -164,16 +166,6 @@ def test_an_ignored_knob_is_reported_and_not_changed(tmp_path: Path) -> None:
     assert search.decisions["batch_size"].outcome == "ignored"
 
 
-def test_a_batch_that_the_data_cannot_fill_is_not_called_ignored(tmp_path: Path) -> None:
-    """The loader was built with it: the program followed, and saw no more than there was."""
-    engine = on_formula(load_s=1e-6, items=32)
-    search = formula_search(tmp_path, engine, "batch_size: 32\nnum_workers: 0\n")
-    assert search.values == {}
-    assert search.decisions["batch_size"].outcome == "kept"
-    told = search.decisions["batch_size"].reason
-    assert "never filled a batch of" in told
-
-
 @pytest.mark.parametrize("items", [32, 48])
 def test_a_batch_that_is_never_filled_is_not_taken(tmp_path: Path, items: int) -> None:
     """64 of 32 items is the same work as 32, whatever the clock said."""
@@ -218,9 +210,111 @@ def test_history_of_another_speed_is_not_believed(tmp_path: Path) -> None:
     assert not any(attempt.reused for attempt in again.asked("search"))
 
 
-def test_a_trial_that_moved_two_knobs_is_evidence_of_both(tmp_path: Path) -> None:
-    search = formula_search(tmp_path, on_formula(), INFERENCE, workload=TEST)
-    both = {t.id for t in search.asked("search") if len(t.request.knobs) > 1}
-    assert both
-    for name in ("batch_size", "num_workers"):
-        assert both <= set(search.decisions[name].trials)
+LOADS: dict[str, Any] = {"load_s": 1e-6}
+TRAINED: dict[str, Any] = {
+    "observed": {"trains": "optimizer"},
+    "step_kind": "optimizer step",
+    **LOADS,
+}
+
+
+@pytest.mark.parametrize("name", ["validation_batch_size", "eval_batch_size", "test_batch_size"])
+@pytest.mark.parametrize("train", ["batch_size: 4\n", ""])
+def test_a_setting_of_evaluation_is_not_tried_while_the_program_trains(
+    tmp_path: Path, name: str, train: str
+) -> None:
+    """No phase is declared; the steps that were seen are those of a training."""
+    search = formula_search(tmp_path, on_formula(**TRAINED), f"{train}{name}: 16\nlr: 0.1\n")
+    tried = {c.path for a in search.lab.attempts for c in a.request.variant.candidate.changes}
+    assert name not in tried
+    assert search.decisions[name].reason.startswith("Belongs to the ")
+    assert "what was measured here is train" in search.decisions[name].reason
+
+
+def test_a_setting_of_training_is_not_called_ignored_by_a_program_that_tests(
+    tmp_path: Path,
+) -> None:
+    """It stands in for the one that is missing, and is not followed: the loader of a training was
+    never seen."""
+    engine = on_formula(coded={"batch_size": 4}, ignored=frozenset({"batch_size"}), **LOADS)
+    text = "train:\n  batch_size: 16\n"
+    search = formula_search(tmp_path, engine, text, workload={"phase": "test"})
+    assert search.decisions["batch_size"].reason.startswith("Belongs to the ")
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"), [(4, "the command line's own default --batch_size 4 is used"), (32, None)]
+)
+def test_an_argument_with_the_value_that_was_tried_overrides_nothing(
+    tmp_path: Path, seen: int, told: str | None
+) -> None:
+    """What the arguments are is set against what was asked for, not against the config's own."""
+    asked: dict[str, Any] = {
+        "arguments": (("batch_size", seen),),
+        "defaulted_arguments": ("batch_size",),
+    }
+    engine = on_formula(ignored=frozenset({"batch_size"}), observed=asked, **LOADS)
+    search = formula_search(tmp_path, engine, "batch_size: 4\n")
+    decision = search.decisions["batch_size"]
+    assert decision.outcome == "ignored"
+    assert (told or "") in decision.reason
+
+
+LAUNCH_S, UNIT_S, LOAD_S = 0.02, 0.001, 0.003
+LOADER = tuple((workers, max(1, workers) / LOAD_S) for workers in (0, 1, 2, 8))
+
+
+def rate(batch: int, workers: int) -> float:
+    step_s, load_s = LAUNCH_S + UNIT_S * batch, LOAD_S * batch / max(1, workers)
+    return batch / (max(step_s, load_s) if workers else step_s + load_s)
+
+
+def point(batch: int, workers: int, factor: float = 1.0) -> Point:
+    step_s = LAUNCH_S + UNIT_S * batch
+    told = rate(batch, workers) * factor
+    return Point(
+        batch=batch,
+        workers=workers,
+        rate=told,
+        wait_share=1 - step_s * rate(batch, workers) / batch,
+    )
+
+
+@pytest.mark.parametrize("cell", [(16, 0), (64, 2), (256, 8), (4, 4)])
+def test_two_batches_tell_the_others(cell: tuple[int, int]) -> None:
+    """Launch and compute are known from two batches, the loader from what was measured alone."""
+    surface = ThroughputModel((point(1, 0), point(1, 0), point(32, 8)), LOADER, 0.02)
+    told = surface.at(*cell)
+    assert abs(told.log_rate - math.log(rate(*cell))) < 2 * told.sd
+
+
+def test_one_run_that_went_wrong_does_not_bend_the_fit() -> None:
+    """Student's tails: the other four say where it should have been."""
+    good = tuple(point(batch, 8) for batch in (1, 4, 16, 64))
+    surface = ThroughputModel((*good, point(32, 8, factor=0.5)), LOADER, 0.02)
+    assert abs(surface.at(128, 8).log_rate - math.log(rate(128, 8))) < 0.1
+
+
+def test_between_a_batch_and_a_slower_larger_one_more_may_be_gained() -> None:
+    """Where caches overflow the best lies between them (rates of a text tagger on two cores); by a
+    launch and a compute alone it would be the largest."""
+    rates = {1: 1180.0, 8: 4302.0, 64: 3846.0}
+    surface = ThroughputModel(
+        tuple(Point(batch=b, workers=0, rate=r, wait_share=0.0) for b, r in rates.items()), (), 0.05
+    )
+    best = max(surface.at(batch, 0, ran=True).log_rate for batch in rates)
+    gains = {batch: surface.at(batch, 0).improvement(best) for batch in (2, 16, 32, 128, 512)}
+    assert max(gains, key=lambda batch: gains[batch]) in {16, 32}
+    assert max(gains.values()) > 0.03
+    assert gains[512] < gains[128] < 0.01
+
+
+def test_a_run_that_collapsed_is_run_again_before_it_is_believed(tmp_path: Path) -> None:
+    """The first candidate ran at a tenth of its rate: the second draw is what counts."""
+    slow = {2}
+    engine = on_formula(
+        load_s=1e-6, slowed=10.0, held=lambda process, _: 1.0 if process in slow else 0.0
+    )
+    untold = formula_search(tmp_path, engine, "batch_size: 1\n", workload={"phase": "test"})
+    assert untold.values["batch_size"] > 16
+    assert len(untold.asked("search")) <= 8

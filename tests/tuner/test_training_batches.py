@@ -65,23 +65,6 @@ class Lucky(RecordedEngine):
         return result
 
 
-def test_an_advised_batch_says_where_the_learning_rate_starts(tmp_path: Path) -> None:
-    """Linear for SGD, the square root for Adam, and that neither was tried."""
-    engine = on_formula(load_s=1e-6, step_kind="optimizer step", observed={"trains": "optimizer"})
-    search = formula_search(tmp_path, engine, BATCH)
-    (advice,) = [
-        each
-        for each in proven_advice(search.state, search.lab.program)
-        if each.kind == "training-batch"
-    ]
-    (change,) = search.state.suggestions[0].variant.candidate.changes
-    times = float(str(change.new)) / 4
-    said = advice.reason
-    assert f"{times:.3g} times the rate with SGD" in said
-    assert f"at {times**0.5:.3g} times with Adam" in said
-    assert "not tried" in said
-
-
 @pytest.mark.parametrize("followed", [True, False])
 def test_an_accumulation_makes_up_for_it_where_it_is_followed(
     tmp_path: Path, *, followed: bool

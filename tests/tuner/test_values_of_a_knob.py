@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from advisor import config as documents
 from advisor import knobs
@@ -15,10 +17,15 @@ from advisor.tuner.context import Source, TuningContext
 from advisor.tuner.state import TunerState
 from advisor.tuner.value_trials import try_values
 from tests.runs import a_run
+from tests.support.simulator.search import formula_search, on_formula
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from advisor.model import Knob
     from advisor.tuner.state import Result, Stage
+    from tests.support.simulator.engine import RecordedEngine
+
 
 TEXT = b"""\
 num_workers: 2
@@ -91,11 +98,6 @@ def with_prefetch_of(value: int) -> TunerState:
     return now
 
 
-def test_a_value_that_does_not_fit_is_told_as_the_budgets_end() -> None:
-    now = ended(try_values(BEGUN, knob_of("prefetch_factor"), [4, 8]), None)
-    assert said(now, "prefetch_factor") == "skipped"
-
-
 def test_a_second_pass_without_a_gain_leaves_what_the_first_found() -> None:
     now = with_prefetch_of(4)
     now = ended(try_values(now, knob_of("prefetch_factor"), [8]), 2.0)
@@ -129,3 +131,44 @@ def candidate(now: TunerState, kind: str, value: int) -> Candidate:
 
 def set_by(found: Candidate) -> dict[str, object]:
     return {change.path: change.new for change in found.changes}
+
+
+CHECKPOINTING = "gradient_checkpointing"
+TEXT = "lr: 0.1\nbatch_size: 4\ngradient_checkpointing: true\n"
+SLOWER = {CHECKPOINTING: 0.6}
+
+
+def training(**more: Any) -> RecordedEngine:
+    """One whose activations are computed twice, which costs time."""
+    return on_formula(load_s=1e-6, step_kind="optimizer step", **{"flags": SLOWER, **more})
+
+
+@pytest.mark.parametrize(
+    ("more", "outcome"),
+    [
+        ({}, "changed"),
+        ({"fails": lambda values, _: "gpu-oom" * (values[CHECKPOINTING] is False)}, "kept"),
+        ({"flags": {CHECKPOINTING: 1.0}}, "kept"),
+        ({"flags": {}, "observed": {"recomputes": False}}, "kept"),
+    ],
+    ids=["faster", "no memory", "no gain", "a flag that loads a checkpoint"],
+)
+def test_checkpointing_is_taken_off_where_memory_and_gain_are_there(
+    tmp_path: Path, more: dict[str, Any], outcome: str
+) -> None:
+    """The results are the same, so that it is written once it is proven."""
+    search = formula_search(tmp_path, training(**more), TEXT)
+    assert search.decisions[CHECKPOINTING].outcome == outcome
+    assert (CHECKPOINTING in search.values) is (outcome == "changed")
+
+
+@pytest.mark.parametrize(("guard", "asked"), [({"numeric-tolerance": "2%"}, True), ({}, False)])
+def test_plain_attention_is_set_against_that_of_torch(
+    tmp_path: Path, guard: dict[str, Any], asked: bool
+) -> None:
+    """It rounds otherwise, so only where the user declared a tolerance."""
+    text = "lr: 0.1\nmodel:\n  attn_implementation: eager\n"
+    search = formula_search(tmp_path, training(), text, workload=guard)
+    tried = {c.new for a in search.lab.attempts for c in a.request.variant.candidate.changes}
+    assert ("sdpa" in tried) is asked
+    assert search.decisions["attn_implementation"].outcome == ("kept" if asked else "listed")
