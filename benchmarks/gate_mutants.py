@@ -52,6 +52,9 @@ MUTANTS = (
     Mutant(RULE, "workloads - already - len(found)", "workloads - 1"),
     Mutant(RULE, "max(sides) < -apart", "max(sides) < apart"),
     Mutant(RULE, "min(sides) > apart", "min(sides) > -apart"),
+    Mutant(RULE, "EVIDENT = math.log(1.5)", "EVIDENT = math.log(1.1)"),
+    Mutant(RULE, "max(EVIDENT, most - least)", "EVIDENT"),
+    Mutant(RULE, "max(EVIDENT, most - least)", "most - least"),
     Mutant(RULE, "(1 - CONFIDENCE) / 2", "(1 - CONFIDENCE)"),
     Mutant(RULE, "values[:look]", "values"),
     Mutant(RULE, "(2 - steps / around)", "(steps / around - 2)"),
@@ -87,9 +90,10 @@ MUTANTS = (
     Mutant(HISTORY, "limit = max(reach, tau)", "limit = reach"),
     Mutant(HISTORY, "limit = max(reach, tau)", "limit = tau"),
     Mutant(HISTORY, "if lost > max(apart, tau / 2)", "if False"),
-    Mutant(HISTORY, "if not session.red][-WINDOW:]", "if True][-WINDOW:]"),
+    Mutant(HISTORY, "and not each.red]", "]"),
+    Mutant(HISTORY, "if each.series == series and", "if"),
+    Mutant(HISTORY, "return own[-WINDOW:]", "return own"),
     Mutant(HISTORY, "ALPHA / series", "ALPHA"),
-    Mutant(HISTORY, "for session in own[start:]", "for session in own"),
 )  # fmt: skip
 
 

@@ -61,6 +61,12 @@ def test_more_series_have_to_be_surer() -> None:
     assert among.limit_pct > alone.limit_pct
 
 
+def test_the_window_holds_the_latest_sessions_of_one_series() -> None:
+    other = Session(series="other", machine="", created="", sha=None, value=7)
+    past = history.History(sessions=[*sessions([100.0 + n for n in range(40)]), other])
+    assert [each.value for each in past.window("train")] == [110.0 + n for n in range(30)]
+
+
 def grown(rates: list[float]) -> history.History:
     past = history.History()
     for rate in rates:
