@@ -20,7 +20,7 @@ from advisor.gate.schema import Revision
 from advisor.gate.setup_step import hidden_folders, shown_paths
 from advisor.sandbox.capabilities import FORCED, detect_isolation
 from advisor.sandbox.path_policy import is_within
-from tests.gate.repos import STEADY, WARM_UPS, Gated, Repo, fork_event
+from tests.gate.repos import STEADY, WARM_UPS, Gated, Repo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -246,30 +246,6 @@ def test_the_folder_of_the_runner_is_hidden_by_its_marks(tmp_path: Path) -> None
     (tmp_path / "runner" / ".runner").touch()
     assert str(tmp_path / "runner") in hidden_folders(environ)
     assert "/" not in hidden_folders(environ)
-
-
-def test_a_report_that_setup_replaced_by_a_link_is_not_written_through(repo: Repo) -> None:
-    """The job fails, and says so; what the link leads to stays."""
-    victim = repo.path.parent / "victim"
-    victim.write_text("mine")
-    repo.commit({"bench.py": STEADY.format(rate=100)})
-    repo.commit({"x": "1"})
-    link = f"ln -sf {victim} {repo.out}/gate.md"  # nothing isolates it here
-    found = repo.gate("--command", "python bench.py", "--setup", link, *WARM_UPS)
-    assert found.code != 0
-    assert "leads to" in found.stderr
-    assert victim.read_text() == "mine"
-
-
-def test_without_isolation_a_fork_is_refused_wherever_it_runs(repo: Repo) -> None:
-    """Although forks are allowed, and the runner is thrown away: nothing would hold its code."""
-    repo.commit({"bench.py": "open('ran', 'w')"})
-    repo.commit({"x": "1"})
-    repo.on_github(fork_event(), RUNNER_ENVIRONMENT="github-hosted")
-    found = repo.gate("--command", "python bench.py", "--allow-forks")
-    assert (found.code, found.outputs["verdict"]) == (2, "error")
-    assert "nothing isolates" in found.summary
-    assert not (repo.path / "ran").exists()
 
 
 def test_without_isolation_the_report_says_so_and_a_variable_can_be_handed_over(repo: Repo) -> None:

@@ -13,10 +13,8 @@ import pytest
 from gate_examples import program
 
 from advisor.gate.checkout import Checkout
-from advisor.gate.code_identity import Difference, difference, unseen
-from advisor.gate.code_identity import loaded as told_of
+from advisor.gate.code_identity import difference, unseen
 from advisor.gate.schema import Revision
-from advisor.probe.origins import FILE
 from tests.gate.repos import STEADY, WARM_UPS, Gated
 
 if TYPE_CHECKING:
@@ -122,10 +120,6 @@ def test_an_installed_copy_of_head_in_both_arms_is_invalid(gated: Gated) -> None
     assert "same 'model.py'" in found.reason
 
 
-def test_a_gate_of_which_one_part_is_invalid_is_invalid(gated: Gated) -> None:
-    assert (gated.code, gated.record.verdict) == (4, "invalid")
-
-
 @pytest.mark.parametrize("name", OF_THEIR_OWN)
 def test_a_change_that_each_arm_loads_for_itself_is_measured(gated: Gated, name: str) -> None:
     assert verdict_on(gated, name).verdict == "inconclusive", gated.stderr
@@ -146,29 +140,6 @@ def test_changed_files_that_neither_arm_loads_are_told_once(repo) -> None:
     told = [note for note in found.record.notes if "seen to be loaded" in note]
     assert len(told) == 1
     assert "notes.md" in told[0]
-
-
-@pytest.mark.parametrize(
-    ("path", "foreign"),
-    [
-        ("pkg/x.py", ["pkg/x.py"]),
-        (".venv/lib/x.py", []),
-        ("conda/lib/x.py", []),
-        ("vendor/site-packages/x.py", []),
-    ],
-)
-def test_an_environment_in_the_checkout_of_head_is_nobodys_code(
-    tmp_path: Path, path: str, foreign: list[str]
-) -> None:
-    """Known by what Python or conda leave at its top, or by where packages are put."""
-    head, base, scratch = (tmp_path / name for name in ("head", "base", "scratch"))
-    for folder in (base, scratch / "probe", head / ".venv", head / "conda" / "conda-meta"):
-        folder.mkdir(parents=True)
-    (head / ".venv" / "pyvenv.cfg").touch()
-    told = {"how": "ran", "path": str(head / path), "sha256": None}
-    (scratch / "probe" / FILE).write_text(json.dumps(told))
-    between = Difference(tops={"base": base, "head": head}, changed={})
-    assert told_of(scratch, base, between).foreign == foreign
 
 
 def test_a_difference_counts_uncommitted_and_new_files(repo) -> None:
