@@ -41,76 +41,57 @@ V100 = card("Tesla V100-SXM2-32GB", 32.0, "7.0")
 UNKNOWN = card("NVIDIA RTX 5000 Ada Generation", 32.0, "8.9")
 
 
+FULL = replace(H100, memory_free_gib=10.0)
+
+
 def machine(*gpus: Gpu) -> Machine:
     return replace(CPU_ONLY, gpus=gpus, gpu_note=None)
 
 
-def test_auto_without_a_gpu_is_this_cpu_and_says_so() -> None:
-    found = target.resolve("auto", CPU_ONLY)
-    assert (found.name, found.present, found.stood_in, found.gpu) == ("cpu", True, False, None)
-    assert found.precisions == ("float32", "bfloat16")
-    assert found.note == ("No NVIDIA driver is installed on this host. Everything is for this CPU.")
-    assert found.figures == "Test CPU: 2 CPUs, 8.0 GiB"
-
-
-def test_auto_is_the_first_gpu() -> None:
-    found = target.resolve("auto", machine(H100, RTX_3090))
-    assert (found.name, found.gpu, found.present) == ("h100-sxm", H100, True)
-    assert (found.memory_cap_gib, found.note, found.environment) == (None, "", ())
-    assert "989" in found.figures
-
-
-def test_a_card_without_a_profile_is_used_with_what_it_says_of_itself() -> None:
-    found = target.resolve("auto", machine(UNKNOWN))
-    assert (found.name, found.profile, found.figures) == (UNKNOWN.name, None, "")
-    assert found.precisions == ("float32", "float16", "bfloat16")
-    assert "No profile of NVIDIA RTX 5000 Ada Generation is known" in found.note
-
-
-def test_the_named_card_is_taken_where_it_is_here_and_others_are_hidden() -> None:
-    """Even where a larger card comes first."""
-    found = target.resolve("rtx-3090", machine(H100, RTX_3090))
-    assert (found.gpu, found.present, found.stood_in) == (RTX_3090, True, False)
-    assert found.environment == (("CUDA_VISIBLE_DEVICES", "GPU-1"),)
-
-
-def test_a_larger_card_stands_in_with_the_targets_memory() -> None:
-    found = target.resolve("RTX 3090", machine(H100))
-    assert (found.name, found.gpu, found.present, found.stood_in) == (
-        "rtx-3090",
-        H100,
-        False,
-        True,
-    )
-    assert found.memory_cap_gib == profiles.usable_gib(profiles.by_name("rtx-3090"))
-    assert "memory capped to 21.5 GiB" in found.note
-    assert "speed was not measured" in found.note
-    assert target.resolve("t4", machine(H100)).precisions == ("float32", "float16")
-
-
 @pytest.mark.parametrize(
-    ("name", "here", "why"),
+    ("name", "here", "found", "stood_in", "note"),
     [
-        ("h200-sxm", H100, "too small"),
-        ("rtx-3090", V100, "no bfloat16"),
-        ("rtx-3090", replace(H100, memory_free_gib=10.0), "others hold its memory"),
-        ("rtx-3090", replace(H100, memory_free_gib=None, memory_total_gib=None), "unknown"),
+        ("auto", CPU_ONLY, "cpu", False, "No NVIDIA driver is installed on this host. Everything"),
+        ("auto", machine(H100, RTX_3090), "h100-sxm", False, ""),
+        ("auto", machine(UNKNOWN), UNKNOWN.name, False, f"No profile of {UNKNOWN.name} is known"),
+        ("rtx-3090", machine(H100, RTX_3090), "rtx-3090", False, ""),
+        ("RTX 3090", machine(H100), "rtx-3090", True, "memory capped to 21.5 GiB"),
+        ("h100-sxm", CPU_ONLY, "h100-sxm", False, "All figures are those of this CPU (Test CPU)."),
+        ("h200-sxm", machine(H100), "h200-sxm", False, f"All figures are those of {H100.name}."),
+        ("rtx-3090", machine(V100), "rtx-3090", False, "lacks the free memory or the precisions"),
+        ("rtx-3090", machine(FULL), "rtx-3090", False, "lacks the free memory or the precisions"),
+    ],
+    ids=[
+        "this CPU",
+        "the first GPU",
+        "a card without a profile",
+        "the named card",
+        "a larger card stands in",
+        "a CPU stands in for nothing",
+        "too small",
+        "no bfloat16",
+        "others hold its memory",
     ],
 )
-def test_a_card_that_cannot_give_what_the_target_has_does_not_stand_in(
-    name: str, here: Gpu, why: str
+def test_a_target_is_the_card_itself_a_larger_one_or_neither(
+    name: str, here: Machine, found: str, stood_in: bool, note: str
 ) -> None:
-    found = target.resolve(name, machine(here))
-    assert (found.present, found.stood_in, found.memory_cap_gib) == (False, False, None), why
-    assert "lacks the free memory or the precisions to stand in" in found.note
-    assert f"All figures are those of {here.name}." in found.note
+    aimed = target.resolve(name, here)
+    assert (aimed.name, aimed.stood_in) == (found, stood_in)
+    assert aimed.present == (not stood_in and "figures are those of" not in aimed.note)
+    assert note in aimed.note
+    assert bool(note) == bool(aimed.note)
 
 
-def test_a_cpu_never_stands_in() -> None:
-    found = target.resolve("h100-sxm", CPU_ONLY)
-    assert (found.gpu, found.present, found.stood_in) == (None, False, False)
-    assert found.precisions == ("float32", "bfloat16")
-    assert "its speed was not measured. All figures are those of this CPU (Test CPU)." in found.note
+def test_a_target_has_the_precisions_and_the_memory_of_its_card() -> None:
+    """One that is not the first hides every other."""
+    assert target.resolve("auto", CPU_ONLY).precisions == ("float32", "bfloat16")
+    assert target.resolve("auto", machine(UNKNOWN)).precisions[1:] == ("float16", "bfloat16")
+    assert target.resolve("t4", machine(H100)).precisions == ("float32", "float16")
+    second = target.resolve("rtx-3090", machine(H100, RTX_3090))
+    assert second.environment == (("CUDA_VISIBLE_DEVICES", "GPU-1"),)
+    first = target.resolve("rtx-3090", machine(H100))
+    assert first.memory_cap_gib == profiles.usable_gib(profiles.by_name("rtx-3090"))
 
 
 def on(uuid: str | None, name: str = "NVIDIA GeForce RTX 3090") -> Card:
