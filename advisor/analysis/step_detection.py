@@ -161,43 +161,30 @@ def _sampler(
     *,
     ended: bool,
 ) -> StepSeries:
-    """Step series of an iterative sampler's forwards."""
+    """Step series of an iterative sampler's forwards; only the last group may be unfinished."""
     groups = [group for group in groups if group.calls]
+    done = groups if ended or (groups and groups[-1].finished) else groups[:-1]
     series = StepSeries(FORWARD, loader=loader, root=root, iterative=True)
     series.batch = most_common([group.items for group in groups])
-    per_item = []
+    series.finished_batches = len(done)
+    series.whole_units = sum(group.items for group in done)
+    per_item = [len(group.calls) * _joint(group) / group.items for group in done]
+    series.forwards_per_unit = median(per_item) if per_item else plan.forwards_per_unit
     for position, group in enumerate(groups):
-        if group.finished or (ended and position == len(groups) - 1):
-            series.finished_batches += 1
-            series.whole_units += group.items
-            per_item.append(len(group.calls) * _joint(group) / group.items)
-    known = plan.forwards_per_unit
-    series.forwards_per_unit = median(per_item) if per_item else known
-    for group in groups:
-        done = group.finished or (ended and group is groups[-1])
-        share = group.items / len(group.calls) if done else None
-        per_forward = share or _joint(group) / (series.forwards_per_unit or 1.0)
+        per_forward = group.items / len(group.calls)
+        if position == len(done):
+            per_forward = _joint(group) / (series.forwards_per_unit or 1.0)
         if series.bounds:
             series.marks.append(len(series.units))
-        for call in group.calls:
-            if series.bounds:
-                series.units.append(per_forward)
-            series.bounds.append(call.end)
+        series.units += [per_forward] * (len(group.calls) - (not series.bounds))
+        series.bounds += [call.end for call in group.calls]
     if series.forwards_per_unit and groups:
         last = groups[-1]
         series.forwards_per_batch = series.forwards_per_unit * last.items / _joint(last)
     series.batches_per_step = 1.0 / (series.forwards_per_batch or 1.0)
-    series.source = _sampler_source(series, len(per_item))
+    per_unit = f"{series.forwards_per_unit:g}" if series.forwards_per_unit else "so far unknown"
+    series.source = f"root forwards / forwards per unit ({per_unit})"
     return series
-
-
-def _sampler_source(series: StepSeries, whole: int) -> str:
-    if not series.forwards_per_unit:
-        return "root forwards; no batch was finished yet"
-    seen = f"{whole} whole batches" if whole > 1 else "one whole batch"
-    where = seen if whole else "the plan"
-    per_unit = f"{series.forwards_per_unit:g} forwards per unit"
-    return f"root forwards / {per_unit} (known from {where})"
 
 
 def _joint(group: _Group) -> float:
