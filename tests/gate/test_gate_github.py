@@ -24,17 +24,6 @@ def record(**changes: object):
     return record_of(program_of(around(100), around(90))).model_copy(update=changes)
 
 
-def test_every_output_is_set_whatever_the_verdict(tmp_path: Path) -> None:
-    found = parse_outputs(github.delimited(github.outputs(record(), tmp_path / "gate.md")))
-    assert found["verdict"] == "regression"
-    assert float(found["slowdown-pct"]) == pytest.approx(10, abs=0.5)
-    assert found["pairs"] == "12"
-    assert set(found) == {
-        "verdict", "slowdown-pct", "ci-low-pct", "ci-high-pct", "confidence", "pairs",
-        "discarded-pairs", "report-json", "report-md",
-    }  # fmt: skip
-
-
 def test_a_value_cannot_end_its_own_delimiter() -> None:
     text = github.delimited({"verdict": "pass\nEOF\nverdict=regression", "pairs": "1"})
     assert parse_outputs(text) == {

@@ -1,4 +1,4 @@
-"""The gate on a GPU whose driver is scripted: validity and device facts."""
+"""The gate on a GPU whose driver is scripted: a throttled card, and two gates on one card."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from advisor.gate.validity import why_discard
 from tests import warm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-# The program scripts the driver while it runs, as a sick card would change by itself.
+    from tests.gate.repos import Repo
+
+# Head scripts the driver while it runs, as a sick card would change by itself.
 PROGRAM = """
 import os, pathlib, time
 script = pathlib.Path(os.environ["NVML_STUB_SCRIPT"])
@@ -26,54 +27,31 @@ def say(text):  # no reading may see a half of it
     draft = script.with_name("draft")
     draft.write_text(text)
     draft.replace(script)
-say(original + {sick}[os.environ["GPU_ADVISOR_ARM"]])
+if os.environ["GPU_ADVISOR_ARM"] == "head":
+    say(original + "events 0x20\\nclock.sm 1890\\n")
 began = int(pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
 age = time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK")
-time.sleep({seconds} + 3 * age)  # most of the run, whose median counts, however slow its start was
+time.sleep(0.4 + 3 * age)  # most of the run, whose median counts, however slow its start was
 say(original)
-print("throughput:", {rate} + os.getpid() % 7 / 100)
+print("throughput:", 100 + os.getpid() % 7 / 100)
 """
-
-
-def sick(base: str = "", head: str = "") -> dict[str, str]:
-    return {"base": base, "head": head}
-
-
-@pytest.fixture(scope="module")
-def on_stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[warm.Server]:
-    """Calls the command line in processes that find the scripted driver."""
-    folder = tmp_path_factory.mktemp("nvml")
-    with warm.Server(env=nvml_stub.build(folder).env()) as server:
-        yield server
-
-
-@pytest.fixture
-def card(two, tmp_path: Path, on_stub: warm.Server):
-    """Makes a repository on a scripted H100: `card(what base sees, what head sees, ...)`."""
-    stub = nvml_stub.build(tmp_path / "nvml")
-    stub.write(nvml_stub.H100, {"uuid": f"GPU-{os.getpid()}-{tmp_path.name}"})
-
-    def make(said: dict[str, str], seconds: float = 0.4):
-        text = PROGRAM.format(sick=said, seconds=seconds, rate=100)
-        repo = two(text, text)
-        repo.gpu_advisor = on_stub
-        repo.env |= {
-            key: value
-            for key, value in stub.env().items()
-            if key in {"LD_LIBRARY_PATH", "NVML_STUB_SCRIPT"}
-        }
-        return repo
-
-    make.stub = stub
-    return make
-
-
 BENCH = ("--command", "python bench.py")
 
 
-def test_a_throttled_card_is_invalid_and_says_why(card) -> None:
+@pytest.fixture
+def on_card(two, tmp_path: Path) -> Repo:
+    """A repository on a scripted H100, whose head throttles."""
+    stub = nvml_stub.build(tmp_path / "nvml")
+    stub.write(nvml_stub.H100, {"uuid": f"GPU-{os.getpid()}-{tmp_path.name}"})
+    repo = two(PROGRAM, PROGRAM)
+    repo.env |= {name: stub.env()[name] for name in ("LD_LIBRARY_PATH", "NVML_STUB_SCRIPT")}
+    return repo
+
+
+def test_a_throttled_card_is_invalid_and_says_why(on_card: Repo, tmp_path: Path) -> None:
     """Its reasons and its clock are read in each run; either would discard the pair."""
-    found = card(sick(head="events 0x20\nclock.sm 1890\n")).gate(*BENCH)
+    with warm.Server(env=nvml_stub.build(tmp_path / "nvml").env()) as on_card.gpu_advisor:
+        found = on_card.gate(*BENCH)
     assert found.code == 4, found.stderr
     assert found.record.verdict == "invalid"
     assert "software thermal slowdown" in found.record.workloads[0].reason
@@ -85,18 +63,14 @@ def test_a_throttled_card_is_invalid_and_says_why(card) -> None:
 
 
 @pytest.mark.slow
-def test_two_gates_on_one_card_wait_for_each_other(card) -> None:
-    repo = card(sick(), seconds=0.5)
+def test_two_gates_on_one_card_wait_for_each_other(on_card: Repo) -> None:
     with subprocess.Popen(
-        repo.command(*BENCH),
-        cwd=repo.path,
-        env=repo.environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as first:
+        on_card.command(*BENCH), cwd=on_card.path, env=on_card.environment(),
+        stderr=subprocess.PIPE, text=True,
+    ) as first:  # fmt: skip
         assert first.stderr is not None
         first.stderr.readline()
-        second = repo.gate(*BENCH, "--max-minutes", "0.02")
+        second = on_card.gate(*BENCH, "--max-minutes", "0.02")
         first.terminate()
         first.stderr.read()
     assert second.code == 4
