@@ -5,10 +5,8 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from advisor.config import Option, of_command, split_command
+from advisor.config import of_command, split_command
 from advisor.errors import EditRefusedError
 
 
@@ -119,47 +117,6 @@ def test_a_flag_is_added_the_way_its_sibling_is_given() -> None:
         "c.d": ("--a", "1", "--b=2", "c.d=3", "c.k=4", "--amp"),
         "--amp": ("--a", "1", "--b=2", "c.d=3", "--amp", "--k", "4"),
     }
-
-
-FLAGS = ["--a", "--b-c", "d.e", "--f", "--g"]
-
-
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
-@given(st.data())
-def test_an_option_that_is_added_changes_no_other_word(data: st.DataObject) -> None:
-    """Whatever is typed and whichever options are set: the old words stay, in their order, and the
-    new command says what was asked for."""
-    words = data.draw(
-        st.lists(st.sampled_from(["x", "--z", "--y=3", "-q4", "7", "d.x=1", "train"]), max_size=5)
-    )
-    command = ("python", "t.py", *words)
-    forms = {"--a": "apart", "--b-c": "joint", "d.e": "joint", "--f": "bare", "--g": "pair"}
-    options = [
-        Option(
-            flag=flag,
-            default=False if form in {"bare", "pair"} else 1,
-            form=form,  # type: ignore[arg-type]
-            behind=data.draw(st.integers(1, len(command) - 1)),
-            source="t.py:1",
-        )
-        for flag, form in forms.items()
-    ]
-    chosen = data.draw(st.lists(st.sampled_from(FLAGS), unique=True))
-    values = {flag: True if forms[flag] in {"bare", "pair"} else 8 for flag in chosen}
-    document = of_command(command, options)
-    try:
-        after = split_command(document.with_values(values))
-    except EditRefusedError:
-        return  # between a flag and what may be its value
-    added = [word for flag in chosen for word in {"apart": [flag, "8"], "joint": [f"{flag}=8"]}.get(
-        forms[flag], [flag])]  # fmt: skip
-    assert sorted(after) == sorted([*command, *added])
-    left = iter(after)
-    assert all(word in left for word in command)
-    again = of_command(after, options).scalars
-    assert {flag: again[flag].value for flag in chosen} == values
-    others = {path: s.value for path, s in document.scalars.items() if path not in chosen}
-    assert {path: again[path].value for path in others} == others
 
 
 def test_the_last_of_a_repeated_flag_counts_and_is_told() -> None:

@@ -54,35 +54,11 @@ def test_a_symlink_stays_and_its_target_is_written(tmp_path: Path) -> None:
     assert target.read_bytes() == b"a: 2\n"
 
 
-def test_a_file_that_changed_meanwhile_is_not_written(tmp_path: Path) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_bytes(b"a: 5\n")
-    with pytest.raises(EditRefusedError, match="changed"):
-        write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
-    assert path.read_bytes() == b"a: 5\n"
-
-
 def test_a_read_only_file_is_not_written_even_by_root(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_bytes(b"a: 1\n")
     path.chmod(0o444)
     with pytest.raises(ConfigReadOnlyError, match="chmod u\\+w"):
-        write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
-    assert path.read_bytes() == b"a: 1\n"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_full_or_failing_disk_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_bytes(b"a: 1\n")
-
-    def full(_handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ConfigReadOnlyError, match="No space left"):
         write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
     assert path.read_bytes() == b"a: 1\n"
     assert list(tmp_path.iterdir()) == [path]

@@ -67,17 +67,6 @@ def test_the_last_duplicate_counts_and_is_told() -> None:
     assert document.with_values({"t.a": 4}) == raw.replace(b"3", b"4")
 
 
-def test_a_naive_comment_stripper_reads_every_edit() -> None:
-    path = "datasets.test.args"
-    for content in (
-        parse(PALETTE, "json", "x").with_values({f"{path}.num_workers": 4, "lr": 1e-4}),
-        inserted(PALETTE, f"{path}.batch_size", "prefetch_factor", 2),
-        inserted(PALETTE, "lr", "prefix", "s3://bucket"),
-    ):
-        text = content.decode().replace("/* per process */", "")
-        json.loads("".join(line.split("//")[0] + "\n" for line in text.splitlines()))
-
-
 def test_what_is_there_already_is_not_added() -> None:
     with pytest.raises(EditRefusedError, match="has k already"):
         inserted(b'{"a": 1, "k": {"z": 1}}', "a", "k", 2)

@@ -91,30 +91,6 @@ def test_comments_above_and_beside_a_value_belong_to_it() -> None:
     assert scalars["d[1]"].comment == "list"
 
 
-def test_a_boolean_is_added_as_the_file_writes_them() -> None:
-    assert inserted("a: 1\nb: True\n", "a", "k", value=False) == "a: 1\nk: False\nb: True\n"
-    assert inserted("a: 1\n", "a", "k", value=True) == "a: 1\nk: true\n"
-
-
-@pytest.mark.parametrize(
-    ("raw", "beside"),
-    [
-        ("a: |\n  text\n\nb: 1\n", "a"),
-        ("? a\n: 1\n", "a"),
-        ("a: 'x\n  y'\nk: 1\n", "a"),
-        ("- 1\n", "[0]"),
-        ("a: 1\nk: {}\n", "a"),
-    ],
-)
-def test_where_a_key_cannot_be_added_nothing_is(raw: str, beside: str) -> None:
-    before = parse(raw.encode(), "yaml", "x")
-    try:
-        after = before.with_inserted(beside, "k", 2)
-    except EditRefusedError:
-        return
-    assert yaml.safe_load(after) == yaml.safe_load(raw) | {"k": 2}
-
-
 def test_an_insertion_that_changes_anything_else_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from advisor import knobs
 from advisor.knobs import catalogue, schedule
-from advisor.model import Candidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,22 +164,6 @@ def test_what_is_no_knob_or_not_editable_is_refused(move: Callable[..., Moved | 
 
 def test_a_value_that_is_there_already_changes_nothing(move: Callable[..., Moved | str]) -> None:
     assert move("batch_size: 8\n", "batch_size", 8) == {}
-
-
-def test_two_settings_of_one_name_are_told_apart_by_what_stands_above_them(
-    document: Callable[..., object],
-) -> None:
-    """By the word that differs, however many stand between it and the last one."""
-    for between in ("", "loader.args."):
-        train, val = (f"{phase}.{between}batch_size" for phase in ("train", "val"))
-        config = document(f"{train} = 8\n{val} = 4\nworkers = 2\n", "toml")
-        found = knobs.find(config)  # type: ignore[arg-type]
-        labels = []
-        for path in (train, val, "workers"):
-            moved = knobs.move(config, found, path, 16)  # type: ignore[arg-type]
-            assert not isinstance(moved, knobs.InvalidChange)
-            labels.append(Candidate(changes=moved).label)
-        assert labels == ["train batch 16", "val batch 16", "workers 16"]
 
 
 DERIVED = "train_batch_size: 64\ngradient_accumulation_steps: 4\nzero_optimization: {stage: 2}\n"

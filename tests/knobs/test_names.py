@@ -69,15 +69,6 @@ def test_words_are_found_in_every_way_to_join_them(
         assert kinds == [kind], name
 
 
-def test_the_reason_names_the_words_and_their_weights(find: Callable[..., Findings]) -> None:
-    found = find("loader: {sw_batch_size: 4}\nhead: {batch_drop: 2}\n")
-    assert "`batch size` in its name (+6), under `loader` (+1)" in found.knobs[0].why
-    (trap,) = found.traps
-    assert "`drop` and `batch` in its name (-6)" in trap.why
-    (weak,) = find("my_zork_batch_size_quux: 8\n").knobs
-    assert "barely enough" in weak.why
-
-
 PROGRAM = """\
 import os
 

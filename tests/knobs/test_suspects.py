@@ -141,13 +141,6 @@ def test_every_suspect_shows_as_itself() -> None:
         assert aspect.seen(seen(accumulation=4.0)) not in set().union(*shown)
 
 
-def test_values_keep_their_spelling() -> None:
-    """Text stays text, a float a float."""
-    found = moved(seen(), config("zorp: '20'\nfrell: 4.0\n"))
-    assert isinstance(found["zorp"].new, str)
-    assert isinstance(found["frell"].new, float)
-
-
 def test_without_room_for_more_values_go_down() -> None:
     """Twice the batch would not fit, and the experiment is not to fail for that."""
     assert moved(seen(), config("zorp: 20"))["zorp"].new == 40
@@ -209,19 +202,6 @@ def test_a_change_that_no_single_value_explains_is_left_open() -> None:
     assert (found.followed, found.unclear) == ((), {"batch_size"})
     found = read(seen(), {"workers": None}, config("zorp: 4"))
     assert (found.followed, found.unclear) == ((), {"num_workers"})
-
-
-def test_a_batch_shared_over_accumulation_moves_with_both() -> None:
-    """The accumulation is read in the same run, and moved too; a rest is left out."""
-    text, before = config("zorp: 80\nvex: 4"), seen(accumulation=4.0, workers=0)
-    moves = discovery.trial_values(suspected(before, text), before)
-    zorp, vex = (int(str(move.new)) for move in moves)
-    after = {"accumulation": float(vex), "batch_asked": zorp // vex, "workers": 0}
-    found = read(before, after, text)
-    assert {(f.path, f.kind) for f in found.followed} == {
-        ("zorp", "batch_size"),
-        ("vex", "grad_accum"),
-    }
 
 
 def test_a_global_batch_may_decide_the_accumulation() -> None:
