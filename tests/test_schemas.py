@@ -18,12 +18,9 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("path", schemas.SCHEMAS, ids=lambda path: path.name)
 def test_a_committed_schema_has_not_drifted(path: Path) -> None:
     """`python -m advisor.schemas` writes it anew."""
-    assert path.read_text(encoding="utf-8") == schemas.SCHEMAS[path]()
-
-
-@pytest.mark.parametrize("path", schemas.SCHEMAS, ids=lambda path: path.name)
-def test_a_committed_schema_is_a_schema(path: Path) -> None:
-    jsonschema.Draft202012Validator.check_schema(json.loads(path.read_text(encoding="utf-8")))
+    text = path.read_text(encoding="utf-8")
+    assert text == schemas.SCHEMAS[path]()
+    jsonschema.Draft202012Validator.check_schema(json.loads(text))
 
 
 def settings_schema(root: Path) -> jsonschema.Draft202012Validator:
@@ -36,17 +33,8 @@ def test_an_editor_accepts_the_settings_of_this_repository(root: Path) -> None:
     assert list(settings_schema(root).iter_errors(settings)) == []
 
 
-@pytest.mark.parametrize(
-    ("table", "accepted"),
-    [
-        ({"budget": "10m"}, True),
-        ({"budget": 600}, True),
-        ({"smallest-gain": "3%"}, True),
-        ({"budget": True}, False),
-        ({"bugdet": "10m"}, False),
-    ],
-)
-def test_an_editor_accepts_what_the_program_does(
-    table: dict[str, object], accepted: bool, root: Path
-) -> None:
-    assert settings_schema(root).is_valid({"defaults": table}) is accepted
+def test_an_editor_accepts_what_the_program_does(root: Path) -> None:
+    for good in ({"budget": "10m"}, {"budget": 600}, {"smallest-gain": "3%"}):
+        assert settings_schema(root).is_valid({"defaults": good})
+    for bad in ({"budget": True}, {"bugdet": "10m"}):
+        assert not settings_schema(root).is_valid({"defaults": bad})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.knobs.default_arguments import with_absent
-from advisor.knobs.registry import LOADER_ARGUMENTS, REGISTRY, KnobSpec
+from advisor.knobs.registry import LOADER_ARGUMENTS, KnobSpec
 from advisor.model import Effects
 from advisor.patches.patches import ARGUMENTS, NEEDS_WORKERS
 
@@ -64,7 +64,3 @@ def test_its_observed_value_is_read_from_the_effects(argument: KnobSpec) -> None
 def test_the_patch_of_a_call_knows_it(argument: KnobSpec) -> None:
     assert ARGUMENTS.get(argument.kind) == argument.trainer_argument
     assert (argument.kind in NEEDS_WORKERS) == ("workers" in argument.needs)
-
-
-def test_kinds_have_names_and_words() -> None:
-    assert all(kind == spec.kind and spec.words for kind, spec in REGISTRY.items())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -18,13 +16,9 @@ def test_the_log_signal_is_that_of_the_textbook_product() -> None:
     assert got == pytest.approx(np.log1p(-roots).sum())
 
 
-def test_a_known_terminal_signal() -> None:
-    assert math.exp(schedule.log_signal(1e-6, 0.01, 2000)) == pytest.approx(4.4e-5, rel=0.02)
-
-
 @pytest.mark.parametrize("shape", ["line", "root-line"])
 @pytest.mark.parametrize(("start", "end", "steps"), [(1e-4, 0.02, 1000), (1e-6, 0.01, 2000)])
-@pytest.mark.parametrize("new", [1500, 512, 250, 100, 37])
+@pytest.mark.parametrize("new", [1500, 512, 37])
 def test_the_ends_keep_the_terminal_signal_and_their_ratio(
     shape: catalogue.Shape, start: float, end: float, steps: int, new: int
 ) -> None:
