@@ -58,7 +58,7 @@ def test_a_misspelled_key_and_a_broken_line_are_named(tmp_path: Path) -> None:
 BROKEN = {
     'command = "python \'run.py {config}"': "command .*No closing quotation",
     'command = "p"\nquality-command = "a \'b"': "quality-command",
-    'command = "p"\nconfig = "a\\u0000b"': "NUL",
+    'command = "p"\nconfig = "a\\u0000b"': "config .*match pattern",
     'command = "p"\nunit-regex = "(["': "unit-regex .*no regular expression",
     'command = "p"\nmetric-regex = "x"': "has no group",
     'command = "p"\n[workload.w.env]\n"A=B" = "c"': "env",
