@@ -2,12 +2,11 @@
 
 document.py    one config; other values in it, verified by reading the result again
 formats.py     formats by name and suffix
-syntax.py      functions and spellings that each format has
+syntax.py      functions and spellings that each format has, layout of a new key
 jsonc.py yaml.py toml.py python.py argv.py   the formats
 leaves.py      scalars that a format finds, with their places and comments
 paths.py       path of a leaf: `a.b[0].c`
 spelling.py    spelling of a new value
-insertion.py   place and layout of a new key
 options.py     option that a command's program offers beside the typed ones
 files.py       bytes from the disk
 swap.py        atomic swap of a config's bytes, and recovery after a kill

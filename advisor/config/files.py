@@ -28,13 +28,7 @@ def read_bytes(path: Path) -> bytes:
 
 def why_not_opened(path: Path, problem: Exception) -> str:
     """Sentence about `problem`, which kept `path` from being read."""
-    code = getattr(problem, "errno", None)
-    if code == errno.ELOOP or isinstance(problem, RuntimeError):
-        return f"{path} is a loop of symbolic links. Name the file itself."
-    if code == errno.ENXIO:
-        return f"{path} is a socket, not a config. Name the file itself."
-    if code == errno.EACCES:
-        return f"{path} may not be read: permission denied. Try chmod u+r."
-    if code in {errno.EINVAL, errno.EFBIG}:
-        return f"{path} {getattr(problem, 'strerror', problem)}. Name the config file itself."
-    return f"{path} cannot be opened: {getattr(problem, 'strerror', None) or problem}."
+    reason = getattr(problem, "strerror", None) or str(problem)
+    if getattr(problem, "errno", None) == errno.ENXIO:
+        reason = "is a socket"
+    return f"{path} cannot be read: {reason}. Name the config file itself."

@@ -55,7 +55,6 @@ class Versions:
     """The rewrites of one config, oldest first."""
 
     def __init__(self, state: Path, config: Path) -> None:
-        self._state = state
         self._config = config
         self._folder = state / "versions" / _key(state, config)
         self._quality = self._folder / "quality"

@@ -146,8 +146,8 @@ def _refuse_foreign(place: Path, claimed: Claim) -> None:
         facts = None
     except OSError as problem:
         raise _refusal(place, f"cannot be written: {_reason(problem)}") from problem
-    others = (path for path in claimed.never if facts and path.exists())
-    if place in claimed.never or any(path.samefile(place) for path in others):
+    others = [path.stat() for path in claimed.never if path.exists()]
+    if place in claimed.never or (facts and any(os.path.samestat(facts, o) for o in others)):
         raise _refusal(place, "is the config, or another file of this call")
     if facts is None:
         return

@@ -9,7 +9,7 @@ import re
 import tomllib
 from dataclasses import dataclass, replace
 from importlib import resources
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advisor.knobs.catalogue import catalogue
 from advisor.knobs.constraints import find_links
@@ -187,8 +187,9 @@ def find_suspects(
 
 def _suspect(document: str, leaf: Leaf, seen: Effects, aspects: Sequence[Aspect]) -> Suspect | None:
     known, words = _words(), _words_in(leaf.name)
-    named = {kind for kind, own in known.speaks.items() if own & words}
-    if words & known.never or (not named and words & known.against):
+    named = {kind for kind, own in known["speaks"].items() if not words.isdisjoint(own)}
+    against = known["never"] if named else [*known["never"], *known["against"]]
+    if not words.isdisjoint(against):
         return None
     assert not isinstance(leaf.value, tuple)
     traces = tuple(
@@ -200,7 +201,7 @@ def _suspect(document: str, leaf: Leaf, seen: Effects, aspects: Sequence[Aspect]
     )
     if not traces:
         return None
-    built = not named and bool(_words_in(*leaf.ancestors) & known.built)
+    built = not named and not _words_in(*leaf.ancestors).isdisjoint(known["built"])
     return Suspect(document, leaf.path, leaf.value, traces, bool(named), built)
 
 
@@ -231,21 +232,11 @@ def _movable(document: Document, leaf: Leaf) -> bool:
     )
 
 
-class _Words(NamedTuple):
-    """Contents of suspects.toml."""
-
-    never: frozenset[str]
-    against: frozenset[str]
-    built: frozenset[str]
-    speaks: Mapping[str, frozenset[str]]
-
-
 @functools.cache
-def _words() -> _Words:
+def _words() -> dict[str, Any]:
+    """Contents of suspects.toml."""
     text = resources.files("advisor.knobs").joinpath("suspects.toml").read_text("utf-8")
-    table = tomllib.loads(text)
-    speaks = {kind: frozenset(words) for kind, words in table.pop("speaks").items()}
-    return _Words(**{name: frozenset(words) for name, words in table.items()}, speaks=speaks)
+    return tomllib.loads(text)
 
 
 def _words_in(*names: str) -> frozenset[str]:
@@ -263,12 +254,6 @@ def better_half(
         alike = [each for each in suspected if kind in open_[each]]
         kept.update(alike[: (len(alike) + 1) // 2])
     return tuple(each for each in suspected if each in kept)
-
-
-def fewer(suspected: Sequence[Suspect]) -> tuple[Suspect, ...]:
-    """Fewer suspects after a failed run."""
-    half = better_half(suspected, {each: each.kinds for each in suspected})
-    return half if len(half) < len(suspected) else half[: (len(half) + 1) // 2]
 
 
 # --- values of the experiment -------------------------------------------------------------

@@ -32,7 +32,7 @@ def rescaled_schedule(
 ) -> tuple[float, float]:
     """Rescale a schedule's ends to the same terminal signal.
 
-    Rounded to six significant digits, or as few more as keep the log-signal within TOLERANCE.
+    Rounded to six significant digits, where that keeps the log-signal within TOLERANCE.
     Raises ValueError, with the numbers, where no noise rate up to LARGEST_BETA does.
     """
     wanted = log_signal(start, end, steps, shape)
@@ -55,11 +55,9 @@ def rescaled_schedule(
         else:
             high = middle
     ends = start * low, end * low
-    for digits in range(6, 17):
-        rounded = float(f"{ends[0]:.{digits}g}"), float(f"{ends[1]:.{digits}g}")
-        if abs(log_signal(*rounded, new_steps, shape) / wanted - 1) <= TOLERANCE:
-            return rounded
-    return ends
+    rounded = float(f"{ends[0]:.6g}"), float(f"{ends[1]:.6g}")
+    kept = abs(log_signal(*rounded, new_steps, shape) / wanted - 1) <= TOLERANCE
+    return rounded if kept else ends
 
 
 def _betas(start: float, end: float, steps: int, shape: Shape) -> list[float]:

@@ -99,7 +99,7 @@ def planned(
     room = state.context.memory_limit_gib / peak_gib if peak_gib else discovery.MULTIPLES[-1]
     moves = discovery.trial_values(left, seen, room=room, lower=lower, backwards=crashed)
     if crashed and set(moves) == set(before):  # nothing can be turned round
-        few = discovery.fewer(left)
+        few = left[: (len(left) + 1) // 2]
         moves = discovery.trial_values(few, seen, room=room, lower=True, backwards=True)
     documents = {source.document.name: source.document for source in state.context.sources}
     return [m for m in moves if documents[m.suspect.document].takes(m.suspect.path, m.new)]

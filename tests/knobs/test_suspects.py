@@ -224,11 +224,3 @@ def test_what_is_followed_is_a_knob_with_links() -> None:
     changes = knobs.move(document, found, "zorp", 40)
     assert not isinstance(changes, knobs.InvalidChange)
     assert {change.path: change.new for change in changes} == {"zorp": 40, "accumulation_steps": 2}
-
-
-def test_half_of_what_failed_is_tried_again() -> None:
-    """For each kind, and where there is one of each, the kinds that matter most."""
-    found = suspected(seen(), config("zorp: 20\nfrell: 20\nplum: 20\nvex: 4\nquonk: 4"))
-    assert [each.path for each in discovery.fewer(found)] == ["zorp", "frell", "vex"]
-    found = suspected(seen(), config("zorp: 20\nvex: 4"))
-    assert [each.path for each in discovery.fewer(found)] == ["zorp"]
