@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from advisor.knobs.registry import loader_arguments
 from advisor.model import Decision
 from advisor.tuner.baseline import OWN_KINDS
-from advisor.tuner.effects import other_phase, overriding
+from advisor.tuner.effects import other_phase
 from advisor.tuner.state import TunerState, key_of
 from advisor.tuner.value_trials import QUICKER
 
@@ -94,8 +94,7 @@ def unchanged(
     if not whole and knob.kind in TRIED:
         return "skipped", "The call ended before it came to this setting."
     if knob.knob_class in {"training", "quality"}:
-        override = overriding(knob.path, knob.value, state.original) if state.originals else ""
-        return "listed", f"Never tuned by itself: it is a {knob.knob_class} knob{override}."
+        return "listed", f"Never tuned by itself: it is a {knob.knob_class} knob."
     if whole and knob.kind in loader_arguments() and not state.waits:
         return "kept", "The program hardly waits for data, so no loader setting can gain."
     return "kept", (

@@ -284,6 +284,9 @@ def most_promising(
     gains = {point: each.improvement(max(top, -1e3)) for point, each in new.items()}
     fits = [point for point in new if extras_s[point] <= room_s]
     best = max(fits or new, key=lambda p: (gains[p], -p[0], -p[1]), default=None)
+    if best is not None:  # other workers only where they promise more
+        own, least = (best[0], grid.start[1]), tie(state)
+        best = own if gains.get(own, 0.0) >= max(least, gains[best] - least) else best
     if best is None or gains[best] >= tie(state):
         return best, gains[best] if best is not None else 0.0
     if not ran:
@@ -316,7 +319,9 @@ def allowed_points(state: TunerState, grid: Grid) -> list[GridPoint]:
 
 def extra_s(state: TunerState, grid: Grid, point: GridPoint, model: ThroughputModel) -> float:
     """Time by which the window at `point` is longer than usual."""
-    usual_s = 1.5 * MIN_STEPS * (grid.runs[grid.start][1].step_ms or 0.0) / 1000.0
+    run = grid.runs[grid.start][1]
+    step_s = run.step_ms / 1000.0 if run.step_ms else batch_of(grid.start) / run.units_per_s
+    usual_s = 1.5 * MIN_STEPS * step_s
     slower = forecast_at(model, grid.start).log_rate - forecast_at(model, point).log_rate
     longer = math.exp(slower) * batch_of(point) / batch_of(grid.start)
     return max(0.0, longer * usual_s - max(usual_s, state.context.measure_s))

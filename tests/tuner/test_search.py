@@ -85,6 +85,14 @@ def test_of_loader_settings_that_tie_the_smallest_is_taken(tmp_path: Path) -> No
     assert search.values["num_workers"] == 1
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_workers_that_gain_nothing_stay_as_they_are(tmp_path: Path, seed: int) -> None:
+    """Beside a batch that gains much, too."""
+    engine = on_formula(load_s=1e-6, launch_s=0.02, noise=0.02, seed=seed)
+    search = formula_search(tmp_path, engine, INFERENCE, workload=TEST)
+    assert set(search.values) == {"batch_size"}
+
+
 def test_a_larger_batch_is_not_starved_by_the_fewest_workers(tmp_path: Path) -> None:
     """One worker keeps up with the original's batch and with no larger one."""
     engine = on_formula(load_s=0.0015, launch_s=0.003, unit_s=0.0001)
