@@ -17,8 +17,6 @@ from .session import Session
 
 NUMBER = "_gpu_advisor_loader"
 """Attribute of loaders and their iterators: process and index into the session's loaders."""
-DONE = "_gpu_advisor_done"
-"""Attribute of an iterator that came to its end."""
 BUILT = ("site", "dataset", "length", "asked_batch", "left_out", "sampler")
 """Facts by which a loader that is built again is known."""
 IN_FORCE = (
@@ -75,7 +73,7 @@ def install(torch: Any, session: Session) -> None:
         try:
             batch = fetch(self)
         except BaseException as problem:
-            session.attempt(_ended, session, self, index, enter, problem)
+            session.attempt(_ended, session, index, enter, problem)
             raise
         end = clock()
         opened = self.__dict__.pop(OPENED, None)
@@ -102,17 +100,14 @@ def _came(session: Session, index: int, batch: Any, enter: float, end: float) ->
             facts["padding"] = None
     if not session.in_call or session.thread == facts.get("thread"):
         session.entrance.reopen()
-    items = session.latest_batch = facts["counter"].count(batch)
+    items = facts["counter"].count(batch)
     session.add(("batch", enter, end, index, items))
 
 
-def _ended(
-    session: Session, iterator: Any, index: int, enter: float, problem: BaseException
-) -> None:
+def _ended(session: Session, index: int, enter: float, problem: BaseException) -> None:
     """Handle the end of a pass or an error."""
     if isinstance(problem, StopIteration):
         session.add(("batch", enter, clock(), index, PASS_ENDED))
-        iterator.__dict__[DONE] = True
     elif isinstance(problem, Exception):
         session.record_exception(problem, "loading")
     session.entrance.reopen()
@@ -137,17 +132,23 @@ def built(session: Session, loader: Any, given: Mapping[str, Any]) -> None:
         "sampler": type(getattr(loader, "sampler", None)).__name__,
     }
     for index, other in enumerate(session.loaders):
-        if _same(facts, other):
+        if all(facts[key] == other[key] for key in BUILT):
             loader.__dict__[NUMBER] = (session.pid, index)
             return
-    index = _add(session, facts)
-    loader.__dict__[NUMBER] = (session.pid, index)
-    session.loaders[index].update(passed=_passed(given), arguments=_arguments(loader, batch))
+    sizes = isinstance(batch, int) and not isinstance(batch, bool)
+    facts.update(
+        counter=batches.Counter(float(batch) if sizes else None),
+        padding=Padding(),
+        passed=_passed(given),
+        arguments=_arguments(loader, batch),
+    )
     try:
-        session.loaders[index]["data"] = weakref.ref(loader.dataset)
+        facts["data"] = weakref.ref(loader.dataset)
     except TypeError:
         pass
-    describe(session, index)
+    session.loaders.append(facts)
+    loader.__dict__[NUMBER] = (session.pid, len(session.loaders) - 1)
+    describe(session, len(session.loaders) - 1)
 
 
 def _arguments(loader: Any, batch: Any, **seen: Any) -> Facts:
@@ -172,29 +173,14 @@ def _passed(given: Mapping[str, Any]) -> Facts:
     return _plain(given)
 
 
-def _same(facts: Facts, other: Facts) -> bool:
-    return all(facts.get(key) == other.get(key) for key in BUILT)
-
-
-def _add(session: Session, facts: Facts) -> int:
-    """Add a loader of its own; return its index."""
-    batch = facts["asked_batch"]
-    sizes = isinstance(batch, int) and not isinstance(batch, bool)
-    counter = batches.Counter(float(batch) if sizes else None)
-    entry = {**{key: facts[key] for key in BUILT}, "counter": counter, "padding": Padding()}
-    session.loaders.append(entry)
-    return len(session.loaders) - 1
-
-
 def begins(session: Session, iterator: Any, loader: Any) -> None:
     """Note the settings that a pass really runs with."""
     if session.diagnosis is not None:
         iterator.__dict__[NUMBER] = loader.__dict__.get(NUMBER)
         return
     built(session, loader, {})  # built before the probe came, or before a fork
-    index = _own_index(session, loader.__dict__[NUMBER][1], loader)
-    loader.__dict__[NUMBER] = iterator.__dict__[NUMBER] = (session.pid, index)
-    iterator.__dict__.pop(DONE, None)
+    index = loader.__dict__[NUMBER][1]
+    iterator.__dict__[NUMBER] = (session.pid, index)
     facts = session.loaders[index]
     first = not facts.get("iterated")
     arguments = _arguments(
@@ -207,7 +193,6 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
     facts.update(
         iterated=True,
         iterator=weakref.ref(iterator),
-        by=id(loader),
         loader=weakref.ref(loader),
         arguments=arguments,
         pass_items=items_of_a_pass(session.torch, loader),
@@ -217,18 +202,6 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
     describe(session, index)
     if first:
         session.record_everything()
-
-
-def _own_index(session: Session, index: int, loader: Any) -> int:
-    """Separate two loaders of one line that are iterated together."""
-    facts = session.loaders[index]
-    for other in range(index, len(session.loaders)):
-        iterator = (session.loaders[other].get("iterator") or (lambda: None))()
-        busy = iterator is not None and not iterator.__dict__.get(DONE)
-        ours = not busy or session.loaders[other]["by"] == id(loader)
-        if ours and _same(facts, session.loaders[other]):
-            return other
-    return _add(session, facts)
 
 
 def describe(session: Session, index: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import weakref
 from typing import Any, Callable
@@ -228,8 +227,7 @@ def flags(session: Session, module: Any, largest: Any) -> dict[str, Any]:
     }
     if kind == "cuda":
         reads["tf32"] = lambda: has_tf32(torch)
-        for flag in ("benchmark", "deterministic", "allow_tf32"):
-            reads[f"cudnn_{flag}"] = functools.partial(getattr, torch.backends.cudnn, flag)
+        reads["cudnn_benchmark"] = lambda: torch.backends.cudnn.benchmark
     found: dict[str, Any] = {}
     for name, read in reads.items():
         try:

@@ -100,13 +100,9 @@ class Session:
         """Clock of the card, once the program uses CUDA."""
         self.reading = False
         """The probe itself reads numbers from the card."""
-        self.latest_batch = 0.0
-        """Items of the batch that came last."""
         self.losses: list[Any] = []
         self.unscaled: Any = None
         """The loss before a GradScaler multiplied it."""
-        self.trained = False
-        """Gradients were taken, or an optimizer stepped."""
         self.updates = 0
         """Steps of optimizers so far."""
         self.optimizers_built = 0

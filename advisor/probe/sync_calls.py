@@ -82,22 +82,6 @@ class _DeviceHooks:
 
         return move
 
-    def filling(self, original: Hook) -> Hook:
-        """Wrap `copy_`, which may fill a tensor from another device."""
-
-        @functools.wraps(original)
-        def copy_(it: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
-            here, there = it.is_cuda, getattr(source, "is_cuda", it.is_cuda)
-            if here == there or self._is_left_alone():
-                return original(it, source, *args, **kwargs)
-            event = self._event() if here else None
-            start = clock()
-            filled = original(it, source, *args, **kwargs)
-            self._copied("copy_", start, event, there and not _non_blocking(args, kwargs))
-            return filled
-
-        return copy_
-
     def _event(self) -> Any:
         """Event before a copy to the card; None inside a capture or on a stream of its own."""
         device = self._session.device
@@ -118,7 +102,6 @@ def watch_device(session: Session) -> None:
     tensor, cuda, hooks = session.torch.Tensor, session.torch.cuda, _DeviceHooks(session)
     ours = {name: hooks.waiting(name, getattr(tensor, name), True) for name in WAITS}
     ours.update({name: hooks.moving(name, getattr(tensor, name)) for name in MOVES})
-    ours["copy_"] = hooks.filling(tensor.copy_)
     session.replace(tensor, ours)
     for owner in (cuda.Event, cuda.Stream, cuda):
         wait = hooks.waiting("synchronize", owner.synchronize, False)

@@ -48,7 +48,6 @@ def backwards(torch: Any, session: Session) -> None:
             if was_open:
                 session.entrance.reopen()
         end = clock()
-        session.trained = True
         session.add(("backward", enter, end))
         if session.device is not None and session.capture is None:
             session.attempt(session.device.mark, end, True)
@@ -81,7 +80,6 @@ def asked_for(torch: Any, session: Session) -> None:
         updates = any(isinstance(each, torch.nn.Parameter) for each in several)
         # of one tensor that is no parameter, beside modules: guidance of a sampler, or forces
         if updates or len(several) > 1 or not session.heavy_modules:
-            session.trained = True
             session.add(("gradient", enter, end))
             if not session.optimizers:
                 _boundary(session, "gradient")
@@ -187,7 +185,6 @@ def optimizers(torch: Any, session: Session) -> None:
         end = clock()
         if session.muted or (session.muted is None and is_muted(session)):
             return
-        session.trained = True
         session.updates += 1
         session.add(("step", entered or end, end, number_of(optimizer)))
         entered = 0.0
