@@ -131,8 +131,8 @@ def test_numbers_of_a_sampler_are_read_without_a_wait(on_cards: Run) -> None:
 
 @pytest.mark.parametrize(
     ("words", "ahead"),
-    [("--pinned", True), ("--pinned --fills", True), ("--fills", False), ("", False)],
-    ids=["pinned", "pinned, into a tensor", "pageable, into a tensor", "pageable"],
+    [("--pinned", True), ("", False)],
+    ids=["pinned", "pageable"],
 )
 def test_copies_of_pinned_memory_are_the_devices_and_no_compute(
     words: str, ahead: bool, on_cards: Run
