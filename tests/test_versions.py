@@ -132,13 +132,6 @@ def test_a_record_that_cannot_be_read_breaks_no_call(config: Path, content: byte
     assert config.read_bytes() == ORIGINAL
 
 
-def test_a_renamed_project_finds_its_originals(config: Path) -> None:
-    rewrite(config, batch_size=8)
-    moved = config.parent.rename(config.parent.with_name("renamed"))
-    assert revert([moved / config.name]) == {moved / config.name: 1}
-    assert (moved / config.name).read_bytes() == ORIGINAL
-
-
 def test_what_a_killed_call_left_beside_the_config_goes_and_nothing_else(config: Path) -> None:
     """Candidates of dead trials, and files of a replacement that was not finished."""
     rewrite(config, batch_size=8)

@@ -15,7 +15,7 @@ from advisor.config.leaves import Leaf, Leaves, Parsed
 from advisor.config.syntax import Syntax
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from advisor.config.options import Option
     from advisor.model import JsonScalar
@@ -103,22 +103,17 @@ class _Known:
 
     def __init__(self, options: Sequence[Option]) -> None:
         self.options = {option.flag: option for option in options}
-        self._flags: Mapping[str, str] = {
-            spelling: option.flag
-            for option in options
-            for spelling in (option.flag, *option.others)
-        }
-        self.negations = {
-            f"--no-{option.flag.removeprefix('--')}": option.flag
-            for option in options
-            if option.form == "pair"
-        }
-        self.bare = {
-            spelling
-            for option in options
-            if option.form in {"bare", "pair"}
-            for spelling in (option.flag, *option.others)
-        } | self.negations.keys()
+        self._flags: dict[str, str] = {}
+        self.negations: dict[str, str] = {}
+        self.bare: set[str] = set()
+        for option in options:
+            spellings = (option.flag, *option.others)
+            self._flags |= dict.fromkeys(spellings, option.flag)
+            if option.form == "pair":
+                self.negations[f"--no-{option.flag.removeprefix('--')}"] = option.flag
+            if option.form in {"bare", "pair"}:
+                self.bare.update(spellings)
+        self.bare |= self.negations.keys()
 
     def flag(self, typed: str) -> str:
         """Return the option of an abbreviated flag."""

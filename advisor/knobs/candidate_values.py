@@ -199,27 +199,36 @@ def _move_product(plan: _Plan, link: KnobConstraint) -> str | None:
     if not new or new < 1:
         return f"a {plan.knob.kind} is at least 1"
     knobs = [knob for path in link.paths if (knob := plan.findings.knob(path))]
-    total = next((k.path for k in knobs if k.kind == "batch_size" and k.scope == "global"), None)
+    total = next((k.path for k in knobs if k.kind == "batch_size" and k.scope == "global"), "")
     others = [knob.path for knob in knobs if knob.path not in (plan.knob.path, total)]
     if plan.knob.path == total:
         alone = knobs[0].kind == "grad_accum" and plan.count(others[0]) == 1
         instead = f"the global batch is what the optimizer sees: move {others[0]} instead"
         return None if alone else instead
-    old, whole = plan.count(plan.knob.path), plan.count(total) if total else None
-    count = plan.count(others[0]) if others else 1.0
-    if old is None or count is None or (total and whole is None):
-        return f"{', '.join(link.paths)} are not all numbers"
-    if others and (old * count) % new == 0:
+    if not others:
+        return _divides(plan, total, new)
+    old, count = plan.count(plan.knob.path), plan.count(others[0])
+    if old is None or count is None:
+        return f"{plan.knob.path} and {others[0]} are not all numbers"
+    if (old * count) % new == 0:
         return plan.set_count(others[0], old * count / new)
-    if total and whole and (not others or (plan.knob.kind == "batch_size" and count == 1)):
-        if plan.knob.kind == "batch_size" and whole == old:
-            return plan.set_count(total, new)
-        return f"{total} = {whole:g} is no multiple of {new:g}" if whole % new else None
+    if plan.knob.kind == "batch_size" and count == 1 and total:
+        return _divides(plan, total, new)
     if plan.knob.kind == "batch_size" and (
         count == 1 or (plan.beyond and not total and new > old * count)
     ):
         return plan.set_count(others[0], 1)
     return f"the product {old:g} x {count:g} of {plan.knob.path} and {others[0]} cannot be kept"
+
+
+def _divides(plan: _Plan, total: str, new: float) -> str | None:
+    """Require that the written product divides; that of one batch moves along."""
+    whole, old = plan.count(total), plan.count(plan.knob.path)
+    if whole is None or old is None:
+        return f"{total} and {plan.knob.path} are not all numbers"
+    if whole == old and plan.knob.kind == "batch_size":
+        return plan.set_count(total, new)
+    return f"{total} = {whole:g} is no multiple of {new:g}" if whole % new else None
 
 
 def _move_exclusive(plan: _Plan, link: KnobConstraint) -> str | None:

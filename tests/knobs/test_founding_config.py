@@ -102,23 +102,6 @@ def test_train_side_look_alikes_are_traps(found: Findings) -> None:
     assert not traps & {knob.path for knob in found.knobs}
 
 
-def test_a_commented_out_twin_is_no_knob(found: Findings) -> None:
-    knob = found.knob(f"{SCHEDULE}.test.n_timestep")
-    assert knob is not None
-    assert knob.value == 1000
-
-
-def test_the_comment_that_states_a_constraint_is_respected_and_quoted(found: Findings) -> None:
-    knob = found.knob(f"{TEST_ARGS}.batch_size")
-    assert knob is not None
-    assert not knob.editable
-    assert "Keep at 1 - code assumes single batch" in knob.why
-
-
-def test_output_directory(found: Findings) -> None:
-    assert found.outputs == ("path.base_dir",)
-
-
 def test_steps_move_with_their_schedule(founding: Document, found: Findings) -> None:
     moved = knobs.move(founding, found, f"{SCHEDULE}.test.n_timestep", 512)
     assert not isinstance(moved, knobs.InvalidChange)

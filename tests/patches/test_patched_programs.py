@@ -82,20 +82,6 @@ transformers.Trainer(
     Model(), settings, train_dataset=Points(), data_collator=collate
 ).train()
 """
-ACCELERATE = """\
-from accelerate import Accelerator
-from data import Points, torch
-model = torch.nn.Linear(8, 4)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-loader = torch.utils.data.DataLoader(Points(), batch_size=4)
-accelerator = Accelerator(cpu=True)
-model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-for x, y in loader:
-    loss = torch.nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    accelerator.backward(loss)
-    optimizer.step()
-"""
 HEAD = "from data import Points, torch\nfrom torch.utils.data import DataLoader\n"
 WRITTEN = {
     "over several lines": f"""\
@@ -115,9 +101,8 @@ loader = DataLoader(Points(), shuffle=True, **options)
     "by a helper": f"import torch\nfrom feed import build\nloader = build(4)\n{LOOP}",
     "Lightning": LIGHTNING,
     "transformers": TRANSFORMERS,
-    "accelerate": ACCELERATE,
 }
-NEEDS = {"Lightning": "lightning", "transformers": "transformers", "accelerate": "accelerate"}
+NEEDS = {"Lightning": "lightning", "transformers": "transformers"}
 BATCH = 4
 """In every style."""
 FEED = f"{HEAD}\ndef build(batch):\n    return DataLoader(Points(), batch_size=batch)\n"

@@ -67,12 +67,6 @@ def test_only_the_arguments_of_the_call_are_edited(
     assert applied(tmp_path, file, patch) == expected
 
 
-def test_a_batch_may_be_given_by_its_position(tmp_path: Path) -> None:
-    file = written(tmp_path, "l = DataLoader(ds, 4, True)\n")
-    after = applied(tmp_path, file, patch_of(file, tmp_path, loader_edit(1, {"batch_size": 8})))
-    assert after == "l = DataLoader(ds, 8, True)\n"
-
-
 @pytest.mark.parametrize(
     ("code", "workers"),
     [
@@ -96,18 +90,6 @@ def test_where_the_place_is_not_certain_there_is_no_patch(
     file = written(tmp_path, code)
     line = code.count("\n")
     assert patch_of(file, tmp_path, loader_edit(line, {"num_workers": workers})) is None
-
-
-def test_a_missing_file_has_no_patch(tmp_path: Path) -> None:
-    assert patch_of(tmp_path / "gone.py", tmp_path, loader_edit(1, {"num_workers": 2})) is None
-
-
-def test_without_a_repository_paths_are_those_of_the_working_directory(tmp_path: Path) -> None:
-    file = tmp_path / "train.py"
-    file.write_text("l = DataLoader(ds)\n")
-    patch = patch_of(file, tmp_path, loader_edit(1, {"num_workers": 2}))
-    assert patch is not None
-    assert patch.startswith("diff --git a/train.py b/train.py\n")
 
 
 # --- flags ------------------------------------------------------------------------------------
