@@ -129,17 +129,6 @@ LOADER_ARGUMENTS = (
         needs=frozenset({"gpu"}),
         trainer_argument="dataloader_pin_memory",
     ),
-    KnobSpec(
-        kind="in_order",
-        words="batches in the order of their items",
-        knob_class="numeric",
-        family="flag",
-        names=("in_order",),
-        effect="in_order",
-        default=True,
-        candidates=FLIP,
-        needs=WORKERS,
-    ),
 )
 """Arguments of DataLoader that a config may hold, and that may be added to one."""
 

@@ -64,7 +64,3 @@ def test_its_observed_value_is_read_from_the_effects(argument: KnobSpec) -> None
 def test_the_patch_of_a_call_knows_it(argument: KnobSpec) -> None:
     assert ARGUMENTS.get(argument.kind) == argument.trainer_argument
     assert (argument.kind in NEEDS_WORKERS) == ("workers" in argument.needs)
-
-
-def test_the_order_of_batches_is_an_argument(kinds: Callable[..., dict[str, str]]) -> None:
-    assert kinds("loader: {batch_size: 4, in_order: false}\n")["loader.in_order"] == "in_order"
