@@ -52,7 +52,7 @@ def proven(search: FormulaSearch) -> bool:
     if search.winner.changes:
         return True
     left_out = any(skipped.matters for skipped in search.state.skipped)
-    return search.stop.reason == "done" and not left_out and len(search.asked("search")) >= 2
+    return search.stop.reason == "done" and not left_out and bool(search.asked("search"))
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)

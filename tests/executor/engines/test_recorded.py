@@ -61,13 +61,9 @@ def rates(seed: int, noise: Noise, many: int = 200) -> list[float]:
 
 
 def test_noise_is_as_large_as_asked_for() -> None:
-    """Between processes, within them, in two modes, and with a heavy tail."""
+    """Between processes, and with a heavy tail."""
     assert statistics.stdev(rates(3, Noise(between=0.1))) == pytest.approx(0.1, rel=0.25)
-    modes = {round(rate, 6) for rate in rates(3, Noise(modes=((1.0, 2), (0.5, 1))))}
-    assert modes == {0.5, 1.0}
     assert 1 <= sum(rate < 0.2 for rate in rates(3, Noise(collapse=0.05))) <= 25
-    engine = RecordedEngine(Formula(), noise=Noise(modes=((1.0, 1), (0.5, 1)), flips=True), seed=4)
-    assert {round(each / TRUE, 6) for each in run(engine).windows} == {0.5, 1.0}
 
 
 def test_the_trials_limits_hold() -> None:

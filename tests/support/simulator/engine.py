@@ -10,7 +10,6 @@ A table of recorded runs is one JSON file: `{"machine": Machine, "cells": [{"val
 from __future__ import annotations
 
 import itertools
-import math
 import random
 import tempfile
 from collections import Counter
@@ -34,15 +33,15 @@ from advisor.model import (
     leaf_of,
 )
 from advisor.runner.failure_patterns import NEXT_STEPS
-from tests.support.simulator.noise import Neighbourly, Noise, Values, VirtualClock
+from tests.support.simulator.noise import Noise, Values, VirtualClock, Visits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
     from typing import Self
 
-LEAST_CLEAN = 0.25
-"""Of a window: a rate is counted over its quiet part where that is at least so much."""
+WINDOWS = 8
+"""Sub-windows of a run."""
 QUIET_MACHINE = Machine(
     cpu_model="recorded",
     cpus=8,
@@ -81,22 +80,18 @@ class RecordedEngine:
         surface: Surface,
         *,
         noise: Noise | None = None,
-        disturbances: tuple[Neighbourly, ...] = (),
+        visits: Visits | None = None,
         startup_s: float | None = None,
-        first_startup_s: float | None = None,
         seed: int = 0,
-        clock: VirtualClock | None = None,
     ) -> None:
-        """`startup_s` stands in for what the surface says; the first start may take longer, as
-        with cold caches."""
+        """`startup_s` stands in for what the surface says."""
         self.asked: list[RunInfo] = []
         self._surface = surface
         self._noise = noise or Noise()
-        self._disturbances = disturbances
+        self._visits = visits
         self._startup_s = startup_s
-        self._first_startup_s = first_startup_s
         self._random = random.Random(seed)
-        self._clock = clock or VirtualClock()
+        self._clock = VirtualClock()
         self._cancelled = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._given: Counter[str] = Counter()
@@ -135,15 +130,9 @@ class RecordedEngine:
         self._cancelled = True
 
     def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
-        """Let virtual time pass until no burst that the host tells of is at work."""
-        end_s = self._clock() + limit_s
-        while True:
-            now_s = self._clock()
-            found = [(each.name, *each.at_work(now_s)) for each in self._disturbances]
-            busy = [(name, cpus, until_s) for name, cpus, until_s in found if cpus]
-            if not busy or now_s >= end_s:
-                return tuple(Neighbour(name=name, cpus=cpus) for name, cpus, _ in busy)
-            self._clock.advance(min(end_s, max(until_s for *_, until_s in busy)) - now_s)
+        """Nobody is at work between processes."""
+        del limit_s
+        return ()
 
     def run(self, trial: Trial) -> Run | Failure:
         """Answer one trial, and let as much time pass as it would have taken."""
@@ -161,19 +150,15 @@ class RecordedEngine:
 
     def _played(self, trial: Trial, found: Run, values: Values) -> Run:
         """The surface's answer as this process, at this time, would have come by it."""
-        startup_s = self._startup(found)
+        startup_s = self._startup_s if self._startup_s is not None else found.startup_s or 0.0
         start_s = self._clock() + startup_s
         seconds = found.window_end - found.window_start
         after_s = max(0.0, found.wall_s - (found.startup_s or 0.0) - seconds)
-        factors = self._noise.rates(self._random)
-        noisy = sum(factors) / len(factors)
+        told, slow = self._disturbed(values)
+        longer = slow / self._noise.factor(self._random)
         if trial.plan.mode == "whole":
-            seconds /= noisy
-        told, slow = self._disturbed(start_s, start_s + seconds, values)
-        if trial.plan.mode == "whole":
-            seconds *= slow
-        rate = found.units_per_s * noisy / slow
-        longer = found.units_per_s / rate
+            seconds *= longer
+        rate = found.units_per_s / longer
         return replace(
             found,
             **_identity(trial),
@@ -181,7 +166,7 @@ class RecordedEngine:
             units_per_s=rate,
             latency_p50_ms=_times(found.latency_p50_ms, longer),
             latency_p95_ms=_times(found.latency_p95_ms, longer),
-            windows=tuple(found.units_per_s * factor / slow for factor in factors),
+            windows=(rate,) * WINDOWS,
             window_start=start_s,
             window_end=start_s + seconds,
             startup_s=startup_s,
@@ -189,40 +174,16 @@ class RecordedEngine:
             disturbance=told,
         )
 
-    def _startup(self, found: Run) -> float:
-        seconds = self._startup_s if self._startup_s is not None else found.startup_s or 0.0
-        if len(self.asked) == 1 and self._first_startup_s is not None:
-            seconds = self._first_startup_s
-        return seconds * math.exp(self._random.gauss(0.0, self._noise.startup))
-
-    def _disturbed(self, start_s: float, end_s: float, values: Values) -> tuple[Disturbance, float]:
-        """What others took from a window, and how many times slower its rate was counted.
-
-        Time that others disturbed is left out of the rate where enough is left.
-        """
-        number = len(self.asked) - 1
-        all_taken = [
-            (each.name, each.during(number, start_s, end_s, values)) for each in self._disturbances
-        ]
-        clean = max(0.0, 1.0 - sum(taken.share for _, taken in all_taken if taken.told))
-        counted_clean = clean >= LEAST_CLEAN
-        slow = 1.0
-        for _, taken in all_taken:
-            if not (taken.told and counted_clean):
-                slow /= 1.0 - taken.share + taken.share / taken.slower
-        if not all(taken.told for _, taken in all_taken):
-            return Disturbance(), slow
-        who = [
-            Neighbour(name=name, cpus=taken.cpus * taken.share)
-            for name, taken in all_taken
-            if taken.share > 0
-        ]
-        disturbance = Disturbance(
-            disturbed=not counted_clean,
-            others_cpus=sum(each.cpus for each in who),
-            who=tuple(sorted(who, key=lambda each: -each.cpus)),
-        )
-        return disturbance, slow
+    def _disturbed(self, values: Values) -> tuple[Disturbance, float]:
+        """What others took from the whole window, and how many times slower it was."""
+        if self._visits is None:
+            return Disturbance(disturbed=False), 1.0
+        held = self._visits.held(len(self.asked) - 1, values)
+        if held is None:
+            return Disturbance(), 1.0
+        who = (Neighbour(name="stress", cpus=held),) if held else ()
+        told = Disturbance(disturbed=held > 0, others_cpus=held, who=who)
+        return told, 1 + self._visits.slowed * held
 
     def _limited(self, trial: Trial, run: Run) -> Run | Failure:
         """A run that would have broken one of the trial's limits did not come to its end."""

@@ -7,7 +7,6 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from advisor.knobs.tree import number_of
 from advisor.model import (
     Ceilings,
     Effects,
@@ -90,18 +89,12 @@ class Formula:
     """Whether GPU_ADVISOR_SEED is followed; else equal runs print equal figures."""
     files: Callable[[int], int] | None = None
     """Files that a batch of so many items leaves; None: not known."""
-    side_by_side: Mapping[int, float] = field(default_factory=dict)
-    """Times the rate of one process that so many have, where `num_gpus` asks for them."""
     ignored: frozenset[str] = frozenset()
     """Settings that the program does not follow."""
-    rate_by_batch: bool = False
-    """The program multiplies its learning rate by the batch."""
     coded: Mapping[str, JsonScalar] = field(default_factory=dict)
     """Values that stand in the program's code."""
     switches: Mapping[str, float] = field(default_factory=dict)
     """Speed-up of each what-if that is no loader argument; others do not apply."""
-    drift_per_s: float = 0.0
-    """Relative change of the rate in each second that a process is at work after its window."""
     flags: Mapping[str, float] = field(default_factory=dict)
     """Speed-up of each setting that is true; Effects tells which are."""
     drifts: Mapping[str, float] = field(default_factory=dict)
@@ -112,22 +105,20 @@ class Formula:
     power_w: Callable[[float], float] | None = None
     """The card's draw by units a second, of which energy follows; None: it tells neither."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """What the program calls batch_size, num_workers, precision, steps, accumulation_steps, lr."""
+    """What the program calls batch_size, num_workers, precision, steps, accumulation_steps."""
     observed: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of Effects."""
-    runs_on: Machine = QUIET_MACHINE
 
     def machine(self) -> Machine:
         """The imagined machine."""
-        return self.runs_on
+        return QUIET_MACHINE
 
     def rate(self, values: Values, whatif: str | None = None) -> float:
         """Units a second at `values`, without noise."""
         batch, step_s, load_s = self._costs(values)
         workers = self._number(values, "num_workers", 0)
         whole_s = max(step_s, load_s) if workers else step_s + load_s
-        crowd = self.side_by_side.get(self._number(values, "num_gpus", 1), 1.0)
-        return crowd * self.switches.get(whatif or "", 1.0) * batch / whole_s
+        return self.switches.get(whatif or "", 1.0) * batch / whole_s
 
     def answer(self, trial: Trial, values: Values, original: Values) -> Run | Failure:
         """One process at `values`; ignored settings are as in `original`."""
@@ -200,7 +191,6 @@ class Formula:
             stdout_tail=self._printed(used, trial),
             output_digest="same",
             files_in_window=math.ceil(finished / batch) * self.files(batch) if self.files else None,
-            ranks=many if (many := self._number(used, "num_gpus", 1)) in self.side_by_side else 1,
             startup_s=startup_s,
             exit_code=0,
             wall_s=startup_s + seconds + alone_s + ending_s,
@@ -232,9 +222,6 @@ class Formula:
         return batch * self.load_s * (1 + self.contention * workers) / max(workers, 1)
 
     def _effects(self, used: Values) -> Effects:
-        rate = number_of(used.get(self.names.get("lr", "lr")))
-        if self.rate_by_batch and rate:
-            rate *= self._number(used, "batch_size", 1)
         seen: dict[str, Any] = {
             "batch": float(min(self._number(used, "batch_size", 1), self.items)),
             "batch_asked": self._number(used, "batch_size", 1),

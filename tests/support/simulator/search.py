@@ -73,13 +73,11 @@ def on_formula(
     seed: int = 0,
     process_s: float | Callable[[Trial], float] = 1.0,
     startup_s: float | None = None,
-    first_s: float = 0.0,
     held: Callable[[int, Mapping[str, Any]], float | None] | None = None,
     slowed: float = 1.0,
     **formula: Any,
 ) -> RecordedEngine:
-    """An engine on a formula whose processes take `process_s` each after `startup_s`, the first
-    `first_s` more.
+    """An engine on a formula whose processes take `process_s` each after `startup_s`.
 
     `held` tells how many CPUs others hold beside a process, each of which makes it `slowed` longer.
     """
@@ -88,8 +86,7 @@ def on_formula(
         noise=Noise(between=noise),
         seed=seed,
         startup_s=startup_s,
-        first_startup_s=first_s,
-        disturbances=(Visits(held=held, slowed=slowed, name="stress"),) if held else (),
+        visits=Visits(held=held, slowed=slowed) if held else None,
     )
 
 
