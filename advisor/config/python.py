@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from advisor.config import paths
 from advisor.config.leaves import (
@@ -42,6 +42,8 @@ _HOLDERS = {"dict", "list", "tuple", "set"}
 
 def parse(text: str, name: str) -> Parsed:
     """Raises ConfigSyntaxError with line and column."""
+    if "\0" in text:
+        raise syntax_error(name, text, text.index("\0"), "not valid Python: it holds a NUL")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an invalid escape is the program's own affair
@@ -50,20 +52,12 @@ def parse(text: str, name: str) -> Parsed:
         reader.body(tree.body, "", None)
         leaves = Leaves(found=[*reader.found.values()])
     except SyntaxError as problem:
-        if "\0" in text:
-            raise syntax_error(name, text, *_too_odd(text)) from problem
         at = _position(text, problem)
         raise syntax_error(name, text, at, f"not valid Python: {problem.msg}") from problem
     except (ValueError, RecursionError, MemoryError) as problem:
-        raise syntax_error(name, text, *_too_odd(text)) from problem
+        stated = f"nested more than {MAX_DEPTH} levels deep"
+        raise syntax_error(name, text, 0, stated) from problem
     return Parsed(text, leaves)
-
-
-def _too_odd(text: str) -> tuple[int, str]:
-    """Place and reason of a refusal before parsing."""
-    if "\0" in text:
-        return text.index("\0"), "not valid Python: it holds a NUL"
-    return 0, f"nested more than {MAX_DEPTH} levels deep"
 
 
 def spell_text(value: str, old: str) -> str:
@@ -85,20 +79,14 @@ def _position(text: str, problem: SyntaxError) -> int:
     return min(starts[line - 1] + max((problem.offset or 1) - 1, 0), len(text))
 
 
-class _Place(NamedTuple):
-    """Place of a value, and the reason that forbids its edit."""
+def _member(at: Leaf, name: str, key: tuple[int, int]) -> Leaf:
+    """Unfinished leaf of a member."""
+    return Leaf(paths.member(at.path, name), None, 0, 0, at.path, at.why, key, flow=True)
 
-    path: str
-    parent: str
-    why: str | None
-    key: tuple[int, int] | None = None
-    flow: bool = True
 
-    def member(self, name: str, key: tuple[int, int]) -> _Place:
-        return _Place(paths.member(self.path, name), self.path, self.why, key)
-
-    def item(self, number: int) -> _Place:
-        return _Place(paths.item(self.path, number), self.path, self.why)
+def _item(at: Leaf, number: int) -> Leaf:
+    """Unfinished leaf of a list item."""
+    return Leaf(paths.item(at.path, number), None, 0, 0, at.path, at.why, flow=True)
 
 
 class _Reader:
@@ -132,13 +120,12 @@ class _Reader:
             elif isinstance(node, _BLOCKS):
                 self._block(node, path, why)
             elif isinstance(node, ast.Return) and isinstance(node.value, (ast.Call, ast.Dict)):
-                self._value(node.value, _Place(path, path, why))
+                self._value(node.value, Leaf(path, None, 0, 0, path, why, flow=True))
 
     def _block(self, node: ast.stmt, path: str, why: str | None) -> None:
         is_plain = isinstance(node, (ast.With, ast.AsyncWith))
-        kind = "in a loop" if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else None
-        kind = kind or "only under a condition"
-        why = why if is_plain else why or f"it is set {kind}, line {node.lineno}"
+        stated = f"it is set under a condition or in a loop, line {node.lineno}"
+        why = why if is_plain else why or stated
         for statements in _blocks(node):
             self.body(statements, path, why)
 
@@ -153,7 +140,7 @@ class _Reader:
             self._mark(place, why or f"it is changed again on line {target.lineno}")
         else:
             self._forget(place)
-            self._value(value, _Place(place, path, why, self._span(target), flow=False))
+            self._value(value, Leaf(place, None, 0, 0, path, why, self._span(target)))
 
     def _below(self, place: str | None) -> list[str]:
         """Paths of the leaves at `place` and below it."""
@@ -188,7 +175,7 @@ class _Reader:
 
     # --- values -------------------------------------------------------------------------------
 
-    def _value(self, node: ast.expr, at: _Place) -> None:
+    def _value(self, node: ast.expr, at: Leaf) -> None:
         if at.path.count(".") + at.path.count("[") > MAX_DEPTH:
             return
         if isinstance(node, ast.Call):
@@ -200,30 +187,30 @@ class _Reader:
         elif isinstance(node, ast.Dict):
             for key, inner in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    place = at.member(key.value, self._span(key))
+                    place = _member(at, key.value, self._span(key))
                     self._forget(place.path)  # a key that is written twice
                     self._value(inner, place)
         elif isinstance(node, (ast.List, ast.Tuple)):
             for number, item in enumerate(node.elts):
-                self._value(item, at.item(number))
+                self._value(item, _item(at, number))
         else:
             self._leaf(node, at)
 
-    def _members(self, call: ast.Call, at: _Place) -> None:
+    def _members(self, call: ast.Call, at: Leaf) -> None:
         """Read the arguments of nested calls."""
         if isinstance(call.func, ast.Call):
             self._members(call.func, at)
         for number, argument in enumerate(call.args):
-            place = at if len(call.args) == 1 else at.item(number)
+            place = at if len(call.args) == 1 else _item(at, number)
             if isinstance(argument, ast.Call):
                 self._members(argument, place)
             elif isinstance(argument, ast.Dict):
                 self._value(argument, place)
         for word in call.keywords:
             if word.arg:
-                self._value(word.value, at.member(word.arg, self._keyword(word)))
+                self._value(word.value, _member(at, word.arg, self._keyword(word)))
 
-    def _leaf(self, node: ast.expr, at: _Place) -> None:
+    def _leaf(self, node: ast.expr, at: Leaf) -> None:
         start, end = self._span(node)
         text, why = self._text[start:end], at.why
         value: JsonScalar = None
@@ -235,8 +222,7 @@ class _Reader:
             return  # bytes, an ellipsis: no setting of anything
         else:
             why = f"{COMPUTED}: {' '.join(text.split())[:60]}"
-        leaf = Leaf(at.path, value, start, end, at.parent, why, at.key, at.flow)
-        self.found[at.path] = leaf
+        self.found[at.path] = at._replace(value=value, start=start, end=end, why=why)
         self._above |= {at.path, *(at.path[: end.start()] for end in _PART_END.finditer(at.path))}
         if len(self.found) > MAX_VALUES:
             raise too_many(self._name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 import tomllib
 from dataclasses import dataclass
@@ -33,8 +34,8 @@ class Family:
     words: frozenset[str] = frozenset()
     parts: frozenset[str] = frozenset()
     """Words one of which is enough in a text: `cudnn_flash_te` has `flash`."""
-    low: float | None = None
-    high: float | None = None
+    low: float = -math.inf
+    high: float = math.inf
 
     def holds(self, value: JsonScalar | tuple[JsonScalar, ...]) -> bool:
         """True if `value`, or each element, belongs here."""
@@ -44,16 +45,8 @@ class Family:
             return True
         if not self.types & types_of(value):
             return False
-        numbers = value if isinstance(value, tuple) else (value,)
-        return all(self._in_range(number) for number in numbers)
-
-    def _in_range(self, value: JsonScalar) -> bool:
-        number = number_of(value)
-        if number is None:
-            return True
-        return (self.low is None or number >= self.low) and (
-            self.high is None or number <= self.high
-        )
+        each = map(number_of, value if isinstance(value, tuple) else (value,))
+        return all(number is None or self.low <= number <= self.high for number in each)
 
 
 def _squeezed(value: object) -> str:
@@ -159,14 +152,6 @@ class Catalogue:
     """Patterns of whole names, by the table that lists them."""
     schedule_shapes: Mapping[str, Shape | None]
 
-    @functools.lru_cache(maxsize=8192)  # noqa: B019  (there is one catalogue in a process)
-    def rules_for(self, name: str) -> tuple[Rule, ...]:
-        """Rules for this canonical name, in order."""
-        return tuple(rule for rule in self.rules if rule.names.fullmatch(name))
-
-    def __hash__(self) -> int:
-        return id(self)
-
 
 @functools.cache
 def catalogue() -> Catalogue:
@@ -199,6 +184,12 @@ def catalogue() -> Catalogue:
     )
 
 
+@functools.lru_cache(maxsize=8192)
+def rules_for(name: str) -> tuple[Rule, ...]:
+    """Rules for this canonical name, in order."""
+    return tuple(rule for rule in catalogue().rules if rule.names.fullmatch(name))
+
+
 def _by_phase(row: Mapping[str, list[str]]) -> dict[Phase, re.Pattern[str]]:
     return {phase: _union(row[phase]) for phase in PHASES if phase in row}
 
@@ -209,8 +200,8 @@ def _family(row: Mapping[str, Any], rows: Mapping[str, Any]) -> Family:
         types=frozenset(row["types"]),
         words=frozenset(map(_squeezed, words)),
         parts=frozenset(row.get("parts", ())),
-        low=row.get("min"),
-        high=row.get("max"),
+        low=row.get("min", -math.inf),
+        high=row.get("max", math.inf),
     )
 
 

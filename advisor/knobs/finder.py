@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from advisor.config.argv import first_own_word
 from advisor.knobs import candidate_values, references, vocabulary
-from advisor.knobs.catalogue import catalogue, types_of
+from advisor.knobs.catalogue import catalogue, rules_for, types_of
 from advisor.knobs.constraints import find_links
 from advisor.knobs.findings import Findings, Reference
 from advisor.knobs.registry import REGISTRY
@@ -146,7 +146,7 @@ class _Finder:
             for file in references.files_named(leaf):
                 self.references.append(Reference(path=leaf.path, file=file))
                 self.links.append(self._lives_elsewhere(f"values live in {file}", leaf.path))
-            known = catalogue().rules_for(leaf.name) or vocabulary.speaks(leaf.name)
+            known = rules_for(leaf.name) or vocabulary.speaks(leaf.name)
             if known and (elsewhere := references.elsewhere(self.document, leaf)):
                 self.links.append(self._lives_elsewhere(*elsewhere))
             elif (meaning := self._meaning(leaf)) is None:
@@ -186,7 +186,7 @@ class _Finder:
             "sibling": leaf.siblings,
             "document": self.names,
         }
-        for rule in catalogue().rules_for(leaf.name):
+        for rule in rules_for(leaf.name):
             if rule.fits(leaf, around, self.document.format, self.phase):
                 return Meaning(
                     kind=rule.kind or "",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from advisor.knobs.catalogue import catalogue
+from advisor.knobs.catalogue import catalogue, rules_for
 from advisor.knobs.tree import Leaf, number_of, words_of
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def of_key_above(leaf: Leaf) -> Leaf | None:
     if not (is_part or leaf.name in row["names"]) or not leaf.ancestors:
         return None
     name, *above = leaf.ancestors
-    is_known = leaf.name in _WHOLE and bool(catalogue().rules_for(name))
+    is_known = leaf.name in _WHOLE and bool(rules_for(name))
     if not leaf.keys.isdisjoint(row["bounds"]) or not (is_known or speaks(name)):
         return None
     return replace(leaf, name=name, ancestors=tuple(above))
