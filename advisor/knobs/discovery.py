@@ -9,7 +9,7 @@ import re
 import tomllib
 from dataclasses import dataclass, replace
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from advisor.knobs.catalogue import catalogue
 from advisor.knobs.constraints import find_links
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 
 class Relation(NamedTuple):
-    """Observation that follows from a setting: its value times a factor."""
+    """Observation that follows from a setting: its value over those that share it."""
 
-    factor: Callable[[Effects], float]
+    over: tuple[Literal["update", "rank", "batch"], ...] = ()
+    times: float = 1.0
     kind: str | None = None
     """Kind of the setting, where it shows in another."""
     scope: str | None = None
@@ -40,30 +41,16 @@ class Relation(NamedTuple):
     def shown(self, value: JsonScalar, seen: Effects) -> float | None:
         """Expected observation; None if `value` cannot be such a setting."""
         number = number_of(value)
-        return None if number is None else round(number * self.factor(seen), 6)
+        shares = {
+            "update": seen.accumulation,
+            "rank": seen.group_size or seen.world_size,
+            "batch": seen.batch_asked or seen.batch,
+        }
+        parts = math.prod(float(shares[each] or 1) for each in self.over)
+        return None if number is None else round(number * self.times / parts, 6)
 
 
-def _one(_: Effects) -> float:
-    return 1.0
-
-
-def _per_update(seen: Effects) -> float:
-    return 1 / float(seen.accumulation or 1.0)
-
-
-def _per_rank(seen: Effects) -> float:
-    return 1 / float(seen.group_size or seen.world_size or 1)
-
-
-def _per_both(seen: Effects) -> float:
-    return _per_update(seen) * _per_rank(seen)
-
-
-def _per_batch(seen: Effects) -> float:
-    return _per_rank(seen) / float(seen.batch_asked or seen.batch or 1.0)
-
-
-ITSELF = Relation(_one)
+ITSELF = Relation()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +90,9 @@ BATCH = Aspect(
     least=1,
     relations=(
         ITSELF,
-        Relation(_per_update, scope="global"),
-        Relation(_per_rank, scope="global"),
-        Relation(_per_both, scope="global"),
+        Relation(("update",), scope="global"),
+        Relation(("rank",), scope="global"),
+        Relation(("update", "rank"), scope="global"),
     ),
 )
 ASPECTS = (
@@ -115,13 +102,13 @@ ASPECTS = (
         kind="grad_accum",
         observation=lambda seen: seen.accumulation,
         least=2,
-        relations=(ITSELF, Relation(_per_batch, "batch_size", "global")),
+        relations=(ITSELF, Relation(("rank", "batch"), kind="batch_size", scope="global")),
     ),
     Aspect(
         kind="timesteps",
         observation=lambda seen: seen.forwards_per_unit,
         least=SAMPLER_FORWARDS,
-        relations=(ITSELF, Relation(lambda _: 2.0)),
+        relations=(ITSELF, Relation(times=2.0)),
     ),
 )
 """Kinds in order; the search can use the first."""
