@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def rate(value: float, **more: Any) -> Rate:
-    return Rate(mean=value, unit="sample", **more)
+    return Rate(**{"mean": value, "unit": "sample", **more})
 
 
 def run(arm: Variant, rates: dict[str, float] | None = None, **more: Any) -> RunEntry:
