@@ -39,33 +39,28 @@ def cycle_starts(log: EventLog, module: int, calls: list[int]) -> list[int] | No
     return runs if runs is not None else by_number
 
 
-def jumps(values: Sequence[float | None]) -> list[int] | None:
+def jumps(values: Sequence[float]) -> list[int] | None:
     """Positions where monotonic `values` jump back."""
-    known = [value for value in values if value is not None]
-    if len(known) < 2 * SHORTEST:
+    if len(values) < 2 * SHORTEST:
         return None
-    steps = [(b - a) for a, b in pairwise(known)]
+    steps = [b - a for a, b in pairwise(values)]
     moves = [step for step in steps if step]
     up = sum(step > 0 for step in moves)
     way = 1 if 2 * up >= len(moves) else -1
-    along = up if way > 0 else len(moves) - up
+    along = max(up, len(moves) - up)
     if len(moves) < max(SHORTEST, MOVING * len(steps)) or along < ONE_WAY * len(moves):
         return None
-    reach = JUMP * (max(known) - min(known))
-    found, before = [], None
-    for position, value in enumerate(values):
-        if before is not None and value is not None and (value - before) * way < -reach:
-            found.append(position)
-        before = value if value is not None else before
+    reach = JUMP * (max(values) - min(values))
+    found = [position for position, step in enumerate(steps, 1) if step * way < -reach]
     lengths = [b - a for a, b in pairwise([0, *found])]
     return None if lengths and median(lengths) < SHORTEST else found
 
 
-def _arguments(log: EventLog, module: int) -> list[list[float | None]]:
-    """Numeric arguments by position, one list each."""
+def _arguments(log: EventLog, module: int) -> list[list[float]]:
+    """Numeric arguments that every call has, one list each."""
     calls = log.numbers.get(module, [])
-    names = dict.fromkeys(name for call in calls[:16] for name in call)
-    return [[call.get(name) for call in calls] for name in names]
+    names = [name for name in calls[0] if all(name in call for call in calls)] if calls else []
+    return [[call[name] for call in calls] for name in names]
 
 
 def _runs(log: EventLog, calls: list[int]) -> list[int] | None:

@@ -179,10 +179,10 @@ def _from_loaders(log: EventLog, lead: int | None, also: set[int]) -> tuple[list
         many = max(1, round(len(mine) / max(1, len(log.passes))))
         turns = (each.end for each in log.passes for _ in range(many))
         return [Fed(end, fetch.items) for end, fetch in zip(turns, mine, strict=False)], False
-    hooked = log.hooked()
-    whole = hooked is log or len(hooked.passes) < len(log.passes)
-    until = None if whole else log.counting_since
-    watched = mine if until is None else [fetch for fetch in mine if fetch.end <= until]
+    hooked, watched = log.hooked(), mine
+    if hooked is not log and len(hooked.passes) == len(log.passes):
+        until = log.counting_since or 0.0
+        watched = [fetch for fetch in mine if fetch.end <= until]
     passes_ended = sum(fetch.loader in own and fetch.ended_pass for fetch in log.fetches)
     work = [each.start for each in log.passes]
     calls = [c for c in log.calls if c.graded and log.module(c.module).parameters]
