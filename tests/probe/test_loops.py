@@ -43,16 +43,6 @@ def test_plain_training(tmp_path: Path) -> None:
     assert reading.losses
 
 
-def test_accumulation(tmp_path: Path) -> None:
-    """Four backwards make one step; its units are those of four batches."""
-    outcome = python(tmp_path, "ok_train.py", "--accumulate", "4", "--batch", "8")
-    reading = outcome.measured
-    assert close(reading.units_per_s, outcome.true_rate())
-    assert reading.effects.accumulation == 4
-    assert reading.effects.batch == 8
-    assert "batch" not in reading.effects.defaulted_arguments
-
-
 @pytest.mark.parametrize(("context", "workers"), [("fork", 2), ("spawn", 1), ("forkserver", 1)])
 def test_loader_workers(tmp_path: Path, context: str, workers: int) -> None:
     """Worker processes are counted, and are no ranks, however they were started."""
@@ -121,14 +111,6 @@ def test_training_without_a_loader(tmp_path: Path) -> None:
     assert reading.wait_share is None
     assert reading.shares.other is not None
     assert reading.shares.other > 0.4
-
-
-def test_inference_without_a_loader(tmp_path: Path) -> None:
-    """Every root forward is a step."""
-    outcome = python(tmp_path, "ok_files.py")
-    reading = outcome.measured
-    assert close(reading.units_per_s, outcome.true_rate())
-    assert reading.effects.batch == 1
 
 
 @pytest.mark.parametrize("batches", [15, 2000])

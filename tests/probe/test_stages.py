@@ -42,11 +42,3 @@ def test_each_network_has_its_share_of_the_time(tmp_path: Path, batch: int) -> N
         assert (other.batch, other.calls_per_unit) == (1, pytest.approx(1, rel=0.05))
     assert reading.effects.batch == batch
     assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=0.05)
-
-
-def test_the_batch_is_that_of_the_network_that_is_given_most_at_once(tmp_path: Path) -> None:
-    """Also where another one, item by item, takes most of the time, and few batches were seen."""
-    outcome = python(tmp_path, "ok_stages.py", "8", "2", "2", plan=WHOLE)
-    stages = outcome.measured.stages
-    assert max(stages, key=lambda stage: stage.share).name == "Painter"
-    assert outcome.measured.effects.batch == 8
