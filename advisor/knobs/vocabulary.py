@@ -165,24 +165,11 @@ def _phrases(words: Words, weights: Mapping[Words, int]) -> Phrases:
 
 
 def _where(phrase: Words, left: Mapping[int, str]) -> tuple[int, ...] | None:
-    """Places of the words of `phrase`, in order.
-
-    At most neutral words lie between them.
-    """
-    places = sorted(left)
-    for start, first in enumerate(places):
-        if left[first] != phrase[0]:
-            continue
-        at = [first]
-        for place in places[start + 1 :]:
-            if len(at) == len(phrase):
-                break
-            if left[place] == phrase[len(at)]:
-                at.append(place)
-            elif left[place] not in vocabulary().neutral:
-                break
-        if len(at) == len(phrase):
-            return tuple(at)
+    """Places of the words of `phrase`, one behind the other."""
+    for start in left:
+        at = tuple(range(start, start + len(phrase)))
+        if tuple(map(left.get, at)) == phrase:
+            return at
     return None
 
 
