@@ -127,13 +127,6 @@ TABLE = (
         budget="5m",
     ),
     Program(
-        name="torchtune_like",
-        command=("python", "tune.py", "--config", "recipes/full_tiny.yaml"),
-        config="recipes/full_tiny.yaml",
-        batch=2,
-        accumulation=8,
-    ),
-    Program(
         name="deepspeed_like",
         command=("python", "train.py", "--deepspeed", "--deepspeed_config", "ds_config.json"),
         config="ds_config.json",
@@ -165,40 +158,6 @@ TABLE = (
         command=("python", "cli.py", "apply", "masks"),
         batch=2,
         trains=False,
-    ),
-    Program(
-        name="absl_flags",
-        command=("python", "main.py", "--model_dir=model"),
-        batch=16,
-        needs=("absl",),
-    ),
-    Program(
-        name="mmengine_like",
-        command=("python", "train.py", "configs/tiny_8xb8_shapes.py"),
-        config="configs/tiny_8xb8_shapes.py",
-        batch=8,
-        accumulation=2,
-    ),
-    Program(
-        name="mmengine_options",
-        folder="mmengine_like",
-        command=(
-            "python",
-            "train.py",
-            "configs/tiny_8xb8_shapes.py",
-            "--cfg-options",
-            "train_dataloader.batch_size=4",
-            "optim_wrapper.accumulative_counts=4",
-        ),
-        batch=4,
-        accumulation=4,
-    ),
-    Program(name="gan", command=("python", "main.py", "--batchSize", "16"), batch=16),
-    Program(
-        name="rl_vector",
-        command=("python", "ppo.py", "--num-envs", "8"),
-        batch=64,
-        workers=None,
     ),
     Program(
         name="gnn_sampler",
@@ -235,12 +194,6 @@ TABLE = (
         workers=1,
     ),
     Program(
-        name="webdataset_like",
-        command=("python", "train.py", "--batch-size", "16"),
-        batch=16,
-        prepare=("python", "make_shards.py"),
-    ),
-    Program(
         name="iterable_stream",
         command=("python", "pretrain.py", "config.yaml"),
         config="config.yaml",
@@ -261,13 +214,5 @@ TABLE = (
         batch=1,
         trains=False,
         loses=True,
-    ),
-    Program(
-        name="embeddings",
-        command=("python", "embed.py", "titles.csv"),
-        batch=4,
-        workers=None,
-        trains=False,
-        prepare=("python", "prepare.py"),
     ),
 )

@@ -1,52 +1,130 @@
-"""Every kind of program, unchanged: the rate is that of its own account over the same window, and
-batch, workers and ranks are those it really ran with."""
+"""Kinds of programs that people bring, unchanged: each rate is that of the program's own account.
+
+`tests/probe/test_loops.py` has the plain ones. Batch, workers and ranks are those it really ran
+with.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import importlib.util
+import json
 import os
+import socket
+import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.model import MeasurePlan
 from tests import light, warm
-from tests.probe.program import python
-from tests.support.matrix import CASES, Case, measure
+from tests.probe.program import PROGRAMS, python
+from tests.truth import true_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from tests.probe.program import Begin
 
 pytest.importorskip("torch")
 
+ROOT = Path(__file__).resolve().parents[2]
+WITHIN = 0.03
 PLAN = MeasurePlan(measure_s=0.8, min_steps=10)
-ALONE = [
-    case
-    for case in CASES
-    if case.command[0] == sys.executable and case.command[1] != "-m" and case.ranks == 1
-]
-"""Commands that are one Python process."""
-SEVERAL = [case for case in CASES if case not in ALONE]
-ONE_OF_EACH = [next(case for case in ALONE if case.needs == needs) for needs in (None, "lightning")]
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", light.WHOLE: "1"}
 START_S = 150.0
 """A framework takes a while to import."""
 
 
-def agrees(case: Case, profile: dict[str, Any], rate: float, true_rate: float) -> None:
-    """The profile of `case` is what it did."""
-    assert rate == pytest.approx(true_rate, rel=case.tolerance)
-    assert profile["workers"] == case.workers
-    assert profile["ranks"] == case.ranks
-    if case.batch is not None:
-        assert profile["batch"] == case.batch
-    if case.forwards_per_unit is not None:
-        assert profile["forwards_per_unit"] == case.forwards_per_unit
-    assert sum(profile["shares"].values()) == pytest.approx(1.0)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One program, and what is known of it."""
+
+    name: str
+    command: tuple[str, ...]
+    """Arguments of Python; `{port}` stands for a free port."""
+    batch: float | None
+    """Of one loader batch or one root forward; None: it varies."""
+    workers: int | None = 0
+    """None: there is no loader."""
+    ranks: int = 1
+    forwards_per_unit: float | None = None
+    """None: not looked at."""
+    needs: str | None = None
+    """Framework that has to be installed."""
+
+
+LOOPS = (
+    ("skip", 7, 0),
+    ("skip-inference", 7, 0),
+    ("zip", 6, 0),
+    ("switch", 8, 0),
+    ("scaler", 11, 0),
+    ("lengths", None, 0),
+    ("gan", 9, None),
+    ("closure", 9, None),
+    ("evaluated", 9, None),
+    ("validated", 9, None),
+    ("tensors", 9, None),
+    ("taught", 9, None),
+    ("between", 9, None),
+    ("spells", 9, None),
+    ("anew", 9, None),
+)
+"""Loop of `matrix_loops.py`, its batch and its workers."""
+ALONE = (
+    *(
+        Case(name=name, command=("matrix_loops.py", name), batch=batch, workers=workers)
+        for name, batch, workers in LOOPS
+    ),
+    Case(
+        name="Lightning",
+        command=("matrix_lightning.py", "fit"),
+        batch=20,
+        workers=2,
+        needs="lightning",
+    ),
+    Case(
+        name="Lightning predict",
+        command=("matrix_lightning.py", "predict"),
+        batch=20,
+        workers=2,
+        needs="lightning",
+    ),
+    Case(name="Trainer", command=("matrix_trainer.py",), batch=6, needs="transformers"),
+    Case(
+        name="generate",
+        command=("matrix_generate.py",),
+        batch=4,
+        forwards_per_unit=20,
+        needs="transformers",
+    ),
+    Case(name="pipeline", command=("matrix_pipeline.py",), batch=8, needs="transformers"),
+    Case(
+        name="accelerate",
+        command=("matrix_accelerate.py",),
+        batch=10,
+        workers=1,
+        needs="accelerate",
+    ),
+    Case(name="evaluation", command=("matrix_gather.py",), batch=18, needs="accelerate"),
+)
+"""Commands that are one Python process."""
+TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "{port}")
+LAUNCH = ("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1")
+SEVERAL = (
+    Case(name="torchrun", command=(*TORCHRUN, "ok_ranks.py"), batch=20, ranks=2),
+    Case(name="spawn", command=("ok_ranks.py", "spawn"), batch=20, ranks=2),
+    Case(
+        name="accelerate launch",
+        command=(*LAUNCH, "matrix_accelerate.py"),
+        batch=10,
+        workers=1,
+        needs="accelerate",
+    ),
+)
 
 
 def each(cases: Iterable[Case]) -> pytest.MarkDecorator:
@@ -61,9 +139,8 @@ def each(cases: Iterable[Case]) -> pytest.MarkDecorator:
 
 
 def skip_without(case: Case) -> None:
-    why = case.missing()
-    if why is not None:
-        pytest.skip(why)
+    if case.needs is not None and importlib.util.find_spec(case.needs) is None:
+        pytest.skip(f"{case.needs} is not installed: pip install -e '.[frameworks]'")
 
 
 @pytest.fixture(scope="module")
@@ -79,24 +156,48 @@ def test_the_probe_measures_the_program_as_it_measures_itself(
 ) -> None:
     skip_without(case)
     outcome = python(
-        tmp_path, *case.command[1:], env=ENVIRONMENT, plan=PLAN, begin=begin, timeout_s=START_S
+        tmp_path, *case.command, env=ENVIRONMENT, plan=PLAN, begin=begin, timeout_s=START_S
     )
-    reading = outcome.measured
-    shares = dataclasses.asdict(reading.shares)
-    profile = {
-        **dataclasses.asdict(reading.effects),
-        "ranks": reading.ranks,
-        "shares": {name: share for name, share in shares.items() if share is not None},
-    }
-    rate = reading.units / (reading.window_end - reading.window_start)
-    agrees(case, profile, rate, outcome.true_rate())
+    effects = outcome.measured.effects
+    rate = outcome.measured.units / (outcome.measured.window_end - outcome.measured.window_start)
+    assert rate == pytest.approx(outcome.true_rate(), rel=WITHIN)
+    assert effects.workers == case.workers
+    if case.batch is not None:
+        assert effects.batch == case.batch
+    if case.forwards_per_unit is not None:
+        assert effects.forwards_per_unit == case.forwards_per_unit
 
 
-@each([*SEVERAL, *ONE_OF_EACH])
+@each(SEVERAL)
 def test_the_command_measures_the_program_as_it_measures_itself(case: Case, tmp_path: Path) -> None:
-    """Several processes; of those that are one, a plain program and one of a framework."""
+    """Processes that a launcher starts."""
     skip_without(case)
-    outcome = measure(case, tmp_path)
-    assert outcome.profile["ok"], (outcome.profile["failure"], outcome.stderr)
-    assert outcome.true_units_per_s is not None
-    agrees(case, outcome.profile, outcome.units_per_s, outcome.true_units_per_s)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = str(taken.getsockname()[1])
+    words = [
+        str(PROGRAMS / word) if word.endswith(".py") else word.replace("{port}", port)
+        for word in case.command
+    ]
+    own = {
+        "PYTHONPATH": str(ROOT),
+        "TRUTH": str(tmp_path / "truth"),
+        "PORT": port,
+        "GPU_ADVISOR_ISOLATION": "guard",  # the truth is a file that the program writes
+    }
+    profile_it = [sys.executable, "-m", "advisor", "profile", "--json", "--window", "1s", "--"]
+    done = subprocess.run(
+        [*profile_it, sys.executable, *words],
+        cwd=tmp_path,
+        env={**os.environ, **ENVIRONMENT, **own},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    profile = json.loads(done.stdout)
+    start, end = profile["window"]["start"], profile["window"]["end"]
+    rates = [true_rate(path, start, end) for path in tmp_path.glob("truth*") if path.stat().st_size]
+    assert profile["units"] / (end - start) == pytest.approx(sum(rates), rel=WITHIN)
+    found = (profile["batch"], profile["workers"], profile["ranks"])
+    assert found == (case.batch, case.workers, case.ranks)
