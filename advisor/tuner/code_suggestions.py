@@ -14,7 +14,7 @@ from advisor.executor.requests import ABTest, MinimumEffect, Variant
 from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
 from advisor.model import Run
 from advisor.tuner.confirm import side, wanted_rounds
-from advisor.tuner.effects import is_ignored, set_ignored
+from advisor.tuner.effects import is_ignored, is_only_suggested, set_ignored, training_note
 from advisor.tuner.quality_gate import passes_gate
 from advisor.tuner.search import largest_batch, memory_caveat, unusable, worker_counts
 from advisor.tuner.state import (
@@ -32,7 +32,6 @@ from advisor.tuner.state import (
     key_of,
     run_trial,
 )
-from advisor.tuner.training import is_only_suggested, training_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 OUTLIVING_ROUNDS = stats.pairs_that_outlive(1, ALPHA)
 """Fewest rounds whose exact bounds outlive one round that went wrong: 12."""
-HOPE = 1.25
-"""A first confirmation may look so many times too dear: prices are guesses."""
 LARGE_GAIN, ROUNDS_OF_LARGE_GAINS = 1.5, 8
 """A gain that so many rounds prove or refute, whatever the noise."""
 MOST_ROUNDS = 20
@@ -56,8 +54,6 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
         fewest = GOOD_ROUNDS if again else FEWEST_ROUNDS
         room_s = state.remaining_s - finish_s
         rounds = min(wanted, int(room_s / max(round_s, 1e-9)))
-        if not again and HOPE * room_s >= fewest * round_s:
-            rounds = max(rounds, fewest)
         if rounds < fewest:
             what = f"{'a second' if again else 'the'} confirmation of {winner.label}"
             state = state.skip(what, fewest * state.round_s)

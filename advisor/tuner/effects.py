@@ -1,16 +1,22 @@
-"""Effects of settings: asked values against observed ones."""
+"""Effects of settings: asked values against observed ones, and on a training."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from advisor import knobs, numbers
 from advisor.knobs.registry import REGISTRY, loader_arguments
+from advisor.knobs.tree import number_of
 from advisor.tuner.state import change_of, key_of
 
 if TYPE_CHECKING:
     from advisor.model import Candidate, Change, EffectVerdict, Knob, Run
     from advisor.tuner.state import TunerState
 
+MAY_TRAIN = (
+    "No optimizer of torch's was seen to step, so it may train; where it does not, say "
+    '`phase = "test"` in gpu-advisor.toml. '
+)
 LOADER_KINDS = {"batch_size", *loader_arguments()}
 
 
@@ -70,3 +76,56 @@ def overriding(leaf: str, value: object, run: Run) -> str:
         return ""
     own = "own default " if name in run.effects.defaulted_arguments else ""
     return f"; the command line's {own}--{name} {arguments[name]} is used instead"
+
+
+# --- batches of a training ------------------------------------------------------------------------
+
+
+def is_only_suggested(state: TunerState, knob: Knob) -> bool:
+    """True if a larger batch would change the samples of each update."""
+    value = state.current(knob)
+    if not state.trains or not isinstance(value, int):
+        return False
+    larger = state.with_value(knob, 2 * value)
+    return not isinstance(larger, knobs.InvalidChange) and all(
+        change.kind != "grad_accum" for change in larger.changes
+    )
+
+
+def alters_training(state: TunerState, candidate: Candidate, run: Run) -> bool:
+    """True if `candidate` changes the samples of an update.
+
+    An accumulation that moves along makes up for it, if the program was seen to follow it. Where
+    torch's optimizer steps, it also counts where nothing could be seen.
+    """
+    if not (state.trains or run.trains) or all(c.kind != "batch_size" for c in candidate.changes):
+        return False
+    along = [change for change in candidate.changes if change.kind == "grad_accum"]
+    certain = run.effects.trains in {None, "optimizer"}
+    followed = {"took effect", "unknown"} if certain else {"took effect"}
+    if not along or any(verdict(c, state.original, run) not in followed for c in along):
+        return True
+    return samples_per_update(candidate) > 1.0
+
+
+def samples_per_update(candidate: Candidate) -> float:
+    """Growth of the samples of one update; 1 where that is not all in numbers."""
+    times = 1.0
+    for change in candidate.changes:
+        if change.kind in {"batch_size", "grad_accum"}:
+            old, new = number_of(change.old), number_of(change.new)
+            if not old or not new:
+                return 1.0
+            times *= new / old
+    return times
+
+
+def training_note(state: TunerState, times: float) -> str:
+    """Advice on the learning rate of a batch that is `times` as large."""
+    linear, root = (f"{numbers.measure(times**power, 3)} times" for power in (1.0, 0.5))
+    return (
+        f"{'' if any(run.updates for run in state.originals) else MAY_TRAIN}"
+        f"One update would average over {linear} the samples. The learning rate and its schedule "
+        f"have to follow: people start at {linear} the rate with SGD, at {root} with Adam; that "
+        "was not tried here."
+    )

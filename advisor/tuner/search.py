@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.executor.comparison import COLLAPSED
 from advisor.tuner import output_check
-from advisor.tuner.effects import is_ignored, set_ignored
+from advisor.tuner.effects import alters_training, is_ignored, is_only_suggested, set_ignored
 from advisor.tuner.state import (
     MIN_STEPS,
     OUT_OF_TIME,
@@ -24,7 +24,6 @@ from advisor.tuner.state import (
     run_trial,
 )
 from advisor.tuner.throughput_model import Forecast, Point, ThroughputModel, fitted
-from advisor.tuner.training import alters_training, is_only_suggested
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
