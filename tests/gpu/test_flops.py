@@ -50,6 +50,14 @@ def test_the_count_changes_nothing(on_cards: Run) -> None:
     assert lines == plain.stdout.splitlines()[: len(lines)]
 
 
+def test_memory_of_a_step_by_kind(on_cards: Run) -> None:
+    """The parameters and the gradients of all of them, and whatever else the card held."""
+    found = on_cards("--train", program="gpu_flops.py", plan=PARTS).outcome.measured.footprint
+    assert found is not None
+    assert found.model >= found.gradients > 0
+    assert found.activations > 0
+
+
 @pytest.mark.slow
 def test_compiled_code_is_not_counted(on_cards: Run) -> None:
     """It does not show its operations: no figure then, but why."""
