@@ -150,6 +150,7 @@ def proven(project: Path, gpu_advisor: warm.Server, *flags: str) -> dict[str, An
     return found
 
 
+@pytest.mark.slow
 def test_a_dry_run_writes_no_config(project: Path, gpu_advisor: warm.Server) -> None:
     """Whatever it proved."""
     proven(project, gpu_advisor, "--dry-run", "--budget", "25s")

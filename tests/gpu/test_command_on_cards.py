@@ -75,9 +75,8 @@ def called(
     )
 
 
-@pytest.mark.parametrize(
-    ("device", "utilisation"), [("cuda:0", 91), pytest.param("cuda:1", 37, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("device", "utilisation"), [("cuda:0", 91), ("cuda:1", 37)])
 def test_profile_tells_of_the_card_in_use(
     device: str, utilisation: int, project: Path, environ: Mapping[str, str]
 ) -> None:

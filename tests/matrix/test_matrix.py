@@ -79,6 +79,7 @@ ALONE = (
         Case(name=name, command=("matrix_loops.py", name), batch=batch, workers=workers)
         for name, batch, workers in LOOPS
     ),
+    Case(name="sampler in forward", command=("matrix_inner.py", "30", "4"), batch=4),
     Case(
         name="Lightning",
         command=("matrix_lightning.py", "fit"),
