@@ -9,12 +9,10 @@ from advisor import knobs
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.knobs.registry import loader_arguments
 from advisor.model import Candidate
-from advisor.tuner.state import CEILINGS_S, SearchStep
+from advisor.tuner.state import CEILINGS_S, SearchStep, Trials
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from advisor.tuner.state import Result, TunerState
+    from advisor.tuner.state import TunerState
 
 FEW_PROCESSES = 8
 """A budget that buys fewer has no second baseline: the confirmation repeats the original."""
@@ -29,7 +27,7 @@ STEP_SHARES = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
 
 def measure_baseline(
     state: TunerState,
-) -> Generator[SearchStep, Result, tuple[TunerState, TrialResult | None]]:
+) -> Trials[TrialResult | None]:
     """Run the original until its processes agree.
 
     Returns its failure where it fails.
@@ -81,7 +79,7 @@ def baseline_request(state: TunerState, number: int, forwards: float | None) -> 
 
 def forwards_by_few_steps(
     state: TunerState,
-) -> Generator[SearchStep, Result, tuple[TunerState, float | None]]:
+) -> Trials[float | None]:
     """Scale the forwards of an item from a short one."""
     few = with_few_steps(state)
     steps = next((c for c in few.changes if c.kind == "timesteps"), None)

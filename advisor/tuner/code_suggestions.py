@@ -22,11 +22,11 @@ from advisor.tuner.state import (
     GOOD_ROUNDS,
     MARGIN,
     OUT_OF_TIME,
-    Result,
     SearchStep,
     Stage,
     Suggestion,
     SuggestionKind,
+    Trials,
     TunerState,
     change_of,
     key_of,
@@ -34,7 +34,7 @@ from advisor.tuner.state import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from advisor.model import Knob
 
@@ -300,7 +300,7 @@ def fastest(
     *,
     knob: Knob | None = None,
     climbing: bool = False,
-) -> Generator[SearchStep, Result, tuple[TunerState, Tried | None]]:
+) -> Trials[Tried | None]:
     """Run `variants`; the fastest that is a gain over `best`, else `best`.
 
     Climbing ends at the first that gains nothing.
@@ -324,7 +324,7 @@ def is_gain(state: TunerState, run: Run, best: Tried | None) -> bool:
 
 def try_variant(
     state: TunerState, variant: Variant, knob: Knob | None = None
-) -> Generator[SearchStep, Result, tuple[TunerState, Run | None]]:
+) -> Trials[Run | None]:
     """Sound run of `variant`; None where it did not fit, apply or keep the bounds.
 
     It is not begun where the budget does not hold its comparison, beside that of an earlier one.

@@ -35,14 +35,14 @@ from advisor.quality import (
 from advisor.tuner import output_check
 from advisor.tuner.state import (
     MARGIN,
-    Result,
     SearchStep,
+    Trials,
     TunerState,
     run_trial,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Sequence
 
     from advisor.executor.requests import CommandName
     from advisor.model import Run
@@ -107,9 +107,7 @@ class Screening:
     verdict: Verdict
 
 
-def passes_gate(
-    state: TunerState, variant: Variant, run: Run
-) -> Generator[SearchStep, Result, tuple[TunerState, Verdict]]:
+def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Verdict]:
     """True if `variant`, which ran as `run`, stays inside the declared tolerance.
 
     Losses of a short training or outputs of an inference are compared. Without either, the
@@ -202,7 +200,7 @@ def confirm_quality(
     variant: Variant,
     screening: Screening,
     name: str = "It",
-) -> Generator[SearchStep, Result, tuple[TunerState, Verdict]]:
+) -> Trials[Verdict]:
     """True if pairs of other seeds, or other items, are inside the tolerance as well."""
     if not screening.verdict.inside:
         return state, screening.verdict
@@ -324,7 +322,7 @@ def figure_of(judgement: QualityJudgement, *, declared: bool) -> str:
 
 def run_seeds(
     state: TunerState, variant: Variant, count: int, expected_s: float = 0.0
-) -> Generator[SearchStep, Result, tuple[TunerState, tuple[Run, ...]]]:
+) -> Trials[tuple[Run, ...]]:
     """Runs of the quality command with the seeds that choose.
 
     It ends where one does not fit, fails, or lacks a measure.
@@ -343,7 +341,7 @@ def run_seeds(
 
 def screen(
     state: TunerState, reference: Reference, variant: Variant, name: str = "It"
-) -> Generator[SearchStep, Result, tuple[TunerState, Screening]]:
+) -> Trials[Screening]:
     """Judge one pair of `variant` and the reference."""
     state, runs = yield from run_seeds(state, variant, 1, reference.runs[0].wall_s)
     pairs = list(zip(reference.runs, runs, strict=False))
@@ -352,7 +350,7 @@ def screen(
 
 def measure_reference(
     state: TunerState,
-) -> Generator[SearchStep, Result, tuple[TunerState, Reference | None]]:
+) -> Trials[Reference | None]:
     """Run the best free candidate's quality command; None where it shows no figures.
 
     The original runs beside it where that costs little: else the quality from before is not

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from advisor import knobs, numbers
 from advisor.executor.comparison import AFTER, COLLAPSED, Comparison
@@ -442,6 +442,9 @@ class SearchStep:
 
 Stage = Generator[SearchStep, Result, TunerState]
 """One stage of the search: requests in, results out, a new state at the end."""
+T = TypeVar("T")
+Trials = Generator[SearchStep, Result, tuple[TunerState, T]]
+"""Part of a stage, with what its trials came to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,7 +484,7 @@ def make_request(
 
 def run_trial(
     state: TunerState, request: TrialRequest, *, kept_s: float | None = None, matters: bool = True
-) -> Generator[SearchStep, Result, tuple[TunerState, TrialResult | None]]:
+) -> Trials[TrialResult | None]:
     """Run `request`; None where it does not fit.
 
     `kept_s` is the time that the confirmation needs, unless given.
