@@ -59,13 +59,6 @@ TABLE = (
         prepare=("python", "prepare.py"),
     ),
     Program(
-        name="word_lm",
-        command=("python", "main.py", "--batch_size", "20"),
-        batch=20,
-        workers=None,
-        prepare=("python", "data.py"),
-    ),
-    Program(
         name="own_optimizer",
         command=("python", "main.py", "--config", "config.json"),
         config="config.json",
@@ -95,12 +88,6 @@ TABLE = (
         accumulation=2,
         needs=("transformers", "accelerate"),
         budget="5m",
-    ),
-    Program(
-        name="pytorch_template",
-        command=("python", "train.py", "-c", "config.json"),
-        config="config.json",
-        batch=32,
     ),
     Program(
         name="k_diffusion",
