@@ -28,6 +28,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 LONGEST = (
     "test_failures.py",
     "test_compiling.py",
+    "test_probe_on_cards.py",
+    "test_compare.py",
     "test_runs.py",
     "test_loops.py",
     "test_gate_real.py",
