@@ -75,7 +75,7 @@ def environ_of(folder: Path, *, simulated: bool) -> Mapping[str, str]:
     environ = {**os.environ, "PYTHONPATH": path, "NO_COLOR": "1"}
     if not simulated:
         return environ
-    from tests import light, simulated_gpu
+    from tests import simulated_gpu
 
     first = simulated_gpu.Card(memory_gib=80.0, memory_scale=256.0, copy_us_per_mb=2_000.0)
     other = replace(first, name="NVIDIA L4", uuid="GPU-22222222-0000-0000-0000-000000000002")
@@ -83,7 +83,6 @@ def environ_of(folder: Path, *, simulated: bool) -> Mapping[str, str]:
         "GPU_ADVISOR_RUNTIME_DIR": str(folder),
         "GPU_ADVISOR_OTHERS": "unseen",
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join([str(light.FOLDER), path]),
     }
     return simulated_gpu.environment((first, other), base={**environ, **alone})
 
