@@ -177,7 +177,7 @@ class RecordedEngine:
     def _disturbed(self, values: Values) -> tuple[Disturbance, float]:
         """What others took from the whole window, and how many times slower it was."""
         if self._visits is None:
-            return Disturbance(disturbed=False), 1.0
+            return Disturbance(disturbed=False, others_cpus=0.0), 1.0
         held = self._visits.held(len(self.asked) - 1, values)
         if held is None:
             return Disturbance(), 1.0
