@@ -106,8 +106,11 @@ def test_commands_are_compared_as_a_whole(project: Path) -> None:
     assert len(found["A"]["runs"]) == len(found["B"]["runs"]) == 2
 
 
-def test_equal_variants_within_the_noise_are_undecided(project: Path) -> None:
-    code, found = compared("--workload", "work", "b.yaml", "b.yaml", "--threshold", "0.001")
+def test_a_variant_whose_quality_is_unknown_is_undecided(project: Path) -> None:
+    with (project / "gpu-advisor.toml").open("a") as file:
+        file.write(QUALITY.format(python=sys.executable))
+    (project / "silent.yaml").write_text("step_s: 0.002\n")
+    code, found = compared("a.yaml", "silent.yaml")
     assert (code, found["B"]["verdict"]) == (3, "undecided")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from advisor.analysis.step_detection import detect_steps
-from advisor.analysis.step_series import FORWARD, LOADER, OPTIMIZER, TRAINING
+from advisor.analysis.step_series import FORWARD, LOADER, OPTIMIZER, TRAINING, UPDATE
 from advisor.analysis.window import QUICK_STEP_S, burst, find_window, warm_up
 
 if TYPE_CHECKING:
@@ -83,7 +83,12 @@ def _first_time(log: EventLog) -> float | None:
 
 
 def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
-    """Return True during a validation before training."""
+    """Return True before the first step of an optimizer that was built.
+
+    The program may validate first, or gather the gradients of many passes.
+    """
+    if series.kind == UPDATE:
+        return since_s < TRAINING_PATIENCE_S
     if series.kind in TRAINING:
         return False
     idle = not log.loaders or any(not facts.iterated for facts in log.loaders.values())

@@ -26,8 +26,8 @@ class MeasurePlan:
     forwards_per_unit: float | None = None
     """Known from an earlier whole unit: lets an iterative sampler stop inside a batch."""
     ceilings_workers: tuple[int, ...] = ()
-    """After the window: replay a cached batch (compute alone), then iterate the program's own
-    DataLoader alone at each of these worker counts."""
+    """After the window: profile one step, then iterate the program's own DataLoader alone at each
+    of these worker counts."""
     ceilings_s: float = 1.5
     whatif: str | None = None
     """A what-if of the catalogue, tried in-process: `channels_last`,

@@ -1,6 +1,7 @@
 """Padding: positions of loader batches, and those that hold nothing.
 
-An attention mask tells, or integer lengths beside the padded rows, each by its name.
+An attention mask tells, or integer lengths beside the padded rows, each by its name. Lengths
+without a name are those whose longest is the second dimension of the rows, in every batch.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from .batches import at, is_tensor, walk
 
 MASKS = ("attention_mask", "mask")
 LENGTHS = ("lengths", "length", "input_lengths", "seq_lens")
+
+LEAST_POSITIONS = 8
+"""Fewer positions are channels, and whole numbers beside them labels."""
 
 Path = Tuple[Any, ...]
 
@@ -50,6 +54,21 @@ def _sources(batch: Any) -> Iterator[Path]:
         for path, value in values:
             if path[-1][1] in names and len(value.shape) == dims:
                 yield path
+    for path, value in values:
+        if len(value.shape) == 1 and _are_lengths(value, batch):
+            yield path
+
+
+def _are_lengths(value: Any, batch: Any) -> bool:
+    """Return True if the longest of `value` is the second dimension of the rows beside it."""
+    lengths = value.tolist()
+    return min(lengths) > 0 and any(
+        len(other.shape) > 1
+        and (int(other.shape[0]), int(other.shape[1])) == (len(lengths), max(lengths))
+        and other.shape[1] >= LEAST_POSITIONS
+        for _, other in walk(batch)
+        if is_tensor(other)
+    )
 
 
 def _is_whole(value: Any) -> bool:
@@ -63,5 +82,7 @@ def _sizes(batch: Any, path: Path) -> tuple[int, int, int]:
     value = at(batch, path)
     if len(value.shape) == 2:
         return int(value.shape[0]), int(value.numel()), int((value != 0).sum().tolist())
+    if path[-1][1] not in LENGTHS and not _are_lengths(value, batch):
+        raise ValueError
     lengths = value.tolist()
     return len(lengths), len(lengths) * max(lengths), sum(lengths)

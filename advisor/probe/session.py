@@ -220,8 +220,7 @@ class Session:
     ) -> None:
         """Record a torch exception with its batch size.
 
-        The parent sees later if the program lived on. One of a replayed batch is ours: the program
-        never goes through a batch twice.
+        The parent sees later if the program lived on. One of the diagnostics is ours.
         """
         if self.diagnosis is not None:
             return

@@ -299,11 +299,6 @@ def _notes(ranks: Sequence[Rank], others: int, plan: MeasurePlan) -> Iterator[st
     for record, window in ranks:
         if window.unit is not None:
             yield f"rates are in {window.unit}s: the samples of a step are not known"
-        if padding := record.measurement.loader.padding_share:
-            yield (
-                f"{padding:.1%} of the positions of its batches were padding: "
-                "batches of similar lengths (bucketing) would save them"
-            )
         if window.shrunk_from is not None:
             yield (
                 f"memory ran out at a batch of {window.shrunk_from:g}, and the program went "

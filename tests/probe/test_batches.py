@@ -123,8 +123,9 @@ MASK = torch.tensor([[1, 1, 0, 0], [1] * 4])
         ({"ids": torch.ones(2, 4), "mask": MASK.float()}, None),
         (Refuses(attention_mask=MASK), None),
         ([torch.ones(2, 4)], None),
+        ([torch.ones(2, 4), torch.tensor([1, 4])], None),
     ],
-    ids=["mask", "mapping of its own", "lengths", "fractions", "refuses", "no mapping"],
+    ids=["mask", "mapping of its own", "lengths", "fractions", "refuses", "no mapping", "labels"],
 )
 def test_padding(batch: object, padded: int | None) -> None:
     """By a mask or lengths of whole numbers, each by its name."""
