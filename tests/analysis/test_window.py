@@ -7,9 +7,10 @@ import pytest
 from advisor.analysis import window
 from advisor.analysis.device_time import DeviceClock
 from advisor.analysis.events import PASS_ENDED, DeviceMark, HookChange
+from advisor.analysis.progress import advise
 from advisor.analysis.step_detection import detect_steps
 from advisor.model import MeasurePlan
-from tests.analysis.logs import PLAN, fetch, log_with, measured, train
+from tests.analysis.logs import PLAN, backward, call, fetch, log_with, measured, train
 
 
 def test_a_full_queue_is_not_taken_for_speed() -> None:
@@ -109,3 +110,17 @@ def test_on_a_device_the_window_lies_between_steps_that_it_marked() -> None:
     found = measured(log).on_device(DeviceClock(log.marks))
     assert found is not None
     assert found.units_per_s() == pytest.approx(4 / 0.012)
+
+
+@pytest.mark.parametrize(("built", "full"), [(True, False), (False, True)])
+def test_passes_before_the_first_step_of_an_optimizer_are_no_steps(built: bool, full: bool) -> None:
+    """An accumulation of many batches; without an optimizer the program updates by itself."""
+    log = log_with()
+    for number in range(300):
+        start = 0.01 * number
+        fetch(log, start, start + 0.002, 0, 4.0)
+        call(log, start + 0.002, start + 0.005, 4.0)
+        backward(log, start + 0.005, start + 0.009)
+    log.hooks.append(HookChange(1.0, counting=True, calls=True))
+    advice = advise(log, PLAN, 3.0, optimizers_built=built)
+    assert (advice.phase == "full") is full
