@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 TICK_S = 0.1
 """Interval between two checks; the command's end needs none."""
+LOST_S = 5.0
+"""Longest life of a Python, while no process of the command has the probe."""
 RANKS_GRACE_S = 2.0
 """For the other ranks to fill their window, once one has."""
 EXIT_S = 0.5
@@ -220,10 +222,12 @@ class Monitor:
         return None
 
     def _left_alone(self) -> bool:
-        """Return True if the probe left, and nothing else counts units."""
+        """Return True if the probe left or never came, and nothing else counts units."""
         plan = self._trial.plan
         aside = any(each.state == "aside" and _alive(each.pid) for each in self._processes)
-        return aside and plan.mode == "window" and plan.unit_regex is None
+        since = self._tree.oldest_python
+        lost = not self._processes and since is not None and time.time() - since > LOST_S
+        return (aside or lost) and plan.mode == "window" and plan.unit_regex is None
 
     def _warming_up(self, now: float) -> bool:
         """Return True during the program's first steps.

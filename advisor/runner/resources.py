@@ -14,6 +14,7 @@ import psutil
 
 from advisor.machine.host import cgroup_folders
 from advisor.machine.readings import GIB
+from advisor.runner.launch import START
 
 FEWEST_READINGS = 20
 LEAST_GROWTH_S = 40.0
@@ -44,6 +45,8 @@ class TreeSampler:
         self._interval_s = interval_s
         self._due = 0.0
         self.memory: list[MemoryReading] = []
+        self.oldest_python: float | None = None
+        """Epoch seconds at which the oldest living Python of the command was started."""
         self._cpu: deque[CpuReading] = deque(maxlen=256)
 
     def sample(self) -> bool:
@@ -57,6 +60,7 @@ class TreeSampler:
             tree = [root, *root.children(recursive=True)]
         except psutil.Error:
             return False
+        pythons = []
         for process in tree:
             with contextlib.suppress(psutil.Error):
                 times = process.cpu_times()
@@ -64,8 +68,12 @@ class TreeSampler:
                 # a child's time moves here once it was waited for
                 cpu_s += getattr(times, "children_user", 0.0)
                 cpu_s += getattr(times, "children_system", 0.0)
-                if process.pid != self._root:
-                    memory += _memory(process)
+                if process.pid == self._root:
+                    continue
+                memory += _memory(process)
+                if process.name().startswith("python") and START not in process.cmdline():
+                    pythons.append(process.create_time())
+        self.oldest_python = min(pythons, default=None)
         if memory:
             self.memory.append(MemoryReading(time=time.time(), gib=memory / GIB))
         self._cpu.append(CpuReading(time=time.time(), cpu_s=cpu_s))

@@ -100,7 +100,10 @@ CASES = {
         limits={"env": ((FORCED, "landlock"),)},
     ),
     "python -I": Case(
-        "probe-not-loaded", (sys.executable, "-I", program("fail_no_steps")[1]), "-I"
+        "probe-not-loaded",
+        (sys.executable, "-I", program("fail_no_steps")[1], "600"),  # long before its limits
+        "-I",
+        limits={"start_limit_s": 300.0, "total_limit_s": 60.0},
     ),
     "the probe fails": Case(
         "probe-not-loaded",
