@@ -50,7 +50,8 @@ def test_fewer_steps_are_written_once_other_seeds_confirmed_them(
     """20 steps cost 0.1: the bounds of 25 and more lie inside a tolerance of 0.1."""
     config, report = tuned(tmp_path, gpu_advisor, noise=0.005)
     assert 25 <= config["sampler"]["n_timestep"] <= 100
-    last = [point for point in report["quality"] if point["stage"] == "confirmed"][-1]
+    judged = [each["judgement"] for each in report["quality"]]
+    last = [judgement for judgement in judged if judgement["stage"] == "confirmed"][-1]
     assert last["within"]
     assert last["high"] < last["limit"]
     assert (last["runs"] >= 2, last["items"]) == (True, 8)

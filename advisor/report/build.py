@@ -26,6 +26,7 @@ from advisor.report.schema import (
     ActionEntry,
     Bottleneck,
     ComparisonEntry,
+    QualityEntry,
     Report,
     RoundEntry,
     Side,
@@ -137,7 +138,11 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         bottleneck_before=bottleneck(found, Candidate(), info),
         bottleneck_after=bottleneck(found, winner, info) if winner.changes else None,
         decisions=found.decisions,
-        quality=tuple(each for each in state.quality.judgements if each[1].limit is not None),
+        quality=[
+            QualityEntry(candidate=label, judgement=judgement)
+            for label, judgement in state.quality.judgements
+            if judgement.limit is not None
+        ],
         comparisons=[
             _comparison(each, objective)
             for each in found.comparisons

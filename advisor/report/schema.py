@@ -113,6 +113,14 @@ class ComparisonEntry(Part):
     rounds: list[RoundEntry] = Field(default_factory=list)
 
 
+class QualityEntry(Part):
+    """Judgement of a quality measure of one candidate."""
+
+    candidate: str
+    """Its label."""
+    judgement: QualityJudgement
+
+
 class TargetEntry(Part):
     """The card that was aimed at, and its capacity."""
 
@@ -217,8 +225,8 @@ class Report(Part):
     bottleneck_before: Bottleneck | None = None
     bottleneck_after: Bottleneck | None = None
     decisions: tuple[Decision, ...] = ()
-    quality: tuple[tuple[str, QualityJudgement], ...] = ()
-    """Judgements of quality measures, with the candidate's label."""
+    quality: list[QualityEntry] = Field(default_factory=list)
+    """Judgements of quality measures, in the order in which they were made."""
     comparisons: list[ComparisonEntry] = Field(default_factory=list)
     safe: bool = False
     """Only changes that keep rounding and product were allowed."""

@@ -210,7 +210,8 @@ def _measures(page: Page) -> list[tuple[str, ...]]:
         ("power_w", "power", _unit("W"), "power" in asked),
     ):
         rows += [_row(label, [getattr(side, name) for side in sides], show)] if wanted else []
-    limits = {each.measure: f" (limit {numbers.measure(each.limit)})" for _, each in report.quality}
+    judged = [each.judgement for each in report.quality]
+    limits = {each.measure: f" (limit {numbers.measure(each.limit)})" for each in judged}
     for name in dict.fromkeys([*report.before.quality, *report.after.quality]):
         values = [side.quality.get(name) for side in sides]
         rows.append(_row(f"{name}{limits.get(name, '')}", values, numbers.measure))
@@ -454,7 +455,8 @@ def _trial_figures(trial: TrialEntry) -> Iterable[str]:
 def quality(page: Page) -> str | None:
     """Every judgement of a quality measure."""
     rows = []
-    for label, point in page.report.quality:
+    for each in page.report.quality:
+        point = each.judgement
         items = f" of {point.items} items" if point.items > 1 else ""
         judged = "within" if point.within else "outside"
         bounds = (point.low, point.high)
@@ -462,7 +464,7 @@ def quality(page: Page) -> str | None:
         rows.append(
             (
                 point.measure,
-                label,
+                each.candidate,
                 numbers.measure(point.value) + shown,
                 numbers.measure(point.reference),
                 numbers.measure(point.limit),

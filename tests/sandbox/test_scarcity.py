@@ -106,7 +106,7 @@ def test_what_was_proven_is_reported_although_the_original_cannot_be_kept(
     tmp_path: Path, project: Path
 ) -> None:
     """The state folder takes measurements, and then no file more."""
-    world = "mkdir project/.gpu-advisor; mount -t tmpfs -o nr_inodes=8 none project/.gpu-advisor"
+    world = "mkdir project/.gpu-advisor; mount -t tmpfs -o nr_inodes=6 none project/.gpu-advisor"
     done = call(tmp_path, world, "optimize", "c.json", "--window", "0.2s", "--budget", "25s")
     assert done.returncode == StateUnusableError.exit_code, done.stderr
     assert "could not be kept" in done.stderr
