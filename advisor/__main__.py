@@ -29,6 +29,10 @@ COMMANDS = {
         "advisor.commands.profile",
         "two measured runs: where the time goes; changes nothing",
     ),
+    "predict": (
+        "advisor.commands.predict",
+        "speed and memory on GPUs that are not here, with bounds; changes nothing",
+    ),
     "doctor": (
         "advisor.commands.doctor",
         "what this machine costs a program; changes nothing",

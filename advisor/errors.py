@@ -168,3 +168,9 @@ class InterruptedByUserError(AdvisorError):
     """Ctrl-C or SIGTERM; measurements so far are kept."""
 
     exit_code = 130
+
+
+class PredictionError(AdvisorError):
+    """The program cannot be predicted from its runs here."""
+
+    exit_code = 26

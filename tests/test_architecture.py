@@ -23,7 +23,7 @@ LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and
     {"runner", "knobs"},
     {"sandbox"},
     {"analysis"},
-    {"config", "state", "machine", "stats", "settings", "probe"},
+    {"config", "state", "machine", "stats", "settings", "probe", "prediction"},
     {"files", "masking", "numbers", "objective"},
     {"model"},
     {"errors"},

@@ -31,7 +31,7 @@ def advisor(*argv: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
 def test_help_names_every_command() -> None:
     done = advisor("--help")
     assert done.returncode == 0
-    for name in ("optimize", "inspect", "profile", "gate", "revert", "report"):
+    for name in ("optimize", "inspect", "profile", "predict", "gate", "revert", "report"):
         assert f"  {name} " in done.stdout
 
 

@@ -79,6 +79,8 @@ class Run:
     """None where no card computed, or the plan did not ask for the parts."""
     footprint: Footprint | None = None
     """None without a card, an optimizer of torch's, or the plan's asking for it."""
+    trace: dict[str, object] | None = None
+    """Operations and storages of one step, as the probe wrote them: untrusted."""
     whatif: WhatIfOutcome | None = None
     """None where the plan had none, or the probe could not say."""
     telemetry: Telemetry = field(default_factory=Telemetry)

@@ -29,6 +29,8 @@ class MeasurePlan:
     """After the window: profile one step, then iterate the program's own DataLoader alone at each
     of these worker counts."""
     ceilings_s: float = 1.5
+    trace: bool = False
+    """After the window: list the operations and storages of one step, for a prediction."""
     whatif: str | None = None
     """A what-if of the catalogue, tried in-process: `channels_last`,
     `loader.num_workers=4,loader.prefetch_factor=4@train.py:88`, ..."""

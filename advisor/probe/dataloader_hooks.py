@@ -65,7 +65,11 @@ def install(torch: Any, session: Session) -> None:
         if session.diagnosis is not None:
             if index == session.diagnosis.loader:
                 session.diagnosis.at("batch")
-            return fetch(self)
+            session.fetching = True
+            try:
+                return fetch(self)
+            finally:
+                session.fetching = False
         if enter >= session.due or session.device is not None:
             step_ended(enter)
         if session.thread in (None, get_ident()):  # else work goes on

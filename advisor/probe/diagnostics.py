@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable
 
-from . import batches, step_profile
+from . import batches, op_trace, step_profile
 from .session import Session
 
 LONGEST_S = 10.0
@@ -38,7 +38,8 @@ class Diagnosis:
         self.loader = loader if isinstance(loader, int) and loader < len(session.loaders) else None
         self._step_s = float(command.get("step_s") or 0.0)
         self._limit_s = float(session.plan.get("ceilings_s") or 1.5)
-        self._profile: step_profile.StepProfile | None = None
+        self._traces = bool(session.plan.get("trace"))
+        self._profile: step_profile.StepProfile | op_trace.OpTrace | None = None
         self._optimizer: int | None = None
         """Id of the one whose step ends a profiled step."""
         self._rates: list[dict[str, Any]] = []
@@ -48,7 +49,7 @@ class Diagnosis:
     def begin(self) -> None:
         """Leave out the profile where torch shows nothing, or steps are long."""
         why = step_profile.why_not(self._session)
-        if WHOLE * self._step_s > LONGEST_S:
+        if WHOLE * self._step_s > LONGEST_S and not self._traces:
             why = f"{WHOLE} steps take longer than {LONGEST_S:g} s"
         if why is not None:
             self._flops = {"flops": {"why": why}}
@@ -65,7 +66,8 @@ class Diagnosis:
         self._optimizer = None if optimizer is None else id(optimizer)
         try:
             if self._profile is None:
-                self._profile = step_profile.StepProfile(self._session, optimizer)
+                watch = op_trace.OpTrace if self._traces else step_profile.StepProfile
+                self._profile = watch(self._session, optimizer)
                 self._profile.begin()
                 return
             self._flops = self._profile.end()
@@ -77,7 +79,7 @@ class Diagnosis:
 
     def _drain_and_stop(self) -> None:
         self._session.muted = True
-        if self.loader is not None:
+        if self.loader is not None and not self._traces:
             self._session.attempt(self._drain, self._session.loaders[self.loader])
         self._stop(self._session)
 

@@ -138,6 +138,8 @@ class Session:
         """Facts of the whole process, as of the end of the window."""
         self.diagnosis: Any = None
         """Set once the window is over and the parts are looked at."""
+        self.fetching = False
+        """Inside a loader's `__next__` meanwhile."""
 
     def add(self, event: tuple[Any, ...]) -> None:
         """Record one event."""

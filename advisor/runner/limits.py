@@ -19,6 +19,8 @@ SILENCES = 4.0
 """As many steps of the longest silence are waited for in a window."""
 SLOW_CEILINGS = 5.0
 """Starting loader workers takes longer than measuring them."""
+TRACE_S = 300.0
+"""Longest time for the one step that is traced."""
 WHOLE_S = 3600.0
 """A program that is run to its end takes as long as its user made it."""
 
@@ -51,6 +53,8 @@ class Limits:
 
 def parts_limit_s(plan: MeasurePlan) -> float:
     """Longest time for the parts, each measured alone after the window."""
+    if plan.trace:
+        return TRACE_S
     parts = 1 + len(plan.ceilings_workers) if plan.ceilings_workers else 0
     return SLOW_CEILINGS * plan.ceilings_s * parts
 

@@ -168,6 +168,7 @@ def probed_run(
         flops=first.flops,
         syncs=first.measurement.syncs,
         footprint=first.footprint,
+        trace=first.trace,
         whatif=first.whatif,
         cards=tuple(_known(rank.record.card for rank in ranks)),
         ranks=len(ranks),

@@ -88,7 +88,7 @@ class Measuring:
             return
         process.full, process.cut_short = True, advice.cut_short
         series = advice.series
-        if not self._plan.ceilings_workers or series is None:
+        if series is None or not (self._plan.ceilings_workers or self._plan.trace):
             self._command(record.pid, phase="stop")
             return
         self._command(

@@ -134,6 +134,8 @@ class ProcessRecord:
     ceilings: IsolatedRates | None = None
     flops: Flops | None = None
     footprint: Footprint | None = None
+    trace: dict[str, object] | None = None
+    """Operations of one step, unread."""
 
     measurement: InstanceOf[Measurement] = NOTHING_MEASURED
     """Measurement from the event log, which is not part of the record."""

@@ -1,0 +1,100 @@
+"""Trace of one step, read from the recorder, and scaled to other batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt
+
+from advisor.errors import PredictionError
+
+MATRIX, CONVOLUTION, GROUPED, ATTENTION, OTHER = range(5)
+"""Classes of operations, as `probe/op_trace.py` numbers them."""
+
+
+Kind = Annotated[int, Field(ge=MATRIX, le=OTHER)]
+
+
+class Operation(NamedTuple):
+    """One operation of the step."""
+
+    kind: int
+    dtype: str
+    flops: float
+    bytes: float
+    """Of its inputs and outputs."""
+
+
+class _Raw(BaseModel):
+    """Trace as the recorder wrote it; untrusted."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    dtypes: list[str]
+    names: list[str]
+    ops: list[tuple[Kind, NonNegativeInt, NonNegativeFloat, NonNegativeInt]]
+    held: list[NonNegativeInt]
+    events: list[int]
+    kinds: dict[str, NonNegativeInt] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Operations of one step, and the storages that it makes and frees."""
+
+    batch: float
+    names: tuple[str, ...]
+    ops: tuple[Operation, ...]
+    held: tuple[float, ...]
+    """Bytes of storages that were there before: parameters, optimizer state, inputs."""
+    events: tuple[float, ...]
+    """Bytes of a storage that is made, or -1 - n where the nth is freed."""
+    kinds: tuple[tuple[str, float], ...] = ()
+    """Bytes of parameters, gradients and optimizer state."""
+
+
+def parse(content: object, batch: float) -> Trace:
+    """Trace from the recorder's entry. Raises pydantic.ValidationError."""
+    raw = _Raw.model_validate(content)
+    return Trace(
+        batch=batch,
+        names=tuple(raw.names),
+        ops=tuple(Operation(k, raw.dtypes[d], f, float(b)) for k, d, f, b in raw.ops),
+        held=tuple(map(float, raw.held)),
+        events=tuple(map(float, raw.events)),
+        kinds=tuple((kind, float(size)) for kind, size in raw.kinds.items()),
+    )
+
+
+def at_batch(small: Trace, large: Trace, batch: float) -> Trace:
+    """Trace of another batch: each figure is linear in it.
+
+    Raises PredictionError where the two steps did different things.
+    """
+    same = small.names == large.names and len(small.held) == len(large.held)
+    frees = [event < 0 for event in small.events] == [event < 0 for event in large.events]
+    if not same or not frees or small.batch == large.batch:
+        msg = (
+            f"The steps at batch {small.batch:g} and {large.batch:g} did different operations, so "
+            "no other batch can be predicted from them."
+        )
+        raise PredictionError(msg)
+    share = (batch - small.batch) / (large.batch - small.batch)
+
+    def line(one: float, other: float) -> float:
+        return max(0.0, one + share * (other - one))
+
+    return replace(
+        small,
+        batch=batch,
+        ops=tuple(
+            one._replace(flops=line(one.flops, two.flops), bytes=line(one.bytes, two.bytes))
+            for one, two in zip(small.ops, large.ops, strict=True)
+        ),
+        held=tuple(map(line, small.held, large.held)),
+        events=tuple(
+            one if one < 0 else line(one, two)
+            for one, two in zip(small.events, large.events, strict=True)
+        ),
+    )

@@ -1,0 +1,91 @@
+"""Prediction: rules of the allocator, other batches, time of a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from advisor.errors import PredictionError
+from advisor.machine import profiles
+from advisor.prediction.allocator import MIB, Allocator, Peak, peak_of
+from advisor.prediction.speed import step_time
+from advisor.prediction.trace import MATRIX, OTHER, Operation, Trace, at_batch, parse
+
+CARD = profiles.by_name("rtx-3090")
+
+
+def trace(*events: float, batch: float = 1, held: tuple[float, ...] = ()) -> Trace:
+    op = Operation(MATRIX, "float32", 1e6 * batch, 1e3 * batch)
+    return Trace(batch=batch, names=("mm",), ops=(op,), held=held, events=events)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "allocated", "reserved"),
+    [
+        ((1,), 512, 2 * MIB),
+        ((513, 512), 1536, 2 * MIB),  # split off the same small segment
+        ((MIB, MIB, 1), 2 * MIB + 512, 4 * MIB),
+        ((MIB + 1, 5 * MIB), 6 * MIB + 512, 20 * MIB),
+        ((10 * MIB,), 10 * MIB, 10 * MIB),
+        ((11 * MIB + 1,), 12 * MIB, 12 * MIB),  # a rest of less than 1 MiB stays unsplit
+    ],
+)
+def test_sizes_are_rounded_and_taken_from_segments(
+    sizes: tuple[int, ...], allocated: int, reserved: int
+) -> None:
+    allocator = Allocator()
+    for size in sizes:
+        allocator.take(size)
+    assert allocator.reserved == reserved
+    assert allocator.allocated == allocated
+
+
+def test_free_neighbours_are_merged() -> None:
+    allocator = Allocator()
+    blocks = [allocator.take(6 * MIB) for _ in range(3)]
+    assert allocator.reserved == 20 * MIB
+    for number in (0, 2, 1):
+        allocator.give(blocks[number], small=False)
+    allocator.take(20 * MIB)
+    assert allocator.peak == Peak(20 * MIB, 20 * MIB)
+
+
+def test_the_peak_counts_what_is_alive_together() -> None:
+    one_by_one = trace(MIB, -1, MIB, -2, held=(MIB,))
+    together = trace(MIB, MIB, -1, -2, held=(MIB,))
+    assert peak_of(one_by_one).allocated == 2 * MIB
+    assert peak_of(together).allocated == 3 * MIB
+
+
+def test_other_batches_are_linear() -> None:
+    small, large = trace(110, -1, batch=1, held=(7,)), trace(120, -1, batch=2, held=(7,))
+    found = at_batch(small, large, 10)
+    assert (found.held, found.events) == ((7,), (200, -1))
+    assert found.ops == trace(batch=10).ops
+
+
+def test_another_batch_is_refused_where_the_operations_differ() -> None:
+    small, large = trace(1, -1, batch=1), trace(2, -1, batch=2)
+    for other in (replace(large, names=("bmm",)), replace(large, events=(2, 2)), small):
+        with pytest.raises(PredictionError):
+            at_batch(small, other, 4)
+
+
+@pytest.mark.parametrize(
+    ("op", "times", "bound"),
+    [
+        (Operation(MATRIX, "float16", 1e12, 1e6), 1, "compute"),
+        (Operation(OTHER, "float16", 0, 1e9), 1, "bandwidth"),
+        (Operation(OTHER, "float16", 0, 8), 1000, "launches"),
+    ],
+)
+def test_the_limit_of_a_step_is_named(op: Operation, times: int, bound: str) -> None:
+    assert step_time(replace(trace(), ops=(op,) * times), CARD).bound == bound
+
+
+def test_a_trace_that_names_no_class_of_operations_is_not_read() -> None:
+    """The program may write what it likes."""
+    raw = {"dtypes": ["float32"], "names": ["x"], "ops": [[9, 0, 1.0, 1]], "held": [], "events": []}
+    with pytest.raises(ValueError, match="ops"):
+        parse(raw, 1)

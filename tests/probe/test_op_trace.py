@@ -1,0 +1,83 @@
+"""Trace of a step: floating-point operations, bytes, and storages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.probe.op_trace import ATTENTION, CONVOLUTION, GROUPED, MATRIX, OpTrace
+from advisor.probe.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+torch = pytest.importorskip("torch")
+
+FLOAT = 4
+"""Bytes of a float32."""
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    found = Session({"records": str(tmp_path)})
+    found.torch = torch
+    return found
+
+
+def traced(session: Session, work: Callable[[], object]) -> dict[str, Any]:
+    trace = OpTrace(session)
+    trace.begin()
+    with torch.no_grad():
+        work()
+    found: dict[str, Any] = trace.end()["trace"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "kind", "flops"),
+    [
+        (torch.nn.Linear(3, 5), (2, 3), MATRIX, 2 * 2 * 3 * 5),
+        (torch.nn.Conv2d(4, 6, 3), (1, 4, 8, 8), CONVOLUTION, 2 * 6 * 36 * 4 * 9),
+        (torch.nn.Conv2d(4, 4, 3, groups=4), (1, 4, 8, 8), GROUPED, 2 * 4 * 36 * 9),
+    ],
+)
+def test_a_layer_has_the_operations_of_its_formula(
+    session: Session, layer: Any, shape: tuple[int, ...], kind: int, flops: float
+) -> None:
+    x = torch.zeros(shape)
+    found = traced(session, lambda: layer(x))
+    assert [(op[0], op[2]) for op in found["ops"] if op[2]] == [(kind, flops)]
+    held = [tensor.numel() * FLOAT for tensor in (x, *layer.parameters())]
+    assert sorted(found["held"]) == sorted(held)
+
+
+def test_attention_has_two_products_of_queries_and_keys(session: Session) -> None:
+    q, k = torch.zeros(1, 2, 6, 8), torch.zeros(1, 2, 10, 8)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    found = traced(session, lambda: attend(q, k, k))
+    assert [op[2] for op in found["ops"] if op[0] == ATTENTION] == [2 * 2 * (2 * 6 * 10 * 8)]
+
+
+def test_views_cost_nothing_and_storages_are_freed(session: Session) -> None:
+    x = torch.zeros(4, 4)
+
+    def work() -> None:
+        x.t().reshape(16)[:2]
+        (x.view(16) + 1).sum()
+
+    found = traced(session, work)
+    assert found["held"] == [64]
+    assert found["names"][-2:] == ["add", "sum"]
+    assert "view" not in found["names"]
+    made = [event for event in found["events"] if event >= 0]
+    freed = sorted(-1 - event for event in found["events"] if event < 0)
+    assert made[-2:] == [64, FLOAT]
+    assert freed == list(range(len(made)))
+
+
+def test_what_the_loader_does_is_no_work_of_the_step(session: Session) -> None:
+    session.fetching = True
+    found = traced(session, lambda: torch.zeros(4) + 1)
+    assert found["ops"] == found["events"] == []
