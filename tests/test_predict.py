@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from advisor.commands.predict import Traced, largest_batch
 from advisor.errors import FAILURE_EXIT_CODES, TargetError
+from advisor.machine import profiles
+from advisor.model import Effects
+from advisor.prediction.trace import Trace
 from tests.light import PYTHONPATH
+from tests.runs import a_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,3 +89,24 @@ def test_an_unknown_card_is_refused_before_any_run(project: Path, gpu_advisor: w
     code, stdout, stderr = call(project, gpu_advisor, "h1000-sxm", "train.py")
     assert (code, stdout) == (TargetError.exit_code, "")
     assert "h100-sxm" in stderr
+
+
+@pytest.mark.parametrize(
+    ("gib_per_item", "data_items", "expected"),
+    [
+        (1e-6, 4096, 4096),  # no batch is larger than the data
+        (0.01, None, 620),
+        (100.0, None, None),
+    ],
+)
+def test_the_largest_batch_fits_and_a_slightly_larger_one_does_not(
+    gib_per_item: float, data_items: int | None, expected: int | None
+) -> None:
+    card = profiles.by_name("rtx-4060")
+    own = Trace(batch=1, names=(), ops=(), held=(), events=())
+    run = a_run(effects=Effects(data_items=data_items))
+    alone = Traced(run=run, own=own, doubled=None)
+    found = largest_batch(replace(alone, doubled=own), card, lambda batch: gib_per_item * batch)
+    assert found == (expected and pytest.approx(expected, rel=1 / 16))
+    assert gib_per_item * (found or 0) <= 0.9 * profiles.usable_gib(card)
+    assert largest_batch(alone, card, float) is None

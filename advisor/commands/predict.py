@@ -139,7 +139,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
             "batch": found.own.batch,
             "trains": found.run.trains,
             "predictions": entries,
-            "notes": notes(found, cards, device),
+            "notes": notes(found, cards, entries, device),
         }
         shown = memo(fields, cards)
     if args.json:
@@ -303,7 +303,7 @@ def prediction(
             "context": context_gib,
             "cublas": WORKSPACE_GIB,
         },
-        "speed_validated": found.validated(card),
+        "speed_validated": found.validated(card) and took.bound != "launches",
         "memory_validated": False,
     }
 
@@ -311,7 +311,9 @@ def prediction(
 # --- text ---------------------------------------------------------------------------------
 
 
-def notes(found: Traced, cards: list[GpuProfile], device: str) -> list[str]:
+def notes(
+    found: Traced, cards: list[GpuProfile], entries: list[dict[str, Any]], device: str
+) -> list[str]:
     """Sentences on what the figures rest on."""
     unknown = [card.title for card in cards if not found.validated(card)]
     task = "training" if found.run.trains else "inference"
@@ -333,6 +335,8 @@ def notes(found: Traced, cards: list[GpuProfile], device: str) -> list[str]:
     ]
     if found.doubled is not None:
         lines.insert(2, f"No batch above {found.largest:,} was looked at.")
+    if any(entry["bound"] == "launches" for entry in entries):
+        lines.insert(2, "Where launches limit, the speed of the host there decides: not validated.")
     if unknown:
         lines.insert(2, f"Speed of {task} in {dtype} not validated: {', '.join(unknown)}.")
     if found.why:
