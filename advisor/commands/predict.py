@@ -344,6 +344,11 @@ def notes(
     return lines
 
 
+def about(rate: float) -> str:
+    """A rate with as many digits as its band supports."""
+    return numbers.number(float(f"{rate:.2g}"))
+
+
 def memo(fields: dict[str, Any], cards: list[GpuProfile]) -> str:
     """Verdict, table and notes."""
     entries, unit = fields["predictions"], fields["unit"]
@@ -355,19 +360,19 @@ def memo(fields: dict[str, Any], cards: list[GpuProfile]) -> str:
         equal = {e["card"] for e in fitting if e["units_per_s"] > 0.99 * best["units_per_s"]}
         first = "These cards are equally fast" if len(equal) > 1 else titles[best["card"]]
         verdict = (
-            f"{first}: about {numbers.number(best['units_per_s'])} "
+            f"{first}: about {about(best['units_per_s'])} "
             f"{unit}/s with batch {best['batch']:g}, predicted, not measured."
         )
     rows = [("card", "batch", f"{unit}/s", "band", "memory", "band", "limited by")]
     for entry in entries:
-        low, high = map(numbers.number, entry["units_per_s_range"])
+        low, high = map(about, entry["units_per_s_range"])
         least, most = entry["memory_gib_range"]
         mark = "" if entry["fits"] else " (does not fit)"
         rows.append(
             (
                 entry["card"],
                 f"{entry['batch']:g}" + " (largest)" * entry["largest_batch"],
-                numbers.number(entry["units_per_s"]),
+                about(entry["units_per_s"]),
                 f"{low} - {high}",
                 numbers.gib(entry["memory_gib"]) + mark,
                 f"{least:.2f} - {most:.2f}",
