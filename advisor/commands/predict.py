@@ -25,7 +25,7 @@ from advisor.machine.host import read_machine
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run
 from advisor.prediction import speed
 from advisor.prediction.allocator import peak_of
-from advisor.prediction.speed import VALIDATED, step_time
+from advisor.prediction.speed import NOT_VALIDATED, VALIDATED, step_time
 from advisor.prediction.trace import Trace, at_batch, parse
 from advisor.report.build import trial_entry
 from advisor.report.progress import Progress
@@ -93,10 +93,10 @@ class Traced:
         """Largest batch that is worth a look."""
         return min(LARGEST_BATCH, int(self.run.effects.data_items or LARGEST_BATCH))
 
-    def validated(self, card: GpuProfile) -> bool:
-        """Return True if published rates of such programs on `card` were compared."""
+    def error(self, card: GpuProfile) -> float | None:
+        """Error that published rates of such programs on `card` support, or None."""
         half = self.run.effects.dtype in ("float16", "bfloat16")
-        return half and (card.name, self.run.trains) in VALIDATED
+        return VALIDATED.get((card.name, self.run.trains)) if half else None
 
     def at(self, batch: float) -> Trace:
         """Trace of another batch."""
@@ -280,8 +280,11 @@ def prediction(
     found: Traced, card: GpuProfile, batch: float, reserved_gib: float, *, largest: bool
 ) -> dict[str, Any]:
     """Speed and memory of one batch on one card."""
-    trace, rates = found.at(batch), found.rates
-    took = step_time(trace, card, rates)
+    trace, error = found.at(batch), found.error(card)
+    took = step_time(trace, card, found.rates)
+    if took.bound == "launches":
+        error = None
+    off = NOT_VALIDATED if error is None else error
     per_s = found.units_per_item * batch / took.seconds
     context_gib = card.context_mib / 1024
     memory_gib = reserved_gib + context_gib + WORKSPACE_GIB
@@ -292,7 +295,7 @@ def prediction(
         "largest_batch": largest,
         "fits": reserved_gib + WORKSPACE_GIB <= limit_gib,
         "units_per_s": per_s,
-        "units_per_s_range": [per_s / (1 + rates.error), per_s / (1 - rates.error)],
+        "units_per_s_range": [per_s / (1 + off), per_s / (1 - off)],
         "step_ms": 1000 * took.seconds,
         "bound": took.bound,
         "memory_gib": memory_gib,
@@ -303,7 +306,7 @@ def prediction(
             "context": context_gib,
             "cublas": WORKSPACE_GIB,
         },
-        "speed_validated": found.validated(card) and took.bound != "launches",
+        "speed_validated": error is not None,
         "memory_validated": False,
     }
 
@@ -315,7 +318,7 @@ def notes(
     found: Traced, cards: list[GpuProfile], entries: list[dict[str, Any]], device: str
 ) -> list[str]:
     """Sentences on what the figures rest on."""
-    unknown = [card.title for card in cards if not found.validated(card)]
+    unknown = [card.title for card in cards if found.error(card) is None]
     task = "training" if found.run.trains else "inference"
     dtype = found.run.effects.dtype or "its own precision"
     lines = [
@@ -324,8 +327,9 @@ def notes(
             f"{dtype} without TF32, the rates are those of datasheets."
         ),
         (
-            "Speed: 9 in 10 published models (timm, autocast, large batches) were predicted "
-            f"within {numbers.percent(found.rates.error)}. Memory: ±15 %, not validated on a card."
+            "Bands of speed hold 9 in 10 published models (timm, autocast, large batches) of the "
+            f"cards that were compared, and are ±{numbers.percent(NOT_VALIDATED)} elsewhere. "
+            "Memory: ±15 %, not validated on a card."
         ),
         (
             "The rate of the loader there, and of the program's own Python, is not known; either "
