@@ -19,6 +19,7 @@ import statistics
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from advisor.machine import profiles
@@ -87,10 +88,10 @@ def traced(row: Row, *, trains: bool) -> Trace:
                 optimizer.step()
 
         step()
-        trace = OpTrace(torch, optimizer)
+        trace = OpTrace(SimpleNamespace(torch=torch, fetching=False), optimizer)
         trace.begin()
         step()
-        return parse(json.loads(json.dumps(trace.end())), row.batch)
+        return parse(json.loads(json.dumps(trace.end()))["trace"], row.batch)
 
 
 def errors(pairs: list[tuple[float, float]]) -> str:
