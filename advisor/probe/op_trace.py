@@ -6,6 +6,7 @@ out. The trace is plain numbers; `advisor/prediction` says what they cost on a c
 
 from __future__ import annotations
 
+import importlib
 import math
 import weakref
 from typing import Any
@@ -134,9 +135,7 @@ class OpTrace:
 
 def _mode(trace: OpTrace) -> Any:
     """Make the dispatch mode that reports to `trace`."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    base: Any = TorchDispatchMode
+    base: Any = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
 
     class Mode(base):  # type: ignore[misc]
         def __torch_dispatch__(
