@@ -16,7 +16,7 @@ from advisor import knobs, masking, numbers
 from advisor.commands import invocation
 from advisor.commands.measuring import program_of
 from advisor.commands.profile import failure_memo
-from advisor.errors import FAILURE_EXIT_CODES, PredictionError
+from advisor.errors import FAILURE_EXIT_CODES, PredictionError, UsageError
 from advisor.executor.engines import EngineSettings, make_engine
 from advisor.executor.engines.scratch_dir import cancellable
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
@@ -111,7 +111,10 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     Returns 0 or the failure's code. Raises AdvisorError.
     """
     cards = [profiles.by_name(name.strip()) for name in args.target.split(",") if name.strip()]
-    asked = invocation.resolve(args.configs, command, workload=args.workload)
+    if not cards:
+        msg = "--target names no card. Write one or more profiles: --target rtx-3090,h100-sxm."
+        raise UsageError(msg)
+    asked = invocation.resolve(args.configs, command, workload=args.workload, use_case="predict")
     invocation.require_program(asked.argv, asked.cwd, asked.environ)
     machine = read_machine()
     aim = target.resolve("auto", machine)
