@@ -15,10 +15,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from advisor.model import Candidate, MeasurePlan, Run, Trial
+from advisor.model import Run
 from advisor.runner import run_trial
-from advisor.sandbox.capabilities import FORCED, detect_isolation
+from advisor.sandbox.capabilities import detect_isolation
 from advisor.sandbox.policy import KINDS, Kind
+from tests.support.isolation import trial
 
 FILES, ROUNDS_A_PROGRAM = 2000, 3
 READER = """
@@ -74,21 +75,6 @@ def cost(kinds: list[Kind], rounds: int) -> str:
             f"{statistics.median(ratio):.3f} times"
         )
     return "\n".join(lines)
-
-
-def trial(words: list[str], *, kind: Kind, cwd: Path, scratch: Path) -> Trial:
-    """One run of Python to its own end."""
-    return Trial(
-        id="1",
-        purpose="baseline",
-        label=kind,
-        candidate=Candidate(),
-        command=(sys.executable, *words),
-        cwd=str(cwd),
-        scratch=str(scratch),
-        env=((FORCED, kind),),
-        plan=MeasurePlan(mode="whole"),
-    )
 
 
 def _cpu_s() -> float:

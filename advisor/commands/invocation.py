@@ -43,6 +43,12 @@ def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 FLAGS: dict[str, dict[str, Any]] = {
+    "configs": {
+        "type": Path,
+        "nargs": "*",
+        "metavar": "CONFIG",
+        "help": "configs of your program; a command alone is enough",
+    },
     "--workload": {"metavar": "NAME", "help": "entry of gpu-advisor.toml to run"},
     "--budget": {
         "type": argument(settings.parse_duration_s),

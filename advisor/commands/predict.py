@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -51,13 +50,7 @@ GIB = 1024.0**3
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor predict`."""
-    parser.add_argument(
-        "configs",
-        type=Path,
-        nargs="*",
-        metavar="CONFIG",
-        help="configs of your program; a command alone is enough",
-    )
+    invocation.add_flags(parser, "configs")
     parser.add_argument(
         "--target",
         metavar="CARDS",

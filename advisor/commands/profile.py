@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor import masking, numbers
@@ -52,13 +51,7 @@ OF_ALL = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor profile`."""
-    parser.add_argument(
-        "configs",
-        type=Path,
-        nargs="*",
-        metavar="CONFIG",
-        help="configs of your program; a command alone is enough",
-    )
+    invocation.add_flags(parser, "configs")
     parser.add_argument(
         "--unit", metavar="NAME", help="what one unit of work is called (default sample)"
     )

@@ -20,7 +20,7 @@ REMEDIES = {
     "saving": "Save less often, or copy to the CPU and save in a thread.",
 }
 GROWTH = 0.01
-"""Growth a minute, as a part of the peak, that is told."""
+"""Share of the peak; a smaller growth a minute counts as steady."""
 
 
 def memo(run: Run) -> str:
