@@ -113,9 +113,7 @@ def main() -> None:
     parser.add_argument("table", type=Path)
     parser.add_argument("--card", required=True)
     parser.add_argument("--models", type=int, default=60)
-    parser.add_argument(
-        "--fitted", type=int, default=5, help="leave out one row in so many; 0: none"
-    )
+    parser.add_argument("--fitted", type=int, default=5, help="leave out one row in so many")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     card = profiles.by_name(args.card)

@@ -9,8 +9,8 @@ from advisor import numbers
 if TYPE_CHECKING:
     from advisor.model import Run, RunPhase
 
-COUNTED = {"training": "steps", "inference": "steps"}
-"""Noun for the times of a phase; others just came so often."""
+WORK = ("training", "inference")
+"""Phases that are counted in steps."""
 WORTH = 0.05
 """Share of the run from which a remedy is worth a line."""
 REMEDIES = {
@@ -25,6 +25,11 @@ GROWTH = 0.01
 
 def memo(run: Run) -> str:
     """The memo: the phases first, then host memory and remedies."""
+    if not run.phases:
+        return (
+            "The phases are not known: the probe saw no steps, or the program has several ranks.\n"
+            f"{_memory(run)}\n"
+        )
     total_s = sum(phase.seconds for phase in run.phases)
     largest = sorted(run.phases, key=lambda phase: -phase.seconds)
     shares = ", ".join(
@@ -44,8 +49,8 @@ def memo(run: Run) -> str:
 def _row(phase: RunPhase, total_s: float) -> str:
     share = numbers.percent(phase.seconds / total_s)
     row = f"  {phase.name:<15}{numbers.duration(phase.seconds):>12}{share:>7}"
-    if phase.name in COUNTED:
-        return f"{row}  {numbers.count(phase.times)} {COUNTED[phase.name]}"
+    if phase.name in WORK:
+        return f"{row}  {numbers.count(phase.times)} steps"
     if phase.times > 1:
         return f"{row}  {phase.times} times, {numbers.duration(phase.seconds / phase.times)} each"
     return row
