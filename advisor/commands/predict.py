@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target",
         metavar="CARDS",
         required=True,
-        help="profiles of GPUs, with commas: rtx-3090,rtx-4060,h100-sxm",
+        help="profiles of GPUs, with commas: rtx-3090,rtx-4060,h100",
     )
     invocation.add_flags(parser, "--workload", "--json", "--allow-writes")
 
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """
     cards = [profiles.by_name(name.strip()) for name in args.target.split(",") if name.strip()]
     if not cards:
-        msg = "--target names no card. Write one or more profiles: --target rtx-3090,h100-sxm."
+        msg = "--target names no card. Write one or more profiles: --target rtx-3090,h100."
         raise UsageError(msg)
     asked = invocation.resolve(args.configs, command, workload=args.workload, use_case="predict")
     invocation.require_program(asked.argv, asked.cwd, asked.environ)

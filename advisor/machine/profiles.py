@@ -39,7 +39,8 @@ def by_name(name: str) -> GpuProfile:
     known = load_all()
     wanted = _plain(name)
     for profile in known.values():
-        if wanted in {_plain(text) for text in (profile.name, profile.title, *profile.match)}:
+        names = (profile.name, profile.short, profile.title, *profile.match)
+        if wanted in {_plain(text) for text in names if text}:
             return profile
     plain = {_plain(profile_name): profile_name for profile_name in known}
     near = [plain[hit] for hit in difflib.get_close_matches(wanted, plain, n=3, cutoff=0.5)]

@@ -27,6 +27,8 @@ class GpuProfile:
     compute_capability: str
     context_mib: int
     source: str
+    short: str | None = None
+    """Name of a family that means this card: `h100`."""
 
     def tflops(self, dtype: str | None, *, tf32: bool = False) -> float | None:
         """Peak TFLOPS at a compute dtype, or None."""

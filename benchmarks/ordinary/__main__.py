@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).with_name("programs")
 OPTIMIZE = (sys.executable, "-m", "advisor", "optimize")
-STOPWATCH_S = 15.0
-"""Length of one run under the stopwatch."""
+STOPWATCH_S, SLOWEST_S = 15.0, 90.0
+"""Length of one run under the stopwatch; a slow program needs longer for two parts."""
 PART = re.compile(r": (\d+) \w+ in ([0-9.]+) s")
 """Units and seconds of one epoch or pass, as each program prints them."""
 BURSTS = """
@@ -185,14 +185,16 @@ def neighbour(wanted: bool) -> Iterator[None]:
 
 def rate(command: list[str], folder: Path) -> float:
     """Units a second of one run, by the program's own clock, without its first part."""
-    with (folder / "stopwatch.log").open("w+") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
-        time.sleep(STOPWATCH_S)
+    log = folder / "stopwatch.log"
+    with log.open("w") as out:
+        process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)
+        began, parts = time.monotonic(), []
+        while time.monotonic() - began < (STOPWATCH_S if len(parts) > 1 else SLOWEST_S):
+            time.sleep(1.0)
+            parts = [(int(units), float(s)) for units, s in PART.findall(log.read_text())]
         process.kill()
         process.wait()
-        log.seek(0)
-        parts = [(int(units), float(s)) for units, s in PART.findall(log.read())][1:]
-    return sum(units for units, _ in parts) / sum(seconds for _, seconds in parts)
+    return sum(units for units, _ in parts[1:]) / sum(seconds for _, seconds in parts[1:])
 
 
 def tuned_command(program: Program, report: dict[str, Any], settings: str) -> list[str]:

@@ -18,7 +18,7 @@ CHECKED = [name for name, table in TABLES.items() if "check" in table]
 def test_every_profile_is_complete_and_spelled_right() -> None:
     """Optional rates may be absent; any other missing or unknown key is a mistake."""
     fields = {field.name for field in dataclasses.fields(GpuProfile)} - {"name"}
-    optional = {"tf32_tflops", "bf16_tflops", "fp16_tflops"}
+    optional = {"tf32_tflops", "bf16_tflops", "fp16_tflops", "short"}
     for name, table in TABLES.items():
         keys = set(table) - {"check"}
         assert fields - optional <= keys <= fields, name
@@ -97,6 +97,8 @@ def test_no_two_profiles_claim_one_device_name_and_memory() -> None:
 def test_a_profile_is_found_as_people_write_it() -> None:
     for spelling in ("rtx-3090", "RTX 3090", "rtx3090", "NVIDIA GeForce RTX 3090"):
         assert profiles.by_name(spelling).name == "rtx-3090"
+    for family, name in (("H100", "h100-sxm"), ("a100", "a100-80"), ("v100", "v100-sxm")):
+        assert profiles.by_name(family).name == name
 
 
 def test_an_unknown_name_lists_near_ones() -> None:
