@@ -31,7 +31,7 @@ COMMANDS = {
     ),
     "predict": (
         "advisor.commands.predict",
-        "speed and memory on GPUs that are not here, with bounds; changes nothing",
+        "speed and memory on GPUs that are not here; changes nothing",
     ),
     "doctor": (
         "advisor.commands.doctor",
@@ -87,10 +87,10 @@ def overview() -> str:
     lines = [f"  {name:<10} {summary}" for name, (_, summary) in COMMANDS.items()]
     return (
         "usage: gpu-advisor COMMAND [options] [-- YOUR COMMAND ...]\n\n"
-        "Measures what your PyTorch program could do on this machine, and tunes its config.\n\n"
+        "Measures what your PyTorch program could do here, and tunes its config.\n\n"
         "commands:\n" + "\n".join(lines) + "\n\n"
         "`gpu-advisor COMMAND --help` lists a command's options.\n"
-        "  gpu-advisor optimize config/train.yaml -- python train.py --config config/train.yaml\n"
+        "  gpu-advisor optimize train.yaml -- python train.py --config train.yaml\n"
     )
 
 
