@@ -34,9 +34,9 @@ class ProgressListener:
 
     progress: Progress
 
-    def trial_started(self, number: int, label: str, purpose: str) -> None:
+    def trial_started(self, number: int, label: str) -> None:
         """A process is about to start."""
-        self.progress.trial_started(number, label, purpose)
+        self.progress.trial_started(number, label)
 
     def trial_done(self, attempt: TrialResult) -> None:
         """A result is there."""

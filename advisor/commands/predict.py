@@ -166,7 +166,7 @@ def trace_twice(
                 variant=Variant(candidate=candidate), purpose="profile", plan=PLAN
             )
             trial = program.trial(f"{number:03d}", request, engine.scratch(f"{number:03d}"))
-            progress.trial_started(number, trial.label, trial.purpose)
+            progress.trial_started(number, trial.label)
             result = engine.run(trial)
             done = TrialResult(id=trial.id, request=request, result=result, remaining_s=0.0)
             progress.trial_done(trial_entry(done))

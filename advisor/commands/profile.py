@@ -133,7 +133,7 @@ def measure(
         progress.stage("profile")
         for number in range(1, runs + 1):
             trial = program.trial(f"{number:03d}", request, engine.scratch(f"{number:03d}"))
-            progress.trial_started(number, trial.label, trial.purpose)
+            progress.trial_started(number, trial.label)
             result = engine.run(trial)
             attempt = TrialResult(id=trial.id, request=request, result=result, remaining_s=0.0)
             progress.trial_done(trial_entry(attempt))

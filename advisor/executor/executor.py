@@ -50,7 +50,7 @@ EXPENSIVE = 0.05
 class Listener(Protocol):
     """Receiver of every process; the progress display is one."""
 
-    def trial_started(self, number: int, label: str, purpose: str) -> None:
+    def trial_started(self, number: int, label: str) -> None:
         """A process is about to start."""
 
     def trial_done(self, attempt: TrialResult) -> None:
@@ -185,7 +185,7 @@ class Executor:
         if expected_s > most_s:
             return replace(skipped, remaining_s=remaining_s)
         trial = replace(trial, steps_limit_s=request.limit_s)
-        self.listener.trial_started(len(self.attempts) + 1, trial.label, trial.purpose)
+        self.listener.trial_started(len(self.attempts) + 1, trial.label)
         result = self.engine.run(replace(trial, total_limit_s=min(trial.total_limit_s, most_s)))
         by_budget = result.wall_s > most_s - LATE_S
         if isinstance(result, Failure) and result.kind == "interrupted":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -91,8 +92,8 @@ def _row(cells: Sequence[object]) -> str:
 
 
 def details(summary: object, body: str) -> Markup:
-    """A block that opens on a click."""
-    head = f"<details>\n<summary>{text(summary)}</summary>"
+    """A block that opens on a click; no Markdown is read in its summary."""
+    head = f"<details>\n<summary>{escape(one_line(str(summary)))}</summary>"
     return as_markdown(f"{head}\n\n{body}\n\n</details>")
 
 

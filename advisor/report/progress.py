@@ -58,11 +58,9 @@ class Progress:
         self._budget_s = budget_s
         self._clock = clock
         self._began = clock()
-        self._stage = ""
-        self._status = ""
-        self._others = ""
-        self._running: list[tuple[int, str, str]] = []
-        self._done: list[TrialEntry] = []
+        self._number = 1
+        self._stage = self._trial = self._status = self._others = ""
+        self._variants: dict[str, list[TrialEntry]] = {}
         self._live = None
         if is_terminal(self._stream):
             from rich.console import Console
@@ -78,14 +76,14 @@ class Progress:
         """One line that stays."""
         self._line(one_line(text))
 
-    def _line(self, text: str) -> None:
+    def _line(self, line: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # a closed pipe, a closed file
             if self._live is None:
-                print(text, file=self._stream, flush=True)
+                print(line, file=self._stream, flush=True)
             else:
                 from rich.text import Text
 
-                self._live.console.print(Text(text))
+                self._live.console.print(Text(line))
 
     def status(self, text: str) -> None:
         """Latest state of what runs; only a live view shows it."""
@@ -103,21 +101,20 @@ class Progress:
         if self._live is None:
             self.note(f"{self._stage} ({self._elapsed()})")
 
-    def trial_started(self, n: int, label: str, purpose: str) -> None:
-        """Show process number `n` of this call."""
-        self._running.append((n, label, purpose))
+    def trial_started(self, number: int, label: str) -> None:
+        """Show process `number` of this call."""
+        self._number = number
+        self._trial = f"now: trial {number}, {one_line(label)}"
 
     def trial_done(self, entry: TrialEntry) -> None:
         """Show the result of a trial."""
-        began = [each for each in self._running if each[1:] == (entry.label, entry.purpose)]
-        if began:
-            self._running.remove(began[0])
-        self._done.append(entry)
-        self._status = self._others = ""
+        self._trial = self._status = self._others = ""
+        label = one_line(entry.label)
+        if entry.purpose in COMPARABLE and not entry.repeated:
+            self._variants.setdefault(label, []).append(entry)
         if self._live is None:
-            number = began[0][0] if began else len(self._done)
-            cells = (f"trial {number}", one_line(entry.label), entry.purpose, *self._cells(entry))
-            self._line("  ".join(cells))
+            trial = f"trial {self._number}"
+            self._line("  ".join((trial, label, entry.purpose, *self._facts(entry))))
 
     def finish(self) -> None:
         """Leave the terminal as it was found."""
@@ -131,17 +128,16 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self.finish()
 
-    # --- one line a trial -----------------------------------------------------------------
+    # --- what is shown --------------------------------------------------------------------
 
     def _elapsed(self) -> str:
         """`1 min 12 s of 10 min`."""
         spent = numbers.duration(float(round(self._clock() - self._began)))
         return f"{spent} of {numbers.duration(self._budget_s)}" if self._budget_s else spent
 
-    def _cells(self, entry: TrialEntry) -> Iterator[str]:
+    def _facts(self, entry: TrialEntry) -> Iterator[str]:
         """Rate, wait, memory and time, or how it failed."""
-        rate = numbers.number(entry.units_per_s)
-        rate += f" {self._units}/s" if entry.units_per_s is not None else ""
+        rate = numbers.quantity(entry.units_per_s, f"{self._units}/s")
         yield rate if entry.outcome == "ok" else entry.outcome
         if entry.wait_share is not None:
             yield f"wait {numbers.percent(entry.wait_share)}"
@@ -152,62 +148,43 @@ class Progress:
         if entry.reused:
             yield "from history"
 
-    # --- live view ------------------------------------------------------------------------
-
-    def variants(self) -> list[tuple[str, list[TrialEntry]]]:
-        """Runs of each variant so far: the original, then the fastest ones, then failures."""
-        found: dict[str, list[TrialEntry]] = {}
-        for entry in self._done:
-            if entry.purpose in COMPARABLE and not entry.repeated:
-                found.setdefault(one_line(entry.label), []).append(entry)
-        ranked = sorted(found.items(), key=lambda each: (each[0] != ORIGINAL, -mean_rate(each[1])))
-        return ranked[:MOST_ROWS]
-
-    def best(self) -> str:
-        """Line on the fastest variant.
-
-        `best so far: batch 8, 1.4x the original`
-        """
-        rates = {label: mean_rate(entries) for label, entries in self.variants()}
-        base = rates.get(ORIGINAL)
-        if not base:
-            return ""
-        fastest = max(rates, key=lambda label: rates[label])
-        gain = numbers.ratio(rates[fastest] / base)
-        beside = "" if fastest == ORIGINAL else f"{fastest}, {gain} "
-        return f"best so far: {beside}the original"
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Variants so far: the original, then the fastest ones, then failures."""
+        rates = {label: mean_rate(entries) for label, entries in self._variants.items()}
+        original = rates.get(ORIGINAL)
+        ranked = sorted(rates, key=lambda label: (label != ORIGINAL, -rates[label]))
+        for label in ranked[:MOST_ROWS]:
+            entries, rate = self._variants[label], rates[label]
+            peak = max((entry.peak_mem_gib or 0.0 for entry in entries), default=0.0)
+            yield (
+                label,
+                numbers.number(rate) if rate else entries[-1].outcome,
+                numbers.ratio(rate / original) if rate and original else "",
+                str(len(entries)),
+                numbers.gib(peak) if peak else "",
+            )
 
     def __rich_console__(self, *_: object) -> RenderResult:
         from rich.text import Text
 
-        running = [f"now: trial {n}, {one_line(label)}" for n, label, _ in list(self._running)]
-        lines = [self._stage, self._elapsed()]
-        for text in filter(None, lines):
-            yield Text(text, no_wrap=True, overflow="ellipsis")
-        if self._done:
+        above = (self._stage, self._elapsed())
+        below = (self._trial, self._status, self._others)
+        yield from (Text(line, no_wrap=True, overflow="ellipsis") for line in above if line)
+        if self._variants:
             yield self._table()
-        for text in filter(None, (self.best(), *running, self._status, self._others)):
-            yield Text(text, no_wrap=True, overflow="ellipsis")
+        yield from (Text(line, no_wrap=True, overflow="ellipsis") for line in below if line)
 
     def _table(self) -> Table:
         from rich.table import Table
         from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for head in ("variant", f"{self._units}/s", "runs", "memory"):
+        for head in ("variant", f"{self._units}/s", "gain", "runs", "memory"):
             side: Literal["left", "right"] = "left" if head == "variant" else "right"
             table.add_column(head, no_wrap=True, overflow="ellipsis", justify=side)
-        for label, entries in self.variants():
-            last, rate = entries[-1], mean_rate(entries)
-            peak = max((entry.peak_mem_gib or 0.0 for entry in entries), default=0.0)
-            cells = [
-                label,
-                numbers.number(rate) if rate else last.outcome,
-                str(len(entries)),
-                numbers.gib(peak) if peak else "",
-            ]
+        for row in self.rows():
             # Text, not str: a label must not be read as rich's own markup.
-            table.add_row(*map(Text, cells), style="" if rate else "red")
+            table.add_row(*map(Text, row))
         return table
 
 

@@ -6,9 +6,8 @@ Each renders Markdown, or None.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from advisor import numbers
 from advisor.config import argv
@@ -46,9 +45,8 @@ class Page:
 
     report: Report
     stem: str = "report"
-    figures_dir: str = ""
-    figures: frozenset[str] = field(default_factory=frozenset)
-    """Names of the figures that were drawn."""
+    image: str = ""
+    """Target of the figure; empty where none was drawn."""
 
     @property
     def sides(self) -> list[Side]:
@@ -335,14 +333,10 @@ def _part(side: Side, share: float | None) -> str:
     return f"{numbers.duration(share / side.units_per_s, 3)} ({numbers.percent(share)})"
 
 
-def pictures(page: Page) -> str | None:
-    """Throughput and memory by batch; rounds of the comparison."""
-    drawn = [
-        f"![{text(each.alt)}]({quote(page.figures_dir)}/{quote(each.file)})"
-        for each in figures.plan(page.report)
-        if each.file in page.figures
-    ]
-    return "\n".join(drawn) or None
+def picture(page: Page) -> str | None:
+    """Throughput and memory by batch."""
+    curve = figures.batch_curve(page.report)
+    return f"![{text(curve.alt)}]({page.image})" if curve and page.image else None
 
 
 # --- settings and caveats -----------------------------------------------------------------
@@ -542,7 +536,7 @@ SECTIONS: tuple[Callable[[Page], str | None], ...] = (
     run_and_undo,
     next_actions,
     time,
-    pictures,
+    picture,
     settings,
     caveats,
     details_heading,
@@ -557,13 +551,8 @@ SECTIONS: tuple[Callable[[Page], str | None], ...] = (
 """Every section, in the order of reading."""
 
 
-def render(
-    report: Report, stem: str = "report", figures_dir: str = "", drawn: Iterable[str] = ()
-) -> str:
-    """`report` as the Markdown of `STEM.md`.
-
-    `drawn` are the names of the figures that lie in `figures_dir`.
-    """
-    page = Page(report=report, stem=stem, figures_dir=figures_dir, figures=frozenset(drawn))
+def render(report: Report, stem: str = "report", image: str = "") -> str:
+    """`report` as the Markdown of `STEM.md`; `image` is the target of its figure."""
+    page = Page(report=report, stem=stem, image=image)
     found = (section(page) for section in SECTIONS)
     return "\n\n".join(each for each in found if each) + "\n"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from pydantic import ValidationError
 
 from advisor import files, masking
 from advisor.errors import OutputRefusedError, ReportError
 from advisor.report import figures, html, sections
-from advisor.report.schema import HEADLINE, SCHEMA_VERSION, Report
+from advisor.report.schema import HEADLINE, Report
 from advisor.report.sections import patch_file
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def claim(
         msg = f"{report_md} would be overwritten by the JSON beside it; name the report *.md."
         raise OutputRefusedError(msg)
     real = Path(os.path.realpath(report_md))
-    figures_here = [_figures(real) / name for name in figures.FILES]
-    places = [real, real.with_suffix(".json"), *figures_here, *_patch_places(real)]
+    places = [real, real.with_suffix(".json"), _figure(real), *_patch_places(real)]
     return files.claim(places, never=never, like=like, overwrite=overwrite)
 
 
@@ -56,20 +55,19 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
     report = masked(report)
     # The record first: if drawing fails, everything can be drawn from it again.
     claimed.write(report_md.with_suffix(".json"), dump(report).encode())
-    folder = _figures(report_md)
-    drawn = figures.draw(report)
-    for name, svg in drawn.items():
-        claimed.write(folder / name, svg + f"{files.MARKS['.svg']}\n".encode())
-    for number, place in enumerate(_patch_places(report_md), 1):
+    drawn, place = figures.draw(report), _figure(report_md)
+    if drawn:
+        claimed.write(place, drawn + f"{files.MARKS['.svg']}\n".encode())
+    for number, patch_place in enumerate(_patch_places(report_md), 1):
         entries = report.suggestions[number - 1 : number]
         if entries and entries[0].patch:
             head = f"{files.MARKS['.patch']}: suggestion {number} of {report_md.name}\n"
-            claimed.write(place, (head + entries[0].patch).encode(errors="replace"))
-        elif place.exists():  # of an earlier report
-            claimed.remove(place)
-    text = sections.render(report, report_md.stem, folder.name, drawn)
-    text = f"{text}\n{files.MARKS['.md']}\n"
-    claimed.write(report_md, text.encode(errors="replace"))
+            claimed.write(patch_place, (head + entries[0].patch).encode(errors="replace"))
+        elif patch_place.exists():  # of an earlier report
+            claimed.remove(patch_place)
+    image = quote(str(place.relative_to(report_md.parent))) if drawn else ""
+    text = sections.render(report, report_md.stem, image)
+    claimed.write(report_md, f"{text}\n{files.MARKS['.md']}\n".encode(errors="replace"))
 
 
 def holds_finished(report_md: Path) -> bool:
@@ -125,25 +123,15 @@ def load(path: Path) -> Report:
     Raises ReportError: it is missing, not JSON, of another schema version, or a field is wrong.
     """
     try:
-        fields = json.loads(files.read_whole(path))
-    except (OSError, RecursionError, ValueError) as problem:
-        why = "it is nested too deeply" if isinstance(problem, RecursionError) else problem
-        msg = f"{path} could not be read as JSON ({why}). Name the report.json of a run."
-        raise ReportError(msg) from problem
-    version = fields.get("schema_version") if isinstance(fields, dict) else None
-    if version != SCHEMA_VERSION:
-        msg = (
-            f"{path} has schema_version {version!r:.80}; this gpu-advisor reads {SCHEMA_VERSION}. "
-            "Render it with the version that wrote it."
-        )
-        raise ReportError(msg)
-    try:
-        return Report.model_validate(fields)
+        return Report.model_validate_json(files.read_whole(path))
+    except OSError as problem:
+        why = str(problem)
     except ValidationError as problem:
         first = problem.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        msg = f"{path}: {where}: {first['msg']} (found {first['input']!r:.80})."
-        raise ReportError(msg) from problem
+        where = ".".join(map(str, first["loc"])) or "the file"
+        why = f"{where}: {first['msg']} (found {first['input']!r:.80})"
+    msg = f"{path} is no report.json that this gpu-advisor can read: {why}."
+    raise ReportError(msg)
 
 
 def dump(report: Report) -> str:
@@ -170,5 +158,6 @@ def _mask_patch(patch: str) -> str:
     return masking.mask_code(patch) if code else masking.mask_text(patch)
 
 
-def _figures(report_md: Path) -> Path:
-    return report_md.with_name(f"{report_md.stem}-figures")
+def _figure(report_md: Path) -> Path:
+    """Place of the figure, in a folder beside `report_md`."""
+    return report_md.with_name(f"{report_md.stem}-figures") / figures.FILE

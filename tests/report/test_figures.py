@@ -27,9 +27,11 @@ DRAWN = ("improved", "quality-gated", "gpu")
 
 
 @functools.cache
-def drawn(name: str) -> dict[str, bytes]:
-    """SVG by file name, drawn once."""
-    return figures.draw(golden.report(name))
+def drawn(name: str) -> bytes:
+    """The figure, drawn once."""
+    svg = figures.draw(golden.report(name))
+    assert svg is not None
+    return svg
 
 
 def contrast(one: str, other: str) -> float:
@@ -46,14 +48,12 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_figures_are_valid_svg_with_colours_for_white_and_dark(name: str) -> None:
-    assert set(drawn(name)) == {"batch.svg", "rounds.svg"}
-    for content in drawn(name).values():
-        root = ET.fromstring(content)
-        assert root.tag == f"{SVG}svg"
-        assert len(list(root.iter(f"{SVG}path"))) > 10
-        for colour in set(re.findall(r"#[0-9a-f]{6}", content.decode())) - {"#ffffff"}:
-            assert contrast(colour, "#ffffff") >= 4.2, colour
-            assert contrast(colour, "#0d1117") >= 4.2, colour
+    root = ET.fromstring(drawn(name))
+    assert root.tag == f"{SVG}svg"
+    assert len(list(root.iter(f"{SVG}path"))) > 10
+    for colour in set(re.findall(r"#[0-9a-f]{6}", drawn(name).decode())) - {"#ffffff"}:
+        assert contrast(colour, "#ffffff") >= 4.2, colour
+        assert contrast(colour, "#0d1117") >= 4.2, colour
 
 
 def test_the_same_report_gives_the_same_bytes_in_another_process(tmp_path: Path) -> None:
@@ -61,13 +61,12 @@ def test_the_same_report_gives_the_same_bytes_in_another_process(tmp_path: Path)
     code = (
         "import sys; from pathlib import Path; from tests.report import examples;"
         "from advisor.report import figures;"
-        "folder = Path(sys.argv[1]); folder.mkdir();"
-        "[(folder / n).write_bytes(s) for n, s in figures.draw(examples.improved()).items()]"
+        "Path(sys.argv[1]).write_bytes(figures.draw(examples.improved()))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MATPLOTLIBRC": str(tmp_path)}
-    folder = tmp_path / "there"
-    subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, env=environment, check=True)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == drawn("improved")
+    there = tmp_path / "there.svg"
+    subprocess.run([sys.executable, "-c", code, str(there)], cwd=ROOT, env=environment, check=True)
+    assert there.read_bytes() == drawn("improved")
 
 
 @pytest.mark.parametrize("unit", ["$\\frac{1}{0$", "\u753b\u50cf"])
@@ -78,13 +77,15 @@ def test_a_unit_is_neither_a_formula_nor_a_warning(unit: str) -> None:
 
 
 def test_the_batch_curve_compares_only_runs_that_differ_in_the_batch() -> None:
-    beside, points = figures.batch_curve(examples.improved())
-    assert beside == "workers 1"
+    curve = figures.batch_curve(examples.improved())
+    assert curve is not None
+    points = curve.points
+    assert curve.beside == "workers 1"
     rates = {point.batch: point.rates for point in points}
     assert rates == {1: (0.583,), 2: (0.640,), 4: (0.701,), 8: (0.722,), 16: (0.715,), 32: ()}
     assert points[-2].peak_gib == 0.66
     assert points[-1].failure == "host-oom"
-    assert figures.batch_curve(examples.partial()) == ("", [])
+    assert figures.batch_curve(examples.partial()) is None
 
 
 def test_without_matplotlib_the_report_has_no_figures(tmp_path: Path) -> None:

@@ -59,11 +59,12 @@ def test_a_gain_that_was_not_confirmed_is_null() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "could not be read"),
-        (b"# a report", "could not be read as JSON"),
-        (b"\xff\xfe", "could not be read as JSON"),
-        (b"[]", "schema_version None"),
-        (b'{"schema_version": 3}', "schema_version 3; this gpu-advisor reads 4"),
+        (None, "No such file"),
+        (b"# a report", "Invalid JSON"),
+        (b"\xff\xfe", "Invalid JSON"),
+        (b"[" * 100_000, "Invalid JSON"),
+        (b"[]", "should be an object"),
+        (b'{"schema_version": 3}', r"schema_version: Input should be 4 \(found 3\)"),
         (b'{"schema_version": 4}', "verdict: Field required"),
     ],
 )

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.report import sections, writing
-from advisor.report.figures import FILES
 
 if TYPE_CHECKING:
     from advisor.report.schema import Report
@@ -22,5 +21,5 @@ def report(name: str, **changes: object) -> Report:
 
 
 def markdown(name: str) -> str:
-    """The Markdown of that report, with its figures drawn."""
-    return sections.render(report(name), "report", "report-figures", FILES)
+    """The Markdown of that report, with its figure drawn."""
+    return sections.render(report(name), "report", "report-figures/batch.svg")
