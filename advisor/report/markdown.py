@@ -93,7 +93,7 @@ def _row(cells: Sequence[object]) -> str:
 
 def details(summary: object, body: str) -> Markup:
     """A block that opens on a click; no Markdown is read in its summary."""
-    head = f"<details>\n<summary>{escape(one_line(str(summary)))}</summary>"
+    head = f"<details>\n<summary>{_calm(one_line(str(summary)))}</summary>"
     return as_markdown(f"{head}\n\n{body}\n\n</details>")
 
 
@@ -118,10 +118,13 @@ def one_line(raw: str) -> str:
 
 
 def _escape(part: str, *, leading: bool) -> str:
-    part = part.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     part = _ESCAPE_ANYWHERE.sub(r"\\\g<0>", part)
-    part = _ESCAPE_LEADING.sub(r"\1\\\2", part) if leading else part
-    return _CALLS.sub(lambda found: f"{found[0]}{JOINER}", part)
+    return _calm(_ESCAPE_LEADING.sub(r"\1\\\2", part) if leading else part)
+
+
+def _calm(part: str) -> str:
+    """`part` without HTML, mentions and links."""
+    return _CALLS.sub(lambda found: f"{found[0]}{JOINER}", escape(part, quote=False))
 
 
 def _escape_pipe(found: re.Match[str]) -> str:
