@@ -19,7 +19,7 @@ from advisor.knobs.tree import Leaf, leaves, number_of, parts_of
 from advisor.model import SAMPLER_FORWARDS, Knob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from advisor.config import Document
     from advisor.knobs.findings import Findings
@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 # --- from settings to observations --------------------------------------------------------
 
 
-class Relation(NamedTuple):
-    """Observation that follows from a setting: its value over those that share it."""
+class Trace(NamedTuple):
+    """One way in which a setting shows: its value over those that share it."""
 
+    shown_in: str
+    """Kind of the count that it shows in."""
+    kind: str
+    """Kind of the setting: a global batch may show in the accumulation."""
     over: tuple[Literal["update", "rank", "batch"], ...] = ()
     times: float = 1.0
-    kind: str | None = None
-    """Kind of the setting, where it shows in another."""
     scope: str | None = None
 
     def shown(self, value: JsonScalar, seen: Effects) -> float | None:
@@ -49,89 +51,66 @@ class Relation(NamedTuple):
         parts = math.prod(float(shares[each] or 1) for each in self.over)
         return None if number is None else round(number * self.times / parts, 6)
 
-
-ITSELF = Relation()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aspect:
-    """Observed count, with the kind of its knob."""
-
-    kind: str
-    observation: Callable[[Effects], float | None]
-    least: float = 0.0
-    """Smaller observations are too common to be a trace."""
-    relations: tuple[Relation, ...] = (ITSELF,)
-
-    def seen(self, effects: Effects) -> float | None:
-        """The observation, if it can be a trace."""
-        value = self.observation(effects)
-        return float(value) if value is not None and value >= self.least else None
-
-    def known_from(self, knobs: Iterable[Knob], effects: Effects) -> bool:
-        """True if a named knob may explain it, or cannot be compared."""
-        wanted = self.seen(effects)
-        return any(
-            not _comparable(knob, value)
-            or any(relation.shown(value, effects) == wanted for relation in self.relations)
-            for knob in knobs
-            for value in (knob.value if isinstance(knob.value, tuple) else (knob.value,))
-        )
+    @property
+    def is_plain(self) -> bool:
+        """True where the value itself shows."""
+        return not self.over and self.times == 1.0
 
 
-def _comparable(knob: Knob, value: JsonScalar) -> bool:
-    counts_samples = knob.kind != "batch_size" or knob.unit in (None, "sample")
-    return counts_samples and number_of(value) is not None
-
-
-BATCH = Aspect(
-    kind="batch_size",
-    observation=lambda seen: seen.batch if seen.batch_asked is None else seen.batch_asked,
-    least=1,
-    relations=(
-        ITSELF,
-        Relation(("update",), scope="global"),
-        Relation(("rank",), scope="global"),
-        Relation(("update", "rank"), scope="global"),
-    ),
+TRACES = (
+    Trace("batch_size", "batch_size"),
+    Trace("batch_size", "batch_size", ("update",), scope="global"),
+    Trace("batch_size", "batch_size", ("rank",), scope="global"),
+    Trace("batch_size", "batch_size", ("update", "rank"), scope="global"),
+    Trace("num_workers", "num_workers"),
+    Trace("grad_accum", "grad_accum"),
+    Trace("grad_accum", "batch_size", ("rank", "batch"), scope="global"),
+    Trace("timesteps", "timesteps"),
+    Trace("timesteps", "timesteps", times=2.0),
 )
-ASPECTS = (
-    BATCH,
-    Aspect(kind="num_workers", observation=lambda seen: seen.workers),
-    Aspect(
-        kind="grad_accum",
-        observation=lambda seen: seen.accumulation,
-        least=2,
-        relations=(ITSELF, Relation(("rank", "batch"), kind="batch_size", scope="global")),
-    ),
-    Aspect(
-        kind="timesteps",
-        observation=lambda seen: seen.forwards_per_unit,
-        least=SAMPLER_FORWARDS,
-        relations=(ITSELF, Relation(times=2.0)),
-    ),
-)
-"""Kinds in order; the search can use the first."""
+"""The plainest of a kind first."""
+KINDS = tuple(dict.fromkeys(trace.shown_in for trace in TRACES))
 
 
-def open_aspects(
+def observed(kind: str, seen: Effects) -> float | None:
+    """The count of one kind; None if too common to be a trace."""
+    count, least = {
+        "batch_size": (seen.batch if seen.batch_asked is None else seen.batch_asked, 1),
+        "num_workers": (seen.workers, 0),
+        "grad_accum": (seen.accumulation, 2),
+        "timesteps": (seen.forwards_per_unit, SAMPLER_FORWARDS),
+    }[kind]
+    return float(count) if count is not None and count >= least else None
+
+
+def open_kinds(
     found: Iterable[Findings], seen: Effects, kinds: Iterable[str], phases: Iterable[str]
-) -> tuple[Aspect, ...]:
-    """Observed quantities that no knob explains.
+) -> tuple[str, ...]:
+    """Observed kinds that no knob explains.
 
     Where a kind stands nowhere under these phases, its other knobs count.
     """
     wanted, phases = set(kinds), set(phases)
     knobs = [knob for each in found for knob in each.knobs]
     open_ = []
-    for aspect in ASPECTS:
-        if aspect.kind not in wanted or aspect.seen(seen) is None:
+    for kind in KINDS:
+        if kind not in wanted or observed(kind, seen) is None:
             continue
-        alike = [knob for knob in knobs if knob.kind == aspect.kind]
+        alike = [knob for knob in knobs if knob.kind == kind]
         in_phase = [knob for knob in alike if knob.phase in phases]
-        if not aspect.known_from(in_phase or alike, seen):
-            open_.append(aspect)
+        if not any(_may_explain(knob, seen) for knob in in_phase or alike):
+            open_.append(kind)
     return tuple(open_)
+
+
+def _may_explain(knob: Knob, seen: Effects) -> bool:
+    """True for a knob that shows so, or that cannot be compared."""
+    if knob.kind == "batch_size" and knob.unit not in (None, "sample"):
+        return True
+    wanted = (None, observed(knob.kind, seen))
+    values = knob.value if isinstance(knob.value, tuple) else (knob.value,)
+    traces = [trace for trace in TRACES if trace.shown_in == knob.kind]
+    return any(trace.shown(value, seen) in wanted for value in values for trace in traces)
 
 
 # --- suspects -----------------------------------------------------------------------------
@@ -144,8 +123,7 @@ class Suspect:
     document: str
     path: str
     value: JsonScalar
-    traces: tuple[tuple[Aspect, Relation], ...]
-    """Aspects it may decide, each with its plainest relation first."""
+    traces: tuple[Trace, ...]
     named: bool
     """Its name speaks for the kind."""
     built: bool
@@ -153,26 +131,30 @@ class Suspect:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """Kinds of the aspects it may decide."""
-        return frozenset(aspect.kind for aspect, _ in self.traces)
+        """Kinds of the counts it may decide."""
+        return frozenset(trace.shown_in for trace in self.traces)
 
 
 def find_suspects(
-    sources: Iterable[tuple[Document, Findings]], seen: Effects, aspects: Sequence[Aspect]
+    sources: Iterable[tuple[Document, Findings]], seen: Effects, kinds: Sequence[str]
 ) -> tuple[Suspect, ...]:
     """Suspects for the observations, the likeliest first."""
     every = [
         suspect
         for document, findings in sources
         for leaf in _unknown(document, findings)
-        if (suspect := _suspect(document.name, leaf, seen, aspects)) is not None
+        if (suspect := _suspect(document.name, leaf, seen, kinds)) is not None
     ]
-    free = frozenset[str]().union(*(each.kinds for each in every if not each.built))
+    free = _kinds_of(each for each in every if not each.built)
     kept = (each for each in every if not each.built or each.kinds - free)
     return tuple(sorted(kept, key=lambda each: not each.named))
 
 
-def _suspect(document: str, leaf: Leaf, seen: Effects, aspects: Sequence[Aspect]) -> Suspect | None:
+def _kinds_of(suspected: Iterable[Suspect]) -> frozenset[str]:
+    return frozenset(kind for suspect in suspected for kind in suspect.kinds)
+
+
+def _suspect(document: str, leaf: Leaf, seen: Effects, kinds: Sequence[str]) -> Suspect | None:
     known, words = _words(), _words_in(leaf.name)
     named = {kind for kind, own in known["speaks"].items() if not words.isdisjoint(own)}
     against = known["never"] if named else [*known["never"], *known["against"]]
@@ -180,11 +162,11 @@ def _suspect(document: str, leaf: Leaf, seen: Effects, aspects: Sequence[Aspect]
         return None
     assert not isinstance(leaf.value, tuple)
     traces = tuple(
-        (aspect, relation)
-        for aspect in aspects
-        for relation in aspect.relations
-        if relation.shown(leaf.value, seen) == aspect.seen(seen)
-        and (not named or (relation.kind or aspect.kind) in named)
+        trace
+        for trace in TRACES
+        if trace.shown_in in kinds
+        and trace.shown(leaf.value, seen) == observed(trace.shown_in, seen)
+        and (not named or trace.kind in named)
     )
     if not traces:
         return None
@@ -200,23 +182,20 @@ def _unknown(document: Document, findings: Findings) -> list[Leaf]:
         *(path for link in findings.links for path in link.paths),
         *(reference.path for reference in findings.references),
         *findings.outputs,
+        *document.aliases,
     }
     every = leaves(document.scalars)
-    return [leaf for leaf in every if leaf.path not in known and _movable(document, leaf)]
+    return [leaf for leaf in every if leaf.path not in known and _movable(leaf)]
 
 
-def _movable(document: Document, leaf: Leaf) -> bool:
-    """True for a plain, editable, unprotected value."""
-    value, scalar = leaf.value, leaf.scalar
-    if not scalar.editable or leaf.path in document.aliases:
+def _movable(leaf: Leaf) -> bool:
+    """True for a whole, editable number that no comment protects."""
+    number = None if leaf.is_list else number_of(leaf.value)
+    if not leaf.scalar.editable or number is None or number < 0 or not number.is_integer():
         return False
-    number = None if isinstance(value, tuple) else number_of(value)
-    if number is None or number < 0 or number != int(number):
-        return False
-    return not any(
-        catalogue().comments[kind].search(scalar.comment or "")
-        for kind in ("constraint", "multiple")
-    )
+    comments = catalogue().comments
+    protecting = (comments["constraint"], comments["multiple"])
+    return not any(pattern.search(leaf.scalar.comment or "") for pattern in protecting)
 
 
 @functools.cache
@@ -237,7 +216,7 @@ def better_half(
 ) -> tuple[Suspect, ...]:
     """Likelier half of the suspects of each doubtful kind."""
     kept: set[Suspect] = set()
-    for kind in frozenset[str]().union(*(open_[each] for each in suspected)):
+    for kind in KINDS:
         alike = [each for each in suspected if kind in open_[each]]
         kept.update(alike[: (len(alike) + 1) // 2])
     return tuple(each for each in suspected if each in kept)
@@ -281,7 +260,7 @@ def trial_values(
     # Where batches share an update, the batch that shows depends on the new accumulation.
     groups = sorted(alike.values(), key=lambda group: not _in_accumulation(group))
     worlds = [seen]
-    taken = {(aspect.kind, aspect.seen(seen)) for aspect in ASPECTS}
+    taken = {(kind, observed(kind, seen)) for kind in KINDS}
     chosen: dict[Suspect, JsonScalar] = {}
     for group in groups:
         values = _apart(group, worlds, taken, _alternatives(group, seen, room, lower=lower))
@@ -290,14 +269,13 @@ def trial_values(
         if _in_accumulation(group):
             numbers = [number for value in values if (number := number_of(value))]
             worlds += [replace(seen, accumulation=number) for number in numbers]
-            taken |= {("batch_size", _rounded(_of_one_update(seen) / n)) for n in numbers}
+            taken |= {("batch_size", math.floor(_of_one_update(seen) / n)) for n in numbers}
     return tuple(Move(suspect=each, new=chosen[each]) for each in suspected if each in chosen)
 
 
 def _in_accumulation(group: Sequence[Suspect]) -> bool:
     """True if one of `group` may be the accumulation."""
-    traces = (trace for suspect in group for trace in suspect.traces)
-    return any(aspect.kind == "grad_accum" and not r.kind for aspect, r in traces)
+    return any(trace.kind == "grad_accum" for suspect in group for trace in suspect.traces)
 
 
 def _of_one_update(seen: Effects) -> float:
@@ -317,37 +295,25 @@ def _apart(
     for value in values:
         if len(found) == len(group):
             break
-        if not all(_whole(relation.shown(value, worlds[0])) for _, relation in traces):
-            continue
+        here = [trace.shown(value, worlds[0]) or 0.0 for trace in traces]
         shown = {
-            (aspect.kind, _rounded(relation.shown(value, world)))
+            (trace.shown_in, math.floor(trace.shown(value, world) or 0.0))
             for world in worlds
-            for aspect, relation in traces
+            for trace in traces
         }
-        if not shown & taken:
+        is_whole = all(count >= 1 and count.is_integer() for count in here)
+        if is_whole and not shown & taken:
             taken |= shown
             found.append(value)
     return found
-
-
-def _rounded(shown: float | None) -> float | None:
-    """Round down, as programs do with a remainder."""
-    return None if shown is None else float(math.floor(shown))
-
-
-def _whole(shown: float | None) -> bool:
-    """True for a whole, observable value."""
-    return shown is not None and shown >= 1 and shown == int(shown)
 
 
 def _alternatives(
     group: Sequence[Suspect], seen: Effects, room: float, *, lower: bool
 ) -> Iterator[JsonScalar]:
     """Values for a group, the safest first, in the present spelling."""
-    old, kinds = group[0].value, frozenset[str]().union(*(each.kinds for each in group))
-    number = number_of(old)
-    assert number is not None
-    value = int(number)
+    old, kinds = group[0].value, _kinds_of(group)
+    value = int(number_of(old) or 0)
     most = room * value
     if "num_workers" in kinds:
         most = min(most, max(MOST_WORKERS, 2 * value))
@@ -357,11 +323,10 @@ def _alternatives(
     parts = [value // n for n in MULTIPLES if value % n == 0 and value // n > 1]
     costly = kinds <= {"timesteps", "num_workers", "grad_accum"}  # more of it takes longer to show
     first = [*parts, *times] if lower or costly else [*times, *parts]
-    more = (value + n for n in range(1, 4 * MOST))
-    less = (value - n for n in range(1, value))
+    more, less = range(value + 1, value + 4 * MOST), range(value - 1, 0, -1)
     like = type(old)
     assert like in (int, float, str)
-    for new in itertools.chain(first, *((less, more) if not times else (more, less))):
+    for new in itertools.chain(first, *((more, less) if times else (less, more))):
         yield like(new)
 
 
@@ -378,34 +343,34 @@ class Outcome:
 
 
 def read_outcome(
-    moved: Sequence[Move], before: Effects, after: Effects, aspects: Iterable[Aspect]
+    moved: Sequence[Move], before: Effects, after: Effects, kinds: Iterable[str]
 ) -> Outcome:
     """Find the moved values that show exactly as predicted."""
     followed: list[Followed] = []
     unclear = set()
-    for aspect in aspects:
-        old, new = aspect.seen(before), aspect.seen(after)
+    for kind in kinds:
+        old, new = observed(kind, before), observed(kind, after)
         if new is not None and new == old:
             continue
         shown = [
-            (move, relation)
+            (move, trace)
             for move in moved
-            if (relation := _explains(move, aspect, after, new)) is not None
+            if (trace := _trace_to(move, kind, after, new)) is not None
         ]
         # A batch over an accumulation that moved with it shows as the quotient by definition.
-        shown = [pair for pair in shown if pair[1] is ITSELF] or shown
+        shown = [pair for pair in shown if pair[1].is_plain] or shown
         if len(shown) != 1 or old is None or new is None:
-            unclear.add(aspect.kind)
+            unclear.add(kind)
             continue
-        move, relation = shown[0]
+        move, trace = shown[0]
         followed.append(
             Followed(
                 document=move.suspect.document,
                 path=move.suspect.path,
-                kind=relation.kind or aspect.kind,
-                shown_in=aspect.kind,
+                kind=trace.kind,
+                shown_in=kind,
                 value=move.suspect.value,
-                scope=relation.scope,
+                scope=trace.scope,
                 moved_to=move.new,
                 before=old,
                 after=new,
@@ -414,12 +379,12 @@ def read_outcome(
     return Outcome(followed=tuple(followed), unclear=frozenset(unclear))
 
 
-def _explains(move: Move, aspect: Aspect, after: Effects, new: float | None) -> Relation | None:
-    """Plainest relation by which the moved value shows as `new`."""
-    for its, relation in move.suspect.traces:
-        exact = relation.shown(move.new, after)
-        if its is aspect and new is not None and new in (exact, _rounded(exact)):
-            return relation
+def _trace_to(move: Move, kind: str, after: Effects, new: float | None) -> Trace | None:
+    """Plainest trace by which the moved value shows as `new`."""
+    for trace in move.suspect.traces:
+        exact = trace.shown(move.new, after)
+        if trace.shown_in == kind and exact is not None and new in (exact, math.floor(exact)):
+            return trace
     return None
 
 

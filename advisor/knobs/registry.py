@@ -6,7 +6,7 @@ and report read the spec. Names that need more than a pattern stand in catalogue
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ FLIP: Literal["flip"] = "flip"
 """Candidate values of a flag: the other one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class KnobSpec:
     """Kind of knob: names, risk, values and effect."""
 
@@ -27,9 +27,10 @@ class KnobSpec:
     words: str
     """Name for readers."""
     knob_class: KnobClass
-    class_of_phase: Mapping[str, KnobClass] = field(default_factory=dict)
     family: str
     """Values it may have: a family of catalogue.toml."""
+    _: KW_ONLY
+    class_of_phase: Mapping[str, KnobClass] = field(default_factory=dict)
     names: tuple[str, ...] = ()
     """Patterns of whole names, beside the rules of catalogue.toml."""
     phase: Phase | None = None
@@ -83,20 +84,14 @@ WORKERS: frozenset[Prerequisite] = frozenset({"workers"})
 
 LOADER_ARGUMENTS = (
     KnobSpec(
-        kind="num_workers",
-        words="loader workers",
-        knob_class="free",
-        family="sizes",
+        "num_workers", "loader workers", "free", "sizes",
         usual_phase="train",
         effect="workers",
         default=0,
         trainer_argument="dataloader_num_workers",
     ),
     KnobSpec(
-        kind="prefetch_factor",
-        words="batches loaded ahead by each worker",
-        knob_class="free",
-        family="level",
+        "prefetch_factor", "batches loaded ahead by each worker", "free", "level",
         effect="prefetch_factor",
         default=2,
         candidates=(2, 4, 8),
@@ -106,10 +101,7 @@ LOADER_ARGUMENTS = (
         none_is_a_value=True,
     ),
     KnobSpec(
-        kind="persistent_workers",
-        words="workers kept between passes",
-        knob_class="free",
-        family="flag",
+        "persistent_workers", "workers kept between passes", "free", "flag",
         effect="persistent_workers",
         default=False,
         candidates=FLIP,
@@ -118,10 +110,7 @@ LOADER_ARGUMENTS = (
         trainer_argument="dataloader_persistent_workers",
     ),
     KnobSpec(
-        kind="pin_memory",
-        words="batches in pinned memory",
-        knob_class="free",
-        family="flag",
+        "pin_memory", "batches in pinned memory", "free", "flag",
         effect="pin_memory",
         default=False,
         candidates=FLIP,
@@ -129,98 +118,44 @@ LOADER_ARGUMENTS = (
         needs=frozenset({"gpu"}),
         trainer_argument="dataloader_pin_memory",
     ),
-)
+)  # fmt: skip
 """Arguments of DataLoader that a config may hold, and that may be added to one."""
 
-REGISTRY: Mapping[str, KnobSpec] = {
-    spec.kind: spec
-    for spec in (
-        KnobSpec(
-            kind="batch_size",
-            words="samples of one batch",
-            knob_class="training",
-            class_of_phase={"eval": "free", "test": "free"},
-            family="sizes",
-            usual_phase="train",
-            unit="sample",
-            effect="batch",
-        ),
-        *LOADER_ARGUMENTS,
-        KnobSpec(
-            kind="precision", words="precision", knob_class="numeric", family="precision-or-flag"
-        ),
-        KnobSpec(
-            kind="grad_accum",
-            words="batches of one update",
-            knob_class="training",
-            family="sizes",
-            phase="train",
-            effect="accumulation",
-        ),
-        KnobSpec(
-            kind="grad_checkpoint",
-            words="activations computed twice",
-            knob_class="free",
-            family="level",
-            phase="train",
-            effect="recomputes",
-        ),
-        KnobSpec(
-            kind="timesteps",
-            words="sampling steps",
-            knob_class="quality",
-            family="steps",
-            usual_phase="test",
-            unit="step",
-            effect="forwards_per_unit",
-        ),
-        KnobSpec(
-            kind="compile",
-            words="torch.compile",
-            knob_class="numeric",
-            family="level",
-            effect="compiled",
-        ),
-        KnobSpec(
-            kind="cudnn_benchmark",
-            words="cuDNN autotuning",
-            knob_class="numeric",
-            family="flag",
-            effect="cudnn_benchmark",
-        ),
-        KnobSpec(kind="tf32", words="TF32", knob_class="numeric", family="level", effect="tf32"),
-        KnobSpec(
-            kind="channels_last",
-            words="channels-last layout",
-            knob_class="numeric",
-            family="flag",
-            effect="channels_last",
-        ),
-        KnobSpec(
-            kind="attention_impl",
-            words="attention implementation",
-            knob_class="numeric",
-            family="level",
-            phase="any",
-        ),
-        KnobSpec(
-            kind="fused_kernels",
-            words="fused optimizer",
-            knob_class="numeric",
-            family="level",
-            phase="train",
-        ),
-    )
-}
+KINDS = (
+    KnobSpec(
+        "batch_size", "samples of one batch", "training", "sizes",
+        class_of_phase={"eval": "free", "test": "free"},
+        usual_phase="train",
+        unit="sample",
+        effect="batch",
+    ),
+    *LOADER_ARGUMENTS,
+    KnobSpec("precision", "precision", "numeric", "precision-or-flag"),
+    KnobSpec(
+        "grad_accum", "batches of one update", "training", "sizes",
+        phase="train",
+        effect="accumulation",
+    ),
+    KnobSpec(
+        "grad_checkpoint", "activations computed twice", "free", "level",
+        phase="train",
+        effect="recomputes",
+    ),
+    KnobSpec(
+        "timesteps", "sampling steps", "quality", "steps",
+        usual_phase="test",
+        unit="step",
+        effect="forwards_per_unit",
+    ),
+    KnobSpec("compile", "torch.compile", "numeric", "level", effect="compiled"),
+    KnobSpec("cudnn_benchmark", "cuDNN autotuning", "numeric", "flag", effect="cudnn_benchmark"),
+    KnobSpec("tf32", "TF32", "numeric", "level", effect="tf32"),
+    KnobSpec("channels_last", "channels-last layout", "numeric", "flag", effect="channels_last"),
+    KnobSpec("attention_impl", "attention implementation", "numeric", "level", phase="any"),
+    KnobSpec("fused_kernels", "fused optimizer", "numeric", "level", phase="train"),
+)  # fmt: skip
+REGISTRY: Mapping[str, KnobSpec] = {spec.kind: spec for spec in KINDS}
 """Kinds by name: those that are tuned, and those that constraints and quality need."""
-
-
-def spec(kind: str) -> KnobSpec:
-    """Specification of one kind.
-
-    Raises KeyError for an unknown one.
-    """
-    return REGISTRY[kind]
 
 
 def loader_arguments(prerequisite: Prerequisite | None = None) -> tuple[str, ...]:

@@ -28,7 +28,6 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advisor.sandbox.api import open_sandbox
-from advisor.sandbox.pyc_mtime import set_content_mtime
 
 if TYPE_CHECKING:
     from advisor.sandbox.base import Sandbox
@@ -140,12 +139,12 @@ class Control:
     def wait(self, seconds: float | None, sandbox: Sandbox | None = None) -> None:
         """Wait for the parent, a child, isolation or timeout."""
         watched = [self._wake] if self.ended else [0, self._wake]
-        asks = sandbox.listens if sandbox else None
-        if asks is not None:
-            watched.append(asks)
+        listener = sandbox.listener if sandbox else None
+        if listener:
+            watched.append(listener.fileno())
         ready, _, _ = select.select(watched, [], [], seconds)
-        if sandbox and asks in ready:
-            sandbox.serve()
+        if listener and listener.fileno() in ready:
+            listener.serve()
         if self._wake in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake, 4096)
@@ -186,11 +185,9 @@ def lay_beside(job: dict[str, Any], laid: list[str]) -> None:
     A candidate that is there already is another's: FileExistsError.
     """
     for path, content, original in job["candidates"]:
-        data = binascii.a2b_base64(content)
         with open(path, "xb") as file:
             laid.append(path)
-            file.write(data)
-        set_content_mtime(path, data)
+            file.write(binascii.a2b_base64(content))
         with contextlib.suppress(OSError):
             os.chmod(path, stat.S_IMODE(os.stat(original).st_mode))
 

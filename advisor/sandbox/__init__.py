@@ -11,7 +11,6 @@ mounts.py        the mount points that are covered, and how; pure
 layers.py        changes of a trial, read from the upper layers
 landlock.py      writes outside the allowed places are denied
 seccomp.py       decisions on single system calls
-pyc_mtime.py     modification time of Python candidates
 kernel.py        system calls and namespaces
 refusals.py      failures that the isolation caused
 

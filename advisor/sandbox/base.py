@@ -1,17 +1,18 @@
-"""Base class of all isolation kinds."""
+"""Isolation of one trial, as its supervisor calls it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from advisor.sandbox.seccomp import SyscallListener
 
 
 class Sandbox:
     """Isolation of one trial, called in this order; this one confines nothing."""
 
-    @property
-    def listens(self) -> int | None:
-        """Descriptor to be watched while the program runs."""
-        return None
+    listener: SyscallListener | None = None
+    """Decides on system calls while the program runs."""
 
     def enter(self) -> None:
         """Enter the isolation before the program. Raises OSError."""
@@ -25,9 +26,6 @@ class Sandbox:
 
     def confine(self) -> None:
         """Confine the process just before it executes the command."""
-
-    def serve(self) -> None:
-        """Read from `listens`."""
 
     def changes(self, copies: str) -> dict[str, Any] | None:
         """Changes by the program, read after its end; None where they are not known.

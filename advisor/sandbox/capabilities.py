@@ -38,9 +38,7 @@ class Capability:
 
     kind: Kind
     refused: tuple[tuple[Kind, str], ...] = ()
-    """Better kinds, and why this host does not capability them."""
-    in_memory: bool = True
-    """Layers of an overlay may lie in memory."""
+    """Better kinds, and why they do not hold here."""
 
     @property
     def why_not_better(self) -> str:
@@ -77,25 +75,22 @@ def isolation_warnings(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
 @cache
 def _detected(cwd: str, forced: str | None) -> Capability:
     refused: list[tuple[Kind, str]] = []
-    for kind in KINDS:
-        if kind == "guard":
-            break
-        if forced is not None and forced != kind:
-            continue
-        why, attributes = _try(kind, cwd)
+    confining = [kind for kind in KINDS if kind != "guard" and forced in (None, kind)]
+    for kind in confining:
+        why = _try(kind, cwd)
         if why is None:
-            return Capability(kind=kind, refused=tuple(refused), in_memory=attributes)
+            return Capability(kind=kind, refused=tuple(refused))
         refused.append((kind, why))
     return Capability(kind="guard", refused=tuple(refused))
 
 
-def _try(kind: Kind, cwd: str) -> tuple[str | None, bool]:
-    """Test `kind`; return its failure and in-memory support."""
+def _try(kind: Kind, cwd: str) -> str | None:
+    """Test `kind`; return why it does not hold, or None."""
     if sys.platform != "linux":
-        return f"needs Linux, this is {sys.platform}", False
+        return f"needs Linux, this is {sys.platform}"
     try:
-        if kind == "overlay" and (why := _foreign_group(cwd)):
-            return why, False
+        if kind == "overlay" and (foreign := _foreign_group(cwd)):
+            return foreign
         policy = SandboxPolicy(kind=kind, upper_bytes=1 << 20)
         tried = subprocess.run(
             [sys.executable, "-I", "-S", selftest.__file__],
@@ -106,13 +101,13 @@ def _try(kind: Kind, cwd: str) -> tuple[str | None, bool]:
             timeout=ATTEMPT_LIMIT_S,
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
-        return str(problem), False
+        return str(problem)
     try:
-        answer = json.loads(tried.stdout)
+        why: str | None = json.loads(tried.stdout)
     except ValueError:
         lines = tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"]
-        return lines[-1], False
-    return answer["why"], answer["attributes"]
+        return lines[-1]
+    return why
 
 
 def trial_policy(
@@ -144,14 +139,13 @@ def trial_policy(
     if allow_writes and capability.kind == "landlock":
         passes += _but(os.path.realpath(cwd), map(os.path.realpath, spared))
     folder = environ.get(LAYER_FOLDER)
-    in_memory = capability.in_memory and not folder
     tag = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
     return SandboxPolicy(
         kind=capability.kind,
         passes=tuple(passes),
         caches=_caches(environ, passes, kept) if capability.kind == "overlay" else (),
         layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else scratch / "layers"),
-        upper_bytes=_upper_bytes() if in_memory else 0,
+        upper_bytes=0 if folder else _upper_bytes(),
         private_memory=pipes is None,
         hidden=tuple(hidden),
         shown=tuple(shown),
@@ -182,7 +176,7 @@ def checkout_policy(
         hidden=tuple(hidden),
         shown=tuple(shown),
         layers=str(scratch / "layers"),
-        upper_bytes=_upper_bytes() if capability.in_memory else 0,
+        upper_bytes=_upper_bytes(),
         why_not_better=capability.why_not_better or ASKED_FOR,
     )
 

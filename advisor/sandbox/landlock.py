@@ -37,11 +37,13 @@ READ = READ_FILE | READ_DIR
 class Landlock(Sandbox):
     """Confines the command, not its supervisor."""
 
+    listener: SyscallListener
+
     def __init__(self, policy: Mapping[str, Any]) -> None:
         self._free = (*policy["passes"], *SYSTEM_TREES)
         self._read = untrusted.readable(policy)
         connect = (untrusted.CONNECT,) if self._read else ()
-        self._listener = SyscallListener((*METADATA, *connect), self.judge)
+        self.listener = SyscallListener((*METADATA, *connect), self.judge)
 
     def confine(self) -> None:
         """Deny writes of this process and its children."""
@@ -68,7 +70,7 @@ class Landlock(Sandbox):
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.syscall("landlock_restrict_self", kernel.LANDLOCK_RESTRICT_SELF, ruleset, 0)
         os.close(ruleset)
-        self._listener.confine()
+        self.listener.confine()
 
     def judge(self, notice: SyscallNotification) -> int | None:
         """Deny metadata changes outside the allowed places."""
@@ -97,15 +99,6 @@ class Landlock(Sandbox):
         finally:
             os.close(place)
 
-    @property
-    def listens(self) -> int:
-        """Descriptor of the listener."""
-        return self._listener.listens
-
-    def serve(self) -> None:
-        """Judge one call."""
-        self._listener.serve()
-
     def leave(self) -> None:
         """Close the listener; the rules end with their processes."""
-        self._listener.close()
+        self.listener.close()

@@ -6,6 +6,7 @@ unmount. Such a folder is split: what lies in it is covered one by one.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from pathlib import Path
@@ -15,7 +16,7 @@ from advisor.sandbox.kernel import keeps_all_users
 from advisor.sandbox.path_policy import PSEUDO, SHARED_MEMORY, SYSTEM_TREES, is_within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 FOLDERS_LIMIT = 1000
 """A folder of more is no place where folders of several owners stand side by side."""
@@ -40,18 +41,42 @@ class Step(NamedTuple):
     path: str
 
 
-class Look(NamedTuple):
-    """Questions to the real file tree."""
+class FileTree:
+    """The real file tree; read it before entering namespaces."""
 
-    folders: Callable[[str], Iterable[str]]
-    """Paths of the folders in a folder."""
-    is_folder: Callable[[str], bool]
-    may_write: Callable[[str], bool]
-    is_foreign: Callable[[str], bool]
-    """Belongs to another user or group, which a namespace of this user cannot hold: an overlay
-    could not copy it up, it can only stand over it."""
-    is_owner_of_all: bool
-    """Is root, and all users exist here: nothing is foreign."""
+    def __init__(self) -> None:
+        self._owner = os.geteuid(), os.getegid()
+        self.owns_all = keeps_all_users()
+        """Of a root for whom all users exist here: nothing is foreign."""
+
+    def folders(self, path: str) -> list[str]:
+        """Folders in a folder, one more than FOLDERS_LIMIT at most."""
+        try:
+            with os.scandir(path) as entries:
+                found = (entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+                return list(itertools.islice(found, FOLDERS_LIMIT + 1))
+        except OSError:
+            return []
+
+    def is_folder(self, path: str) -> bool:
+        """Return True for a folder."""
+        return os.path.isdir(path)
+
+    def may_write(self, path: str) -> bool:
+        """Return True if this user may write there."""
+        return os.access(path, os.W_OK)
+
+    def is_foreign(self, path: str) -> bool:
+        """Return True for a folder of another user or group.
+
+        A namespace of this user cannot hold them: an overlay could not copy it up, it can only
+        stand over it.
+        """
+        try:
+            status = os.stat(path)
+        except OSError:
+            return False
+        return (status.st_uid, status.st_gid) != self._owner
 
 
 def read_mounts(text: str) -> list[Mount]:
@@ -69,7 +94,7 @@ def read_mounts(text: str) -> list[Mount]:
 
 
 def plan(
-    mounts: list[Mount], places: Sequence[str], look: Look, *, private_memory: bool
+    mounts: list[Mount], places: Sequence[str], tree: FileTree, *, private_memory: bool
 ) -> list[Step]:
     """Plan the mounts of a trial's file tree.
 
@@ -77,13 +102,15 @@ def plan(
 
     Raises OSError where it cannot be.
     """
-    steps = dict(_planned(mounts, places, look))
+    steps = dict(_planned(mounts, places, tree))
     if private_memory and any(mount.path == SHARED_MEMORY for mount in mounts):
         steps[SHARED_MEMORY] = "memory"
     return [Step(how, path) for path, how in sorted(steps.items(), key=lambda each: each[0])]
 
 
-def _planned(mounts: list[Mount], places: Sequence[str], look: Look) -> Iterator[tuple[str, How]]:
+def _planned(
+    mounts: list[Mount], places: Sequence[str], tree: FileTree
+) -> Iterator[tuple[str, How]]:
     points = {mount.path for mount in mounts}
 
     def covered(folder: str) -> Iterator[tuple[str, How]]:
@@ -91,10 +118,10 @@ def _planned(mounts: list[Mount], places: Sequence[str], look: Look) -> Iterator
             yield folder, "passes"
         elif not any(point != folder and is_within(point, folder) for point in points):
             yield folder, "overlay"
-            yield from ((each, "overlay") for each in _apart(folder, places, look))
+            yield from ((each, "overlay") for each in _apart(folder, places, tree))
         else:
-            yield folder, "split" if look.may_write(folder) else "sealed"
-            inside = list(look.folders(folder))
+            yield folder, "split" if tree.may_write(folder) else "sealed"
+            inside = list(tree.folders(folder))
             if len(inside) > FOLDERS_LIMIT:
                 msg = f"{folder}, in which others are mounted, has over {FOLDERS_LIMIT} folders"
                 raise OSError(msg)
@@ -103,24 +130,24 @@ def _planned(mounts: list[Mount], places: Sequence[str], look: Look) -> Iterator
                     yield from covered(each)
 
     for mount in mounts:
-        if any(is_within(mount.path, tree) for tree in SYSTEM_TREES):
+        if any(is_within(mount.path, each) for each in SYSTEM_TREES):
             if mount.path in SYSTEM_TREES:
                 yield mount.path, "passes"
         elif mount.fstype in PSEUDO or (mount.read_only and mount.path != "/"):
             yield mount.path, "passes"
-        elif not look.is_folder(mount.path):
+        elif not tree.is_folder(mount.path):
             yield mount.path, "sealed"
         else:
             yield from covered(mount.path)
 
 
-def _apart(folder: str, places: Iterable[str], look: Look) -> Iterator[str]:
+def _apart(folder: str, places: Iterable[str], tree: FileTree) -> Iterator[str]:
     """Yield writable folders that need their own overlay.
 
     One overlay would have to copy up a folder of another user's, such as /var/tmp, or
     /data/projects above one's own.
     """
-    if look.is_owner_of_all:
+    if tree.owns_all:
         return
     between = {
         str(path)
@@ -128,54 +155,16 @@ def _apart(folder: str, places: Iterable[str], look: Look) -> Iterator[str]:
         for path in [*Path(place).parents, Path(place)]
         if str(path) != folder and is_within(str(path), folder)
     }
-    for path in {*look.folders(folder), *between}:
-        if look.is_foreign(path) and look.may_write(path):
+    for path in {*tree.folders(folder), *between}:
+        if tree.is_foreign(path) and tree.may_write(path):
             yield path
     for parent in between:
-        if look.is_foreign(parent) and not look.may_write(parent):
-            for path in look.folders(parent):
-                if not look.is_foreign(path) or look.may_write(path):
+        if tree.is_foreign(parent) and not tree.may_write(parent):
+            for path in tree.folders(parent):
+                if not tree.is_foreign(path) or tree.may_write(path):
                     yield path
 
 
 def _unescaped(word: str) -> str:
-    return (
-        re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
-        .encode("latin-1", "surrogateescape")
-        .decode("utf-8", "surrogateescape")
-        if "\\" in word
-        else word
-    )
-
-
-def look_around() -> Look:
-    """Read the real file tree before entering namespaces."""
-    owner = os.geteuid(), os.getegid()
-
-    def folders(path: str) -> list[str]:
-        found = []
-        try:
-            with os.scandir(path) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        found.append(entry.path)
-                    if len(found) > FOLDERS_LIMIT:
-                        break
-        except OSError:
-            pass
-        return found
-
-    def is_foreign(path: str) -> bool:
-        try:
-            status = os.stat(path)
-        except OSError:
-            return False
-        return (status.st_uid, status.st_gid) != owner
-
-    return Look(
-        folders=folders,
-        is_folder=os.path.isdir,
-        may_write=lambda path: os.access(path, os.W_OK),
-        is_foreign=is_foreign,
-        is_owner_of_all=keeps_all_users(),
-    )
+    octal = re.compile(rb"\\([0-7]{3})")
+    return os.fsdecode(octal.sub(lambda found: bytes([int(found[1], 8)]), os.fsencode(word)))

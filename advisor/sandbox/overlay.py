@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advisor.sandbox import kernel, layers, untrusted
 from advisor.sandbox.base import Sandbox
-from advisor.sandbox.mounts import Step, look_around, plan, read_mounts
+from advisor.sandbox.mounts import FileTree, Step, plan, read_mounts
 from advisor.sandbox.path_policy import SYSTEM_TREES
-from advisor.sandbox.pyc_mtime import set_content_mtime
 from advisor.sandbox.seccomp import RENAMES, SyscallListener, rename_folder
 
 if TYPE_CHECKING:
@@ -49,11 +48,13 @@ class Layer(NamedTuple):
 class Overlay(Sandbox):
     """Overlays over every writable file system."""
 
+    listener: SyscallListener
+
     def __init__(self, policy: Mapping[str, Any], cwd: str) -> None:
         self._policy = policy
         # A hidden host with an open network leaves its abstract sockets in reach.
         connect = (untrusted.CONNECT,) if policy["hidden"] and policy["network"] else ()
-        self._listener = SyscallListener((*RENAMES, *connect), self._judge)
+        self.listener = SyscallListener((*RENAMES, *connect), self._judge)
         self._cwd = os.path.realpath(cwd)
         self._stage: str = policy["layers"]
         self._layers: list[Layer] = []
@@ -81,13 +82,12 @@ class Overlay(Sandbox):
             mounts = read_mounts(file.read())
         private = self._policy["private_memory"]
         places = [self._cwd, os.path.realpath(os.path.expanduser("~"))]
-        steps = plan(mounts, places, look_around(), private_memory=private)
+        steps = plan(mounts, places, FileTree(), private_memory=private)
         kernel.enter_namespaces(network=self._policy["network"])
         if not self._policy["network"]:
             untrusted.start_loopback()
         if self._policy["upper_bytes"]:
-            size = f"size={self._policy['upper_bytes']},mode=700"
-            kernel.mount("tmpfs", self._stage, "tmpfs", kernel.MS_NOSUID, size)
+            _mount_memory(self._stage, self._policy["upper_bytes"])
         self._kept = os.open(self._stage, os.O_RDONLY | os.O_DIRECTORY)
         root = os.path.join(self._stage, "root")
         os.mkdir(root)
@@ -164,23 +164,13 @@ class Overlay(Sandbox):
             with open(draft, "wb") as file:
                 file.write(content)
             kernel.bind(draft, real)
-        set_content_mtime(real, content)
         self._put.append(real)
 
     def confine(self) -> None:
         """Drop mount capabilities and listen to renames."""
-        self._listener.confine()
+        self.listener.confine()
         for capability in DROPPED_CAPABILITIES:
             kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
-
-    @property
-    def listens(self) -> int:
-        """Descriptor of the listener."""
-        return self._listener.listens
-
-    def serve(self) -> None:
-        """Rename a folder."""
-        self._listener.serve()
 
     def changes(self, copies: str) -> dict[str, Any] | None:
         """Read the exact changes from the layers."""
@@ -221,6 +211,15 @@ def _lay_over(lower: str, target: str, folder: str) -> None:
     finally:
         for number in opened:
             os.close(number)
+
+
+def _mount_memory(stage: str, limit_bytes: int) -> None:
+    """Take the layers into memory, if the kernel keeps attributes there (Linux 6.6)."""
+    kernel.mount("tmpfs", stage, "tmpfs", kernel.MS_NOSUID, f"size={limit_bytes},mode=700")
+    try:
+        os.setxattr(stage, "user.gpu-advisor", b"y")
+    except OSError:
+        kernel.unmount(stage)
 
 
 def _flags_of(path: str) -> int:

@@ -149,8 +149,7 @@ class SyscallListener:
         self._here.setblocking(False)
         self._listener: int | None = None
 
-    @property
-    def listens(self) -> int:
+    def fileno(self) -> int:
         """Descriptor of the listener, once received."""
         return self._here.fileno() if self._listener is None else self._listener
 

@@ -40,8 +40,8 @@ def discover_knobs(state: TunerState) -> Stage:
     seen = state.original.effects
     sources = [(source.document, source.findings) for source in state.context.sources]
     findings = [each for _, each in sources]
-    aspects = discovery.open_aspects(findings, seen, worth_a_process(state), phases(state))
-    left = discovery.find_suspects(sources, seen, aspects)
+    kinds = discovery.open_kinds(findings, seen, worth_a_process(state), phases(state))
+    left = discovery.find_suspects(sources, seen, kinds)
     doubts = {suspect: suspect.kinds for suspect in left}
     followed: list[Followed] = []
     moved: Sequence[Move] = ()
@@ -53,7 +53,7 @@ def discover_knobs(state: TunerState) -> Stage:
         state, trial = yield from run_trial(state, ask_to_move(state, moved))
         if trial is None:
             break
-        asked = [each for each in aspects if any(each.kind in open_ for open_ in doubts.values())]
+        asked = [kind for kind in kinds if any(kind in open_ for open_ in doubts.values())]
         failed = trial.result if isinstance(trial.result, Failure) else None
         outcome = discovery.read_outcome(moved, seen, trial.result.effects or Effects(), asked)
         followed += outcome.followed

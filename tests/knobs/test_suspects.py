@@ -10,14 +10,13 @@ from advisor import config as documents
 from advisor import knobs
 from advisor.config.argv import join
 from advisor.knobs import discovery
-from advisor.knobs.discovery import ASPECTS, joined
+from advisor.knobs.discovery import KINDS, joined, observed
 from advisor.model import Effects
 
 if TYPE_CHECKING:
     from advisor.config import Document
     from advisor.knobs.discovery import Move, Suspect
 
-EVERY = tuple(aspect.kind for aspect in ASPECTS)
 ANY = ("train", "eval", "test", "any")
 
 
@@ -36,8 +35,8 @@ def command(*words: str) -> Document:
 
 def suspected(effects: Effects, *found: Document) -> tuple[Suspect, ...]:
     pairs = [(document, knobs.find(document)) for document in found]
-    aspects = discovery.open_aspects((f for _, f in pairs), effects, EVERY, ANY)
-    return discovery.find_suspects(pairs, effects, aspects)
+    kinds = discovery.open_kinds((f for _, f in pairs), effects, KINDS, ANY)
+    return discovery.find_suspects(pairs, effects, kinds)
 
 
 def paths(effects: Effects, *found: Document) -> list[str]:
@@ -131,14 +130,14 @@ def test_every_suspect_shows_as_itself() -> None:
     text = "".join(f"zorp{n}: 20\n" for n in range(8)) + "".join(f"vex{n}: 4\n" for n in range(6))
     found = moved(seen(accumulation=4.0), config(text + "frell: 80\n"))
     assert len(found) >= 14
-    for aspect in ASPECTS[:3]:
+    for kind in KINDS[:3]:
         shown = [
-            {relation.shown(move.new, seen(accumulation=4.0)) for relation in relations}
+            {trace.shown(move.new, seen(accumulation=4.0)) for trace in traces}
             for move in found.values()
-            if (relations := [r for a, r in move.suspect.traces if a is aspect])
+            if (traces := [each for each in move.suspect.traces if each.shown_in == kind])
         ]
         assert all(not one & other for i, one in enumerate(shown) for other in shown[:i])
-        assert aspect.seen(seen(accumulation=4.0)) not in set().union(*shown)
+        assert observed(kind, seen(accumulation=4.0)) not in set().union(*shown)
 
 
 def test_without_room_for_more_values_go_down() -> None:
@@ -182,11 +181,11 @@ def read(before: Effects, after: dict[str, Any], *found: Document) -> discovery.
     """What is read off a run of the moved values in which `after` was seen; "PATH" stands for the
     value that this path was moved to."""
     pairs = [(document, knobs.find(document)) for document in found]
-    aspects = discovery.open_aspects((f for _, f in pairs), before, EVERY, ANY)
-    moves = discovery.trial_values(discovery.find_suspects(pairs, before, aspects), before)
+    kinds = discovery.open_kinds((f for _, f in pairs), before, KINDS, ANY)
+    moves = discovery.trial_values(discovery.find_suspects(pairs, before, kinds), before)
     new = {move.suspect.path: move.new for move in moves}
     given = {name: new[v] if isinstance(v, str) and v in new else v for name, v in after.items()}
-    return discovery.read_outcome(moves, before, seen(**given), aspects)
+    return discovery.read_outcome(moves, before, seen(**given), kinds)
 
 
 def test_what_shows_as_it_was_moved_is_followed() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from advisor.errors import UsageError
 from advisor.sandbox.capabilities import detect_isolation
-from advisor.sandbox.mounts import Look, Mount, plan, read_mounts
+from advisor.sandbox.mounts import FileTree, Mount, plan, read_mounts
 
 ROOT = Path(__file__).resolve().parents[2]
 REFUSE = Path(__file__).with_name("refuse.py")
@@ -118,25 +118,44 @@ MOUNTS = r"""
 29 27 0:32 / /home/me/cloud rw - fuse cloud rw
 """
 FOLDERS = {
-    "/": ["/home", "/var", "/proc", "/dev", "/data", "/cdrom"],
+    "/": ["/home", "/var", "/proc", "/dev", "/data", "/cdrom", "/srv"],
     "/home": ["/home/me", "/home/you"],
     "/home/me": ["/home/me/cloud", "/home/me/project"],
     "/data": ["/data/my disk", "/data/rest"],
     "/var": ["/var/tmp", "/var/lib"],
+    "/srv/team": ["/srv/team/me", "/srv/team/all", "/srv/team/you"],
 }
+
+
+class SmallHost(FileTree):
+    """Two homes, a disk of data, and a temporary folder of another user's."""
+
+    def __init__(self, *, root: bool) -> None:
+        self.owns_all = root
+
+    def folders(self, path: str) -> list[str]:
+        return FOLDERS.get(path, [])
+
+    def is_folder(self, path: str) -> bool:
+        return bool(path)
+
+    def may_write(self, path: str) -> bool:
+        mine = {"/home/me", "/home/me/project", "/var/tmp", "/srv/team/me", "/srv/team/all"}
+        return self.owns_all or path in mine
+
+    def is_foreign(self, path: str) -> bool:
+        return path in {"/var/tmp", "/srv/team", "/srv/team/all", "/srv/team/you"}
 
 
 def steps(*, root: bool) -> dict[str, str]:
     """The plan for a small host, by path."""
-    mine = {"/home/me", "/home/me/project", "/var/tmp"}
-    look = Look(
-        folders=lambda path: FOLDERS.get(path, []),
-        is_folder=lambda _: True,
-        may_write=lambda path: root or path in mine,
-        is_foreign=lambda path: path == "/var/tmp",
-        is_owner_of_all=root,
+    tree = SmallHost(root=root)
+    found = plan(
+        read_mounts(MOUNTS.strip()),
+        ["/home/me/project", "/srv/team/me/p"],
+        tree,
+        private_memory=True,
     )
-    found = plan(read_mounts(MOUNTS.strip()), ["/home/me/project"], look, private_memory=True)
     assert [step.path for step in found] == sorted(step.path for step in found)  # parents first
     return {step.path: step.how for step in found}
 
@@ -157,6 +176,9 @@ def test_a_folder_in_which_others_are_mounted_is_split() -> None:
         "/home/me/cloud": "overlay",
         "/home/me/project": "overlay",
         "/home/you": "overlay",
+        "/srv": "overlay",
+        "/srv/team/all": "overlay",
+        "/srv/team/me": "overlay",  # an overlay above would copy up another's folder
         "/var": "overlay",
         "/var/tmp": "overlay",  # another's folder cannot be copied up, it can be stood over
     }

@@ -18,7 +18,7 @@ import pytest
 
 from advisor.sandbox import kernel, overlay
 from advisor.sandbox.api import open_sandbox
-from advisor.sandbox.mounts import FOLDERS_LIMIT, Look, Mount, plan
+from advisor.sandbox.mounts import FOLDERS_LIMIT, FileTree, Mount, plan
 from advisor.sandbox.policy import SandboxPolicy
 from tests.sandbox.conftest import NAMESPACE
 
@@ -232,25 +232,6 @@ def test_an_overlay_in_which_nothing_can_be_made_is_not_offered(tmp_path: Path) 
     assert f"nothing can be made in {tmp_path}/project: " in told.why_not_better
 
 
-def test_a_folder_of_ones_own_below_anothers_is_covered_apart() -> None:
-    """An overlay above would have to copy up the folder between, and may not."""
-    tree = {
-        "/": ["/data"],
-        "/data/groups": ["/data/groups/mine", "/data/groups/theirs", "/data/groups/all"],
-    }
-    look = Look(
-        folders=lambda path: tree.get(path, []),
-        is_folder=lambda _: True,
-        may_write=lambda path: path.startswith(("/data/groups/mine", "/data/groups/all")),
-        is_foreign=lambda path: not path.startswith("/data/groups/mine"),
-        is_owner_of_all=False,
-    )
-    root = [Mount("/", "ext4", read_only=False)]
-    found = plan(root, ["/data/groups/mine/project"], look, private_memory=False)
-    covered = ["/", "/data/groups/all", "/data/groups/mine"]
-    assert [(step.how, step.path) for step in found] == [("overlay", path) for path in covered]
-
-
 # --- folders in which others are mounted --------------------------------------------------
 
 
@@ -267,19 +248,13 @@ def test_large_files_beside_a_mount_cost_no_memory(tmp_path: Path) -> None:
     assert told.said.endswith(f"{(3 << 20) + 2}\n{900 << 20}\n")
 
 
-def test_a_folder_of_too_many_folders_beside_a_mount_is_said() -> None:
+def test_a_folder_of_too_many_folders_beside_a_mount_is_said(tmp_path: Path) -> None:
     """Each of them would be a mount."""
-    many = [f"/many/{number}" for number in range(FOLDERS_LIMIT + 1)]
-    look = Look(
-        folders=lambda path: many if path == "/many" else ["/many"],
-        is_folder=lambda _: True,
-        may_write=lambda _: True,
-        is_foreign=lambda _: False,
-        is_owner_of_all=True,
-    )
-    mounts = [Mount(path, "ext4", read_only=False) for path in ("/", "/many/7")]
+    for number in range(FOLDERS_LIMIT + 1):
+        (tmp_path / str(number)).mkdir()
+    mounts = [Mount(str(path), "ext4", read_only=False) for path in (tmp_path, tmp_path / "7")]
     with pytest.raises(OSError, match="over 1000 folders"):
-        plan(mounts, ["/"], look, private_memory=False)
+        plan(mounts, ["/"], FileTree(), private_memory=False)
 
 
 def test_files_that_come_and_go_meanwhile_spoil_nothing(tmp_path: Path) -> None:
