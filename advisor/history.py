@@ -80,14 +80,12 @@ def program_key(cwd: Path, command: tuple[str, ...] = ()) -> str:
     An edited source, another Python or another torch makes earlier runs stale. Environments,
     hidden folders and folders that may not be read are skipped.
     """
-    digest = hashlib.sha256()
+    lines = installed_packages(command, cwd)
     for path in _sources(cwd):
         with contextlib.suppress(OSError):  # gone meanwhile
             stat = path.stat()
-            digest.update(f"{path.relative_to(cwd)}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
-    for line in installed_packages(command, cwd):
-        digest.update(f"{line}\n".encode())
-    return digest.hexdigest()[:16]
+            lines.append(f"{path.relative_to(cwd)}\0{stat.st_size}\0{stat.st_mtime_ns}")
+    return hashlib.sha256(os.fsencode("\n".join(lines))).hexdigest()[:16]
 
 
 def installed_packages(command: tuple[str, ...], cwd: Path) -> list[str]:
@@ -109,51 +107,35 @@ def installed_packages(command: tuple[str, ...], cwd: Path) -> list[str]:
 
 
 def _packages(library: Path) -> Iterator[str]:
-    """Packages of one `lib/python3.x`.
-
-    With the system's below `dist-packages`.
-    """
-    for name in ("site-packages", "dist-packages"):
-        with contextlib.suppress(OSError):
-            for entry in sorted((library / name).iterdir()):
-                if entry.suffix in {".dist-info", ".egg-info", ".egg-link"}:
-                    yield f"{library.name}/{entry.name}"
-        with contextlib.suppress(OSError):  # built here, the version may stay the same
-            stat = (library / name / "torch" / "version.py").stat()
-            yield f"{library.name}/torch/{stat.st_mtime_ns}"
+    """Packages of one `lib/python3.x`, with the system's below `dist-packages`."""
+    for kind in (".dist-info", ".egg-info", ".egg-link"):
+        for entry in sorted(library.glob(f"*-packages/*{kind}")):
+            yield f"{library.name}/{entry.name}"
+    for built in library.glob("*-packages/torch/version.py"):  # its version may stay the same
+        yield f"{library.name}/torch/{built.stat().st_mtime_ns}"
 
 
 def _sources(folder: Path) -> Iterator[Path]:
-    try:
-        entries = sorted(folder.iterdir())
-    except OSError:  # gone meanwhile
-        return
-    for entry in entries:
-        if entry.name.startswith(".") or entry.is_symlink():
-            continue
-        if entry.suffix == ".py" and entry.is_file():
-            yield entry
-        elif (
-            entry.name not in {"__pycache__", "node_modules"}
-            and entry.is_dir()
-            and not _is_environment(entry)
-        ):
-            yield from _sources(entry)
+    for place, folders, files in os.walk(folder):
+        here = Path(place)
+        folders[:] = sorted(name for name in folders if _may_hold_sources(here / name))
+        for name in sorted(files):
+            path = here / name
+            if path.suffix == ".py" and name[0] != "." and not path.is_symlink():
+                yield path
 
 
-def _is_environment(folder: Path) -> bool:
-    """True for a virtual environment or unreadable folder."""
-    try:
-        return (folder / "pyvenv.cfg").exists()
-    except PermissionError:
-        return True
+def _may_hold_sources(folder: Path) -> bool:
+    """False for hidden folders, caches and virtual environments."""
+    is_other = folder.name[0] == "." or folder.name in {"__pycache__", "node_modules"}
+    return not is_other and not os.path.exists(folder / "pyvenv.cfg")  # noqa: PTH110  never raises
 
 
 class History:
     """Store of one project, safe for several processes.
 
-    A damaged store is moved aside. Without one that can be written (a full disk, no permission),
-    runs are known to this call only. `note` gets a sentence on either. Secrets are masked.
+    Where the file cannot be used (damaged, a full disk, no permission), runs are known to this
+    call only, and `note` gets a sentence. Secrets are masked.
     """
 
     def __init__(self, path: Path, note: Callable[[str], None] = lambda _: None) -> None:
@@ -161,39 +143,23 @@ class History:
         self._note = note
         self._memory: sqlite3.Connection | None = None
         """Stands in for the file where that cannot be used."""
-        try:
-            with contextlib.suppress(sqlite3.OperationalError):  # the next line meets it again
-                self._in_file(_check)
-        except sqlite3.DatabaseError as problem:
-            self._move_aside(problem)
         self._run(lambda db: db.executescript(_SCHEMA))
 
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in one transaction, in memory once the file fails."""
         if self._memory is None:
             try:
-                return self._in_file(work)
+                with contextlib.closing(sqlite3.connect(self._path, timeout=30)) as db, db:
+                    return work(db)
             except sqlite3.DatabaseError as problem:
                 self._note(
                     f"{self._path} cannot be used ({problem}): runs of this call will not be "
-                    "known to later calls"
+                    "known to later calls. Move it away if it is damaged"
                 )
             self._memory = sqlite3.connect(":memory:", check_same_thread=False)
             self._memory.executescript(_SCHEMA)
         with self._memory as db:
             return work(db)
-
-    def _in_file(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with contextlib.closing(sqlite3.connect(self._path, timeout=30)) as db, db:
-            return work(db)
-
-    def _move_aside(self, problem: sqlite3.DatabaseError) -> None:
-        aside = self._path.with_name(f"{self._path.name}.damaged-{time.time_ns()}")
-        with contextlib.suppress(OSError):
-            self._path.rename(aside)
-        self._note(
-            f"{self._path} is damaged ({problem}): moved to {aside.name}, a new one is begun"
-        )
 
     def append(self, key: str, machine: str, result: Run | Failure) -> None:
         """Keep `result`."""
@@ -249,11 +215,3 @@ class History:
             if rate:
                 groups.setdefault(key, []).append(rate)
         return [rates[:RECENT] for rates in groups.values() if len(rates) > 1]
-
-
-def _check(db: sqlite3.Connection) -> None:
-    """Raise DatabaseError if the file is no whole database of this shape."""
-    columns = [row[1] for row in db.execute("pragma table_info(run)")]
-    (state,) = db.execute("pragma quick_check(1)").fetchone()
-    if state != "ok" or (columns and "doc" not in columns):
-        raise sqlite3.DatabaseError(state)
