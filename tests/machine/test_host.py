@@ -12,12 +12,17 @@ import pytest
 
 from advisor.machine import host
 from advisor.machine.readings import GIB
-from tests.machine.trees import write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 UNLIMITED_V1 = 9_223_372_036_854_771_712
+
+
+def write(root: Path, path: str, text: str) -> None:
+    """Write `path`, as it is below `/`, under `root`."""
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
 
 
 def test_version_2_takes_the_tightest_limit_from_our_group_upwards(tmp_path: Path) -> None:

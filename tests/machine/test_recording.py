@@ -40,23 +40,18 @@ def summary(seen: Recording, begin: float = 0.0, end: float = 4.0) -> Telemetry:
 
 
 def test_only_samples_of_the_window_count() -> None:
-    """Warm-up before it and clean-up after it are another state of the card."""
-    seen = record(lambda t: BUSY if 1 <= t <= 3 else replace(BUSY, mem_used_gib=70.0))
-    found = summary(seen, 1.0, 3.0)
-    assert (found.busy_samples, found.gpu_mem_used_gib) == (21, 10.0)
-    assert found.event_reasons == ()
-
-
-def test_memory_is_the_highest_and_clocks_the_median() -> None:
+    """Memory is the highest, clocks the median; warm-up and clean-up are another state."""
     odd = replace(BUSY, mem_used_gib=33.0, sm_clock_mhz=300.0)
-    found = summary(record(lambda t: odd if t == 2.0 else BUSY))
-    assert (found.gpu_mem_used_gib, found.sm_clock_mhz) == (33.0, 1500.0)
+    outside = replace(BUSY, mem_used_gib=70.0)
+    seen = record(lambda t: odd if t == 2.0 else BUSY if 1 <= t <= 3 else outside)
+    found = summary(seen, 1.0, 3.0)
+    assert (found.busy_samples, found.gpu_mem_used_gib, found.sm_clock_mhz) == (21, 33.0, 1500.0)
+    assert found.event_reasons == ()
 
 
 def test_readings_that_look_back_skip_the_first_second() -> None:
     """Utilisation and power then still tell of the time before the window."""
-    seen = record(lambda t: replace(BUSY, util_pct=0.0, power_w=50.0) if t < 1 else BUSY)
-    found = summary(seen)
+    found = summary(record(lambda t: replace(BUSY, util_pct=0.0, power_w=50.0) if t < 1 else BUSY))
     assert (found.gpu_util_pct, found.power_w) == (100.0, 300.0)
 
 
@@ -159,26 +154,13 @@ def crowd(
         (crowd(10, 11, own=(10, 11)), 0),
         (crowd(10, 99, own=(10,)), 1),
         (crowd(99, 98), 2),
-        (crowd(10, 7000, own=(10,), hidden=(7000,)), 1),
-        (crowd(10, 99, own=(10,), times=1), 0),
-        (crowd(10, 99, own=(10,), working=(10,)), 0),
+        (crowd(10, 7000, own=(10,), hidden=(7000,)), 1),  # of another container
+        (crowd(10, 99, own=(10,), times=1), 0),  # listed once
+        (crowd(10, 99, own=(10,), working=(10,)), 0),  # holds memory and does nothing
         (crowd(10, 99, own=(10,), gpu=IDLE, working=()), 0),
-        (crowd(10, 99, own=(10,), working=()), None),
-        (crowd(7000, 7001, hidden=(7000, 7001)), None),
-        (crowd(), None),
-    ],
-    ids=[
-        "nobody",
-        "only ours",
-        "a stranger",
-        "strangers before us",
-        "one of another container",
-        "one listed once",
-        "one that holds memory and does nothing",
-        "an idle context beside ours",
-        "a driver that does not say who works",
-        "ours among ids of another namespace",
-        "a driver that lists nobody on a working card",
+        (crowd(10, 99, own=(10,), working=()), None),  # the driver does not say who works
+        (crowd(7000, 7001, hidden=(7000, 7001)), None),  # ours are among them
+        (crowd(), None),  # on a working card
     ],
 )
 def test_strangers_at_work_on_the_card_are_counted(seen: Recording, foreign: int | None) -> None:

@@ -61,17 +61,6 @@ def machine(*gpus: Gpu) -> Machine:
         ("rtx-3090", machine(V100), "rtx-3090", False, "lacks the free memory or the precisions"),
         ("rtx-3090", machine(FULL), "rtx-3090", False, "lacks the free memory or the precisions"),
     ],
-    ids=[
-        "this CPU",
-        "the first GPU",
-        "a card without a profile",
-        "the named card",
-        "a larger card stands in",
-        "a CPU stands in for nothing",
-        "too small",
-        "no bfloat16",
-        "others hold its memory",
-    ],
 )
 def test_a_target_is_the_card_itself_a_larger_one_or_neither(
     name: str, here: Machine, found: str, stood_in: bool, note: str
@@ -101,37 +90,27 @@ def on(uuid: str | None, name: str = "NVIDIA GeForce RTX 3090") -> Card:
 
 
 def test_the_card_that_the_program_is_on_is_the_target() -> None:
-    """CUDA may put another card first than NVML does; torch spells the UUID without its prefix."""
+    """CUDA may put another card first than NVML does; one asked for by name stays."""
     here = machine(H100, RTX_3090)
     aimed = target.resolve("auto", here)
     found = target.computed_on(aimed, here, on("1"))
     assert (found.name, found.gpu) == ("rtx-3090", RTX_3090)
     assert target.computed_on(aimed, here, on("0")) == aimed
     assert target.computed_on(aimed, here, on(None)) == aimed, "an older torch does not say"
+    named = target.resolve("rtx-3090", machine(H100))
+    assert target.computed_on(named, machine(H100), on("9", "other")) == named
 
 
 def test_a_card_that_nvml_does_not_show_is_still_a_card() -> None:
     """In a container without NVML its memory is that of `mem_get_info`, never the host's."""
-    found = target.computed_on(target.resolve("auto", CPU_ONLY), CPU_ONLY, on("7"))
+    nothing = target.resolve("auto", CPU_ONLY)
+    found = target.computed_on(nothing, CPU_ONLY, on("7"))
     assert found.gpu is not None
-    assert (found.name, found.gpu.memory_free_gib) == ("rtx-3090", 22.0)
-    assert found.gpu.memory_total_gib == 24.0
+    assert (found.name, found.note) == ("rtx-3090", "")
+    assert (found.gpu.memory_free_gib, found.gpu.memory_total_gib) == (22.0, 24.0)
     assert "float16" in found.precisions
-    assert found.note == ""
-
-
-def test_a_mig_slice_has_no_profile_of_the_whole_card() -> None:
-    """Its memory is its own, its speed is not the card's."""
-    slice_ = on("3", "NVIDIA H100 80GB HBM3 MIG 1g.10gb")
-    found = target.computed_on(target.resolve("auto", CPU_ONLY), CPU_ONLY, slice_)
-    assert (found.profile, found.name) == (None, "NVIDIA H100 80GB HBM3 MIG 1g.10gb")
-
-
-def test_a_card_that_was_asked_for_by_name_stays() -> None:
-    """Where another stands in for it, its memory is the limit."""
-    here = machine(H100)
-    aimed = target.resolve("rtx-3090", here)
-    assert target.computed_on(aimed, here, on("9", "other")) == aimed
+    a_slice = on("3", "NVIDIA H100 80GB HBM3 MIG 1g.10gb")
+    assert target.computed_on(nothing, CPU_ONLY, a_slice).profile is None
 
 
 @pytest.mark.parametrize(
