@@ -26,9 +26,7 @@ ADDED = {
 
 
 @pytest.mark.parametrize("form", ADDED)
-def test_a_value_of_an_absent_key_is_added_in_the_files_style(
-    form: Any,
-) -> None:
+def test_a_value_of_an_absent_key_is_added_in_the_files_style(form: Any) -> None:
     """Behind the last of its mapping, in order; a default is not written, the rest stays."""
     raw, added = ADDED[form]
     document = with_absent(parse(raw, form, "c"))

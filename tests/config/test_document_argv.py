@@ -117,9 +117,3 @@ def test_a_flag_is_added_the_way_its_sibling_is_given() -> None:
         "c.d": ("--a", "1", "--b=2", "c.d=3", "c.k=4", "--amp"),
         "--amp": ("--a", "1", "--b=2", "c.d=3", "--amp", "--k", "4"),
     }
-
-
-def test_the_last_of_a_repeated_flag_counts_and_is_told() -> None:
-    document = of_command(["python", "t.py", "--b", "1", "--b", "2"])
-    assert document.scalars["--b"].value == 2
-    assert document.notes == ("--b is given more than once; the last one counts",)

@@ -44,10 +44,8 @@ def test_the_file_is_replaced_with_its_mode_owner_and_attributes(tmp_path: Path)
 
 
 def test_a_symlink_stays_and_its_target_is_written(tmp_path: Path) -> None:
-    (tmp_path / "conf").mkdir()
-    target = tmp_path / "conf" / "real.yaml"
+    target, link = tmp_path / "real.yaml", tmp_path / "link.yaml"
     target.write_bytes(b"a: 1\n")
-    link = tmp_path / "link.yaml"
     link.symlink_to(target)
     write_atomic(link, b"a: 2\n", expected=b"a: 1\n")
     assert link.is_symlink()
@@ -166,27 +164,16 @@ def test_a_file_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
         write_atomic(tmp_path / "c.yaml", b"", expected=b"")
 
 
-@pytest.mark.parametrize(
-    ("name", "raw", "form"),
-    [
-        ("c.json", b'{"a": 1}', "json"),
-        ("c.json", b'{"a": 1} // x', "json"),
-        ("c.jsonc", b'{"a": 1}', "json"),
-        ("c.YML", b"a: 1", "yaml"),
-        ("c.toml", b"a = 1", "toml"),
-    ],
-)
-def test_the_suffix_names_the_format(tmp_path: Path, name: str, raw: bytes, form: str) -> None:
-    (tmp_path / name).write_bytes(raw)
-    document = read(tmp_path / name)
-    assert (document.format, document.scalars["a"].value, document.path) == (
-        form,
-        1,
-        tmp_path / name,
-    )
-
-
-def test_an_unknown_suffix_is_refused(tmp_path: Path) -> None:
+def test_the_suffix_names_the_format(tmp_path: Path) -> None:
+    known = {
+        "c.json": b'{"a": 1} // x',
+        "c.jsonc": b'{"a": 1}',
+        "c.YML": b"a: 1",
+        "c.toml": b"a = 1",
+    }
+    for name, raw in known.items():
+        (tmp_path / name).write_bytes(raw)
+        assert read(tmp_path / name).scalars["a"].value == 1
     (tmp_path / "notes.txt").write_text("just words\n")
     with pytest.raises(ConfigUnreadableError, match=r"ends in none of \.json"):
         read(tmp_path / "notes.txt")

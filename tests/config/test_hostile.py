@@ -60,6 +60,13 @@ def test_aliases_are_never_unfolded() -> None:
         ("json", b'{"a": 1 /*' + b"x" * SPACE, ConfigSyntaxError, "column 9"),
         ("yaml", b'a: "' + b"x" * SPACE, ConfigSyntaxError, "unexpected end of stream"),
         ("yaml", b"a: \0", ConfigSyntaxError, "control characters"),
+        ("python", b"a = = 1\n", ConfigSyntaxError, "line 1, column 5"),
+        ("python", b"a = 1\n  b = 2\n", ConfigSyntaxError, "line 2"),
+        ("python", b"a = 1\0", ConfigSyntaxError, "NUL"),
+        ("python", b"a = " + b"(" * 500 + b"1" + b")" * 500, ConfigSyntaxError, "nested"),
+        ("python", b"a = " + b"-" * 100_000 + b"1", ConfigSyntaxError, "nested"),
+        ("python", b"a" + b".b" * 30_000 + b" = 1", ConfigSyntaxError, "nested"),
+        ("python", b"a = [" + b"1," * 60_000 + b"]", ConfigUnreadableError, "values"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import random
 import re
-import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from advisor import knobs
-from advisor.config import Document, of_command, parse, split_command
+from advisor.config import Document, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from advisor.config import Format
 
 ANCHORS = """\
@@ -141,26 +137,3 @@ def test_each_value_is_edited_in_its_own_bytes(way: str) -> None:
         got = after.scalars[path].value
         assert got == new or str(got).lower() == str(new).lower() or float(str(got)) == new
         assert sum(a != b for a, b in zip(lines(raw), lines(edited), strict=True)) <= 1
-
-
-LOADERS: dict[str, Callable[[str], Any]] = {"yaml": yaml.safe_load, "toml": tomllib.loads}
-
-
-@pytest.mark.parametrize("way", [way for way, (form, _, _) in WAYS.items() if form in LOADERS])
-def test_the_loaders_of_users_read_the_same(way: str) -> None:
-    """The new value, in every place that follows it, and nothing else."""
-    form, raw, _ = WAYS[way]
-    document = parse(raw, form, "c")
-    load = LOADERS[form]
-    for path, scalar in document.scalars.items():
-        if isinstance(scalar.value, int) and not isinstance(scalar.value, bool) and scalar.editable:
-            edited = document.with_values({path: 4242}).decode("utf-8-sig")
-            before, after = (repr(load(t)) for t in (raw.decode("utf-8-sig"), edited))
-            assert after.replace("4242", str(scalar.value)) == before
-            assert "4242" in after
-
-
-def test_a_command_keeps_its_other_words() -> None:
-    document = of_command(YACS)
-    words = split_command(document.with_values({"SOLVER.IMS_PER_BATCH": 64, "SOLVER.BASE_LR": 0.1}))
-    assert words == tuple({"16": "64", "0.02": "0.1"}.get(word, word) for word in YACS)

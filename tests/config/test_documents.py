@@ -1,0 +1,200 @@
+"""JSON, YAML and TOML as their loaders read them, with the hazards of real configs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from advisor.config import parse
+from advisor.config.formats import SYNTAXES
+from advisor.errors import EditRefusedError
+
+if TYPE_CHECKING:
+    from advisor.config import Format
+
+# --- values -------------------------------------------------------------------------------
+
+TABLES = """\
+title = "t" # x
+
+[training]
+local_batch_size = 30_000  # per GPU
+"odd key".x = 1
+dates = [1979-05-27, 07:32:00]
+when = 1979-05-27 07:32:00
+mixed.a.b = { c = 'd', e = [
+  1, # one
+  2,
+] }
+
+[[runs]]
+n = 1
+[runs.sub]
+deep = true
+
+[[runs]]
+n = 2
+
+[training.more]
+text = \"\"\"
+n = 1
+[x]\"\"\"
+"""
+
+
+def test_every_value_of_toml_is_found_under_its_path() -> None:
+    document = parse(TABLES.encode(), "toml", "x.toml")
+    assert {path: s.value for path, s in document.scalars.items()} == {
+        "title": "t",
+        "training.local_batch_size": 30000,
+        'training["odd key"].x': 1,
+        "training.dates[0]": "1979-05-27",
+        "training.dates[1]": "07:32:00",
+        "training.when": "1979-05-27 07:32:00",
+        "training.mixed.a.b.c": "d",
+        "training.mixed.a.b.e[0]": 1,
+        "training.mixed.a.b.e[1]": 2,
+        "runs[0].n": 1,
+        "runs[0].sub.deep": True,
+        "runs[1].n": 2,
+        "training.more.text": "n = 1\n[x]",
+    }
+    assert not document.scalars["training.more.text"].editable
+
+
+def test_values_of_yaml_are_those_of_yaml_1_1() -> None:
+    raw = "{a: 1e-4, b: 1.0e-4, c: no, d: 'no', e: 017, f: None, g: ~, h: 1:30:00, i: .inf}"
+    scalars = parse(raw.encode(), "yaml", "x").scalars
+    assert {path: repr(s.value) for path, s in scalars.items()} == {
+        path: repr(value) for path, value in yaml.safe_load(raw).items()
+    }
+    assert (scalars["a"].value, scalars["c"].value, scalars["h"].value) == ("1e-4", False, 5400)
+    assert "base-60" in (scalars["h"].why or "")
+
+
+def test_an_alias_follows_its_anchor_and_is_not_edited_itself() -> None:
+    raw = "base: &bs 256\nval: *bs\nall: &m {lr: 0.1}\nmore: *m\nown:\n  <<: *m\n  x: 1\n"
+    document = parse(raw.encode(), "yaml", "x")
+    assert document.aliases == {"val": "base", "more": "all", 'own["<<"]': "all"}
+    with pytest.raises(EditRefusedError, match="it repeats base"):
+        document.with_values({"val": 4})
+    after = document.with_values({"base": 128, "all.lr": 0.2})
+    assert after.decode() == raw.replace("256", "128").replace("0.1", "0.2")
+    read = yaml.safe_load(after)
+    assert (read["val"], read["more"], read["own"]) == (128, {"lr": 0.2}, {"lr": 0.2, "x": 1})
+
+
+def test_custom_tags_are_kept_as_plain_values_and_not_edited() -> None:
+    raw = "a: !ref <b>\nm: !new:torch.Adam\n  lr: 0.1\nt: !!python/tuple [1, 2]\n"
+    document = parse(raw.encode(), "yaml", "x")
+    assert [s.value for s in document.scalars.values()] == ["<b>", 0.1, 1, 2]
+    assert document.scalars["a"].why == "its tag !ref gives it a meaning of its own"
+    edited = raw.replace("0.1", "0.2").replace("2]", "3]")
+    assert document.with_values({"m.lr": 0.2, "t[1]": 3}).decode() == edited
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        ("a: ${b.c}\n", "it refers to another value: ${b.c}"),
+        ("a: '${times:${b},2}'\n", "refers to another value"),
+        ("a: |\n  4\n", "a block of text"),
+        ("a: >-\n  4\n", "a block of text"),
+        ("a: 'x\n  y'\n", "it spans several lines"),
+        ("a: !ENV 4\n", "its tag !ENV"),
+    ],
+)
+def test_what_is_no_literal_is_not_editable_and_says_why(raw: str, why: str) -> None:
+    document = parse(raw.encode(), "yaml", "x")
+    assert why in (document.scalars["a"].why or "")
+    with pytest.raises(EditRefusedError, match="a cannot be edited: it"):
+        document.with_values({"a": 4})
+
+
+@pytest.mark.parametrize(
+    ("form", "raw", "left", "note"),
+    [
+        ("json", '{"t": {"a": 1, "b": 2},\n "t": {"a": 3}}', {"t.a": 3}, "t is written more"),
+        ("yaml", "b: 64\nt: {a: 1}\nb: 32\nt: {b: 2}\n", {"b": 32, "t.b": 2}, "on line 3, counts"),
+        ("argv", "python\0t.py\0--b\0001\0--b\0002", {"--b": 2}, "--b is given more than once"),
+    ],
+)
+def test_the_last_duplicate_counts_and_is_told(
+    form: Format, raw: str, left: dict[str, Any], note: str
+) -> None:
+    document = parse(raw.encode(), form, "x")
+    assert {path: s.value for path, s in document.scalars.items()} == left
+    assert note in document.notes[0]
+
+
+# --- comments -----------------------------------------------------------------------------
+
+PALETTE = """\
+{
+    "name": "x", // experiment, {
+    "test": {
+        // "batch_size": 64, testing batch size
+        "args":{
+            "batch_size": 1, // Keep at 1 - code assumes single batch
+            "num_workers": 12, /* per process */
+            // must divide
+            // the epoch
+            "shuffle": false
+        }
+    },
+    "lr": 5e-5
+}
+"""
+MARKED = "# top\n\n# must divide\n# the epoch\nb: 4  # per GPU\nc: '#4'\nd: [1, 2]  # list\n"
+CALLS = "# of one GPU\na = 1  # samples\nm = dict(n=2)  # threads\n"
+COMMENTS: dict[Format, tuple[str, dict[str, str | None]]] = {
+    "json": (PALETTE, {
+        "test.args.batch_size": "Keep at 1 - code assumes single batch",
+        "test.args.num_workers": "per process",
+        "test.args.shuffle": "must divide\nthe epoch",
+        "lr": None,
+    }),
+    "yaml": (MARKED, {"b": "must divide\nthe epoch\nper GPU", "c": None, "d[1]": "list"}),
+    "toml": (TABLES, {"training.local_batch_size": "per GPU"}),
+    "python": (CALLS, {"a": "of one GPU\nsamples", "m.n": "threads"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", COMMENTS)
+def test_comments_above_and_beside_a_value_belong_to_it(form: Format) -> None:
+    text, wanted = COMMENTS[form]
+    scalars = parse(text.encode(), form, "x").scalars
+    assert {path: scalars[path].comment for path in wanted} == wanted
+
+
+def test_no_value_is_written_that_a_comment_stripper_would_cut() -> None:
+    after = parse(b'{"a": "x"}', "json", "x").with_values({"a": "tcp://host /* x"})
+    assert b"//" not in after
+    assert b"/*" not in after
+    assert json.loads(after) == {"a": "tcp://host /* x"}
+
+
+# --- new keys -----------------------------------------------------------------------------
+
+
+def test_what_is_there_already_is_not_added() -> None:
+    for raw, beside in ((b'{"a": 1, "k": {"z": 1}}', "a"), (b'{"a": 1, "k": {}}', "a"),
+                        (b'{"a": [1]}', "a[0]")):  # fmt: skip
+        with pytest.raises(EditRefusedError):
+            parse(raw, "json", "x.json").with_inserted(beside, "k", 2)
+
+
+def test_an_insertion_that_changes_anything_else_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second lock, behind the layout of new keys."""
+    raw = b"a: 1\nb: 2\n"
+    for careless in ([(4, "\nk: 2"), (9, "3")], [(1, "x"), (4, "\nk: 2")], [(4, "\nk: 7")]):
+        syntax = replace(SYNTAXES["yaml"], insert=lambda *_, made=careless: made)
+        monkeypatch.setitem(SYNTAXES, "yaml", syntax)
+        with pytest.raises(EditRefusedError):
+            parse(raw, "yaml", "x").with_inserted("a", "k", 2)
