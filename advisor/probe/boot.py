@@ -17,7 +17,6 @@ from typing import Any, Callable
 
 from . import env_propagation
 from .guard import SAVER_MODULES, Guard
-from .origins import Origins
 from .session import Session
 
 PASSIVE = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
@@ -46,13 +45,13 @@ def start(spec_path: str) -> None:
     os.register_at_fork(after_in_child=lambda: _forked(session))
     guard = Guard(session, spec_path)
     guard.watch()
-    Origins(session).watch()
-    env_propagation.watch(session, spec_path)
+    if session.spec.get("origins"):
+        _part("origins").Origins(session).watch()
     compiler = "torch._dynamo.eval_frame"
     actions: dict[str, Action] = {
         **dict.fromkeys(SAVER_MODULES, guard.wrap_savers),
         "argparse": lambda module: _part("arguments").install(module, session),
-        "subprocess": lambda module: env_propagation.popen(module, session, spec_path),
+        "subprocess": lambda module: env_propagation.popen(module, session),
         "torch": lambda module: _torch(module, session, guard),
         compiler: lambda module: _part("module_hooks").shield_compiled(module, session),
     }

@@ -1,15 +1,15 @@
 """Propagation of the probe into child processes.
 
-Two variables start the probe in another process. A program that replaces or starts another one
-with an environment that lacks them gets them added, and the trial's own folder for temporary
-files, which in the user's would be left or denied.
+Two variables start the probe in another process. A program that starts another one with an
+environment that lacks them gets them added, and the trial's own folder for temporary files, which
+in the user's would be left or denied.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 from .session import Session
 
@@ -39,45 +39,15 @@ def isolating(command: Sequence[str]) -> str | None:
     return None
 
 
-def carried(environment: Any, spec_path: str) -> Any:
+def carried(environment: Mapping[Any, Any]) -> dict[str, str]:
     """Return `environment` with the probe's variables added."""
-    text = {os.fsdecode(name): os.fsdecode(value) for name, value in dict(environment).items()}
+    text = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
     paths = [path for path in text.get("PYTHONPATH", "").split(os.pathsep) if path]
-    if text.get(SPEC) == spec_path and SITE in paths:
-        return environment
-    whole = {name: value for name, value in dict(environment).items() if _plain(name)}
-    if TEMPORARY not in text and TEMPORARY in os.environ:
-        whole[TEMPORARY] = os.environ[TEMPORARY]
-    whole[SPEC] = spec_path
-    whole["PYTHONPATH"] = os.pathsep.join([SITE, *(path for path in paths if path != SITE)])
-    return whole
+    added = {name: os.environ[name] for name in (SPEC, TEMPORARY) if name in os.environ}
+    return {**added, **text, "PYTHONPATH": os.pathsep.join(dict.fromkeys([SITE, *paths]))}
 
 
-def _plain(name: Any) -> bool:
-    return os.fsdecode(name) not in (SPEC, "PYTHONPATH")
-
-
-def watch(session: Session, spec_path: str) -> None:
-    """Wrap process replacement and low-level process starts."""
-    for name in ("execve", "posix_spawn", "posix_spawnp"):
-        original = getattr(os, name, None)
-        if original is not None:
-            setattr(os, name, _wrapped(session, spec_path, original))
-
-
-def _wrapped(session: Session, spec_path: str, original: Any) -> Any:
-    @functools.wraps(original)
-    def start(path: Any, argv: Any, env: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            env = carried(env, spec_path)
-        except Exception as problem:  # what the program asked for is done all the same
-            session.fail(problem)
-        return original(path, argv, env, *args, **kwargs)
-
-    return start
-
-
-def popen(subprocess: Any, session: Session, spec_path: str) -> None:
+def popen(subprocess: Any, session: Session) -> None:
     """Wrap `subprocess.Popen` once its module is imported."""
     build = subprocess.Popen.__init__
 
@@ -85,8 +55,8 @@ def popen(subprocess: Any, session: Session, spec_path: str) -> None:
     def __init__(self: Any, args: Any, *rest: Any, **kwargs: Any) -> None:
         try:
             if kwargs.get("env") is not None:
-                kwargs["env"] = carried(kwargs["env"], spec_path)
-        except Exception as problem:
+                kwargs["env"] = carried(kwargs["env"])
+        except Exception as problem:  # what the program asked for is done all the same
             session.fail(problem)
         build(self, args, *rest, **kwargs)
 

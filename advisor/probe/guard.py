@@ -13,7 +13,7 @@ import stat
 import sys
 import threading
 import time
-from typing import Any, Callable, Tuple
+from typing import Any, Tuple
 
 from .session import Session
 
@@ -38,16 +38,21 @@ CACHE_VARIABLES = (
     "NUMBA_CACHE_DIR",
 )
 
+MOVES = ("os.rename", "os.link")
+"""Events of two paths; what is done to a link is done to the file."""
+CHANGES = ("os.remove", "os.chmod", "os.utime", "shutil.rmtree")
+"""Events of one path; the last argument is an open folder to which it is relative, or -1."""
+TREES = ("os.rename", "shutil.rmtree")
+"""Events that concern a whole folder where the path is one."""
+
 SAVERS = (
-    ("torch", "save", 1, None),
-    ("safetensors.torch", "save_file", 1, None),
-    ("safetensors.numpy", "save_file", 1, None),
-    ("cv2", "imwrite", 0, None),
-    ("torchaudio", "save", 0, None),
-    ("rasterio", "open", 0, 1),
-    ("h5py", "File.__init__", 1, 2),
+    ("torch", "save", 1, "f"),
+    ("safetensors.torch", "save_file", 1, "filename"),
+    ("safetensors.numpy", "save_file", 1, "filename"),
+    ("cv2", "imwrite", 0, "filename"),
+    ("torchaudio", "save", 0, "uri"),
 )
-"""(module, function, position of the path, position of the mode) of what writes from C."""
+"""(module, function, position and name of the path) of what writes from C."""
 SAVER_MODULES = tuple(module for module, *_ in SAVERS)
 
 
@@ -78,54 +83,42 @@ class Guard:
             sys.addaudithook(self._audit)
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
-        find = _EVENTS.get(event)
-        if find is not None:
-            for path in find(args):
-                self.touch(path, tree=event in TREES)
+        for path in _changed(event, args):
+            self.touch(path, tree=event in TREES)
 
     def touch(self, path: Any, *, tree: bool = False) -> None:
         """Check a change of `path`, or of its `tree`."""
         busy = getattr(self._judging, "busy", False)
-        if busy or not self._listens or isinstance(path, int):
+        if busy or not self._listens or not isinstance(path, (str, bytes, os.PathLike)):
             return
         self._judging.busy = True
         try:
-            self._judge(os.fsdecode(path), tree)
-        except (TypeError, ValueError):
+            self._judge(os.path.realpath(os.fsdecode(path)), tree)
+        except ValueError:  # a name that no file can have
             pass
         except Exception as problem:  # the user's open() must not fail for us
             self._session.fail(problem)
         finally:
             self._judging.busy = False
 
-    def _judge(self, path: str, tree: bool) -> None:
-        full = os.path.realpath(path)
+    def _judge(self, full: str, tree: bool) -> None:
         if full.startswith(self._free) or any(part in REBUILT for part in full.split(os.sep)):
             return
-        try:
-            status = os.stat(full)
-        except OSError:
+        if not os.path.exists(full):
             self._note(self._session.writes, full)
-            return
-        folder = stat.S_ISDIR(status.st_mode)
-        if not (stat.S_ISREG(status.st_mode) or (tree and folder)):
-            return
-        inside = _folder(full).startswith(self._protect)
-        around = tree and folder and self._protect.startswith(_folder(full))
-        users = self._is_users(full, status)
-        if (inside or around) and self._refuses and users:
-            self._refuse(full)
-        self._note(self._session.altered if users else self._session.writes, full)
+        elif os.path.isfile(full) or (tree and os.path.isdir(full)):
+            users = self._is_users(full)
+            inside = _folder(full).startswith(self._protect)
+            if self._refuses and users and (inside or self._protect.startswith(_folder(full))):
+                self._refuse(full)
+            self._note(self._session.altered if users else self._session.writes, full)
 
-    def _is_users(self, full: str, status: os.stat_result) -> bool:
-        if stat.S_ISREG(status.st_mode):
-            return status.st_ctime < self._started and full not in self._made
-        for folder, _, names in os.walk(full):
-            for name in names:
-                path = os.path.join(folder, name)
-                if os.lstat(path).st_ctime < self._started and path not in self._made:
-                    return True
-        return False
+    def _is_users(self, full: str) -> bool:
+        """Return True for a file from before the trial, or a folder that holds one."""
+        status = os.lstat(full)
+        if stat.S_ISDIR(status.st_mode):
+            return any(self._is_users(entry.path) for entry in os.scandir(full))
+        return status.st_ctime < self._started and full not in self._made
 
     def _note(self, kept: list[str], full: str) -> None:
         """Keep a path in the record, which outlives a kill."""
@@ -144,24 +137,15 @@ class Guard:
 
     def wrap_savers(self, module: Any) -> None:
         """Wrap the functions of a library that write from C."""
-        for name, function, position, mode in SAVERS:
-            if name != module.__name__:
-                continue
-            owner, _, last = function.rpartition(".")
-            holder = getattr(module, owner, None) if owner else module
-            original = getattr(holder, last, None)
-            if holder is not None and original is not None:
-                setattr(holder, last, self._wrapped(original, position, mode))
+        for name, function, position, keyword in SAVERS:
+            original = getattr(module, function, None)
+            if name == module.__name__ and original is not None:
+                setattr(module, function, self._wrapped(original, position, keyword))
 
-    def _wrapped(self, original: Any, position: int, mode: int | None) -> Any:
+    def _wrapped(self, original: Any, position: int, keyword: str) -> Any:
         @functools.wraps(original)
         def saver(*args: Any, **kwargs: Any) -> Any:
-            path = args[position] if len(args) > position else _path_keyword(kwargs)
-            how = "w"
-            if mode is not None:
-                how = kwargs.get("mode", args[mode] if len(args) > mode else None) or "r"
-            if isinstance(path, (str, bytes, os.PathLike)) and how != "r":
-                self.touch(path)
+            self.touch(args[position] if len(args) > position else kwargs.get(keyword))
             start = time.perf_counter()
             try:
                 return original(*args, **kwargs)
@@ -171,63 +155,27 @@ class Guard:
         return saver
 
 
-def _path_keyword(kwargs: dict[str, Any]) -> Any:
-    for name in ("f", "filename", "fp", "name", "uri"):
-        if name in kwargs:
-            return kwargs[name]
-    return None
+def writes(mode: Any, flags: Any = 0, *_: Any) -> bool:
+    """Return True for the arguments of an open that may write to a file with a name."""
+    if isinstance(mode, str):
+        return any(letter in mode for letter in "wax+")
+    return isinstance(flags, int) and flags & NAMELESS != NAMELESS and flags & WRITING != 0
+
+
+def _changed(event: str, args: Tuple[Any, ...]) -> Tuple[Any, ...]:
+    """Return the paths that an event is about to change."""
+    if event == "open":
+        return args[:1] if writes(*args[1:]) else ()
+    if event in MOVES:
+        return tuple(path for path, folder in zip(args[:2], args[2:4]) if folder == -1)
+    if event in CHANGES:
+        return args[:1] if len(args) < 2 or args[-1] in (-1, None) else ()
+    if event == "os.truncate":
+        return args[:1]
+    if event == "sqlite3.connect" and "mode=ro" not in os.fsdecode(args[0]):
+        return (os.fsdecode(args[0]).partition("?")[0].replace("file:", "", 1),)
+    return ()
 
 
 def _folder(path: str) -> str:
     return os.path.join(os.path.realpath(path), "")
-
-
-Paths = Tuple[Any, ...]
-
-
-def _opened(args: Paths) -> Paths:
-    path, mode, flags = args[0], args[1], args[2] if len(args) > 2 else 0
-    if isinstance(mode, str):
-        writes = any(letter in mode for letter in "wax+")
-    else:
-        writes = isinstance(flags, int) and flags & NAMELESS != NAMELESS and flags & WRITING != 0
-    return (path,) if writes else ()
-
-
-def _moved(args: Paths) -> Paths:
-    """Return the source and target of a move."""
-    return tuple(path for path, folder in zip(args[:2], args[2:4]) if folder == -1)
-
-
-def _named(args: Paths) -> Paths:
-    """Return the path named by an event's arguments."""
-    return args[:1] if len(args) < 2 or args[-1] in (-1, None) else ()
-
-
-def _database(args: Paths) -> Paths:
-    """Return the SQLite file opened for writing."""
-    name = os.fsdecode(args[0])
-    if not name.startswith("file:"):
-        return (name,)
-    from urllib.parse import unquote
-
-    path, _, options = name[5:].partition("?")
-    return () if "mode=ro" in options or "immutable=1" in options else (unquote(path),)
-
-
-_EVENTS: dict[str, Callable[[Paths], Paths]] = {
-    "open": _opened,
-    "os.rename": _moved,
-    "os.link": _moved,  # what is done to the link is done to the file
-    "os.remove": _named,
-    "os.truncate": lambda args: args[:1],
-    "os.chmod": _named,
-    "os.chown": _named,
-    "os.utime": _named,
-    "os.setxattr": lambda args: args[:1],
-    "os.removexattr": lambda args: args[:1],
-    "shutil.rmtree": _named,
-    "sqlite3.connect": _database,
-}
-TREES = ("shutil.rmtree", "os.rename")
-"""Events that concern a whole folder where the path is one."""

@@ -26,7 +26,6 @@ WAYS = (
     "touch, then write",
     "chmod, then write",
     "link, then write",
-    "setxattr",
     "sqlite3",
     "torch.save",
 )
