@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Iterator, Tuple
 
-from . import batches
-
-Path = Tuple[Any, ...]
+from .batches import Counter, Path, is_tensor, walk
 
 KEY = -7004
 """Key of these hooks in torch's dicts."""
@@ -28,48 +26,41 @@ class LayerObserver:
     def __init__(self, torch: Any, module: Any, most: int = LAYERS) -> None:
         self.samples: list[tuple[int, int]] = []
         """(axis, size) of what layers with a place for the batch were given."""
-        self.rows: list[int] = []
-        """Rows of linear layers' inputs: a batch, or dimensions folded into it."""
+        self.rows: list[tuple[int, int]] = []
+        """The same of linear layers: a batch, or dimensions folded into it."""
         self.alone = False
         """Some layer was given one sample without a batch."""
         self.dtypes: dict[str, int] = {}
         """Parameters of the layers by dtype of their output."""
-        self._linear = (torch.nn.Linear, torch.nn.RNNCellBase)
+        self._nn = torch.nn
         self._layers: list[Any] = []
         self._observed = 0
         for layer in module.modules():
-            place = _place(torch.nn, layer)
-            skipped = layer._modules or isinstance(layer, torch.nn.Embedding)
-            own = 0 if skipped else sum(p.numel() for p in known_parameters(layer._parameters))
-            if place is not None or own:
-                layer._forward_hooks[KEY] = self._hook(place, own)
+            if len(self._layers) < most and (_place(torch.nn, layer) or _own_size(layer)):
+                layer._forward_hooks[KEY] = self._seen
                 self._layers.append(layer)
-                if len(self._layers) == most:
-                    break
 
-    def _hook(self, place: tuple[int, int] | None, own: int) -> Any:
-        def hook(layer: Any, args: Any, output: Any) -> None:
-            self._observed += 1
-            if self._observed > CALLS:
-                return
-            try:
-                if own and getattr(output, "is_floating_point", lambda: False)():
-                    name = str(output.dtype).rsplit(".", 1)[-1]
-                    self.dtypes[name] = self.dtypes.get(name, 0) + own
-                if place is not None:
-                    self._observe(layer, args[0], *place)
-            except Exception:  # a layer with unusual arguments shows nothing
-                pass
-
-        return hook
+    def _seen(self, layer: Any, args: Any, output: Any) -> None:
+        self._observed += 1
+        if self._observed > CALLS:
+            return
+        try:
+            if getattr(output, "is_floating_point", bool)():
+                name = str(output.dtype).rsplit(".", 1)[-1]
+                self.dtypes[name] = self.dtypes.get(name, 0) + _own_size(layer)
+            place = _place(self._nn, layer)
+            if place is not None:
+                self._observe(layer, args[0], *place)
+        except Exception:  # a layer with unusual arguments shows nothing
+            pass
 
     def _observe(self, layer: Any, x: Any, without: int, axis: int) -> None:
         if x.dim() == without:
             self.alone = True
-        elif not isinstance(layer, self._linear):
+        elif not isinstance(layer, (self._nn.Linear, self._nn.RNNCellBase)):
             self.samples.append((axis, int(x.shape[axis])))
         elif x.dim() == 2:
-            self.rows.append(int(x.shape[0]))
+            self.rows.append((0, int(x.shape[0])))
 
     def stop(self) -> None:
         """Take the hooks out."""
@@ -77,13 +68,34 @@ class LayerObserver:
             layer._forward_hooks.pop(KEY, None)
         self._layers = []
 
+    def settle(self, counter: Counter, inputs: Any) -> None:
+        """Let `counter` count along the batch axis of the observed call's `inputs`, if known."""
+        found = list(_inputs(inputs))[:INPUTS]
+        for axis, size in (*self.samples, *self.rows):
+            for path, shape in found:
+                if shape[axis : axis + 1] == (size,):
+                    return counter.keep(path, axis)
+            for path, shape in found:
+                if shape[:2].count(size) == 1:
+                    return counter.keep(path, shape.index(size))
+        if self.alone and not self.samples and not self.rows:
+            counter.keep(None, 0)
+        return None
+
 
 def known_parameters(held: Any) -> list[Any]:
     """Parameters that have a shape."""
     return [p for p in held.values() if p is not None and "Uninitialized" not in type(p).__name__]
 
 
-def _place(nn: Any, layer: Any) -> tuple[int, int] | None:
+def _own_size(layer: Any) -> int:
+    """Parameters of a layer that computes by itself; a table of numbers computes nothing."""
+    if layer._modules or "Embedding" in type(layer).__name__:
+        return 0
+    return sum(each.numel() for each in known_parameters(layer._parameters))
+
+
+def _place(nn: Any, layer: Any) -> Tuple[int, int] | None:
     """Dimensions of a layer's input without a batch, and the place of the batch."""
     if isinstance(layer, nn.modules.conv._ConvNd):
         return len(layer.kernel_size) + 1, 0
@@ -96,48 +108,14 @@ def _place(nn: Any, layer: Any) -> tuple[int, int] | None:
     return (1, 0) if isinstance(layer, (nn.Linear, nn.RNNCellBase)) else None
 
 
-# --- the inputs ---------------------------------------------------------------------------
-
-
-class BatchAxis:
-    """Place of the samples in a module's inputs."""
-
-    def __init__(self, path: Path | None = None, axis: int = 0) -> None:
-        self.path = path
-        """Of a tensor or a list of samples; None: each call is one sample without a batch."""
-        self.axis = axis
-
-    def count(self, inputs: Any) -> float | None:
-        """Samples in one call, or None if the inputs changed."""
-        if self.path is None:
-            return 1.0
-        try:
-            value = batches.at(inputs, self.path)
-            return float(value.shape[self.axis] if self.axis else len(value))
-        except Exception:
-            return None
-
-
-def find(seen: LayerObserver, inputs: Any) -> BatchAxis | None:
-    """Find the batch axis of the observed call's `inputs`; None without evidence."""
-    found = list(_inputs(inputs))[:INPUTS]
-    rows = [(0, size) for size in seen.rows]
-    for axis, size in [*seen.samples, *rows]:
-        for path, shape in found:
-            if shape[axis : axis + 1] == (size,):
-                return BatchAxis(path, axis)
-        for path, shape in found:
-            if shape[:2].count(size) == 1:
-                return BatchAxis(path, shape.index(size))
-    return BatchAxis() if seen.alone and not seen.samples and not rows else None
-
-
-def _inputs(inputs: Any) -> Iterator[tuple[Path, tuple[int, ...]]]:
+def _inputs(inputs: Any) -> Iterator[Tuple[Path, Tuple[int, ...]]]:
     """Yield tensors with their shapes, and lists of tensors with their length."""
-    for path, value in batches.walk(inputs):
-        if batches.is_tensor(value):
+    for path, value in walk(inputs):
+        if is_tensor(value):
             yield path, tuple(value.shape)
-            continue
-        listed = isinstance(value, (list, tuple)) and len(path) > 1
-        if listed and value and all(map(batches.is_tensor, value)):
+        elif len(path) > 1 and _is_list_of_tensors(value):
             yield path, (len(value),)
+
+
+def _is_list_of_tensors(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and all(map(is_tensor, value))

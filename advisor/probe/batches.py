@@ -7,7 +7,10 @@ first batch is searched in full. The path to the value that gave the count serve
 from __future__ import annotations
 
 import sys
-from typing import Any, Iterator
+from typing import Any, Iterator, Tuple
+
+Path = Tuple[Any, ...]
+"""Steps into a nested value: by an item, or by an attribute."""
 
 DEPTH = 6
 WIDTH = 64
@@ -27,67 +30,54 @@ class Counter:
     def __init__(self, expected: float | None = None, least_depth: int = 0) -> None:
         self.expected = expected
         self._least_depth = least_depth
-        self._path: tuple[Any, ...] | None = None
-        self._shaped = False
-        self._key: Any = None
-        """Of the tensor, where it lies right in the batch."""
+        self._path: Path | None = None
+        self._axis = 0
         self._constant: float | None = None
+
+    def keep(self, path: Path | None, axis: int) -> None:
+        """Count along `axis` of the value at `path`; without a path each batch is one item."""
+        self._path, self._axis = path, axis
+        self._constant = 1.0 if path is None else None
 
     def count(self, batch: Any) -> float:
         """Items in `batch`, or 1 if unknown."""
         if self._constant is not None:
             return self._constant
         try:
-            if self._key is not None:
-                many: float = batch[self._key].shape[0]
-                return many
             if self._path is not None:
                 value = at(batch, self._path)
-                return value.shape[0] if self._shaped else len(value)
+                return value.shape[self._axis] if self._axis else len(value)
         except Exception:
-            self._key = self._path = None
+            self._path = None
         try:
             return self._search(batch)
         except Exception:  # a proxy of a tracer, an object that fights back
             return self.expected or 1.0
 
     def _search(self, batch: Any) -> float:
-        tensors: list[tuple[float, tuple[Any, ...]]] = []
-        sequences: list[tuple[float, tuple[Any, ...]]] = []
+        """Find what counts the items: the most common size, or the one that was asked for."""
+        tensors: list[tuple[float, float, Path]] = []
+        sequences: list[tuple[float, float, Path]] = []
         for path, value in walk(batch):
             if is_tensor(value):
                 if len(value.shape):
-                    tensors.append((float(value.shape[0]), path))
+                    tensors.append((float(value.shape[0]), len(path), path))
             elif isinstance(value, (list, tuple)) and len(path) >= self._least_depth:
-                sequences.append((float(len(value)), path))
-        if self.expected:
-            likely = [(float(len(path)), path) for size, path in tensors if size == self.expected]
-            likely += [
-                (len(path) + (IN_IT if path else ITSELF), path)
-                for size, path in sequences
-                if size == self.expected
-            ]
-            if likely:
-                return self._keep(min(likely, key=lambda one: one[0])[1], self.expected, tensors)
-            if not tensors or (
-                self.expected == 1 and not any(size < self.expected for size, _ in tensors)
-            ):  # an item without batch dimension, or a collation that hides it
-                self._constant = self.expected
-                return self.expected
+                depth = len(path) + (IN_IT if path else ITSELF)
+                sequences.append((float(len(value)), depth, path))
+        likely = [found for found in tensors + sequences if found[0] == self.expected]
+        if likely:
+            self.keep(min(likely, key=lambda found: found[1])[2], 0)
+            return likely[0][0]
         pool = tensors or sequences
-        if not pool:
+        if not pool or (self.expected and (not tensors or self.expected == 1)):
+            # an item without batch dimension, or a collation that hides it
             self._constant = self.expected or 1.0
             return self._constant
-        sizes = [size for size, _ in pool]
+        sizes = [size for size, _, _ in pool]
         common = max(sizes, key=lambda size: (sizes.count(size), -sizes.index(size)))
-        return self._keep(pool[sizes.index(common)][1], common, tensors)
-
-    def _keep(self, path: tuple[Any, ...], size: float, tensors: list[Any]) -> float:
-        self._path = path
-        self._shaped = any(path == other for _, other in tensors)
-        if self._shaped and len(path) == 1 and path[0][0]:
-            self._key = path[0][1]
-        return size
+        self.keep(pool[sizes.index(common)][2], 0)
+        return common
 
 
 def is_tensor(value: Any) -> bool:
@@ -101,7 +91,7 @@ def is_tensor(value: Any) -> bool:
         return False
 
 
-def at(value: Any, path: tuple[Any, ...]) -> Any:
+def at(value: Any, path: Path) -> Any:
     """Part of a nested value at `path`."""
     for by_item, key in path:
         value = value[key] if by_item else getattr(value, key)
@@ -125,7 +115,7 @@ def _children(value: Any) -> Iterator[tuple[Any, Any]]:
                 yield (False, name), child
 
 
-def walk(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Yield a nested value's parts with their paths."""
     yield path, value
     if is_tensor(value) or len(path) >= DEPTH:

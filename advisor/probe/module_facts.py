@@ -33,9 +33,6 @@ class Module:
         self.entered = False
         """It was called from outside any module."""
         self.counter = batches.Counter(least_depth=2)  # (args, kwargs) are no batch themselves
-        self.axis: batch_axis.BatchAxis | None = None
-        self.by_output: bool | None = None
-        """True if only the output counts items; None before the first call."""
         self.shapes: list[str] = []
         """Shapes of the tensors that went into its first call, the batch dimension left out."""
         self.same_shape = False
@@ -52,11 +49,6 @@ class Module:
         self.tokens = (0.0, 0.0)
         """Tokens and items of the calls so far, where there are ids."""
 
-    def items(self, inputs: Any) -> float:
-        """Items of one call with `inputs`, (args, kwargs)."""
-        found = None if self.axis is None else self.axis.count(inputs)
-        return self.counter.count(inputs) if found is None else found
-
     def count_tokens(self, inputs: Any, items: float) -> None:
         """Add up the token positions of a call, padding included."""
         try:
@@ -67,20 +59,12 @@ class Module:
 
 
 def known(session: Session, module: Any) -> Module:
-    """Return the entry of a module or compiled function.
-
-    A program may make its modules anew for every step: an alike one that is gone lends its entry.
-    """
+    """Return the entry of a module or compiled function."""
     entry = session.modules_by_id.get(id(module))
     if entry is None or entry.module() is not module:
         size = sum(each.numel() for each in parameters(module))
-        alike = (e for e in session.modules if e.module() is None)
-        name = type(module).__name__
-        entry = next((e for e in alike if (e.name, e.parameters) == (name, size)), None)
-        if entry is None:
-            entry = Module(module, len(session.modules), size)
-            session.modules.append(entry)
-        entry.module = weakref.ref(module)
+        entry = Module(module, len(session.modules), size)
+        session.modules.append(entry)
         session.modules_by_id[id(module)] = entry
         describe(session, entry)
     return entry
@@ -137,22 +121,19 @@ def failed(session: Session, entry: Module, inputs: Any, problem: BaseException)
     if entry.observer is not None:
         entry.observer.stop()
         entry.observer, entry.calls = None, 0
-    session.record_exception(problem, "forward", entry.items(inputs))
+    session.record_exception(problem, "forward", entry.counter.count(inputs))
 
 
 def items_of(session: Session, entry: Module, args: Any, kwargs: Any, output: Any) -> float:
     """Items of this call; observe the first ones."""
     inputs = (args, kwargs or {})
-    if entry.by_output is None:
-        entry.by_output = _by_output(args, kwargs, output)
-    if entry.calls <= LOOKS[-1] and entry.parameters:
-        if entry.calls <= OUTPUTS_KEPT and session.capture is None:
-            tensors = [t for t in batches.tensors_in(inputs, 4) if t.numel()]
-            came_out = batches.tensors_in(output, 4)
-            entry.firsts.append((list(map(samples, tensors)), list(map(samples, came_out))))
-        if entry.calls in LOOKS:
-            session.attempt(_observed, session, entry, inputs, output)
-    items = entry.counter.count(output) if entry.by_output else entry.items(inputs)
+    if entry.calls <= OUTPUTS_KEPT and entry.parameters and session.capture is None:
+        tensors = [t for t in batches.tensors_in(inputs, 4) if t.numel()]
+        came_out = batches.tensors_in(output, 4)
+        entry.firsts.append((list(map(samples, tensors)), list(map(samples, came_out))))
+    if entry.calls in LOOKS and entry.parameters:
+        session.attempt(_observed, session, entry, inputs, output)
+    items = entry.counter.count(inputs)
     if entry.ids is not None:
         entry.count_tokens(inputs, items)
     return items
@@ -166,8 +147,8 @@ def _observed(session: Session, entry: Module, inputs: Any, output: Any) -> None
         if observer.dtypes:
             most = max(observer.dtypes, key=lambda name: observer.dtypes[name])
             entry.flags["compute_dtype"] = most
-        if entry.calls == 1 and not entry.by_output:
-            entry.axis = batch_axis.find(observer, inputs)
+        if entry.calls == 1:
+            observer.settle(entry.counter, inputs)
     if entry.calls == 1:
         _note_shapes(entry, inputs, output)
         entry.ids = _token_ids(inputs, output)
@@ -186,20 +167,9 @@ def _token_ids(inputs: Any, output: Any) -> Any:
     return None
 
 
-def _by_output(args: Any, kwargs: Any, output: Any) -> bool:
-    """Return True if only the output counts items."""
-    if any(isinstance(value, (list, tuple)) for value in (*args, *(kwargs or {}).values())):
-        return False
-    return not _has_rows((args, kwargs)) and _has_rows(output)
-
-
-def _has_rows(value: Any) -> bool:
-    return any(len(tensor.shape) for tensor in batches.tensors_in(value))
-
-
 def _note_shapes(entry: Module, inputs: Any, output: Any) -> None:
     shapes = [tuple(map(int, tensor.shape)) for tensor in batches.tensors_in(inputs)]
-    items = entry.axis.count(inputs) if entry.axis is not None else None
+    items = entry.counter.count(inputs)
     for shape in shapes:
         axis = 1 if len(shape) > 1 and shape[0] != items == shape[1] else 0
         rest = shape[:axis] + shape[axis + 1 :]

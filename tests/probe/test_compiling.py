@@ -33,7 +33,7 @@ NOTED = (
     "module_facts.items_of",
     "module_facts.known",
     "module_facts.samples",
-    "padding._sources",
+    "padding._source",
     "padding.Padding.summary",
     "record.facts",
     "record.memory",
@@ -47,7 +47,7 @@ SILENT = ("record.beat", "record.put", "record.write", "session.Session.fail")
 """Those without which nothing can be written down."""
 FACTS = {"record.memory": "memory", "training_hooks.loss_values": "losses"}
 """One fact that cannot be read takes no other along: the keys that the others have in a record."""
-UNUSED = ("batches.walk", "padding._sources")
+UNUSED = ("batches.walk", "padding._source")
 
 
 @pytest.mark.parametrize("how", ["module", "in-place"])
