@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 import warnings
-from typing import Any, Callable
+from typing import Any, Callable, Iterable
 
 from .call_sites import call_site
 from .module_facts import any_compiled
@@ -64,6 +64,18 @@ class Overrides:
         self.why = self.why or why
         self.session.note(f"what-if {self.asked}: {why}")
 
+    def apply(self, names: Iterable[str], change: Callable[..., str | None], *args: Any) -> None:
+        """Make a change, which returns why it cannot be; count it for each of `names`."""
+        try:
+            why = change(self.session.torch, self, *args)
+        except Exception as problem:
+            why = f"{type(problem).__name__}: {problem}"[:300]
+        if why is not None:
+            self.refuse(why)
+            return
+        for name in names:
+            self.applied[name] += 1
+
     def summary(self) -> dict[str, Any]:
         """The record's entry."""
         applied = all(self.applied.values())
@@ -87,32 +99,27 @@ def install(torch: Any, session: Session) -> None:
         return
     session.overrides = overrides = Overrides(session, str(asked))
     session.patches.on_undo(overrides.patches.undo)
-    loader = {n[len(LOADER) :]: v for n, v in overrides.settings.items() if n.startswith(LOADER)}
+    loader = {n: v for n, v in overrides.settings.items() if n.startswith(LOADER)}
     if loader:
         _loader(torch, overrides, loader)
     for name, value in overrides.settings.items():
         if name in PROCESS_WIDE:
             PROCESS_WIDE[name](torch, overrides)
         elif name in MODULES:
-            session.on_module.append(functools.partial(_change_module, overrides, name, value))
-        elif not name.startswith(LOADER):
+            change = functools.partial(overrides.apply, [name], _change_module, name, value)
+            session.on_module.append(change)
+        elif name not in loader:
             overrides.refuse(f"{name} is no what-if of this probe")
 
 
-def _change_module(overrides: Overrides, name: str, value: str, module: Any) -> None:
+def _change_module(
+    torch: Any, overrides: Overrides, name: str, value: str, module: Any
+) -> str | None:
     """Change a module at its first outermost call."""
     device = str(next(module.parameters()).device.type)
-    try:
-        if name in ON_CARD and device != "cuda":
-            why: str | None = f"the model runs on {device}, where this setting does nothing"
-        else:
-            why = MODULES[name](overrides.session.torch, overrides, module, value)
-    except Exception as problem:
-        why = f"{type(problem).__name__}: {problem}"[:300]
-    if why is None:
-        overrides.applied[name] += 1
-    else:
-        overrides.refuse(why)
+    if name in ON_CARD and device != "cuda":
+        return f"the model runs on {device}, where this setting does nothing"
+    return MODULES[name](torch, overrides, module, value)
 
 
 def _cap_memory(torch: Any, cap_gib: float) -> None:
@@ -140,20 +147,16 @@ def _loader(torch: Any, overrides: Overrides, settings: dict[str, str]) -> None:
     loader = torch.utils.data.DataLoader
     session, build = overrides.session, loader.__init__
     signature = inspect.signature(build)
-    wanted = {n: bool(int(v)) if n in FLAGS else int(v) for n, v in settings.items()}
+    wanted: dict[str, Any] = {name[len(LOADER) :]: int(value) for name, value in settings.items()}
+    wanted.update({name: bool(wanted[name]) for name in FLAGS if name in wanted})
 
     @functools.wraps(build)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         ours = session.diagnosis is None and not session.muted
         if ours and overrides.site in (None, call_site()):
-            try:
-                bound = signature.bind(self, *args, **kwargs)
-                why = _rearrange(torch, overrides, bound.arguments, dict(wanted))
-                args, kwargs = bound.args[1:], bound.kwargs
-            except Exception as problem:
-                why = f"{type(problem).__name__}: {problem}"[:300]
-            if why is not None:
-                overrides.refuse(why)
+            given = signature.bind(self, *args, **kwargs)
+            overrides.apply(settings, _rearrange, given.arguments, dict(wanted))
+            args, kwargs = given.args[1:], given.kwargs
         build(self, *args, **kwargs)
 
     overrides.patches.put(loader, "__init__", __init__)
@@ -163,37 +166,26 @@ def _rearrange(
     torch: Any, overrides: Overrides, given: dict[str, Any], wanted: dict[str, Any]
 ) -> str | None:
     """Put values into a DataLoader's arguments; return why not."""
-    batch = wanted.pop("batch_size", None)
     workers = wanted.get("num_workers", given.get("num_workers", 0))
     needs_workers = [name for name in wanted if name in WITHOUT_WORKERS and wanted[name]]
     if not workers and needs_workers:
         return f"{needs_workers[0]} needs workers, and the loader has none"
-    why = None if batch is None else _resize(given, batch)
-    if why is not None:
-        return why
+    own: Any = given.get("batch_sampler")
+    if "batch_size" in wanted and own is not None:
+        if not isinstance(getattr(own, "batch_size", None), int):
+            return "the program makes its batches itself"
+        own.batch_size = wanted.pop("batch_size")
+    elif "batch_size" in wanted and given.get("batch_size", 1) is None:
+        return "the program makes its batches itself"
     given.update(wanted)
     if not workers:
         given.update({name: v for name, v in WITHOUT_WORKERS.items() if name in given})
-    for name in overrides.applied:
-        overrides.applied[name] += name.startswith(LOADER)
     iterable = isinstance(given["dataset"], torch.utils.data.IterableDataset)
     if iterable and wanted.get("num_workers"):
         overrides.caution = (
             "the data set is an iterable one: unless it shards itself by worker, each worker "
             "yields all of it"
         )
-    return None
-
-
-def _resize(given: dict[str, Any], batch: int) -> str | None:
-    """Set another batch size; return why it cannot be had."""
-    own: Any = given.get("batch_sampler")
-    if own is None and given.get("batch_size", 1) is not None:
-        given["batch_size"] = batch
-    elif isinstance(getattr(own, "batch_size", None), int):
-        own.batch_size = batch
-    else:
-        return "the program makes its batches itself"
     return None
 
 

@@ -11,7 +11,7 @@ from .batches import Path, at, is_tensor, walk
 
 MASKS = ("attention_mask", "mask")
 LENGTHS = ("lengths", "length", "input_lengths", "seq_lens")
-NAMES = {**dict.fromkeys(MASKS, 2), **dict.fromkeys(LENGTHS, 1)}
+NAMES: dict[Any, int] = {**dict.fromkeys(MASKS, 2), **dict.fromkeys(LENGTHS, 1)}
 """Dimensions of each."""
 
 
