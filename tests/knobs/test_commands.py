@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from advisor import config as documents
 from advisor import knobs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.knobs.conftest import document
 
 
 @pytest.mark.parametrize(
@@ -31,9 +27,7 @@ def test_a_command_says_which_phase_it_runs(command: str, phase: str | None) -> 
     assert knobs.phase_of_command(documents.of_command(command.split())) == phase
 
 
-def test_what_a_config_leaves_open_is_of_the_phase_that_the_command_says(
-    document: Callable[..., documents.Document],
-) -> None:
+def test_what_a_config_leaves_open_is_of_the_phase_that_the_command_says() -> None:
     config = document("lr: 0.1\nloader: {batch_size: 8}\ntrain: {num_workers: 4}\n")
     told = knobs.find(config, phase="test")
     assert {k.path: k.phase for k in told.knobs} == {
@@ -43,19 +37,21 @@ def test_what_a_config_leaves_open_is_of_the_phase_that_the_command_says(
     assert knobs.find(config).knob("loader.batch_size").phase == "train"  # type: ignore[union-attr]
 
 
-COMMANDS = [
-    ("python train.py --img 640 --batch 8", {"--batch": "batch_size"}),
-    ("python train.py --bsz 8 --nw 6", {"--bsz": "batch_size", "--nw": "num_workers"}),
-    ("python train.py --nw 6", {}),
-    ("python train.py --gamma 0.9 --lr 0.1 --ep 8 --tp 2", {}),
-    ("python solve.py --iterations 30000", {}),
-]
-
-
-@pytest.mark.parametrize(("command", "found"), COMMANDS)
-def test_a_command_has_short_words_and_keys_with_colons(
-    command: str, found: dict[str, str]
-) -> None:
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("python train.py --img 640 --batch 8", {"--batch": "batch_size"}),
+        ("python train.py --bsz 8 --nw 6", {"--bsz": "batch_size", "--nw": "num_workers"}),
+        ("python train.py --nw 6", {}),
+        ("python train.py --gamma 0.9 --lr 0.1 --ep 8 --tp 2", {}),
+        ("python solve.py --iterations 30000", {}),
+        ("python -u infer.py --n_steps 50", {"--n_steps": "timesteps"}),
+        ("python infer.py --n_steps 50", {"--n_steps": "timesteps"}),
+        ("conda run -n test python train.py --n_steps 50", {}),
+    ],
+)
+def test_the_knobs_of_a_command(command: str, found: dict[str, str]) -> None:
+    """It is called by its program, whatever the interpreter takes and in whatever environment."""
     document = documents.of_command(command.split())
     assert {knob.path: knob.kind for knob in knobs.find(document).knobs} == found
 
@@ -70,17 +66,3 @@ def test_the_command_line_is_a_document_too() -> None:
     }
     assert found.knob("-b").phase == "test"  # type: ignore[union-attr]
     assert found.outputs == ("--out_dir",)
-
-
-@pytest.mark.parametrize(
-    ("command", "paths"),
-    [
-        ("python -u infer.py --n_steps 50", {"--n_steps"}),
-        ("python infer.py --n_steps 50", {"--n_steps"}),
-        ("conda run -n test python train.py --n_steps 50", set()),
-    ],
-)
-def test_a_command_is_called_by_its_program(command: str, paths: set[str]) -> None:
-    """Whatever flags the interpreter takes, and in whatever environment it runs."""
-    found = knobs.find(documents.of_command(command.split()))
-    assert {knob.path for knob in found.knobs} == paths

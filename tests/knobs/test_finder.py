@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from advisor.knobs import Findings
+from advisor import knobs
+from tests.knobs.conftest import find
 
 
-def test_a_known_look_alike_is_reported_with_its_reason(find: Callable[..., Findings]) -> None:
+def test_a_known_look_alike_is_reported_with_its_reason() -> None:
     (trap,) = find("nbs: 64\n").traps
     assert (trap.path, trap.document) == ("nbs", "config")
     assert "reference" in trap.why
 
 
-def test_every_knob_explains_itself(find: Callable[..., Findings]) -> None:
+def test_every_knob_explains_itself() -> None:
     (knob,) = find("data: {val: {batch_size: 4}}\n").knobs
     by = "by `batch size` in its name (+6)"
     assert knob.why == f"`batch_size` under `val`: samples of one batch, {by}, of the eval phase"
@@ -38,9 +34,7 @@ def test_every_knob_explains_itself(find: Callable[..., Findings]) -> None:
         ("batch_sizes: [96, 96] # must be divisible by 32\n", "must be divisible by 32"),
     ],
 )
-def test_what_must_be_left_alone_is_found_but_not_editable(
-    text: str, reason: str, find: Callable[..., Findings]
-) -> None:
+def test_what_must_be_left_alone_is_found_but_not_editable(text: str, reason: str) -> None:
     frozen = [knob for knob in find(text).knobs if not knob.editable]
     assert len(frozen) == 1
     assert reason in frozen[0].why
@@ -49,14 +43,12 @@ def test_what_must_be_left_alone_is_found_but_not_editable(
 @pytest.mark.parametrize(
     "comment", ["per GPU", "batch size of the test loader", "faster with more", "default 8"]
 )
-def test_a_comment_that_states_no_constraint_freezes_nothing(
-    comment: str, find: Callable[..., Findings]
-) -> None:
+def test_a_comment_that_states_no_constraint_freezes_nothing(comment: str) -> None:
     (knob,) = find(f"batch_size: 8 # {comment}\n").knobs
     assert knob.editable
 
 
-def test_references_stand_in_links_never_in_knobs(find: Callable[..., Findings]) -> None:
+def test_references_stand_in_links_never_in_knobs() -> None:
     found = find(
         """\
         scratch: {train_batch_size: 4}
@@ -99,9 +91,7 @@ def test_references_stand_in_links_never_in_knobs(find: Callable[..., Findings])
         ("batch_seconds: 100\n", "second", "device"),
     ],
 )
-def test_what_a_batch_counts_and_who_shares_it(
-    text: str, unit: str, scope: str | None, find: Callable[..., Findings]
-) -> None:
+def test_what_a_batch_counts_and_who_shares_it(text: str, unit: str, scope: str | None) -> None:
     knob = [k for k in find(text).knobs if k.kind == "batch_size"][-1]
     assert (knob.unit, knob.scope) == (unit, scope)
 
@@ -119,27 +109,17 @@ def test_what_a_batch_counts_and_who_shares_it(
         ("mode: test\nbatch_size: 4\n", "test", "free"),
     ],
 )
-def test_the_phase_decides_the_class_of_a_batch(
-    text: str, phase: str, knob_class: str, find: Callable[..., Findings]
-) -> None:
+def test_the_phase_decides_the_class_of_a_batch(text: str, phase: str, knob_class: str) -> None:
     knob = next(k for k in find(text).knobs if k.kind == "batch_size")
     assert (knob.phase, knob.knob_class) == (phase, knob_class)
 
 
-def test_one_loader_block_of_a_config_with_both_phases_is_of_any_phase(
-    find: Callable[..., Findings],
-) -> None:
+def test_one_loader_block_of_a_config_with_both_phases_is_of_any_phase() -> None:
     found = find("DATA_LOADER: {NUM_WORKERS: 8}\nTRAIN: {EPOCHS: 3}\nTEST: {ENABLE: true}\n")
     assert next(k for k in found.knobs if k.kind == "num_workers").phase == "any"
 
 
-def test_short_keys_of_a_config_are_no_flags(kinds: Callable[..., dict[str, str]]) -> None:
-    assert kinds("b: 8\nj: 4\n") == {}
-
-
-def test_named_files_are_reported_as_the_place_where_values_live(
-    find: Callable[..., Findings],
-) -> None:
+def test_named_files_are_reported_as_the_place_where_values_live() -> None:
     found = find("_BASE_: ../Base.yaml\ndeepspeed: ds.json\ndefaults: [{model: unet}, _self_]\n")
     assert [reference.file for reference in found.references] == [
         "../Base.yaml",
@@ -149,7 +129,7 @@ def test_named_files_are_reported_as_the_place_where_values_live(
     assert {link.kind for link in found.links} == {"reference"}
 
 
-def test_outputs_are_directories_written_to_not_data_read(find: Callable[..., Findings]) -> None:
+def test_outputs_are_directories_written_to_not_data_read() -> None:
     found = find(
         """\
         output_dir: runs/a
@@ -163,3 +143,38 @@ def test_outputs_are_directories_written_to_not_data_read(find: Callable[..., Fi
         """
     )
     assert found.outputs == ("output_dir", "train.save_dir", "checkpointer.output_dir", "run.dir")
+
+
+# --- precisions ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("precision: 32\n", {"float16": 16, "bfloat16": "bf16"}),
+        ("precision: 16\n", {"bfloat16": "bf16"}),
+        ("precision: 16-mixed\n", {"bfloat16": "bf16-mixed"}),
+        ("precision: 32-true\n", {"float16": "16-mixed", "bfloat16": "bf16-mixed"}),
+        ("precision: fp32\n", {"float16": "fp16", "bfloat16": "bf16"}),
+        ("mixed_precision: 'no'\n", {"float16": "fp16", "bfloat16": "bf16"}),
+        ("dtype: float32\n", {"float16": "float16", "bfloat16": "bfloat16"}),
+        ("dtype: torch.float32\n", {"float16": "torch.float16", "bfloat16": "torch.bfloat16"}),
+        ("precision: amp_fp16\n", {"bfloat16": "amp_bf16"}),
+        ("amp: false\n", {"bfloat16": True, "float16": True}),
+        ("train: {autocast: false}\n", {"bfloat16": True, "float16": True}),
+        ("use_half: false\n", {"float16": True}),
+        ("bf16: {enabled: false}\n", {"bfloat16": True}),
+        ("fp16: true\n", {}),
+        ("mixed_precision: fp8\n", {}),
+        ("fp8: false\n", {}),
+        ("fp16: {enabled: false}\n", {"float16": True}),
+    ],
+)
+def test_only_precisions_of_the_same_family_and_no_more_bits(
+    text: str, wanted: dict[str, object]
+) -> None:
+    """In the spelling in use, bfloat16 first: it needs no loss scaling."""
+    (knob,) = find(text).knobs
+    found = knobs.precision_choices(knob)
+    assert found == wanted
+    assert list(found) == sorted(found)

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import pytest
-
 from advisor import knobs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from advisor.config import Document
-    from advisor.knobs import Findings
+from tests.knobs.conftest import document
 
 CONFIG = """\
 {
@@ -64,18 +55,12 @@ TEST_ARGS = "datasets.test.dataloader.args"
 SCHEDULE = "model.which_networks[0].args.beta_schedule"
 
 
-@pytest.fixture
-def founding(document: Callable[..., Document]) -> Document:
-    return document(CONFIG, "json")
+FOUNDING = document(CONFIG, "json")
+FOUND = knobs.find(FOUNDING)
 
 
-@pytest.fixture
-def found(founding: Document) -> Findings:
-    return knobs.find(founding)
-
-
-def test_the_knobs_of_the_test_phase(found: Findings) -> None:
-    ours = {k.path: (k.kind, k.knob_class) for k in found.knobs if k.phase == "test"}
+def test_the_knobs_of_the_test_phase_are_free_or_of_quality() -> None:
+    ours = {k.path: (k.kind, k.knob_class) for k in FOUND.knobs if k.phase == "test"}
     assert ours == {
         f"{TEST_ARGS}.batch_size": ("batch_size", "free"),
         f"{TEST_ARGS}.num_workers": ("num_workers", "free"),
@@ -84,30 +69,23 @@ def test_the_knobs_of_the_test_phase(found: Findings) -> None:
     }
 
 
-def test_training_and_validation_loaders_are_told_apart(found: Findings) -> None:
+def test_training_and_validation_loaders_are_told_apart() -> None:
     loader = "datasets.train.dataloader"
-    train, val = (
-        found.knob(f"{loader}.args.batch_size"),
-        found.knob(f"{loader}.val_args.batch_size"),
-    )
-    assert train is not None
-    assert val is not None
+    batches = {k.path: k for k in FOUND.knobs if k.kind == "batch_size"}
+    train, val = batches[f"{loader}.args.batch_size"], batches[f"{loader}.val_args.batch_size"]
     assert (train.phase, train.knob_class, train.scope) == ("train", "training", "device")
     assert (val.phase, val.knob_class) == ("eval", "free")
-
-
-def test_train_side_look_alikes_are_traps(found: Findings) -> None:
-    traps = {trap.path for trap in found.traps}
+    traps = {trap.path for trap in FOUND.traps}
     assert {f"{SCHEDULE}.train.n_timestep", f"{SCHEDULE}.test.linear_end"} <= traps
-    assert not traps & {knob.path for knob in found.knobs}
+    assert not traps & {knob.path for knob in FOUND.knobs}
 
 
-def test_steps_move_with_their_schedule(founding: Document, found: Findings) -> None:
-    moved = knobs.move(founding, found, f"{SCHEDULE}.test.n_timestep", 512)
+def test_steps_move_with_their_schedule() -> None:
+    moved = knobs.move(FOUNDING, FOUND, f"{SCHEDULE}.test.n_timestep", 512)
     assert not isinstance(moved, knobs.InvalidChange)
     assert {change.path.rsplit(".", 1)[-1]: change.kind for change in moved} == {
         "n_timestep": "timesteps",
         "linear_start": "schedule",
         "linear_end": "schedule",
     }
-    assert founding.with_values({change.path: change.new for change in moved})
+    assert FOUNDING.with_values({change.path: change.new for change in moved})

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from tests.knobs.conftest import find, kinds
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from advisor.knobs import Findings
 
 HERE = Path(__file__).parent
 NAMES = [json.loads(line) for line in (HERE / "names.jsonl").read_text().splitlines()]
@@ -26,14 +27,12 @@ SCORED = {
 }
 
 
-def test_a_name_in_its_place_has_one_meaning(kinds: Callable[..., dict[str, str]]) -> None:
+def test_a_name_in_its_place_has_one_meaning() -> None:
     assert {text: kinds(f"{text}\n") for text, _ in NAMES} == dict(NAMES)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_exactly_the_knobs_of_a_framework_are_found(
-    shape: str, kinds: Callable[..., dict[str, str]]
-) -> None:
+def test_exactly_the_knobs_of_a_framework_are_found(shape: str) -> None:
     text, wanted = SHAPES[shape]["config"], SHAPES[shape]["knobs"]
     form = "json" if text.startswith("{") else "yaml"
     others = {"grad_checkpoint"} - set(wanted.values())
@@ -51,9 +50,7 @@ STYLES: dict[str, Callable[[list[str]], str]] = {
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_words_are_found_in_every_way_to_join_them(
-    style: str, find: Callable[..., Findings]
-) -> None:
+def test_words_are_found_in_every_way_to_join_them(style: str) -> None:
     """Core, part and phase in any order and spelling: always the same kind."""
     draw = random.Random(f"names {style}")
     cores = {
@@ -65,8 +62,8 @@ def test_words_are_found_in_every_way_to_join_them(
     for core, kind in itertools.chain(*[list(cores.items())] * 8):
         before = draw.choice(around).split()
         name = STYLES[style](before + core.split())
-        kinds = [knob.kind for knob in find(f'"{name}": 8\n').knobs]
-        assert kinds == [kind], name
+        found = [knob.kind for knob in find(f'"{name}": 8\n').knobs]
+        assert found == [kind], name
 
 
 PROGRAM = """\
@@ -78,9 +75,8 @@ net = dict(use_checkpoint=cfg["use_checkpoint"], train=dict(lr=0.1))
 """
 
 
-def test_a_computed_value_is_a_reference_and_no_setting(find: Callable[..., Findings]) -> None:
+def test_a_computed_value_is_a_reference_and_no_setting() -> None:
     found = find(PROGRAM, "python")
-    kinds = {knob.path: knob.kind for knob in found.knobs}
-    assert kinds == {"cfg.use_checkpoint": "grad_checkpoint"}
+    assert kinds(PROGRAM, "python") == {"cfg.use_checkpoint": "grad_checkpoint"}
     computed = {path for link in found.links if "computed" in link.why for path in link.paths}
     assert computed == {"cfg.batch_size", "net.use_checkpoint", "world_size"}

@@ -2,56 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from advisor.knobs.default_arguments import with_absent
 from advisor.knobs.registry import LOADER_ARGUMENTS, KnobSpec
 from advisor.model import Effects
 from advisor.patches.patches import ARGUMENTS, NEEDS_WORKERS
+from tests.knobs.conftest import document, find
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from advisor.config import Document
-    from advisor.knobs import Findings
-
-
-@pytest.fixture(params=LOADER_ARGUMENTS, ids=lambda each: each.kind)
-def argument(request: pytest.FixtureRequest) -> KnobSpec:
-    found: KnobSpec = request.param
-    return found
+every_argument = pytest.mark.parametrize(
+    "argument", LOADER_ARGUMENTS, ids=[each.kind for each in LOADER_ARGUMENTS]
+)
 
 
-def test_a_config_key_of_its_name_is_the_knob(
-    argument: KnobSpec, find: Callable[..., Findings]
-) -> None:
+@every_argument
+def test_a_config_key_of_its_name_is_the_knob_with_its_links(argument: KnobSpec) -> None:
     value = "true" if isinstance(argument.default, bool) else "4"
-    findings = find(f"batch_size: 8\n{argument.kind}: {value}\nn_jobs: 2\n")
-    knob = findings.knob(argument.kind)
+    workers = "" if argument.kind == "num_workers" else "num_workers: 2\n"
+    found = find(f"batch_size: 8\n{argument.kind}: {value}\n{workers}")
+    knob = found.knob(argument.kind)
     assert knob is not None
     assert (knob.kind, knob.knob_class) == (argument.kind, argument.class_in(knob.phase))
+    needing = {link.paths[0] for link in found.links if link.kind == "needs-workers"}
+    assert (argument.kind in needing) == ("workers" in argument.needs)
 
 
-def test_it_needs_workers_where_the_spec_says_so(
-    argument: KnobSpec, find: Callable[..., Findings]
-) -> None:
-    value = "true" if isinstance(argument.default, bool) else "4"
-    key = {} if argument.kind == "num_workers" else {argument.kind: value}
-    text = "".join(f"{name}: {text}\n" for name, text in {"num_workers": "2", **key}.items())
-    linked = {path for link in find(text).links if link.kind == "needs-workers"
-              for path in link.paths}  # fmt: skip
-    assert (argument.kind in linked) == ("workers" in argument.needs)
-
-
-def test_a_mapping_of_loader_arguments_may_get_it(
-    argument: KnobSpec, document: Callable[..., Document]
-) -> None:
+@every_argument
+def test_a_mapping_of_loader_arguments_may_get_it(argument: KnobSpec) -> None:
     found = with_absent(document("loader: {batch_size: 8, shuffle: true}\n")).absent
     assert {each.key: each.default for each in found}[argument.kind] == argument.default
 
 
+@every_argument
 def test_its_observed_value_is_read_from_the_effects(argument: KnobSpec) -> None:
     assert argument.observed(Effects()) is None
     field = argument.effect or ""
@@ -61,6 +43,7 @@ def test_its_observed_value_is_read_from_the_effects(argument: KnobSpec) -> None
         assert argument.observed(Effects(loader_arguments=((field, False),))) is False
 
 
+@every_argument
 def test_the_patch_of_a_call_knows_it(argument: KnobSpec) -> None:
     assert ARGUMENTS.get(argument.kind) == argument.trainer_argument
     assert (argument.kind in NEEDS_WORKERS) == ("workers" in argument.needs)
