@@ -1,6 +1,6 @@
 """Bottleneck of equal runs, with measured evidence.
 
-Every figure is a mean over equal processes, with its range; one process names nothing.
+A figure is the range over equal processes; one process names nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 FEWEST = 2
 """Runs that a figure needs."""
-APART = 1.5
-"""Ratio of the largest run to the smallest from which on a mean says nothing."""
 WAITING = 0.10
 """Share of the window from which on waiting for data is named."""
 HALF = 0.5
@@ -35,8 +33,6 @@ GROWS_WITH = {
     "optimizer": "the parameters: twice for Adam, once for SGD with momentum",
     "activations": "batch, depth and input size; gradient checkpointing holds fewer",
 }
-OPERATORS = {"__bool__": "if", "__float__": "float()", "__int__": "int()", "__index__": "an index"}
-"""Methods that read a number from a tensor, as they look in code."""
 
 
 class Part(NamedTuple):
@@ -46,7 +42,7 @@ class Part(NamedTuple):
     """Name of the bottleneck."""
     name: str
     how: str
-    """What makes it shorter."""
+    """Means to shorten it."""
 
 
 PARTS = {
@@ -54,23 +50,17 @@ PARTS = {
         "data", "waiting for data", "more loader workers, a cheaper transform or faster storage"
     ),
     "host_to_device": Part(
-        "transfer",
-        "copies to the device",
-        "pinned memory and non-blocking copies, or fewer bytes",
+        "transfer", "copies to the device", "pinned memory, non-blocking copies or fewer bytes"
     ),
     "launch": Part(
         "launch", "launching small kernels", "compilation, CUDA graphs or a larger batch"
     ),
     "sync": Part(
-        "synchronisation",
-        "the host waiting for the GPU",
-        "fewer `.item()`, `.cpu()` and printed losses",
+        "synchronisation", "the host waiting for the GPU", "fewer `.item()`, `.cpu()` and prints"
     ),
     "compute": Part("compute", "compute", "a larger batch, a lower precision or compilation"),
     "other": Part(
-        "host code",
-        "host code between steps",
-        "fewer conversions, prints and `.item()` calls, or loader workers",
+        "host code", "host code between steps", "fewer conversions and prints, or loader workers"
     ),
     "saving": Part("saving", "saving", "rarer or asynchronous checkpoints"),
 }
@@ -85,18 +75,14 @@ IDLE = ("data_wait", "host_to_device", "launch", "sync", "other")
 def ranged(
     runs: Sequence[Run], figure: Callable[[Run], float | None], shown: Callable[[float], str]
 ) -> str:
-    """Format a mean with its range.
+    """Format the range of a figure: `40 % to 43 %`.
 
-    `41 % (40 % to 43 %, 2 runs)`; the range alone where the runs are far apart; `not measured`
-    where a run lacks the figure.
+    `not measured` where a run lacks it.
     """
     values = [value for run in runs if (value := figure(run)) is not None]
     if len(values) < len(runs) or not values:
         return numbers.NOT_MEASURED
-    bounds = f"{shown(min(values))} to {shown(max(values))}"
-    if max(values) > APART * min(values) > 0:
-        return f"{bounds} ({len(values)} runs)"
-    return f"{shown(statistics.fmean(values))} ({bounds}, {len(values)} runs)"
+    return " to ".join(dict.fromkeys((shown(min(values)), shown(max(values)))))
 
 
 def mean_of(values: Sequence[float | None]) -> float | None:
@@ -143,9 +129,9 @@ def member(run: Run) -> str:
 
 
 def rate_of(runs: Sequence[Run]) -> str:
-    """Rate with its range, in units a second."""
+    """Range of the rate: `50.0 to 60.0 tiles/s in 2 runs`."""
     rate = ranged(runs, lambda run: run.units_per_s, numbers.number)
-    return f"{rate} {numbers.plural(runs[-1].unit)}/s"
+    return f"{rate} {numbers.plural(runs[-1].unit)}/s in {len(runs)} runs"
 
 
 def parts_of_time(runs: Sequence[Run]) -> list[str]:
@@ -289,17 +275,16 @@ def _waste(run: Run) -> Iterator[str]:
             f"Padding fills {100 * padded:.1f} % of the positions of its batches: batches of items "
             "of like length (length bucketing) save that work."
         )
-    points = [_sync_point(run, point) for point in run.syncs[:MOST_SITES]]
-    if points:
-        device = run.syncs[0].ms is not None
-        does = "The host waits for the GPU" if device else "Numbers go from tensors to the host"
-        yield f"{does} at {', '.join(points)}."
+    if run.syncs:
+        does = "Numbers go from tensors to the host"
+        if run.syncs[0].ms is not None:
+            does = "The host waits for the GPU"
+        yield f"{does} at {', '.join(_sync_point(run, each) for each in run.syncs[:MOST_SITES])}."
 
 
 def _sync_point(run: Run, point: SyncPoint) -> str:
     """``train.py:83` (`.item()`, 2 a step, 5.00 ms each, 4.0 % of the time)`."""
-    call = OPERATORS.get(point.call, f".{point.call}()")
-    text = f"`{point.site}` (`{call}`, {numbers.measure(point.per_step, 3)} a step"
+    text = f"`{point.site}` (`.{point.call}()`, {numbers.measure(point.per_step, 3)} a step"
     if point.ms is not None and run.step_ms:
         share = min(1.0, point.per_step * point.ms / run.step_ms)
         text += f", {_milliseconds(point.ms)} each, {numbers.percent(share)} of the time"
@@ -308,19 +293,18 @@ def _sync_point(run: Run, point: SyncPoint) -> str:
 
 def _isolated(runs: Sequence[Run]) -> Iterator[str]:
     """Rates of the loader alone; one slower than the whole bounds nothing."""
-    rates: dict[str, list[float]] = {}
-    for run in runs:
-        if run.ceilings is None:
-            continue
-        for each in run.ceilings.loader:
-            name = f"The loader, with {numbers.many(each.workers, 'worker')},"
-            rates.setdefault(name, []).append(each.units_per_s)
-    slowest = min(run.units_per_s for run in runs)
     units = numbers.plural(runs[-1].unit)
-    for name, found in rates.items():
-        if len(found) == len(runs) and statistics.fmean(found) >= slowest:
-            shown = " to ".join(dict.fromkeys(map(numbers.number, (min(found), max(found)))))
-            yield f"{name} alone did {shown} {units}/s in {len(found)} runs."
+    slowest = min(run.units_per_s for run in runs)
+    alone = [
+        {each.workers: each.units_per_s for each in run.ceilings.loader} if run.ceilings else {}
+        for run in runs
+    ]
+    for workers in alone[-1]:
+        rates = [rates[workers] for rates in alone if workers in rates]
+        if len(rates) == len(runs) and statistics.fmean(rates) >= slowest:
+            shown = " to ".join(dict.fromkeys(map(numbers.number, (min(rates), max(rates)))))
+            many = numbers.many(workers, "worker")
+            yield f"The loader alone, with {many}, did {shown} {units}/s."
 
 
 def _operations(run: Run, profile: GpuProfile | None) -> Iterator[str]:
