@@ -30,7 +30,7 @@ from advisor.machine import target
 from advisor.model import Candidate, Failure
 from advisor.patches import proven_advice
 from advisor.quality import measure_key
-from advisor.report import build, screen, sections, sentences, writing
+from advisor.report import build, notes, screen, sections, writing
 from advisor.report.verdict import TuningResult
 from advisor.tuner import next_request
 from advisor.tuner.confirm import proven_candidate
@@ -119,7 +119,7 @@ class Search:
             if isinstance(turn, Stop):
                 return turn
             if turn.request.purpose != stage:
-                unused = sentences.unused_gpu(turn.state.originals, self.job.machine.gpus)
+                unused = notes.unused_gpu(turn.state.originals, self.job.machine.gpus)
                 if stage == "baseline" and unused:
                     self.job.progress.note(unused)
                 stage = turn.request.purpose

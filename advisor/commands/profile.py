@@ -19,7 +19,7 @@ from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import TRAINING_STEPS, Failure, MeasurePlan, Run
-from advisor.report import bottleneck, sentences
+from advisor.report import bottleneck, notes
 from advisor.report.bottleneck import diagnose, member, ranged, typical
 from advisor.report.build import trial_entry
 from advisor.report.progress import Progress
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         if result[0].cards:
             aim = target.computed_on(aim, machine, result[0].cards[0])
         found = diagnose(result, profile=aim.profile)
-        unused = sentences.unused_gpu(result, machine.gpus)
+        unused = notes.unused_gpu(result, machine.gpus)
         text = whole_run.memo(result[0]) if found is None else memo(result, found)
         code, shown = 0, f"{unused}\n\n" * bool(unused) + text
         fields = as_object(result, asked.workload.unit, found, unused)

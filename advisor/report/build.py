@@ -10,20 +10,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from advisor import __version__, numbers
-from advisor.executor.comparison import (
-    AFTER,
-    BEFORE,
-    Comparison,
-    contended_arms,
-    neighbours,
-)
+from advisor.executor.comparison import AFTER, BEFORE, Comparison, contended_arms
 from advisor.executor.program import COMMAND_LINE
 from advisor.model import Candidate, Failure, Run
 from advisor.objective import THROUGHPUT
-from advisor.report import sentences
+from advisor.report import notes, verdict
 from advisor.report.bottleneck import diagnose, typical
 from advisor.report.schema import (
-    ActionEntry,
     Bottleneck,
     ComparisonEntry,
     QualityEntry,
@@ -34,33 +27,20 @@ from advisor.report.schema import (
     TargetEntry,
     TrialEntry,
 )
-from advisor.report.verdict import (
-    TuningResult,
-    baseline_note,
-    best_candidate,
-    gain_entry,
-    is_traded,
-    needed_budget_s,
-    reason,
-    verdict_of,
-    whole_gain,
-)
+from advisor.report.verdict import gain_entry, whole_gain
 from advisor.stats import walsh_interval
-from advisor.tuner import output_check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     from advisor.executor.requests import TrialResult
     from advisor.machine.target import Target
-    from advisor.model import Change, Neighbour
+    from advisor.model import Change
     from advisor.objective import Objective
+    from advisor.report.verdict import TuningResult
     from advisor.tuner.state import TunerState
 
-NAMED_CPUS = 0.05
-"""CPUs; a program that holds less is not named."""
-MOST_NAMES = 3
 ISOLATION = {
     "overlay": "overlay: files that the program wrote were discarded with each trial",
     "landlock": "landlock: writes outside the trial's own folders were denied",
@@ -91,16 +71,14 @@ class RunInfo:
 def optimize_report(found: TuningResult, info: RunInfo) -> Report:
     """The whole report of one `optimize`."""
     state, winner, objective = found.state, found.winner, found.state.context.objective
-    free = next((step for step in found.chain if not is_traded(step)), None)
+    free = next((step for step in found.chain if not verdict.is_traded(step)), None)
     before, after = sides(found)
     runs = [a.run for a in found.attempts if a.run is not None and not a.reused]
-    kept_files = [a.result for a in found.attempts if a.result.isolation != "overlay"]
-    created = {path for result in kept_files for path in result.files_created}
-    changed = {path for result in kept_files for path in result.files_changed} - created
-    verdict = verdict_of(found)
-    unused = sentences.unused_gpu(state.originals, found.machine.gpus)
+    outcome = verdict.verdict_of(found)
+    unused = notes.unused_gpu(state.originals, found.machine.gpus)
+    steps = next_actions(found)
     return Report(
-        verdict=verdict,
+        verdict=outcome,
         gain=gain_entry(whole_gain(found)),
         gain_free=gain_entry(free.interval(objective)) if free else None,
         unit=found.unit,
@@ -113,11 +91,11 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         tuned_command=tuned_command(found),
         written=", ".join(map(str, info.written)) or None,
         report=str(info.report),
-        reason=reason(found),
-        baseline_note=" ".join(filter(None, (unused, baseline_note(found)))),
+        reason=verdict.reason(found),
+        baseline_note=" ".join(filter(None, (unused, verdict.baseline_note(found)))),
         isolation=next((ISOLATION[run.isolation] for run in runs if run.isolation), None),
-        isolation_note=isolation_note(runs),
-        load_note=load_of(found),
+        isolation_note=notes.unprotected(runs),
+        load_note=notes.load_of(found),
         tool_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         dry_run=info.dry_run,
@@ -127,14 +105,7 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         command=info.command,
         cwd=str(info.cwd),
         machine=found.machine,
-        target=TargetEntry(
-            name=info.target.name,
-            title=info.target.title,
-            present=info.target.present,
-            stood_in=info.target.stood_in,
-            memory_limit_gib=state.context.memory_limit_gib,
-            figures=info.target.figures,
-        ),
+        target=_target(info.target, state.context.memory_limit_gib),
         bottleneck_before=bottleneck(found, Candidate(), info),
         bottleneck_after=bottleneck(found, winner, info) if winner.changes else None,
         decisions=found.decisions,
@@ -148,16 +119,15 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
             for each in found.comparisons
             if each.ab_test.purpose != "quality"
         ],
-        safe=state.context.safe,
         noise=state.noise or None,
-        smallest_gain=state.context.smallest_gain,
         objective=objective.name,
         objective_unit=objective.unit(found.unit, numbers.plural(found.unit)),
         constraints=[each.text for each in objective.constraints],
         restored_constraints=found.restored_constraints,
         trials=[trial_entry(attempt) for attempt in found.attempts],
-        candidate=best_candidate(found) if verdict == "partial" else None,
-        next_actions=next_actions(found, info),
+        candidate=verdict.best_candidate(found) if outcome == "partial" else None,
+        next_actions=steps,
+        next_command=next_command(found, info) if steps else "",
         diff=found.diff,
         how_to_run=how_to_run(found, info),
         how_to_revert=how_to_revert(info),
@@ -171,8 +141,8 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
             )
             for advice in found.advice
         ],
-        notes=notes(found, info, sorted(changed)),
-        files_created=sorted(created),
+        notes=list(notes.caveats(found, info.target)),
+        files_created=notes.touched_files(found)[0],
     )
 
 
@@ -253,14 +223,12 @@ def side(runs: list[Run], quality: dict[str, float]) -> Side:
         gpu_mem_used_gib=max((used for run in runs if (used := run.peak_device_gib)), default=None),
         quality=quality,
         gpu_util_pct=_median(run.telemetry.gpu_util_pct for run in runs),
-        wait_share=_median(run.wait_share for run in runs),
         energy_j_per_unit=_median(
             joules / run.units if (joules := run.telemetry.energy_j) and run.units else None
             for run in runs
         ),
         power_w=_median(run.telemetry.power_w for run in runs),
         batch=mean.effects.batch,
-        workers=mean.effects.workers,
         forwards_per_unit=mean.effects.forwards_per_unit,
         shares={name: share for name, share in asdict(mean.shares).items() if share is not None},
     )
@@ -301,105 +269,32 @@ def how_to_revert(info: RunInfo) -> str:
     return shlex.join(["gpu-advisor", "revert", *rewritten]) if rewritten else ""
 
 
-def next_actions(found: TuningResult, info: RunInfo) -> list[ActionEntry]:
-    """Faster or untried steps with the call that does them, the best first."""
+def next_actions(found: TuningResult) -> list[str]:
+    """Faster or untried steps, the best first."""
     state = found.state
     if not state.originals:
         return []
-    budget = numbers.whole_minutes(needed_budget_s(state))
-    words = (*info.resume, "--budget", budget, *(("--", *info.typed) if info.typed else ()))
     steps = [
-        (f"Prove {each.title}: {each.gain:.2f}x in one run", each.gain)
+        (each.gain, f"Prove {each.title}: {each.gain:.2f}x in one run")
         for each in state.suggestions
         if each.outcome is None
     ]
-    best = best_candidate(found)
-    if best is not None and verdict_of(found) == "partial":
-        steps.append((f"Prove {best.label}", best.ratio))
-    steps.sort(key=lambda step: -step[1])
+    best = verdict.best_candidate(found)
+    if best is not None and verdict.verdict_of(found) == "partial":
+        steps.append((best.ratio, f"Prove {best.label}"))
     untried = [
         f"Measure {each.what}, which takes about {numbers.duration(each.needed_s)}"
         for each in state.skipped
         if each.what != found.winner.label
     ]
-    return [
-        ActionEntry(text=text, command=shlex.join(words), ratio=ratio)
-        for text, ratio in (*steps, *((text, None) for text in untried))
-    ]
+    return [step for _, step in sorted(steps, reverse=True)] + untried
 
 
-# --- caveats ------------------------------------------------------------------------------
-
-
-def load_of(found: TuningResult) -> str:
-    """Background load during the comparison, or else during the search."""
-    everything = [a.run for a in found.attempts if a.run is not None and not a.reused]
-    proofs = found.state.confirmations
-    runs = [run for step in proofs for run in (*step.runs(BEFORE), *step.runs(AFTER))] or everything
-    if not runs and found.background_load:
-        return f"Measured under background load: {_named(found.background_load)}."
-    used = any(each.used_contended_rounds for each in proofs or found.advice)
-    note = load_note(runs, neighbours(everything), found.machine.cpus)
-    return f"{note} {sentences.UNDER_LOAD}" if note and used else note
-
-
-def load_note(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int) -> str:
-    """Background load during `runs`; empty on a quiet machine."""
-    held = [run.disturbance.others_cpus for run in runs if run.disturbance.others_cpus is not None]
-    if runs and not held:
-        return "Background load could not be read on this machine."
-    if not any(run.disturbance.disturbed for run in runs):
-        return ""
-    names = f" ({named})" if (named := _named(who)) else ""
-    mean = numbers.number(statistics.fmean(held), 2)
-    return (
-        f"Measured under background load: others held {mean} of {numbers.many(cpus, 'CPU')}{names}."
-    )
-
-
-def _named(who: Sequence[Neighbour]) -> str:
-    """`firefox up to 0.3`: the busiest others."""
-    busy = [each for each in who[:MOST_NAMES] if each.cpus >= NAMED_CPUS]
-    return ", ".join(f"{each.name} up to {each.cpus:.1f}" for each in busy)
-
-
-def isolation_note(runs: Sequence[Run]) -> str:
-    """Missing protection of the user's files, if any."""
-    texts = [note for run in runs if run.isolation == "guard" for note in run.notes]
-    text = next((note for note in texts if note.startswith("not isolated")), "")
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
-
-
-def notes(found: TuningResult, info: RunInfo, changed_files: list[str]) -> list[str]:
-    """Notes on the figures, the most important first."""
-    state = found.state
-    tried = {each.title: each.outcome for each in state.suggestions if each.outcome is not None}
-    after = [run for step in (*state.confirmations, *tried.values()) for run in step.runs(AFTER)]
-    unread = output_check.unread(state.originals, after)
-    unproven = tried.keys() - {advice.title for advice in found.advice}
-    sources = {
-        attempt.run.rate_source.partition(" (")[0]
-        for attempt in found.attempts
-        if attempt.run is not None and attempt.request.purpose == "confirm"
-    }
-    lines = [
-        changed_files
-        and f"The command altered or removed files of yours: {sentences.named(changed_files)}.",
-        *map(sentences.collapsed, state.confirmations),
-        unread and sentences.unread(unread),
-        found.history_set_aside,
-        info.target.profile is not None and info.target.note,
-        not state.context.has_gpu
-        and "All of this was measured on this CPU. It says nothing about a GPU.",
-        *(
-            sentences.followed(each)
-            for source in state.context.sources
-            for each in source.findings.followed
-        ),
-        unproven and f"Tried, and not proven to gain: {', '.join(sorted(unproven))}.",
-        *(f"Throughput was counted by {source}." for source in sorted(sources)),
-    ]
-    return [line for line in lines if isinstance(line, str) and line]
+def next_command(found: TuningResult, info: RunInfo) -> str:
+    """The call that does them all."""
+    budget = numbers.whole_minutes(verdict.needed_budget_s(found.state))
+    typed = ("--", *info.typed) if info.typed else ()
+    return shlex.join((*info.resume, "--budget", budget, *typed))
 
 
 # --- entries ------------------------------------------------------------------------------
@@ -412,6 +307,20 @@ def _changes(state: TunerState, winner: Candidate) -> tuple[Change, ...]:
     return tuple(
         replace(each, knob_class="free") if each.knob_class == "training" else each
         for each in winner.changes
+    )
+
+
+def _target(found: Target, memory_limit_gib: float | None) -> TargetEntry:
+    """The card that was aimed at, in words."""
+    place = "" if found.present else ", not on this machine"
+    if found.stood_in:
+        place = ", a larger card with its memory capped"
+    return TargetEntry(
+        name=found.name,
+        title=f"{found.title}{place}",
+        present=found.present,
+        memory_limit_gib=memory_limit_gib,
+        figures=found.figures,
     )
 
 
@@ -456,10 +365,8 @@ def _comparison(found: Comparison, objective: Objective) -> ComparisonEntry:
     counted = {each.number for each in found.counted}
     return ComparisonEntry(
         purpose=found.ab_test.purpose,
-        title=found.ab_test.title,
         before=before.label,
         after=after.label,
-        settings=_settings(after.candidate),
         gain=gain_entry(found.interval(objective)),
         rounds=[
             RoundEntry(

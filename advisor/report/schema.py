@@ -1,11 +1,4 @@
-"""report.json: one frozen document; rendering adds nothing to it.
-
-Versions of the format:
-1  first release
-2  comparisons instead of pairs; load of the machine; a gain may have no high bound
-3  next actions and suggestions; reasons in place of tiers, ladder and stages
-4  changes, decisions, judgements and the machine as the search holds them
-"""
+"""report.json: one frozen document; rendering adds nothing to it."""
 
 from __future__ import annotations
 
@@ -50,11 +43,9 @@ class Side(Part):
     quality: dict[str, float] = Field(default_factory=dict)
     gpu_util_pct: float | None = None
     """NVML's utilisation."""
-    wait_share: float | None = None
     energy_j_per_unit: float | None = None
     power_w: float | None = None
     batch: float | None = None
-    workers: int | None = None
     forwards_per_unit: float | None = None
     shares: dict[str, float] = Field(default_factory=dict)
     """Parts of a unit's time; they add up to 1."""
@@ -103,12 +94,9 @@ class ComparisonEntry(Part):
 
     purpose: str
     """`confirm`, `whatif`, `quality`."""
-    title: str
     before: str
     """Label of the variant: `original`, `batch 8`."""
     after: str
-    settings: dict[str, JsonScalar] | None = None
-    """Values of `after` other than the original's, by path; null: not kept."""
     gain: Gain | None = None
     rounds: list[RoundEntry] = Field(default_factory=list)
 
@@ -126,9 +114,8 @@ class TargetEntry(Part):
 
     name: str
     title: str
+    """With its place: `NVIDIA H100, not on this machine`."""
     present: bool
-    stood_in: bool = False
-    """A larger card ran with its memory capped to this one's."""
     memory_limit_gib: float | None = None
     """Largest peak that the search accepted."""
     figures: str = ""
@@ -143,16 +130,6 @@ class SuggestionEntry(Part):
     gain: Gain | None = None
     site: str | None = None
     patch: str | None = None
-
-
-class ActionEntry(Part):
-    """One thing to do next."""
-
-    text: str
-    command: str | None = None
-    """Shell command that does it."""
-    ratio: float | None = None
-    """Gain seen so far, which ranks it; no proof."""
 
 
 class CandidateEntry(Part):
@@ -228,11 +205,8 @@ class Report(Part):
     quality: list[QualityEntry] = Field(default_factory=list)
     """Judgements of quality measures, in the order in which they were made."""
     comparisons: list[ComparisonEntry] = Field(default_factory=list)
-    safe: bool = False
-    """Only changes that keep rounding and product were allowed."""
     noise: float | None = None
     """Relative spread between equal runs."""
-    smallest_gain: float = 0.03
     objective: str = "throughput"
     """The metric that decided."""
     objective_unit: str = ""
@@ -244,7 +218,10 @@ class Report(Part):
     trials: list[TrialEntry] = Field(default_factory=list)
     candidate: CandidateEntry | None = None
     """The best candidate, where nothing is proven."""
-    next_actions: list[ActionEntry] = Field(default_factory=list)
+    next_actions: list[str] = Field(default_factory=list)
+    """Things to do next, the best first."""
+    next_command: str = ""
+    """Shell command that does them."""
     diff: str = ""
     """Unified diff of the config."""
     how_to_run: str = ""

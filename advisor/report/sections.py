@@ -13,7 +13,7 @@ from advisor import numbers
 from advisor.config import argv
 from advisor.model import leaf_of
 from advisor.objective import OBJECTIVES
-from advisor.report import figures, markdown, sentences
+from advisor.report import figures, markdown
 from advisor.report.bottleneck import IDLE, PARTS
 from advisor.report.markdown import code, details, fenced, fill, table, text
 
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from advisor.model import Change, Decision
-    from advisor.report.schema import Report, Side, TrialEntry
+    from advisor.report.schema import (
+        QualityEntry,
+        Report,
+        RoundEntry,
+        Side,
+        SuggestionEntry,
+        TrialEntry,
+    )
 
 EFFECTS = {
     "free": "same work",
@@ -33,7 +40,7 @@ EFFECTS = {
 OTHER_DRAWS = "same distribution; random draws may differ"
 OUTCOME_ORDER = ("changed", "advised", "kept", "ignored", "skipped", "refused", "listed")
 MOST_CHANGES, MOST_DIFF_LINES, MOST_ACTIONS = 5, 7, 3
-MOST_PARTS, MOST_SETTINGS, MOST_CAVEATS = 3, 6, 3
+MOST_SETTINGS, MOST_CAVEATS = 6, 3
 """Lines of each part above the details; the rest follows in the details."""
 BUSY_PCT = 95
 """Utilisation of a GPU from which on nothing is left to explain."""
@@ -66,20 +73,15 @@ def patch_file(stem: str, number: int) -> str:
 def verdict(page: Page) -> str:
     """Headline, reason, and all that qualifies them."""
     report = page.report
-    same = ": {config} was not changed" if report.config and not report.written else ""
-    outcome = {
-        "improved": "Improved",
-        "unchanged": f"Unchanged{same}",
-        "partial": f"{'Likely, not proven' if report.candidate else 'Not finished'}{same}",
-    }[report.verdict]
-    commands = [action.command for action in report.next_actions if action.command]
-    finish = commands[0] if commands and report.candidate else ""
+    likely = "Likely, not proven" if report.candidate else "Not finished"
+    outcome = {"improved": "Improved", "unchanged": "Unchanged", "partial": likely}[report.verdict]
+    if report.config and not report.written and report.verdict != "improved":
+        outcome += ": {config} was not changed"
     notes = (f"{measured_on(report)}.", report.isolation_note, report.load_note)
     lines = [
         fill("# {subject}: {title}", subject=subject(report), title=title(report)),
         fill("**{note}**", note=report.baseline_note) if report.baseline_note else "",
         fill(f"**{outcome}.** {{reason}}", reason=report.reason, config=code(report.config)),
-        fill("To finish it: {command}", command=code(finish)) if finish else "",
         text(gpu_lead(page)) if report.machine.gpus else "",
         text(" ".join(filter(None, notes))),
     ]
@@ -146,10 +148,7 @@ def measured_on(report: Report) -> str:
     host = f"{machine.cpu_model}, {numbers.many(machine.cpus, 'CPU')}, {ram} RAM"
     if machine.gpus:
         return f"Measured on {', '.join(gpu.name for gpu in machine.gpus)}; {host}"
-    aim = report.target
-    on_card = aim is not None and aim.present and aim.name != "cpu"
-    unlisted = on_card or report.before.gpu_mem_used_gib is not None
-    return f"Measured on {host}; {'NVML shows no GPU' if unlisted else 'there is no GPU'}"
+    return f"Measured on {host}; NVML shows no GPU"
 
 
 # --- before and after ---------------------------------------------------------------------
@@ -163,23 +162,31 @@ def before_and_after(page: Page) -> str | None:
     measured = _measures(page)
     if not report.changes:
         return table(("", "as it is"), "lr", [row[:2] for row in measured])
-    leaves = [leaf_of(c.path) for c in report.changes]
-    rows = measured + [
-        (
-            code(leaf if leaves.count(leaf) == 1 else c.path),
-            markdown.value(c.old),
-            markdown.value(c.new),
-            effect(report, c),
-        )
-        for c, leaf in zip(report.changes[:MOST_CHANGES], leaves, strict=False)
-    ]
-    if more := len(report.changes) - MOST_CHANGES:
-        rows += [(f"and {more} more, in the diff", "", "", "")] if more > 0 else []
+    rows = measured + _changed(report.changes)
     lines: list[str] = [table(("", "before", "after", "change"), "lrrl", rows)]
     if report.gain_free and any(c.knob_class in {"numeric", "quality"} for c in report.changes):
         free = numbers.gain(report.gain_free)
         lines.append(text(f"The settings that keep results give {free} of that."))
     return "\n\n".join(lines)
+
+
+def _changed(changes: Sequence[Change]) -> list[tuple[str, ...]]:
+    """Rows of the changed settings, by their short names where these differ."""
+    leaves = [leaf_of(change.path) for change in changes]
+    rows: list[tuple[str, ...]] = []
+    for change, leaf in zip(changes[:MOST_CHANGES], leaves, strict=False):
+        name = code(leaf if leaves.count(leaf) == 1 else change.path)
+        old, new = markdown.value(change.old), markdown.value(change.new)
+        rows.append((name, old, new, effect(change)))
+    more = len(changes) - MOST_CHANGES
+    return [*rows, (f"and {more} more, in the diff", "", "", "")] if more > 0 else rows
+
+
+def effect(change: Change) -> str:
+    """Effect of one change on results."""
+    if change.knob_class == "free" and change.kind == "batch_size":
+        return OTHER_DRAWS
+    return EFFECTS[change.knob_class]
 
 
 def _measures(page: Page) -> list[tuple[str, ...]]:
@@ -228,16 +235,6 @@ def _unit(unit: str) -> Callable[[float | None], str]:
     return lambda value: numbers.quantity(value, unit)
 
 
-def effect(report: Report, change: Change) -> str:
-    """Effect of one change on results."""
-    if change.knob_class == "free" and change.kind == "batch_size":
-        return OTHER_DRAWS
-    retrained = any(c.kind == "batch_size" and c.knob_class == "quality" for c in report.changes)
-    if change.knob_class == "training" and retrained:
-        return "training changes"
-    return EFFECTS.get(change.knob_class, change.knob_class)
-
-
 def config_diff(page: Page) -> str | None:
     """The changed lines of the config."""
     lines = page.report.diff.splitlines()
@@ -261,35 +258,34 @@ def run_and_undo(page: Page) -> str | None:
 
 
 def next_actions(page: Page) -> str | None:
-    """Unproven candidates and suggestions, with their commands."""
+    """Steps with the call that does them, and suggestions with their patches."""
     report = page.report
-    ranked: list[tuple[float, str]] = []
-    actions = report.next_actions[:MOST_ACTIONS]
-    if actions:
-        items = [fill("- {text}.", text=action.text) for action in actions]
-        if report.candidate is not None:
-            items[-1] += " The call above does it."
-        elif command := actions[0].command:
-            items[-1] += fill(" One call does it: {command}", command=code(command))
-        ranked.append((max(action.ratio or 0.0 for action in actions), "\n".join(items)))
-    for number, entry in enumerate(report.suggestions, 1):
-        line = fill("- Suggested, not applied: **{title}**", title=entry.title)
-        line += fill(" at {site}", site=code(entry.site)) if entry.site else ""
-        line += fill(", {gain}", gain=numbers.gain(entry.gain)) if entry.gain else ""
-        if entry.patch:
-            line += f". {code(f'git apply {shlex.quote(patch_file(page.stem, number))}')}"
-        else:
-            line += fill(". {detail}", detail=entry.detail)
-        ranked.append((entry.gain.ratio if entry.gain else 0.0, line))
-    ranked.sort(key=lambda pair: -pair[0])
-    return _listed("Next actions", [line for _, line in ranked], MOST_ACTIONS, "suggestion")
+    steps = [fill("- {step}.", step=step) for step in report.next_actions[:MOST_ACTIONS]]
+    if steps:
+        steps[-1] += fill(" One call does it: {command}", command=code(report.next_command))
+    numbered = sorted(
+        enumerate(report.suggestions, 1),
+        key=lambda each: -(each[1].gain.ratio if each[1].gain else 0.0),
+    )
+    lines = [_suggestion(entry, page.stem, number) for number, entry in numbered]
+    shown = [*steps, *_first(lines, MOST_ACTIONS, "suggestion")]
+    return "\n".join(("## Next actions\n", *shown)) if shown else None
 
 
-def _listed(heading: str, lines: list[str], most: int, noun: str) -> str | None:
-    """Section of the first lines; the rest is in the details."""
+def _suggestion(entry: SuggestionEntry, stem: str, number: int) -> str:
+    line = fill("- Suggested, not applied: **{title}**", title=entry.title)
+    line += fill(" at {site}", site=code(entry.site)) if entry.site else ""
+    line += fill(", {gain}", gain=numbers.gain(entry.gain)) if entry.gain else ""
+    if entry.patch:
+        return f"{line}. {code(f'git apply {shlex.quote(patch_file(stem, number))}')}"
+    return line + fill(". {detail}", detail=entry.detail)
+
+
+def _first(lines: list[str], most: int, noun: str) -> list[str]:
+    """The first lines, and the number of those in the details."""
     more = len(lines) - most
     rest = [f"- and {numbers.many(more, f'more {noun}')} in the details"] if more > 0 else []
-    return "\n".join((f"## {heading}\n", *lines[:most], *rest)) if lines else None
+    return [*lines[:most], *rest]
 
 
 # --- where the time goes ------------------------------------------------------------------
@@ -311,19 +307,14 @@ def time(page: Page) -> str | None:
 
 
 def _time_rows(sides: list[Side]) -> list[tuple[str, ...]]:
-    """Time and share of the largest parts."""
-    most = {name: max(side.shares.get(name, 0.0) for side in sides) for name in PARTS}
-    largest = sorted(PARTS, key=lambda name: -most[name])[:MOST_PARTS]
-    shown = [name for name in PARTS if name in largest and most[name] >= numbers.WORTH_SAYING]
+    """Time and share of each part that is worth a line."""
     counted_by_events = any("launch" in side.shares for side in sides)
-    names = {name: PARTS[name].name for name in shown}
-    names |= {"compute": "compute, at least"} if counted_by_events and "compute" in names else {}
-    rows = [
-        (name, *(_part(side, side.shares.get(n)) for side in sides)) for n, name in names.items()
-    ]
-    rest = [sum(share for n, share in side.shares.items() if n not in largest) for side in sides]
-    if max(rest) >= numbers.WORTH_SAYING:
-        rows.append(("other parts", *map(_part, sides, rest)))
+    rows = []
+    for part, words in PARTS.items():
+        shares = [side.shares.get(part) for side in sides]
+        if max(share or 0.0 for share in shares) >= numbers.WORTH_SAYING:
+            least = ", at least" if part == "compute" and counted_by_events else ""
+            rows.append((f"{words.name}{least}", *map(_part, sides, shares)))
     return rows
 
 
@@ -344,7 +335,8 @@ def picture(page: Page) -> str | None:
 
 def settings(page: Page) -> str | None:
     """Settings of the running phase, with reasons."""
-    return _listed("Settings considered", _considered(page.report), MOST_SETTINGS, "setting")
+    lines = _first(_considered(page.report), MOST_SETTINGS, "setting")
+    return "\n".join(("## Settings considered\n", *lines)) if lines else None
 
 
 def _considered(report: Report) -> list[str]:
@@ -368,15 +360,12 @@ def _setting(entry: Decision) -> str:
 
 def caveats(page: Page) -> str | None:
     """Facts that limit the figures, the most important first."""
-    return "\n".join(("## Caveats\n", *lines)) if (lines := _notes(page)[:MOST_CAVEATS]) else None
+    lines = _notes(page.report.notes[:MOST_CAVEATS])
+    return f"## Caveats\n\n{lines}" if lines else None
 
 
-def _notes(page: Page) -> list[str]:
-    notes, created = list(page.report.notes), page.report.files_created
-    if created:
-        shown = sentences.named(created)
-        notes.append(f"The command wrote outside the trials' scratch folders: {shown}.")
-    return [fill("- {note}", note=note) for note in notes]
+def _notes(notes: Iterable[str]) -> str:
+    return "\n".join(fill("- {note}", note=note) for note in notes)
 
 
 # --- details ------------------------------------------------------------------------------
@@ -393,22 +382,18 @@ def rounds(page: Page) -> str | None:
     unit = report.objective_unit or f"{numbers.plural(report.unit)}/s"
     blocks: list[str] = []
     for each in report.comparisons:
-        if not each.rounds:
-            continue
-        gain = numbers.gain(each.gain) if each.gain else "no interval"
-        rows = [
-            (
-                entry.round,
-                numbers.number(entry.before),
-                numbers.number(entry.after),
-                (f"contended: {entry.contended}" if entry.contended else "")
-                + ("" if entry.counted else ", not counted"),
-            )
-            for entry in each.rounds
-        ]
-        blocks.append(text(f"{each.after} against {each.before}: {gain}, {unit} by round."))
-        blocks.append(table(("round", "before", "after", ""), "rrrl", rows))
+        if each.rounds:
+            gain = numbers.gain(each.gain) if each.gain else "no interval"
+            blocks.append(text(f"{each.after} against {each.before}: {gain}, {unit} by round."))
+            rows = [_round(entry) for entry in each.rounds]
+            blocks.append(table(("round", "before", "after", ""), "rrrl", rows))
     return details("Rounds of the comparisons", "\n\n".join(blocks)) if blocks else None
+
+
+def _round(entry: RoundEntry) -> tuple[object, ...]:
+    contended = f"contended: {entry.contended}" if entry.contended else ""
+    note = contended + ("" if entry.counted else ", not counted")
+    return entry.round, numbers.number(entry.before), numbers.number(entry.after), note
 
 
 def trials(page: Page) -> str | None:
@@ -420,8 +405,6 @@ def trials(page: Page) -> str | None:
     head = ("trial", "purpose", "variant", rate, "batch", "workers", "wait", "peak memory", "took")
     rows = [(t.id, t.purpose, t.label, *_trial_figures(t)) for t in report.trials]
     blocks: list[str] = [table((*head, ""), "lllrrrrrrl", rows)]
-    paths = dict.fromkeys(path for trial in report.trials for path in trial.settings or {})
-    blocks += [fill("Settings that moved: {paths}.", paths=", ".join(paths))] if paths else []
     for trial in report.trials:
         if trial.outcome != "ok" and trial.detail:
             blocks.append(text(f"{trial.id}, {trial.label}, {trial.outcome}:"))
@@ -448,25 +431,25 @@ def _trial_figures(trial: TrialEntry) -> Iterable[str]:
 
 def quality(page: Page) -> str | None:
     """Every judgement of a quality measure."""
-    rows = []
-    for each in page.report.quality:
-        point = each.judgement
-        items = f" of {point.items} items" if point.items > 1 else ""
-        judged = "within" if point.within else "outside"
-        bounds = (point.low, point.high)
-        shown = f" ({' to '.join(map(numbers.measure, bounds))})" if None not in bounds else ""
-        rows.append(
-            (
-                point.measure,
-                each.candidate,
-                numbers.measure(point.value) + shown,
-                numbers.measure(point.reference),
-                numbers.measure(point.limit),
-                f"{judged}, {point.stage}, {numbers.many(point.runs, 'pair')}{items}",
-            )
-        )
+    rows = [_judgement(each) for each in page.report.quality]
     head = ("measure", "variant", "value", "original", "limit", "")
     return details("Quality", table(head, "llrrrl", rows)) if rows else None
+
+
+def _judgement(entry: QualityEntry) -> tuple[str, ...]:
+    found = entry.judgement
+    bounds = (found.low, found.high)
+    shown = f" ({' to '.join(map(numbers.measure, bounds))})" if None not in bounds else ""
+    items = f" of {found.items} items" if found.items > 1 else ""
+    judged = "within" if found.within else "outside"
+    return (
+        found.measure,
+        entry.candidate,
+        numbers.measure(found.value) + shown,
+        numbers.measure(found.reference),
+        numbers.measure(found.limit),
+        f"{judged}, {found.stage}, {numbers.many(found.runs, 'pair')}{items}",
+    )
 
 
 def evidence(page: Page) -> str | None:
@@ -515,16 +498,13 @@ def machine(page: Page) -> str:
         ("spread of equal runs", report.noise and numbers.percent(report.noise)),
     ]
     if target is not None and target.name != "cpu":
-        stands = ", a larger card with its memory capped" if target.stood_in else ""
-        absent = "" if target.present or target.stood_in else ", not on this machine"
-        rows += [("target", f"{target.title}{stands}{absent}"), ("capacity", target.figures)]
-    actions = report.next_actions[MOST_ACTIONS:]
-    later = [fill("- Not tried: {action}", action=action.text) for action in actions]
+        rows += [("target", target.title), ("capacity", target.figures)]
+    later = [f"Not tried: {action}" for action in report.next_actions[MOST_ACTIONS:]]
     blocks = [
         table(("", ""), "ll", [row for row in rows if row[1]]),
         fill("Command, in {cwd}:", cwd=code(report.cwd)),
         fenced(report.command, "sh"),
-        "\n".join((*later, *_notes(page)[MOST_CAVEATS:])),
+        _notes((*later, *report.notes[MOST_CAVEATS:])),
     ]
     return details("Machine and call", "\n\n".join(filter(None, blocks)))
 

@@ -284,7 +284,7 @@ def answered(report: dict[str, Any]) -> dict[str, Any]:
         "suggestions": [
             {"title": a["title"], "gain": a["gain"]} for a in report["suggestions"] if a["gain"]
         ],
-        "skipped": [each["text"] for each in report["next_actions"]],
+        "skipped": report["next_actions"],
         "runs": report["runs"],
         "decisions": {
             d["path"]: f"{d['kind']}: {d['outcome']}: {d['reason']}" for d in report["decisions"]

@@ -19,7 +19,7 @@ from advisor.executor.comparison import (
 )
 from advisor.model import Run
 from advisor.objective import THROUGHPUT
-from advisor.report import sentences
+from advisor.report import notes
 from tests.executor.made import compared
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import formula_search, on_formula
@@ -127,6 +127,6 @@ def test_a_proof_goes_on_until_what_fell_decides_nothing(
     each = [proof.collapsed(arm) for arm in (BEFORE, AFTER)]
     assert each == [sum(not mine for mine, _ in falls), sum(mine for mine, _ in falls)]
     assert len(proof.rounds) == len(proof.counted) == stats.pairs_that_outlive(max(each), ALPHA)
-    told = sentences.collapsed(proof)
+    told = notes.collapsed(proof)
     for many, test in zip(each, (proof.ab_test.before, proof.ab_test.after), strict=True):
         assert (f"{many} of {test.variant.label}" in told) is bool(many)

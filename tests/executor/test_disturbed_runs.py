@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.executor.comparison import neighbours
-from advisor.report import build, sentences
+from advisor.report import notes
 from tests.support.simulator.engine import QUIET_MACHINE
 from tests.support.simulator.search import formula_search, on_formula
 
@@ -33,9 +33,9 @@ def told(search: FormulaSearch) -> str:
     proofs = search.state.confirmations
     runs = [run for proof in proofs for run in (*proof.runs("before"), *proof.runs("after"))]
     everything = [a.run for a in search.lab.attempts if a.run is not None]
-    note = build.load_note(runs, neighbours(everything), QUIET_MACHINE.cpus)
+    note = notes.load_note(runs, neighbours(everything), QUIET_MACHINE.cpus)
     used = any(proof.used_contended_rounds for proof in proofs)
-    return f"{note} {sentences.UNDER_LOAD}" if note and used else note
+    return f"{note} {notes.UNDER_LOAD}" if note and used else note
 
 
 def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from advisor import numbers
 from advisor.model import Interval
-from advisor.report import sections, sentences
+from advisor.report import sections, verdict
 from advisor.report.schema import Gain
 from tests.report import examples
 
@@ -82,7 +82,7 @@ def test_a_gain_shows_its_bounds_and_promises_no_more(gain: Gain | None, shown: 
 @pytest.mark.parametrize("objective", ["latency", "energy"])
 def test_a_gain_of_a_unit_has_its_article(objective: str) -> None:
     gain = Interval(estimate=2.0, low=1.8, high=2.2, n=4)
-    shown = sentences.gained(gain, "image", objective)
+    shown = verdict.gained(gain, "image", objective)
     title = sections.render(examples.improved(unit="image", objective=objective)).splitlines()[0]
     assert "an image" in shown
     assert " a image" not in title

@@ -1,0 +1,150 @@
+"""Caveats of a report: background load, isolation, changed files, runs that fell behind."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+from advisor import numbers
+from advisor.executor.comparison import AFTER, BEFORE, neighbours
+from advisor.knobs.registry import REGISTRY
+from advisor.tuner import output_check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from advisor.executor.comparison import Comparison
+    from advisor.knobs.findings import Followed
+    from advisor.machine.target import Target
+    from advisor.model import Gpu, Neighbour, Run
+    from advisor.report.verdict import TuningResult
+
+NAMED_CPUS = 0.05
+"""CPUs; a program that holds less is not named."""
+MOST_NAMED = 3
+"""Files or programs that are named."""
+UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
+"""Note on every gain that rests on such rounds."""
+
+
+def caveats(found: TuningResult, target: Target) -> Iterator[str]:
+    """Notes on the figures, the most important first."""
+    state = found.state
+    created, changed = touched_files(found)
+    if changed:
+        yield f"The command altered or removed files of yours: {named(changed)}."
+    yield from filter(None, map(collapsed, state.confirmations))
+    tried = {each.title: each.outcome for each in state.suggestions if each.outcome is not None}
+    after = [run for step in (*state.confirmations, *tried.values()) for run in step.runs(AFTER)]
+    if unread := output_check.unread(state.originals, after):
+        yield (
+            f"{named(unread)}: the content differs from the original's, and this format is not "
+            "compared. Look at them before you trust the result."
+        )
+    if found.history_set_aside:
+        yield found.history_set_aside
+    if target.profile is not None and target.note:
+        yield target.note
+    if not state.context.has_gpu:
+        yield "All of this was measured on this CPU. It says nothing about a GPU."
+    for source in state.context.sources:
+        yield from map(followed, source.findings.followed)
+    if unproven := sorted(tried.keys() - {advice.title for advice in found.advice}):
+        yield f"Tried, and not proven to gain: {', '.join(unproven)}."
+    runs = [a.run for a in found.attempts if a.request.purpose == "confirm" and a.run is not None]
+    for source_of_rate in sorted({run.rate_source.partition(" (")[0] for run in runs}):
+        yield f"Throughput was counted by {source_of_rate}."
+    if created:
+        yield f"The command wrote outside the trials' scratch folders: {named(created)}."
+
+
+def touched_files(found: TuningResult) -> tuple[list[str], list[str]]:
+    """Files that trials created, and files of the user that they changed.
+
+    An overlay keeps neither.
+    """
+    results = [a.result for a in found.attempts if a.result.isolation != "overlay"]
+    created = {path for result in results for path in result.files_created}
+    changed = {path for result in results for path in result.files_changed} - created
+    return sorted(created), sorted(changed)
+
+
+def followed(found: Followed) -> str:
+    """Sentence on a value that the program follows, whatever its name."""
+    before, after = numbers.count(found.before), numbers.count(found.after)
+    return (
+        f"Found by experiment: `{found.path}` ({REGISTRY[found.kind].words}). With "
+        f"{found.moved_to} in place of {found.value} the program showed {after}, not {before}."
+    )
+
+
+def named(paths: Sequence[str]) -> str:
+    """The first of these files, and the number of others."""
+    more = len(paths) - MOST_NAMED
+    shown = ", ".join(f"`{path}`" for path in paths[:MOST_NAMED])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def collapsed(proof: Comparison) -> str:
+    """Sentence on runs that fell far behind their arm; empty without any."""
+    arms = {BEFORE: proof.ab_test.before, AFTER: proof.ab_test.after}
+    slow = {arm.variant.label: proof.collapsed(name) for name, arm in arms.items()}
+    shown = " and ".join(f"{many} of {label}" for label, many in slow.items() if many)
+    if not shown:
+        return ""
+    return (
+        f"In the {len(proof.counted)} rounds of the comparison {shown} ran at less than half the "
+        "speed of the others; all of them count."
+    )
+
+
+def unused_gpu(runs: Sequence[Run], gpus: Sequence[Gpu]) -> str:
+    """Sentence on a card that the program leaves idle; empty without one."""
+    if not gpus or not any((run.effects.device or "").startswith("cpu") for run in runs):
+        return ""
+    return (
+        f"Your program does not use the {gpus[0].name}: its model computed on the CPU. "
+        "`gpu-advisor doctor -- COMMAND` shows if its torch sees the card; "
+        "else look for a missing `.cuda()` or `device` setting."
+    )
+
+
+def unprotected(runs: Sequence[Run]) -> str:
+    """Missing protection of the user's files, if any."""
+    texts = [note for run in runs if run.isolation == "guard" for note in run.notes]
+    text = next((note for note in texts if note.startswith("not isolated")), "")
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+# --- background load ----------------------------------------------------------------------
+
+
+def load_of(found: TuningResult) -> str:
+    """Background load during the comparison, or else during the search."""
+    everything = [a.run for a in found.attempts if a.run is not None and not a.reused]
+    proofs = found.state.confirmations
+    runs = [run for step in proofs for run in (*step.runs(BEFORE), *step.runs(AFTER))] or everything
+    if not runs and found.background_load:
+        return f"Measured under background load: {_busiest(found.background_load)}."
+    used = any(each.used_contended_rounds for each in proofs or found.advice)
+    note = load_note(runs, neighbours(everything), found.machine.cpus)
+    return f"{note} {UNDER_LOAD}" if note and used else note
+
+
+def load_note(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int) -> str:
+    """Background load during `runs`; empty on a quiet machine."""
+    held = [run.disturbance.others_cpus for run in runs if run.disturbance.others_cpus is not None]
+    if runs and not held:
+        return "Background load could not be read on this machine."
+    if not any(run.disturbance.disturbed for run in runs):
+        return ""
+    mean = numbers.number(statistics.fmean(held), 2)
+    names = f" ({busiest})" if (busiest := _busiest(who)) else ""
+    of = numbers.many(cpus, "CPU")
+    return f"Measured under background load: others held {mean} of {of}{names}."
+
+
+def _busiest(who: Sequence[Neighbour]) -> str:
+    """`firefox up to 0.3`: the busiest others."""
+    busy = [each for each in who[:MOST_NAMED] if each.cpus >= NAMED_CPUS]
+    return ", ".join(f"{each.name} up to {each.cpus:.1f}" for each in busy)
