@@ -59,20 +59,6 @@ TABLE = (
         prepare=("python", "prepare.py"),
     ),
     Program(
-        name="own_optimizer",
-        command=("python", "main.py", "--config", "config.json"),
-        config="config.json",
-        batch=16,
-    ),
-    Program(
-        name="list_inference",
-        command=("python", "predict.py", "reviews.txt"),
-        batch=4,
-        workers=None,
-        trains=False,
-        prepare=("python", "prepare.py"),
-    ),
-    Program(
         name="queue_server",
         command=("python", "server.py", "serve.yaml"),
         config="serve.yaml",
@@ -95,14 +81,6 @@ TABLE = (
         batch=2,
         workers=None,
         trains=False,
-    ),
-    Program(
-        name="accelerate_cv",
-        command=("python", "cv_example.py", "--config", "config.yaml"),
-        config="config.yaml",
-        batch=16,
-        accumulation=2,
-        needs=("accelerate",),
     ),
     Program(
         name="lightning_cli",
@@ -133,24 +111,6 @@ TABLE = (
         command=("python", "train.py", "trainer.epochs=40"),
         batch=32,
         needs=("hydra",),
-    ),
-    Program(
-        name="click_cli",
-        command=("python", "cli.py", "train", "weights.pt", "--batch-size", "4"),
-        batch=4,
-    ),
-    Program(
-        name="click_apply",
-        folder="click_cli",
-        command=("python", "cli.py", "apply", "masks"),
-        batch=2,
-        trains=False,
-    ),
-    Program(
-        name="gnn_sampler",
-        command=("python", "main.py", "config.yaml"),
-        config="config.yaml",
-        batch=32,
     ),
     Program(
         name="audio_collate",
@@ -186,13 +146,6 @@ TABLE = (
         config="config.yaml",
         batch=8,
         accumulation=3,
-    ),
-    Program(
-        name="spawn_loaders",
-        command=("python", "run.py", "settings.json"),
-        config="settings.json",
-        batch=12,
-        workers=1,
     ),
     Program(
         name="super_resolution",

@@ -58,19 +58,11 @@ class Case:
 
 LOOPS = (
     ("skip", 7, 0),
-    ("skip-inference", 7, 0),
     ("zip", 6, 0),
-    ("switch", 8, 0),
-    ("scaler", 11, 0),
     ("lengths", None, 0),
     ("gan", 9, None),
     ("closure", 9, None),
-    ("evaluated", 9, None),
     ("validated", 9, None),
-    ("tensors", 9, None),
-    ("taught", 9, None),
-    ("between", 9, None),
-    ("spells", 9, None),
     ("anew", 9, None),
 )
 """Loop of `matrix_loops.py`, its batch and its workers."""

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
+from advisor.model import Candidate, MeasurePlan, Trial
 from advisor.runner import run_trial
 from advisor.sandbox.capabilities import FORCED
 from tests.support import ways
@@ -21,22 +21,13 @@ DAEMON_S = 1.0
 """Until a daemon would have written, had it outlived its trial."""
 
 
-class WayResult(NamedTuple):
-    """What became of one way under one kind."""
-
-    intact: bool
-    """Every file that was there: content, mode, owner, times, attributes, links."""
-    untouched: bool
-    """And nothing was added or removed beside it."""
-    view: str | None
-    """None if the program could read back what it wrote, else what it said."""
-
-
 class Outcome(NamedTuple):
-    results: dict[str, WayResult]
+    views: dict[str, str | None]
+    """Of each way: None if the program could read back what it wrote, else what it said."""
+    touched: tuple[str, ...]
+    """Ways after which a file's content, mode, owner, times, attributes or links are others."""
     left: tuple[str, ...]
     """What lies in shared places afterwards."""
-    result: Run | Failure
 
 
 def outcome(kind: Kind, names: list[str]) -> Outcome:
@@ -46,24 +37,19 @@ def outcome(kind: Kind, names: list[str]) -> Outcome:
         project = ways.lay_out(root, names)
         file = scratch / "results.json"
         before = ways.seen(root)
-        result = run_trial(
+        run_trial(
             trial([ways.__file__, str(file), *names], kind=kind, cwd=project, scratch=scratch)
         )
         if "a daemon that writes later" in names:
             time.sleep(DAEMON_S)
         after = ways.seen(root)
         views: dict[str, str | None] = json.loads(file.read_text())
-    results = {}
-    for name in names:
-        mine = [path for path in before if ways.belongs(path, name)]
-        others = [path for path in after if ways.belongs(path, name) and path not in before]
-        intact = all(ways.kept(before[path], after.get(path)) for path in mine)
-        untouched = not others and all(after.get(path) == before[path] for path in mine)
-        results[name] = WayResult(intact, untouched, views[name])
+    changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+    touched = [name for name in names if any(ways.belongs(path, name) for path in changed)]
     left = tuple(path for path in ways.LEFT_OUTSIDE if Path(path).exists())
     for path in left:
         Path(path).unlink()
-    return Outcome(results, left, result)
+    return Outcome(views, tuple(touched), left)
 
 
 def trial(words: list[str], *, kind: Kind, cwd: Path, scratch: Path) -> Trial:
