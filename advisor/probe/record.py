@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from typing import Any, Callable
 
 from . import cuda_events, dataloader_hooks, module_facts, training_hooks
@@ -20,10 +21,11 @@ GIB = 1024.0**3
 
 
 def put(session: Session, content: dict[str, Any]) -> None:
-    """Write `content` as this process's record, atomically."""
+    """Write `content` as this process's record, atomically, from any thread."""
     path = os.path.join(session.records, f"{session.pid}.json")
-    write_whole(f"{path}.tmp", json.dumps(content, default=str, ensure_ascii=False), os.O_TRUNC)
-    os.replace(f"{path}.tmp", path)
+    draft = f"{path}.{threading.get_ident()}.tmp"
+    write_whole(draft, json.dumps(content, default=str, ensure_ascii=False), os.O_TRUNC)
+    os.replace(draft, path)
 
 
 def beat(session: Session) -> None:
