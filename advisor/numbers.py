@@ -6,27 +6,10 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 NOT_MEASURED = "not measured"
 WORTH_SAYING = 0.01
 """A part that takes less of the time, or of a batch, is left out."""
-
-
-class Bounded(Protocol):
-    """Ratio with bounds; `high` is None if unbounded."""
-
-    @property
-    def ratio(self) -> float:
-        """The estimate."""
-
-    @property
-    def low(self) -> float:
-        """The lower bound."""
-
-    @property
-    def high(self) -> float | None:
-        """The upper bound."""
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -52,18 +35,14 @@ def ratio(value: float | None) -> str:
     return f"{_ratio_figure(value)}x"
 
 
-def gain(found: Bounded | None) -> str:
+def gain(estimate: float, low: float, high: float | None) -> str:
     """Format a gain: `2.91x (2.71 to 3.12)`.
 
     `more than 2.71x` where the bounds are too far apart to show more, or even that it is a gain.
     """
-    if found is None:
-        return NOT_MEASURED
-    if found.high is None and found.low < 1:
-        return f"{ratio(found.ratio)}, bounds too wide to tell"
-    if found.high is None:
-        return f"more than {ratio(found.low)}"
-    return f"{ratio(found.ratio)} ({_ratio_figure(found.low)} to {_ratio_figure(found.high)})"
+    if high is not None:
+        return f"{ratio(estimate)} ({_ratio_figure(low)} to {_ratio_figure(high)})"
+    return f"more than {ratio(low)}" if low >= 1 else f"{ratio(estimate)}, bounds too wide to tell"
 
 
 def _ratio_figure(value: float) -> str:
@@ -132,15 +111,6 @@ def gib(value: float | None) -> str:
     if value < 0.01:
         return f"{number(value, 1)} GiB"
     return f"{value:.2f} GiB" if value < 1 else f"{value:,.1f} GiB"
-
-
-def memory(value: float | None) -> str:
-    """Format GiB: `472 B`, `22.9 MiB`, `12.3 GiB`."""
-    if value is None or not math.isfinite(value):
-        return NOT_MEASURED
-    if 0 < value * 1024 < 0.01:
-        return f"{number(round(value * 1024**3))} B"
-    return gib(value) if value >= 1 else f"{number(value * 1024)} MiB"
 
 
 def percent(share: float | None) -> str:

@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from advisor import numbers
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -38,10 +40,8 @@ class Metric:
     """Time of a whole batch, all of which a unit waits: a larger batch makes it worse."""
     from_card: bool = False
     """Only a card's own counters tell it."""
-    gain_sentence: str = ""
-    """`took {ratio}x less energy for {one}`; empty: a figure to be bounded, and no objective."""
-    gain_title: str = ""
-    """The same in a title: `{ratio} less energy for {one}`."""
+    gain_text: str = ""
+    """`{ratio} less energy for {one}`; empty: a figure to be bounded, and no objective."""
     time_only: bool = True
     """Its gains are those of time: what a program waits for counts."""
     units: Mapping[str, float] | None = None
@@ -50,6 +50,10 @@ class Metric:
     def gain(self, before: float, after: float) -> float:
         """Ratio by which `after` is better; both are positive."""
         return after / before if self.higher_is_better else before / after
+
+    def gained(self, ratio: str, unit: str) -> str:
+        """`1.42x as many tiles a second`."""
+        return self.gain_text.format(ratio=ratio, one=numbers.one(unit), units=numbers.plural(unit))
 
 
 def _latency_ms(run: Run) -> float | None:
@@ -83,8 +87,7 @@ METRICS = {
             read=lambda run: run.units_per_s,
             unit="{units}/s",
             higher_is_better=True,
-            gain_sentence="did {ratio}x the {units} a second",
-            gain_title="{ratio} as many {units} a second",
+            gain_text="{ratio} as many {units} a second",
             units={"/s": 1.0},
         ),
         Metric(
@@ -92,8 +95,7 @@ METRICS = {
             read=_latency_ms,
             unit="ms/{unit}",
             of_batch=True,
-            gain_sentence="made the latency of {one} {ratio}x shorter",
-            gain_title="{ratio} shorter latency",
+            gain_text="{ratio} shorter latency of {one}",
             units=TIMES,
         ),
         Metric(
@@ -109,8 +111,7 @@ METRICS = {
             unit="J/{unit}",
             from_card=True,
             time_only=False,
-            gain_sentence="took {ratio}x less energy for {one}",
-            gain_title="{ratio} less energy for {one}",
+            gain_text="{ratio} less energy for {one}",
             units={"J": 1.0, "mJ": 1e-3, "kJ": 1e3, "Wh": SECONDS_AN_HOUR},
         ),
         Metric(
@@ -192,9 +193,9 @@ class Objective:
         """Log of the gain between two runs."""
         return math.log(self.gain(self.score(before), self.score(after)))
 
-    def unit(self, unit: str, units: str) -> str:
-        """`tiles/s`, given the unit of work and its plural."""
-        return self.metric.unit.format(unit=unit, units=units)
+    def unit(self, unit: str) -> str:
+        """`tiles/s`, given the unit of work."""
+        return self.metric.unit.format(unit=unit, units=numbers.plural(unit))
 
     def unmeasured(self, run: Run) -> tuple[str, ...]:
         """Names of the requested figures that `run` lacks."""
@@ -228,7 +229,7 @@ class Objective:
 THROUGHPUT = Objective(metric=METRICS["throughput"])
 """Units of work finished per second of wall clock, end to end."""
 
-OBJECTIVES = {name: metric for name, metric in METRICS.items() if metric.gain_sentence}
+OBJECTIVES = {name: metric for name, metric in METRICS.items() if metric.gain_text}
 """Metrics that can be aimed at."""
 _BOUND = re.compile(r"\s*([a-z_0-9]+)\s*(<=|>=)\s*(\d+(?:\.\d+)?)\s*([A-Za-z/]*)\s*")
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import config as documents
-from advisor import knobs
+from advisor import config as documents, knobs
 from advisor.errors import AdvisorError
 from advisor.knobs.registry import REGISTRY
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor import knobs
-from advisor.commands import invocation
-from advisor.commands import prepare as job
+from advisor.commands import invocation, prepare as job
 from advisor.errors import (
     CommandMissingError,
     ConfigMissingError,

@@ -5,11 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from advisor import config as documents
-from advisor import masking
+from advisor import config as documents, masking
 from advisor.masking import MASK, mask_argv, mask_code, mask_text, mask_value
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

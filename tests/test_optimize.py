@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from advisor import config as documents
-from advisor import errors
+from advisor import config as documents, errors
 from tests.light import PYTHONPATH
 
 if TYPE_CHECKING:

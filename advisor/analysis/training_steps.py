@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.analysis import validation
 from advisor.analysis.averages import median, most_common
-from advisor.analysis.events import NO_LOADER
-from advisor.analysis.events import OptimizerStep as Update
+from advisor.analysis.events import NO_LOADER, OptimizerStep as Update
 from advisor.analysis.facts import typed
 from advisor.analysis.loader_roles import train_loaders
 from advisor.analysis.skipped_batches import used_batches

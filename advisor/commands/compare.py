@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from advisor import config as documents
-from advisor import masking, numbers, settings
+from advisor import config as documents, masking, numbers, settings
 from advisor.commands import invocation
 from advisor.commands.measuring import opened, program_of
 from advisor.errors import BudgetTooSmallError, CommandMissingError, TrialFailedError, UsageError
@@ -416,7 +415,7 @@ def as_table(found: dict[str, Any]) -> str:
         ratio = (
             "{ratio:.2f}x ({low:.2f} to {high:.2f})".format(**arm["gain"]) if arm["gain"] else "-"
         )
-        rate, memory = numbers.number(arm["units_per_s"]), numbers.memory(arm["peak_mem_gib"])
+        rate, memory = numbers.number(arm["units_per_s"]), numbers.gib(arm["peak_mem_gib"])
         took = numbers.duration(arm["time_per_1000_s"])
         rows.append((arm["name"], arm["label"], rate, memory, took, ratio))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import config as documents
-from advisor import knobs
+from advisor import config as documents, knobs
 from advisor.commands import program_options
 from advisor.commands.invocation import configs_among
 from advisor.config.formats import SUFFIXES

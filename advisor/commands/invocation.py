@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from advisor import config as documents
-from advisor import knobs, settings
+from advisor import config as documents, knobs, settings
 from advisor.commands import program_options
 from advisor.config import originals
 from advisor.config.argv import first_own_word

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor import config as documents
-from advisor import numbers
 from advisor.commands.measuring import opened, program_of
 from advisor.commands.prepare import DEFAULT_REPORT, Job, add_arguments, prepare
 from advisor.errors import (
@@ -312,7 +311,7 @@ def show(report: Report, *, json_only: bool) -> None:
         lines.append(f"  {report.load_note}")
     lines += [f"  {c.path}: {c.old} -> {c.new}" for c in report.changes]
     lines += [
-        f"  suggested, not applied: {entry.title}, {numbers.gain(entry.gain)}"
+        f"  suggested, not applied: {entry.title}, {entry.gain.text}"
         for entry in report.suggestions
         if entry.gain
     ]

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor import config as documents
-from advisor import numbers
+from advisor import config as documents, numbers
 from advisor.config.files import read_bytes
 from advisor.config.originals import Versions, remove_candidates, undo
 from advisor.errors import RevertConflictError

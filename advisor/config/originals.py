@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.config import document as documents
-from advisor.config import swap
+from advisor.config import document as documents, swap
 from advisor.config.diffing import masked_diff
 from advisor.config.files import read_bytes
 from advisor.errors import (

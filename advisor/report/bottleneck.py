@@ -171,7 +171,7 @@ def footprint_lines(run: Run) -> list[str]:
     if run.footprint is None or not run.footprint.whole:
         return []
     return [
-        f"{numbers.memory(size / GIB):>10}  {name} ({numbers.percent(size / run.footprint.whole)}; "
+        f"{numbers.gib(size / GIB):>10}  {name} ({numbers.percent(size / run.footprint.whole)}; "
         f"grows with {GROWS_WITH[name]})"
         for name, size in asdict(run.footprint).items()
     ]

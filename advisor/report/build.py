@@ -121,7 +121,7 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         ],
         noise=state.noise or None,
         objective=objective.name,
-        objective_unit=objective.unit(found.unit, numbers.plural(found.unit)),
+        objective_unit=objective.unit(found.unit),
         constraints=[each.text for each in objective.constraints],
         restored_constraints=found.restored_constraints,
         trials=[trial_entry(attempt) for attempt in found.attempts],

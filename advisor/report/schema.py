@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from advisor import numbers
 from advisor.model import Change, Decision, JsonScalar, Machine  # noqa: TC001  pydantic reads it
 from advisor.quality import QualityJudgement  # noqa: TC001
 
@@ -26,6 +27,11 @@ class Gain(Part):
     high: float | None
     """Null where the interval is too wide to give a size."""
     pairs: int
+
+    @property
+    def text(self) -> str:
+        """`2.91x (2.71 to 3.12)`."""
+        return numbers.gain(self.ratio, self.low, self.high)
 
 
 class Side(Part):
@@ -209,8 +215,8 @@ class Report(Part):
     """Relative spread between equal runs."""
     objective: str = "throughput"
     """The metric that decided."""
-    objective_unit: str = ""
-    """Unit of the rounds' scores; empty: units/s."""
+    objective_unit: str
+    """Unit of the rounds' scores: `tiles/s`."""
     constraints: list[str] = Field(default_factory=list)
     """Bounds that had to hold beside it."""
     restored_constraints: list[str] = Field(default_factory=list)

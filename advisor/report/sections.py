@@ -109,8 +109,7 @@ def title(report: Report) -> str:
         likely = "likely, not proven" if report.candidate else "not finished"
         return likely if report.verdict == "partial" else "unchanged"
     ratio = numbers.ratio(gain.ratio) if gain.high else f"more than {numbers.ratio(gain.low)}"
-    one, units = numbers.one(report.unit), numbers.plural(report.unit)
-    shown = OBJECTIVES[report.objective].gain_title.format(ratio=ratio, one=one, units=units)
+    shown = OBJECTIVES[report.objective].gained(ratio, report.unit)
     kept = " and ".join(report.restored_constraints)
     kept = f"inside {kept}, " if kept else ""
     return f"{kept}{shown}{', not written (dry run)' if report.dry_run else ''}"
@@ -165,7 +164,7 @@ def before_and_after(page: Page) -> str | None:
     rows = measured + _changed(report.changes)
     lines: list[str] = [table(("", "before", "after", "change"), "lrrl", rows)]
     if report.gain_free and any(c.knob_class in {"numeric", "quality"} for c in report.changes):
-        free = numbers.gain(report.gain_free)
+        free = report.gain_free.text
         lines.append(text(f"The settings that keep results give {free} of that."))
     return "\n\n".join(lines)
 
@@ -201,7 +200,7 @@ def _measures(page: Page) -> list[tuple[str, ...]]:
         for side in sides
     ]
     speed = _row("", [side.units_per_s for side in sides], numbers.number)[-1]
-    change = numbers.gain(report.gain) if report.objective == "throughput" else speed
+    change = report.gain.text if report.gain and report.objective == "throughput" else speed
     rows = [
         (f"{units}/s", *rates, change if report.changes else ""),
         (f"time per 1,000 {units}", *thousand, ""),
@@ -275,7 +274,7 @@ def next_actions(page: Page) -> str | None:
 def _suggestion(entry: SuggestionEntry, stem: str, number: int) -> str:
     line = fill("- Suggested, not applied: **{title}**", title=entry.title)
     line += fill(" at {site}", site=code(entry.site)) if entry.site else ""
-    line += fill(", {gain}", gain=numbers.gain(entry.gain)) if entry.gain else ""
+    line += fill(", {gain}", gain=entry.gain.text) if entry.gain else ""
     if entry.patch:
         return f"{line}. {code(f'git apply {shlex.quote(patch_file(stem, number))}')}"
     return line + fill(". {detail}", detail=entry.detail)
@@ -379,12 +378,15 @@ def details_heading(_: Page) -> str:
 def rounds(page: Page) -> str | None:
     """Every round of every comparison."""
     report = page.report
-    unit = report.objective_unit or f"{numbers.plural(report.unit)}/s"
     blocks: list[str] = []
     for each in report.comparisons:
         if each.rounds:
-            gain = numbers.gain(each.gain) if each.gain else "no interval"
-            blocks.append(text(f"{each.after} against {each.before}: {gain}, {unit} by round."))
+            gain = each.gain.text if each.gain else "no interval"
+            blocks.append(
+                text(
+                    f"{each.after} against {each.before}: {gain}, {report.objective_unit} by round."
+                )
+            )
             rows = [_round(entry) for entry in each.rounds]
             blocks.append(table(("round", "before", "after", ""), "rrrl", rows))
     return details("Rounds of the comparisons", "\n\n".join(blocks)) if blocks else None

@@ -96,9 +96,8 @@ def whole_gain(found: TuningResult) -> Interval | None:
 
 def baseline_note(found: TuningResult) -> str:
     """Sentence on a baseline that disagrees with the comparison."""
-    objective, unit = found.state.context.objective, found.unit
-    name = objective.unit(unit, numbers.plural(unit))
-    return (found.chain and found.chain[0].drift_note(objective, name)) or ""
+    objective = found.state.context.objective
+    return (found.chain and found.chain[0].drift_note(objective, objective.unit(found.unit))) or ""
 
 
 def verdict_of(found: TuningResult) -> OptimizeVerdict:
@@ -149,20 +148,16 @@ def reason(found: TuningResult) -> str:
 def gained(interval: Interval, unit: str, objective: str = "throughput") -> str:
     """Sentence on a proven gain.
 
-    `did 2.04x the tiles a second in 6 rounds ...; 95 % interval 1.98 to 2.11`
+    `gives 2.04x as many tiles a second in 6 rounds ...; 95 % interval 1.98 to 2.11`
     """
-    wide = too_wide(interval)
-    ratio = f"more than {interval.low:.2f}" if wide else f"{interval.estimate:.2f}"
-    text = OBJECTIVES[objective].gain_sentence.format(
-        ratio=ratio, one=numbers.one(unit), units=numbers.plural(unit)
-    )
-    bounds = (
-        "lower 95 % bound; the machine was too unsteady to say how much more"
-        if wide
-        else f"95 % interval {interval.low:.2f} to {interval.high:.2f}"
-    )
+    ratio = f"{interval.estimate:.2f}x"
+    bounds = f"95 % interval {interval.low:.2f} to {interval.high:.2f}"
+    if too_wide(interval):
+        ratio = f"more than {interval.low:.2f}x"
+        bounds = "lower 95 % bound; the machine was too unsteady to say how much more"
     rounds = numbers.many(interval.n, "interleaved round")
-    return f"{text} in {rounds} of fresh processes; {bounds}"
+    text = OBJECTIVES[objective].gained(ratio, unit)
+    return f"gives {text} in {rounds} of fresh processes; {bounds}"
 
 
 def too_wide(interval: Interval) -> bool:
@@ -278,7 +273,7 @@ def seen(best: CandidateEntry) -> str:
     """`1.38x (0.94 to 2.02) in 2 rounds`."""
     if best.gain is None:
         return f"{numbers.ratio(best.ratio)} in one run, without bounds"
-    return f"{numbers.gain(best.gain)} in {numbers.many(best.gain.pairs, 'round')}"
+    return f"{best.gain.text} in {numbers.many(best.gain.pairs, 'round')}"
 
 
 def gain_entry(interval: Interval | None) -> Gain | None:

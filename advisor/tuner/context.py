@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from advisor import config as documents
-    from advisor import knobs
+    from advisor import config as documents, knobs
     from advisor.model import KnobClass
     from advisor.objective import Objective
     from advisor.settings import Workload

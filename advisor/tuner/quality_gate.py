@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 
     from advisor.executor.requests import CommandName
     from advisor.model import Run
-    from advisor.quality import QualityJudgement
-    from advisor.quality import Stage as QualityStage
+    from advisor.quality import QualityJudgement, Stage as QualityStage
 
 FIRST_QUALITY = 3.0
 """Short processes that a quality run may take, before one was seen."""

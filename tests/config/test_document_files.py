@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
 
-from advisor.config import read, recover, write_atomic
-from advisor.config import swap as swapping
+from advisor.config import read, recover, swap as swapping, write_atomic
 from advisor.errors import (
     ConfigMissingError,
     ConfigReadOnlyError,

@@ -13,10 +13,10 @@ from advisor.gate.sequential_test import (
     ALPHA,
     LOOKS,
     SERIAL_LIMIT,
+    judge as judge_at,
     level,
     serial_correlation_z,
 )
-from advisor.gate.sequential_test import judge as judge_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

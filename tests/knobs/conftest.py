@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from advisor import config as documents
-from advisor import knobs
+from advisor import config as documents, knobs
 
 if TYPE_CHECKING:
     from advisor.config import Document, Format

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor import config as documents
-from advisor import knobs
+from advisor import config as documents, knobs
 from tests.knobs.conftest import document
 
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor import config as documents
-from advisor import knobs
+from advisor import config as documents, knobs
 from advisor.config.argv import join
 from advisor.knobs import discovery
 from advisor.knobs.discovery import KINDS, joined, observed

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from tests.simulated_gpu import device as sim
-from tests.simulated_gpu import surface
+from tests.simulated_gpu import device as sim, surface
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor import config as documents
-from advisor import knobs
+from advisor import config as documents, knobs
 from advisor.executor.requests import SkippedRun, TrialRequest, TrialResult
 from advisor.model import Candidate, Failure
 from advisor.objective import THROUGHPUT

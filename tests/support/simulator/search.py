@@ -9,8 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from advisor import config as documents
-from advisor import knobs
+from advisor import config as documents, knobs
 from advisor.config.argv import join
 from advisor.executor.executor import Budget, Executor
 from advisor.executor.program import COMMAND_LINE, Program
