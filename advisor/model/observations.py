@@ -272,3 +272,5 @@ class ResultFile:
     """True for samples or means of pictures or sounds, of which a few may differ."""
     digest: str | None = None
     """Digest of the whole file, if its content is unreadable."""
+    rewritten: bool = False
+    """The program began it anew, so its number of items tells nothing."""

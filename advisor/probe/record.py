@@ -88,6 +88,7 @@ def state_of(session: Session) -> dict[str, Any]:
         "guard": session.guard,
         "writes": session.writes,
         "altered": session.altered,
+        "rewritten": sorted(session.rewritten),
         "errors": session.errors,
         "notes": session.notes,
     }

@@ -117,6 +117,8 @@ class Session:
         self.defaulted: list[str] = []
         self.writes: list[str] = []
         self.altered: list[str] = []
+        self.rewritten: set[str] = set()
+        """Files that were emptied or replaced more than once."""
         self.guard: str | None = None
         """User's file that the guard refused to let change."""
         self.exception: dict[str, Any] | None = None

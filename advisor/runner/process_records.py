@@ -113,6 +113,8 @@ class ProcessRecord:
     """New files that Python opened for writing outside the trial's scratch."""
     altered: tuple[str, ...] = ()
     """Files of the user that Python changed or removed."""
+    rewritten: tuple[str, ...] = ()
+    """Files that were emptied or replaced more than once."""
     errors: tuple[str, ...] = ()
     """The probe's own, of which it survives some: see `state`."""
     notes: tuple[str, ...] = ()

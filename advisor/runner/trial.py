@@ -19,7 +19,7 @@ from advisor.runner.launch import Launched
 from advisor.runner.measured_run import loader_effects, measured_run
 from advisor.runner.monitor import Monitor, TrialExit
 from advisor.runner.output import Tally
-from advisor.runner.result_files import read_copies, read_folder
+from advisor.runner.result_files import read_copies, read_folder, relative_name
 from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.refusals import denied_write, full_space
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
-    from advisor.model import Card
+    from advisor.model import Card, ResultFile
     from advisor.runner.job import Job
 
 UNEXPLAINED = {"no-steps", "probe-not-loaded", "hang", "timeout", "work-not-done"}
@@ -121,7 +121,7 @@ def run_trial(
         telemetry=telemetry,
         disturbance=on_card(load.between(start, end), telemetry),
         files_in_window=files_between(start, last, times, run) if told else None,
-        results=(*read_copies(changes, trial.cwd), *results),
+        results=marked((*read_copies(changes, trial.cwd), *results), ending, trial.cwd, outputs),
         output_digest=fs_changes.digest(outputs) if trial.plan.mode == "whole" else None,
         stdout_tail=ending.stdout,
         notes=(
@@ -132,6 +132,15 @@ def run_trial(
         ),
         **facts,
     )
+
+
+def marked(
+    results: Sequence[ResultFile], ending: TrialExit, *folders: str
+) -> tuple[ResultFile, ...]:
+    """Mark the results that the program began anew."""
+    paths = {path for process in ending.processes for path in process.rewritten}
+    names = {relative_name(path, folder) for path in paths for folder in folders}
+    return tuple(replace(each, rewritten=each.path in names) for each in results)
 
 
 def files_between(start: float, end: float, written_at: Sequence[float], run: Run) -> int | None:

@@ -92,8 +92,8 @@ def _fewer_items(before: Run, after: Run) -> str:
     for old, new in _alike(before.results, after.results):
         if old.items < AN_ENTRY_EACH * before.whole_units:
             continue  # it does not grow item by item
-        if _is_overwritten(before, after, old, new):
-            continue
+        if old.rewritten or new.rewritten:
+            continue  # it holds what was written since
         expected = old.items / before.whole_units * after.whole_units
         buffered = BUFFER_BYTES * old.items / old.size_bytes
         if expected >= ENOUGH and new.items + buffered < expected * FEWER:
@@ -102,17 +102,6 @@ def _fewer_items(before: Run, after: Run) -> str:
                 "results would be lost."
             )
     return ""
-
-
-def _is_overwritten(before: Run, after: Run, old: ResultFile, new: ResultFile) -> bool:
-    """True if a file holds the last batch, or as much after more work.
-
-    One entry a batch would be lost results, also where both runs had as many batches.
-    """
-    if (old.items, new.items) == (before.effects.batch, after.effects.batch):
-        return before.whole_units > old.items
-    batches = after.whole_units / (after.effects.batch or 1.0)
-    return old.items == new.items and abs(new.items - batches) > 1
 
 
 def _other_items(originals: Sequence[Run], after: Run) -> str:

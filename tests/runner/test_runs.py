@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -182,9 +183,16 @@ def test_results_that_a_batch_would_lose_are_counted(make_trial: MakeTrial) -> N
 
 
 def test_a_program_that_writes_over_its_own_files_loses_nothing(make_trial: MakeTrial) -> None:
-    plan = MeasurePlan(measure_s=0.1, min_steps=32)
-    few, many = (measured(make_trial(*program("ok_results", n, "ring"), plan=plan)) for n in "18")
-    assert output_check.output_regression([few], many) == ""
+    """A ring of files, and a file that is begun anew with each pass over the data."""
+    plan = MeasurePlan(measure_s=0.1, min_steps=100)
+    for which, most in (("ring", "8"), ("passes", "64")):
+        few, many = (
+            measured(make_trial(*program("ok_results", batch, which), plan=plan))
+            for batch in ("1", most)
+        )
+        assert output_check.output_regression([few], many) == ""
+    unmarked = replace(many, results=tuple(replace(r, rewritten=False) for r in many.results))
+    assert "results would be lost" in output_check.output_regression([few], unmarked)
 
 
 def test_processes_that_were_stopped_do_not_make_their_parent_a_failure(

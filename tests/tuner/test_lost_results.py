@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.model import Effects, ResultFile, Run
+from advisor.model import ResultFile, Run
 from advisor.tuner import output_check
 from tests.report.composing import reported
 from tests.runs import a_run
@@ -101,27 +101,11 @@ def test_a_file_that_does_not_grow_with_the_work_lacks_no_items() -> None:
     assert output_check.output_regression((each, each), more) == ""
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "batches", "lost"),
-    [
-        (8, 16, (8, 16), False),  # the last batch
-        (24, 24, (1, 8), False),  # a ring
-        (32, 4, (1, 8), True),
-        (32, 32, (1, 8), True),  # an entry a batch, of as many batches
-    ],
-)
-def test_a_file_that_is_written_over_loses_nothing(
-    before: int, after: int, batches: tuple[int, int], lost: bool
-) -> None:
-    old, new = (
-        replace(
-            run(replace(lines(items), size_bytes=1 << 20), units=units),
-            effects=Effects(batch=batch),
-        )
-        for items, units, batch in zip((before, after), (32, 256), batches, strict=True)
-    )
-    old = replace(old, whole_units=12.0) if before == batches[0] else old
-    assert bool(output_check.output_regression((old,), new)) is lost
+def test_a_file_that_is_begun_anew_loses_nothing() -> None:
+    """The latest batch, or the present pass: few entries are no lost ones."""
+    before, fewer = run(lines(1000)), lines(500)
+    for after, lost in ((fewer, True), (replace(fewer, rewritten=True), False)):
+        assert bool(output_check.output_regression((before,), run(after, units=4000))) is lost
 
 
 @pytest.mark.parametrize(("files_each", "said"), [(1.0, None), (1 / 64, "results would be lost")])
