@@ -107,16 +107,25 @@ KEYS = ("sibling", "document")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Meaning:
+    """Kind of a leaf, or with `trap` a look-alike."""
+
+    kind: str = ""
+    trap: str | None = None
+    phase: Phase | None = None
+    unit: str | None = None
+    scope: str | None = None
+    why: str = "its name and value"
+    """The evidence, with weights if words have them: "`batch size` +6, `sw` -1"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One row of the catalogue: conditions and their meaning."""
 
     names: re.Pattern[str]
     family: Family
-    kind: str | None = None
-    trap: str | None = None
-    phase: Phase | None = None
-    unit: str | None = None
-    scope: str | None = None
+    meaning: Meaning
     format: str | None = None
     phases: frozenset[str] = frozenset()
     words: tuple[tuple[str, bool, frozenset[str]], ...] = ()
@@ -207,8 +216,7 @@ def _family(row: Mapping[str, Any], rows: Mapping[str, Any]) -> Family:
 
 def _rule(row: Mapping[str, Any], families: Mapping[str, Family]) -> Rule:
     row = dict(row)
-    kind = row.get("kind")
-    family = row.pop("value", REGISTRY[kind].family if kind else "any")
+    family = row.pop("value", REGISTRY[row["kind"]].family if "kind" in row else "any")
     conditions = [(at, True, row.pop(at)) for at in (*WORDS, *KEYS) if at in row]
     conditions += [
         (at, False, row.pop(f"not-{at}")) for at in (*WORDS, *KEYS) if f"not-{at}" in row
@@ -219,7 +227,8 @@ def _rule(row: Mapping[str, Any], families: Mapping[str, Family]) -> Rule:
         words=tuple((at, is_, frozenset(words)) for at, is_, words in conditions if at in WORDS),
         keys=tuple((at, is_, _union(keys)) for at, is_, keys in conditions if at in KEYS),
         phases=frozenset(row.pop("for", ())),
-        **{name.replace("-", "_"): value for name, value in row.items()},
+        format=row.pop("format", None),
+        meaning=Meaning(**row),
     )
 
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from advisor.config.argv import first_own_word
 from advisor.knobs import candidate_values, references, vocabulary
-from advisor.knobs.catalogue import catalogue, rules_for, types_of
+from advisor.knobs.catalogue import Meaning, catalogue, rules_for, types_of
 from advisor.knobs.constraints import find_links
 from advisor.knobs.findings import Findings, Reference
 from advisor.knobs.registry import REGISTRY
 from advisor.knobs.tree import Leaf, leaves, words_of
-from advisor.knobs.vocabulary import Meaning
 from advisor.model import FalseMatch, Knob, KnobConstraint
 
 if TYPE_CHECKING:
@@ -186,17 +185,12 @@ class _Finder:
             "sibling": leaf.siblings,
             "document": self.names,
         }
-        for rule in rules_for(leaf.name):
-            if rule.fits(leaf, around, self.document.format, self.phase):
-                return Meaning(
-                    kind=rule.kind or "",
-                    trap=rule.trap,
-                    phase=rule.phase,
-                    unit=rule.unit,
-                    scope=rule.scope,
-                    why="its name and value",
-                )
-        return None
+        fitting = (
+            rule.meaning
+            for rule in rules_for(leaf.name)
+            if rule.fits(leaf, around, self.document.format, self.phase)
+        )
+        return next(fitting, None)
 
     # --- a knob ------------------------------------------------------------------------------
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from advisor.knobs.catalogue import catalogue, rules_for
+from advisor.knobs.catalogue import Meaning, catalogue, rules_for
 from advisor.knobs.tree import Leaf, number_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from advisor.knobs.catalogue import Family
-    from advisor.model import Phase
 
 Words = tuple[str, ...]
 
@@ -24,19 +23,6 @@ _LEAST_PLURAL = 4
 _OUTSIDE_USUAL = -5
 _WHOLE = frozenset({"value", "default"})
 """Names of a leaf that is the whole of what the key above names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meaning:
-    """Kind of a leaf, or with `trap` a look-alike."""
-
-    kind: str
-    trap: str | None = None
-    phase: Phase | None = None
-    unit: str | None = None
-    scope: str | None = None
-    why: str
-    """The evidence with its weights: "`batch size` +6, `sw` -1, under `loader` +1"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import errno
 import os
 import shutil
 import stat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from advisor.sandbox import kernel, layers, untrusted
 from advisor.sandbox.base import Sandbox
@@ -36,15 +36,6 @@ DROPPED_CAPABILITIES = (
 """Capabilities with which root could take a mount away, or look into its supervisor."""
 
 
-class Layer(NamedTuple):
-    """One upper layer."""
-
-    path: str
-    """The real folder below it."""
-    upper: str
-    """Its folder, relative to that of all layers."""
-
-
 class Overlay(Sandbox):
     """Overlays over every writable file system."""
 
@@ -54,10 +45,11 @@ class Overlay(Sandbox):
         self._policy = policy
         # A hidden host with an open network leaves its abstract sockets in reach.
         connect = (untrusted.CONNECT,) if policy["hidden"] and policy["network"] else ()
-        self.listener = SyscallListener((*RENAMES, *connect), self._judge)
+        self.listener = SyscallListener((*RENAMES, *connect), _judge)
         self._cwd = os.path.realpath(cwd)
         self._stage: str = policy["layers"]
-        self._layers: list[Layer] = []
+        self._layers: list[tuple[str, str]] = []
+        """Real folder below each upper layer, and the layer's, relative to that of all."""
         self._sealed: list[str] = []
         """Places that cannot take an overlay, such as network file systems."""
         self._put: list[str] = []
@@ -66,13 +58,6 @@ class Overlay(Sandbox):
         """Descriptor of the host's root."""
         self._kept = -1
         """Descriptor of the folder of all layers."""
-
-    @staticmethod
-    def _judge(notice: SyscallNotification) -> int | None:
-        """Rename a folder, or connect a socket that has a name in the file tree."""
-        if notice.call is untrusted.CONNECT:
-            return untrusted.connect(notice, ("/",))
-        return rename_folder(notice)
 
     def enter(self) -> None:
         """Move in; files opened before are still the host's."""
@@ -89,9 +74,8 @@ class Overlay(Sandbox):
         if self._policy["upper_bytes"]:
             _mount_memory(self._stage, self._policy["upper_bytes"])
         self._kept = os.open(self._stage, os.O_RDONLY | os.O_DIRECTORY)
-        root = os.path.join(self._stage, "root")
+        root, bases = (os.path.join(self._stage, name) for name in ("root", "bases"))
         os.mkdir(root)
-        bases = os.path.join(self._stage, "bases")
         os.mkdir(bases)
         kernel.mount("tmpfs", bases, "tmpfs", kernel.MS_NOSUID, "mode=700")
         for step in steps:
@@ -99,7 +83,9 @@ class Overlay(Sandbox):
         for path in () if self._policy["hidden"] else _sockets_in_use():
             with contextlib.suppress(OSError):
                 kernel.bind(path, root + path)
-        self._lay_caches(root)
+        for cache, kept in self._policy["caches"]:  # for the whole call
+            with contextlib.suppress(OSError):  # else it is thrown away with the trial
+                _lay_over(cache, root + cache, kept)
         for path in self._policy["passes"]:
             with contextlib.suppress(FileNotFoundError):  # it is gone since it was looked for
                 _let_through(path, root + path)
@@ -126,12 +112,11 @@ class Overlay(Sandbox):
                 for name in sealed:
                     with contextlib.suppress(OSError):
                         _show_sealed(os.path.join(step.path, name), os.path.join(target, name))
-            case "sealed":
-                with contextlib.suppress(FileNotFoundError, PermissionError):
-                    _show_sealed(step.path, target)
-            case "passes":
+            case "sealed" | "passes":
                 with contextlib.suppress(FileNotFoundError, PermissionError):
                     kernel.bind(step.path, target, deep=True)
+                    if step.how == "sealed":
+                        kernel.seal(target)
             case "memory":
                 size = os.statvfs(step.path)
                 flags = kernel.MS_NOSUID | kernel.MS_NODEV
@@ -142,13 +127,7 @@ class Overlay(Sandbox):
         """Mount an overlay of `lower` with a new layer."""
         name = f"upper{len(self._layers)}"
         _lay_over(lower, target, os.path.join(self._stage, name))
-        self._layers.append(Layer(path, f"{name}/upper"))
-
-    def _lay_caches(self, root: str) -> None:
-        """Cover the user's caches for the whole call."""
-        for cache, kept in self._policy["caches"]:
-            with contextlib.suppress(OSError):  # else it is thrown away with the trial
-                _lay_over(cache, root + cache, kept)
+        self._layers.append((path, f"{name}/upper"))
 
     def put(self, path: str, content: bytes) -> None:
         """Write `content` directly, or mount it over."""
@@ -192,6 +171,13 @@ class Overlay(Sandbox):
         os.chroot(".")
         os.close(self._kept)
         os.close(self._host)
+
+
+def _judge(notice: SyscallNotification) -> int | None:
+    """Rename a folder, or connect a socket that has a name in the file tree."""
+    if notice.call is untrusted.CONNECT:
+        return untrusted.connect(notice, ("/",))
+    return rename_folder(notice)
 
 
 def _lay_over(lower: str, target: str, folder: str) -> None:

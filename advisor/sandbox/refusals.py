@@ -53,12 +53,9 @@ def full_space(
         return None
     if not (policy.throws_away and policy.upper_bytes):
         return Denial("disk-full", why, "Free space on the disk that it writes to.")
-    most = f"{policy.upper_bytes / 2**20:,.0f} MiB of memory"
-    return Denial(
-        "disk-full",
-        f"{why}; what a trial writes may take {most}, and is thrown away",
-        f"Set {LAYER_FOLDER} to a folder on a disk with more space.",
-    )
+    most = f"{policy.upper_bytes / 2**20:,.0f} MiB"
+    why += f"; what a trial writes may take {most}, and is thrown away"
+    return Denial("disk-full", why, f"Set {LAYER_FOLDER} to a folder on a disk with more space.")
 
 
 def denied_write(policy: SandboxPolicy, lines: Sequence[str], cwd: str) -> Denial | None:
@@ -71,24 +68,23 @@ def denied_write(policy: SandboxPolicy, lines: Sequence[str], cwd: str) -> Denia
         paths = [os.path.realpath(os.path.join(cwd, name)) for name in names]
         ours = next((path for path in paths if _is_ours(policy, path)), None)
         if ours or (pathless and not paths):
-            return _write_denied(policy, f"a write to {ours}" if ours else "a write", line.strip())
+            write = f"a write to {ours}" if ours else "a write"
+            where = "" if policy.throws_away else " outside the trial's own folders"
+            evidence = f"{write}{where} was denied: {line.strip()}"
+            return Denial("write-denied", evidence, _way_out(policy))
     return None
 
 
-def _write_denied(policy: SandboxPolicy, write: str, line: str) -> Denial:
+def _way_out(policy: SandboxPolicy) -> str:
     if policy.throws_away:
-        return Denial(
-            "write-denied",
-            f"{write} was denied: {line}",
+        return (
             "An overlay covers what belongs to you. Let that output go below the project, your "
-            "home or TMPDIR (output-flags in gpu-advisor.toml).",
+            "home or TMPDIR (output-flags in gpu-advisor.toml)."
         )
-    return Denial(
-        "write-denied",
-        f"{write} outside the trial's own folders was denied: {line}",
+    return (
         "Let that output go below TMPDIR (output-flags in gpu-advisor.toml), or give "
         "--allow-writes. An overlay would let it through and throw it away, but does not hold "
-        f"here ({policy.why_not_better}).",
+        f"here ({policy.why_not_better})."
     )
 
 
