@@ -63,34 +63,23 @@ class Versions:
         found = []
         for path in self._files():
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                kept = json.loads(path.read_bytes())
-                found.append(
-                    Version(
-                        number=int(path.stem),
-                        original=kept["original"].encode(),
-                        tuned=kept["tuned"].encode(),
-                        changes=tuple(kept["changes"]),
-                    )
-                )
+                found.append(_version(int(path.stem), json.loads(path.read_bytes())))
         return found
 
     def keep(self, original: documents.Document, tuned: bytes, changes: list[Change]) -> Version:
         """Remember a rewrite in advance. Raises StateUnusableError."""
         taken = [int(path.stem) for path in self._files()]
-        changed = tuple(
-            {"path": c.path, "old": c.old, "new": c.new, "text": original.scalars[c.path].text}
-            for c in changes
-        )
-        version = Version(
-            number=max(taken, default=0) + 1, original=original.raw, tuned=tuned, changes=changed
-        )
         kept = {
             "config": str(self._config),
             "created": time.time(),
-            "changes": changed,
+            "changes": [
+                {"path": c.path, "old": c.old, "new": c.new, "text": original.scalars[c.path].text}
+                for c in changes
+            ],
             "original": original.raw.decode(),
             "tuned": tuned.decode(),
         }
+        version = _version(max(taken, default=0) + 1, kept)
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             atomic.place(self._place(version), json.dumps(kept, indent=2).encode(), 0o600)
@@ -155,29 +144,33 @@ class Versions:
     def _place(self, version: Version) -> Path:
         return self._folder / f"{version.number:04d}.json"
 
+    def _reference(self, measure_key: str) -> Path:
+        return self._quality / f"{measure_key}.json"
+
     # The original's quality is measured once and outlives rewrites, so that a tolerance is always
     # taken from the original and never adds up over repeated calls.
 
     def quality_reference(self, measure_key: str) -> dict[str, float] | None:
         """Original quality for `measure_key`, if the config descends from it."""
-        path = self._quality / f"{measure_key}.json"
-        if not self.all():
-            return None
-        try:
-            kept: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return kept
+        with contextlib.suppress(OSError, ValueError):
+            kept: dict[str, float] = json.loads(self._reference(measure_key).read_bytes())
+            return kept if self.all() else None
+        return None
 
     def keep_quality_reference(self, measure_key: str, values: dict[str, float]) -> None:
         """Remember the original's quality. Raises StateUnusableError."""
-        path = self._quality / f"{measure_key}.json"
+        path = self._reference(measure_key)
         try:
             self._quality.mkdir(parents=True, exist_ok=True, mode=0o700)
             atomic.place(path, json.dumps(values).encode(), 0o600)
         except OSError as problem:
             msg = f"{path} could not be written: {problem.strerror}."
             raise StateUnusableError(msg) from problem
+
+
+def _version(number: int, kept: dict[str, Any]) -> Version:
+    original, tuned = kept["original"].encode(), kept["tuned"].encode()
+    return Version(number=number, original=original, tuned=tuned, changes=tuple(kept["changes"]))
 
 
 def recover(config: Path) -> list[str]:
@@ -265,9 +258,8 @@ def candidate_path(original: str, trial_id: str) -> str:
 def remove_candidates(config: Path) -> None:
     """Remove candidates that a killed call left beside `config`."""
     start, end = Path(candidate_path(str(config), "TAG")).name.rsplit("TAG", 1)
-    name = re.compile(re.escape(start) + r"\d+" + re.escape(end))
     with contextlib.suppress(OSError):
-        for entry in os.scandir(config.absolute().parent):
-            if name.fullmatch(entry.name):
-                with contextlib.suppress(OSError):
-                    Path(entry.path).unlink()
+        for path in config.absolute().parent.iterdir():
+            tag = path.name.removeprefix(start).removesuffix(end)
+            if path.name == f"{start}{tag}{end}" and tag.isdecimal():
+                path.unlink()

@@ -16,7 +16,6 @@ import hashlib
 import os
 import re
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.config.files import read_bytes, why_not_opened
@@ -51,14 +50,15 @@ def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
     if not target.stat().st_mode & 0o222 or not os.access(target, os.W_OK):
         msg = f"{path} is read-only, so nothing was written. Try chmod u+w."
         raise ConfigReadOnlyError(msg)
-    swap = _Swap(target, _digest(expected), _digest(content))
+    out = _digest(expected)
+    file = target.with_name(f"{_start(target)}{out}-{_digest(content)}.swap")
     try:
         try:
-            atomic.place(swap.file, content, 0o600)
-            _look_alike(swap.file, target)
-            placed = _put_in_place(swap)
+            atomic.place(file, content, 0o600)
+            _look_alike(file, target)
+            placed = _put_in_place(file, target, out)
         finally:
-            _tidy(swap)
+            _tidy(file, target)
             atomic.sync_folder(target.parent)
     except OSError as problem:
         msg = f"{path} could not be written: {problem.strerror}. It was left as it was."
@@ -77,41 +77,26 @@ def recover(path: Path) -> list[str]:
         target = _real(path)
     except AdvisorError:
         return []
-    name = re.compile(rf"\.?{re.escape(_start(target))}([0-9a-f]{{12}})-([0-9a-f]{{12}})\.swap.*")
+    name = re.compile(rf"\.?({re.escape(_start(target))}[0-9a-f]{{12}}-[0-9a-f]{{12}}\.swap).*")
     notes: list[str] = []
     with contextlib.suppress(OSError):
         for entry in sorted(os.listdir(target.parent)):  # noqa: PTH208  names are enough
             if match := name.fullmatch(entry):
-                notes += _tidy(_Swap(target, match[1], match[2]))
+                notes += _tidy(target.with_name(match[1]), target)
     return notes
 
 
-@dataclass(frozen=True, slots=True)
-class _Swap:
-    """One replacement with its file name."""
-
-    target: Path
-    came_out: str
-    """Digest of the bytes that are to come out."""
-    went_in: str
-
-    @property
-    def file(self) -> Path:
-        """Path of the new bytes, later of the old."""
-        return self.target.with_name(f"{_start(self.target)}{self.came_out}-{self.went_in}.swap")
-
-
-def _put_in_place(swap: _Swap) -> bool:
-    """Return True if new bytes replaced the expected ones."""
-    if not exchange(swap.file, swap.target):
+def _put_in_place(file: Path, target: Path, out: str) -> bool:
+    """Return True if new bytes replaced those with the digest `out`."""
+    if not exchange(file, target):
         # Not offered by this file system: a look and a rename, as close together as can be.
-        if _digest(swap.target.read_bytes()) != swap.came_out:
+        if _digest(target.read_bytes()) != out:
             return False
-        swap.file.replace(swap.target)
+        file.replace(target)
         return True
-    if _came_out(swap.file, swap.came_out):
+    if _came_out(file, out):
         return True
-    exchange(swap.file, swap.target)  # what came out is newer than what we know: back with it
+    exchange(file, target)  # what came out is newer than what we know: back with it
     return False
 
 
@@ -131,16 +116,18 @@ def _came_out(path: Path, digest: str) -> bool:
         os.close(handle)
 
 
-def _tidy(swap: _Swap) -> list[str]:
+def _tidy(file: Path, target: Path) -> list[str]:
     """Remove swap files and keep a concurrent save."""
-    atomic.draft_of(swap.file).unlink(missing_ok=True)
-    held = _digest(swap.file.read_bytes()) if swap.file.is_file() else swap.went_in
-    if held in {swap.came_out, swap.went_in}:
-        swap.file.unlink(missing_ok=True)
+    atomic.draft_of(file).unlink(missing_ok=True)
+    if not file.is_file():
         return []
-    rescued = swap.target.with_name(f"{swap.target.name}.rescued-{held}")
-    swap.file.replace(rescued)
-    return [f"{rescued} holds what another program saved while {swap.target} was replaced"]
+    held = _digest(file.read_bytes())
+    if held in file.name:  # what was to come out, or to go in
+        file.unlink(missing_ok=True)
+        return []
+    rescued = target.with_name(f"{target.name}.rescued-{held}")
+    file.replace(rescued)
+    return [f"{rescued} holds what another program saved while {target} was replaced"]
 
 
 def _real(path: Path) -> Path:

@@ -103,11 +103,10 @@ class LoadMonitor:
         return judge(self._readings, start, end, len(self._cpus))
 
     def _read(self) -> LoadReading:
-        processes = list(psutil.process_iter(["ppid", "name", "cpu_times", "create_time"]))
-        run = _descendants(processes, self._root)
+        run = _tree(self._root)
         own = {os.getpid(), *run}
         own_s, others = 0.0, {}
-        for process in processes:
+        for process in psutil.process_iter(["name", "cpu_times", "create_time"]):
             times = process.info["cpu_times"]
             if times is None:
                 continue
@@ -233,19 +232,13 @@ def _busiest(
     return tuple(Neighbour(name=name, cpus=cpus) for name, cpus in busiest if cpus >= LEAST_CPUS)
 
 
-def _descendants(processes: Iterable[psutil.Process], root: int | None) -> set[int]:
+def _tree(root: int | None) -> set[int]:
     """Return `root` and everything below it."""
-    below: dict[int, list[int]] = defaultdict(list)
-    for process in processes:
-        below[process.info["ppid"]].append(process.pid)
-    found: set[int] = set()
-    pending = [root] if root is not None else []
-    while pending:
-        pid = pending.pop()
-        if pid not in found:
-            found.add(pid)
-            pending += below[pid]
-    return found
+    if root is None:
+        return set()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return {root, *(child.pid for child in psutil.Process(root).children(recursive=True))}
+    return {root}
 
 
 def _children_s(times: object) -> float:

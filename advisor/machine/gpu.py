@@ -85,13 +85,9 @@ def load_uvm(root: Path = ROOT, start: Callable[[], object] | None = None) -> bo
 
 
 def _cu_init() -> None:
+    words = [sys.executable, "-I", "-S", "-c", CU_INIT]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run(
-            [sys.executable, "-I", "-S", "-c", CU_INIT],
-            capture_output=True,
-            check=False,
-            timeout=CU_INIT_LIMIT_S,
-        )
+        subprocess.run(words, capture_output=True, check=False, timeout=CU_INIT_LIMIT_S)
 
 
 # --- the library --------------------------------------------------------------------------
@@ -147,11 +143,12 @@ def _mig_mode(nvml: Any, handle: Any) -> bool | None:
 
 
 def _slices(nvml: Any, card: Device) -> list[Device]:
+    ask = functools.partial(optional, nvml)
     slices = []
-    for position in range(optional(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, card.handle) or 0):
-        handle = optional(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, card.handle, position)
+    for position in range(ask(nvml.nvmlDeviceGetMaxMigDeviceCount, card.handle) or 0):
+        handle = ask(nvml.nvmlDeviceGetMigDeviceHandleByIndex, card.handle, position)
         if handle is not None:
-            uuid = optional(nvml, nvml.nvmlDeviceGetUUID, handle)
+            uuid = ask(nvml.nvmlDeviceGetUUID, handle)
             slices.append(Device(index=card.index, handle=handle, uuid=uuid, mig=True))
     return slices
 

@@ -76,13 +76,13 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 
 def memory_limit_bytes(root: Path = ROOT) -> int | None:
     """Tightest memory limit of our cgroups, or None."""
-    texts = [
-        text_of(folder / name)
-        for folder in cgroup_folders(root, "memory")
-        for name in ("memory.max", "memory.limit_in_bytes")
-    ]
-    limits = [int(text) for text in texts if text.isdecimal()]
-    return min((limit for limit in limits if limit < UNLIMITED), default=None)
+    limits = (_memory_limit(folder) for folder in cgroup_folders(root, "memory"))
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _memory_limit(folder: Path) -> int | None:
+    text = text_of(folder / "memory.max") or text_of(folder / "memory.limit_in_bytes")
+    return int(text) if text.isdecimal() and int(text) < UNLIMITED else None
 
 
 def memory_room_bytes(root: Path = ROOT) -> int | None:
@@ -92,12 +92,12 @@ def memory_room_bytes(root: Path = ROOT) -> int | None:
     """
     room = []
     for folder in cgroup_folders(root, "memory"):
-        limit = text_of(folder / "memory.max") or text_of(folder / "memory.limit_in_bytes")
+        limit = _memory_limit(folder)
         used = text_of(folder / "memory.current") or text_of(folder / "memory.usage_in_bytes")
-        if limit.isdecimal() and used.isdecimal() and int(limit) < UNLIMITED:
+        if limit is not None and used.isdecimal():
             kept = dict(line.split() for line in text_of(folder / "memory.stat").splitlines())
             cached = kept.get("inactive_file") or kept.get("total_inactive_file") or "0"
-            room.append(int(limit) - int(used) + int(cached))
+            room.append(limit - int(used) + int(cached))
     return min(room, default=None)
 
 

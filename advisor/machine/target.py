@@ -65,7 +65,9 @@ def resolve(name: str, machine: Machine) -> Target:
         found = _stand_in(profile, larger)
     else:
         found = _absent(profile, here, machine)
-    return found if found.gpu is here else replace(found, environment=_only(found.gpu))
+    if found.gpu is here or not (found.gpu and found.gpu.uuid):
+        return found
+    return replace(found, environment=(("CUDA_VISIBLE_DEVICES", found.gpu.uuid),))
 
 
 def memory_limit_gib(found: Target, host_gib: float) -> float:
@@ -159,12 +161,10 @@ def _stand_in(profile: GpuProfile, gpu: Gpu) -> Target:
 
 
 def _absent(profile: GpuProfile, here: Gpu | None, machine: Machine) -> Target:
-    device = here.name if here else f"this CPU ({machine.cpu_model})"
-    why = (
-        f"{here.name} lacks the free memory or the precisions to stand in for it"
-        if here
-        else "a CPU cannot stand in for it"
-    )
+    device, why = f"this CPU ({machine.cpu_model})", "a CPU cannot stand in for it"
+    if here:
+        device = here.name
+        why = f"{here.name} lacks the free memory or the precisions to stand in for it"
     note = (
         f"{profile.title} is not here and {why}: its speed was not measured. "
         f"All figures are those of {device}."
@@ -178,11 +178,6 @@ def _holds(gpu: Gpu, profile: GpuProfile) -> bool:
     if free_gib is None or free_gib < profiles.usable_gib(profile) + CONTEXT_GIB:
         return False
     return set(profile.precisions) <= set(_precisions(gpu))
-
-
-def _only(gpu: Gpu | None) -> tuple[tuple[str, str], ...]:
-    """Hide every other card by UUID."""
-    return (("CUDA_VISIBLE_DEVICES", gpu.uuid),) if gpu and gpu.uuid else ()
 
 
 def _precisions(gpu: Gpu) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from advisor.machine.recording import Recording, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import TracebackType
 
     from advisor.model import Card, Telemetry
 
@@ -39,38 +38,25 @@ class Sampler:
 
     def __init__(
         self,
-        pids: Sequence[int] | None = None,
+        pids: Sequence[int],
         interval_s: float = 0.1,
-        environ: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] = os.environ,
     ) -> None:
-        environ = os.environ if environ is None else environ
         self._readers, self._no_gpu = open_readers(environ)
-        self._owner = _Owner([os.getpid()] if pids is None else pids)
+        self._owner = _Owner(pids)
         self._interval_s = interval_s
         self._samples: list[list[Sample]] = [[] for _ in range(max(1, len(self._readers)))]
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
 
     def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def start(self) -> Self:
         self._thread.start()
         return self
 
-    def stop(self) -> None:
-        """Stop after a last sample; safe to repeat."""
+    def __exit__(self, *_: object) -> None:
+        """Stop after a last sample."""
         self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._thread.join()
 
     def recording(self, position: int = 0) -> Recording:
         """Recording of one visible GPU so far."""

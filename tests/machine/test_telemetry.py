@@ -44,7 +44,7 @@ def test_the_card_is_summed_up_from_library_to_telemetry(nvml: StubProcess) -> N
 
 
 def test_without_a_gpu_every_figure_has_the_reason() -> None:
-    with Sampler(environ=NO_GPU, interval_s=0.02) as sampler:
+    with Sampler([os.getpid()], environ=NO_GPU, interval_s=0.02) as sampler:
         start = time.time()
     found = sampler.summary(start, time.time())
     figures = dataclasses.asdict(found)
