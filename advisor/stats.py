@@ -162,11 +162,7 @@ def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: flo
 
 
 def paired_interval(
-    ratios: Sequence[float],
-    alpha: float = ALPHA,
-    *,
-    sigma_at_least: float = 0.0,
-    known_sigma: float = 0.0,
+    ratios: Sequence[float], *, sigma_at_least: float = 0.0, known_sigma: float = 0.0
 ) -> Interval:
     """Centre of log ratios of rounds, with bounds.
 
@@ -174,9 +170,9 @@ def paired_interval(
     `sigma_at_least` or `known_sigma`: a few rounds can agree by luck. One ratio has infinite
     bounds. Raises ValueError as `walsh_interval`.
     """
-    if len(ratios) >= fewest_pairs(alpha):
-        return walsh_interval(ratios, alpha)
-    return t_interval(ratios, alpha, sigma_at_least=sigma_at_least, known_sigma=known_sigma)
+    if len(ratios) >= fewest_pairs(ALPHA):
+        return walsh_interval(ratios, ALPHA)
+    return t_interval(ratios, ALPHA, sigma_at_least=sigma_at_least, known_sigma=known_sigma)
 
 
 def comparison_interval(
@@ -238,8 +234,7 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
     processes can agree by luck. None if neither can be had: a single process with fewer than two
     windows.
     """
-    logs = [[math.log(rate) for rate in group if rate > 0] for group in groups]
-    logs = [group for group in logs if group]
+    logs = _logs_of(groups, at_least=1)
     spreads = [statistics.stdev(g) / math.sqrt(len(g)) for g in logs if len(g) > 1]
     if len(logs) > 1:
         gap = median_gap([statistics.fmean(group) for group in logs])
@@ -248,13 +243,17 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
     return math.expm1(2 * max(spreads)) if spreads else None
 
 
+def _logs_of(groups: Sequence[Sequence[float]], *, at_least: int) -> list[list[float]]:
+    logs = ([math.log(rate) for rate in group if rate > 0] for group in groups)
+    return [group for group in logs if len(group) >= at_least]
+
+
 def pooled_band(groups: Sequence[Sequence[float]]) -> float | None:
     """Noise band of pooled groups of equal processes.
 
     A process that collapsed does not move it. None where no group has two.
     """
-    logs = [[math.log(rate) for rate in group if rate > 0] for group in groups]
-    logs = [group for group in logs if len(group) > 1]
+    logs = _logs_of(groups, at_least=2)
     return math.expm1(2 * median_gap(*logs) / PAIR_GAP_PER_SIGMA) if logs else None
 
 
@@ -325,10 +324,6 @@ def _t_cdf(t: float, degrees: int) -> float:
 
 
 def _require_finite(values: Sequence[float]) -> None:
-    if not values:
-        msg = "no values to take an interval of"
+    if not values or not all(map(math.isfinite, values)):
+        msg = f"an interval takes finite values, not {list(values)}"
         raise ValueError(msg)
-    for value in values:
-        if not math.isfinite(value):
-            msg = f"{value!r} among the values: it must be finite"
-            raise ValueError(msg)

@@ -7,6 +7,7 @@ program is known to have and that were not typed are leaves without any text: se
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -167,12 +168,11 @@ def _flags(
     `bare` flags never take a value.
     """
     found: list[tuple[int, str, int, str | None]] = []
+    end = words.index("--", first) if "--" in words[first:] else len(words)
+    words, number = words[:end], first
     keys = _yacs_keys(words, first)
-    number = first
     while number < len(words):
         word = words[number]
-        if word == "--":
-            break
         if number in keys:
             found.append((number + 1, word, 0, _several(words[number + 1])))
             number += 2
@@ -182,7 +182,7 @@ def _flags(
         elif one := _ATTACHED.fullmatch(word):
             found.append((number, one[1], one.start(2), None))
         elif _FLAG.fullmatch(word):
-            values = _values_behind(words, number + 1)
+            values = list(itertools.takewhile(_is_value, words[number + 1 :]))
             if word in bare or not values or number + 1 in keys:
                 found.append((number, word, 0, None))
             else:
@@ -198,30 +198,19 @@ def _flags(
 
 def _yacs_keys(words: Sequence[str], first: int) -> set[int]:
     """Indices of keys in `KEY VALUE` pairs."""
-    found: set[int] = set()
-    for number in range(first, len(words) - 1):
-        if words[number] == "--":
-            break
-        if _YACS.fullmatch(words[number]) and _is_value(words[number + 1]):
-            found.add(number)
-    return found
+    return {
+        number
+        for number in range(first, len(words) - 1)
+        if _YACS.fullmatch(words[number])
+        and _is_value(words[number + 1])
+        and not _YACS.fullmatch(words[number + 1])
+    }
 
 
 def _is_value(word: str) -> bool:
-    """Return True for a word that is a value."""
-    is_flag = word.startswith("-") and not _FLOAT.fullmatch(word)
-    return not is_flag and not _YACS.fullmatch(word) and not _HYDRA.fullmatch(word)
-
-
-def _values_behind(words: Sequence[str], at: int) -> list[str]:
-    """The words up to the next flag or override."""
-    values: list[str] = []
-    for word in words[at:]:
-        is_flag = word.startswith("-") and not _FLOAT.fullmatch(word) and word != "-"
-        if is_flag or _HYDRA.fullmatch(word):
-            break
-        values.append(word)
-    return values
+    """Return True for a word that is no flag and no override."""
+    is_flag = word.startswith("-") and word != "-" and not _FLOAT.fullmatch(word)
+    return not is_flag and not _HYDRA.fullmatch(word)
 
 
 def _several(value: str) -> str | None:

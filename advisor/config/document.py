@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from advisor.config import argv, files, spelling
 from advisor.config.formats import SUFFIXES, SYNTAXES, Format
@@ -142,29 +142,31 @@ class Document:
         """
         leaf = self.parsed.leaves.get(beside)
         if leaf is None or leaf.key is None:
-            raise EditRefusedError(
-                self._because(f"has no single value with a key of its own at {beside!r}")
-            )
+            self._refuse(f"has no single value with a key of its own at {beside!r}")
         if not self._syntax.new_key.fullmatch(key):
-            raise EditRefusedError(self._because(f"cannot get a key {key!r}"))
+            self._refuse(f"cannot get a key {key!r}")
         added, text = self._syntax.member(leaf.parent, key), self.parsed.text
         below = (f"{added}.", f"{added}[")
         if any(path == added or path.startswith(below) for path in self.parsed.leaves):
-            raise EditRefusedError(self._because(f"has {added} already; set its value instead"))
+            self._refuse(f"has {added} already; set its value instead")
         spelled = self._syntax.spell_key(key, text[slice(*leaf.key)]), self._spell(value, None)
         placed = self._syntax.insert(text, leaf, *spelled, self._syntax.comment)
         return self._verified([Splice(at, at, new) for at, new in placed], {added: value}, set())
 
-    def _because(self, why: str) -> str:
-        return f"{self.name} {why}, so nothing was edited."
+    def _refuse(self, why: str) -> NoReturn:
+        msg = f"{self.name} {why}, so nothing was edited."
+        raise EditRefusedError(msg)
+
+    def _leave(self, why: str) -> NoReturn:
+        msg = f"{self.name}: {why}. Edit it by hand."
+        raise EditRefusedError(msg)
 
     def _editable(self, path: str) -> Scalar:
         scalar = self.written.get(path)
         if scalar is None:
-            raise EditRefusedError(self._because(f"has no single value at {path!r}"))
+            self._refuse(f"has no single value at {path!r}")
         if not scalar.editable:
-            msg = f"{self.name}: {path} cannot be edited: {scalar.why}. Edit it by hand."
-            raise EditRefusedError(msg)
+            self._leave(f"{path} cannot be edited: {scalar.why}")
         return scalar
 
     def _splice(self, leaf: Leaf, wanted: JsonScalar) -> Splice:
@@ -175,19 +177,16 @@ class Document:
             spelled = self._spell(wanted, self.parsed.text[leaf.start : leaf.end])
             return Splice(leaf.start, leaf.end, spelled)
         if wanted is not False:
-            msg = f"{self.name}: {leaf.path} takes no value; it can only be left out (false)."
-            raise EditRefusedError(msg)
+            self._leave(f"{leaf.path} takes no value; it can only be left out (false)")
         return Splice(leaf.start - len(argv.SEPARATOR), leaf.end, "")
 
     def _option(self, leaf: Leaf, option: Option, wanted: JsonScalar) -> Splice:
         """Edit that adds or negates an option."""
         truth = wanted if isinstance(wanted, bool) else None
         if wanted is None or (option.form in {"bare", "pair"} and truth is None):
-            raise EditRefusedError(
-                self._because(f"cannot get {leaf.path} with the value {wanted!r}")
-            )
+            self._refuse(f"cannot get {leaf.path} with the value {wanted!r}")
         if option.form == "bare" and truth is False:
-            raise EditRefusedError(self._because(f"can only get {leaf.path} as true"))
+            self._refuse(f"can only get {leaf.path} as true")
         spelled = str(truth) if truth is not None else self._spell(wanted, None)
         words = argv.SEPARATOR.join(option.words(spelled, truth))
         return Splice(leaf.start, leaf.end, words if leaf.given else argv.SEPARATOR + words)
@@ -201,7 +200,7 @@ class Document:
         elif isinstance(value, str):
             text = self._syntax.spell_text(value, old or "")
         elif self._syntax.null is None:
-            raise EditRefusedError(self._because("has no spelling of an empty value"))
+            self._refuse("has no spelling of an empty value")
         else:
             text = self._syntax.null
         return f" {text}" if old == "" else text
@@ -228,8 +227,7 @@ class Document:
         try:
             after = _meaning(text, self.format, self.name, self.options)
         except (ConfigSyntaxError, ConfigUnreadableError) as problem:
-            msg = f"{self.name} would not parse any more, so it was not edited: {problem}"
-            raise EditRefusedError(msg) from problem
+            self._refuse(f"would not parse any more ({problem})")
         before = {p: leaf.value for p, leaf in self.parsed.leaves.items() if p not in gone}
         changed = before.keys() | wanted.keys() != after.leaves.keys() or any(
             path not in wanted
@@ -239,15 +237,11 @@ class Document:
         )
         if changed:
             edited = ", ".join([*wanted, *gone])
-            msg = f"{self.name}: editing {edited} would change more than that. Edit it by hand."
-            raise EditRefusedError(msg)
+            self._leave(f"editing {edited} would change more than that")
         for path, value in wanted.items():
             got = after.leaves[path].value
             if not spelling.is_same(got, value):
-                msg = (
-                    f"{self.name}: {path} would read as {got!r}, not as {value!r}. Edit it by hand."
-                )
-                raise EditRefusedError(msg)
+                self._leave(f"{path} would read as {got!r}, not as {value!r}")
         return (_BOM if self.raw.startswith(_BOM) else b"") + text.encode()
 
 

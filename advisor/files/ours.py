@@ -146,8 +146,7 @@ def _refuse_foreign(place: Path, claimed: Claim) -> None:
         facts = None
     except OSError as problem:
         raise _refusal(place, f"cannot be written: {_reason(problem)}") from problem
-    known = [path.stat() for path in claimed.never if path.exists()]
-    if place in claimed.never or (facts and any(os.path.samestat(each, facts) for each in known)):
+    if place in claimed.never or (facts and any(_same(path, facts) for path in claimed.never)):
         raise _refusal(place, "is the config, or another file of this call")
     if facts is None:
         return
@@ -176,6 +175,13 @@ def _refuse_unwritable(place: Path) -> None:
             file.write(bytes(LEAST_BYTES))
     except OSError as problem:
         raise _refusal(place, f"cannot be written in {folder}: {_reason(problem)}") from problem
+
+
+def _same(path: Path, facts: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(path.stat(), facts)
+    except OSError:
+        return False
 
 
 def _reason(problem: OSError) -> str:

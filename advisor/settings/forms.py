@@ -19,22 +19,14 @@ _DURATION = re.compile(
 
 def parse_duration_s(text: str | float) -> float:
     """Seconds of `90s`, `1.5m` or `1h5m`. Raises ValueError."""
-    forms = "write 90s, 10m, 3m30s or 1h"
-    bare = re.fullmatch(rf"\s*{_NUMBER}\s*", str(text))
-    parts = _DURATION.fullmatch(str(text))
-    if isinstance(text, bool) or not (bare or (parts and any(parts.groups()))):
-        msg = f"{text!r} is no duration; {forms}"
+    spelled = re.sub(rf"\A\s*{_NUMBER}\s*\Z", r"\1s", str(text))  # bare numbers are seconds
+    parts = None if isinstance(text, bool) else _DURATION.fullmatch(spelled)
+    hours, minutes, seconds = (float(part or 0) for part in parts.groups()) if parts else (0, 0, 0)
+    total = 3600 * hours + 60 * minutes + seconds
+    if not 0 < total < math.inf:
+        msg = f"{text!r} is no duration above zero; write 90s, 10m, 3m30s or 1h"
         raise ValueError(msg)
-    if bare:
-        seconds = float(bare[1])
-    else:
-        assert parts is not None
-        hours, minutes, rest = (float(part or 0) for part in parts.groups())
-        seconds = 3600 * hours + 60 * minutes + rest
-    if not 0 < seconds < math.inf:
-        msg = f"{text!r} is not above zero; {forms}"
-        raise ValueError(msg)
-    return seconds
+    return total
 
 
 def parse_share(text: str | float) -> float:
