@@ -105,12 +105,10 @@ def duration(seconds: float | None, digits: int = 2) -> str:
 
 
 def gib(value: float | None) -> str:
-    """`0.41 GiB`, `12.3 GiB`."""
+    """Format GiB: `22.9 MiB`, `12.3 GiB`."""
     if value is None or not math.isfinite(value):
         return NOT_MEASURED
-    if value < 0.01:
-        return f"{number(value, 1)} GiB"
-    return f"{value:.2f} GiB" if value < 1 else f"{value:,.1f} GiB"
+    return f"{value:,.1f} GiB" if value >= 1 else f"{number(value * 1024)} MiB"
 
 
 def percent(share: float | None) -> str:

@@ -191,5 +191,5 @@ def test_networks_that_take_turns_and_parts_of_memory_have_a_line_each() -> None
     assert line.split("  ")[-1] == "Segmenter at s.py:3: 2.00 calls an image, 1 at once"
     mib = 1024**2
     held = Footprint(model=mib, gradients=mib, optimizer=2 * mib, activations=4 * mib)
-    assert "0.004 GiB  activations (50 %" in footprint_lines(replace(RUN, footprint=held))[3]
+    assert "4.00 MiB  activations (50 %" in footprint_lines(replace(RUN, footprint=held))[3]
     assert footprint_lines(RUN) == []

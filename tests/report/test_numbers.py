@@ -27,7 +27,7 @@ SHOWN: dict[Callable[[Any], str], dict[Any, str]] = {
         13200.0: "3 h 40 min", 183600.0: "2 d 3 h",
     },
     numbers.percent: {0: "0 %", 0.0002: "<0.1 %", 0.004: "0.4 %", 0.0996: "10 %", 0.87: "87 %"},
-    numbers.gib: {0.004: "0.004 GiB", 0.41: "0.41 GiB", 12.34: "12.3 GiB"},
+    numbers.gib: {0.004: "4.10 MiB", 0.5: "512 MiB", 12.34: "12.3 GiB", 0.0: "0 MiB"},
     numbers.plural: {"tile": "tiles", "batch": "batches", "query": "queries", "ray": "rays"},
     numbers.one: {"tile": "a tile", "image": "an image", "unit": "a unit", "item": "an item"},
 }  # fmt: skip

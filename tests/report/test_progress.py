@@ -115,11 +115,11 @@ def test_elsewhere_each_trial_is_one_plain_line_on_stderr() -> None:
     assert done.stdout == "result\n"
     assert re.sub(r"\d s of", "0 s of", done.stderr).splitlines() == [
         "baseline: the command as it is (0 s of 10 min)",
-        "trial 1  original  baseline  0.510 tiles/s  wait 21 %  peak 0.40 GiB  6.2 s",
+        "trial 1  original  baseline  0.510 tiles/s  wait 21 %  peak 410 MiB  6.2 s",
         "search: batch, workers and other settings (0 s of 10 min)",
         "12 workers on 2 CPUs: [bold]fewer[/bold] are tried",
-        "trial 2  batch 4  search  1.20 tiles/s  wait 0 %  peak 0.40 GiB  6.2 s",
-        "trial 3  batch 8  search  1.61 tiles/s  wait 0 %  peak 0.40 GiB  6.2 s",
+        "trial 2  batch 4  search  1.20 tiles/s  wait 0 %  peak 410 MiB  6.2 s",
+        "trial 3  batch 8  search  1.61 tiles/s  wait 0 %  peak 410 MiB  6.2 s",
         "trial 4  batch [red]16  search  gpu-oom  3.0 s",
         "cc1plus takes 1 CPU",
     ]
@@ -151,9 +151,9 @@ def test_the_live_view_has_budget_variants_gains_and_what_runs() -> None:
     assert re.fullmatch(r"\d+ s of 10 min", shown[1])
     assert shown[2:] == [
         "variant tiles/s gain runs memory",
-        "original 0.510 1.00x 1 0.40 GiB",
-        "batch 8 1.61 3.16x 1 0.40 GiB",
-        "batch 4 1.20 2.35x 1 0.40 GiB",
+        "original 0.510 1.00x 1 410 MiB",
+        "batch 8 1.61 3.16x 1 410 MiB",
+        "batch 4 1.20 2.35x 1 410 MiB",
         "batch [red]16 gpu-oom 1",
         "now: trial 5, batch 32",
         "12 steps",
