@@ -49,25 +49,12 @@ _STYLE: dict[Any, Any] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """Runs of one batch size, all else equal."""
-
-    batch: float
-    rates: tuple[float, ...]
-    """Units/s of each run."""
-    peak_gib: float | None
-    """Largest peak."""
-    failure: str
-    """Kind of failure where no run ended well."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Runs by batch size that share all other settings."""
+    """Trials by batch size that share all other settings."""
 
     beside: str
     """The other settings, where they are not the original's: `workers 8`."""
-    points: tuple[Point, ...]
+    trials: tuple[TrialEntry, ...]
 
     @property
     def alt(self) -> str:
@@ -75,30 +62,31 @@ class Curve:
         beside = f", with {self.beside}" if self.beside else ""
         return f"Throughput and peak memory by batch size{beside}"
 
+    def sizes(self) -> int:
+        """Number of batch sizes that ran."""
+        return len(self.by_batch("units_per_s"))
+
+    def by_batch(self, name: str) -> dict[float, list[float]]:
+        """Values of a field of the trials, by batch size."""
+        found: dict[float, list[float]] = {}
+        for trial in sorted(self.trials, key=lambda trial: trial.batch or 0.0):
+            value = getattr(trial, name)
+            if trial.batch and value is not None:
+                found.setdefault(trial.batch, []).append(value)
+        return found
+
 
 def batch_curve(report: Report) -> Curve | None:
     """The curve with the most batch sizes; None without two."""
-    groups: dict[str, dict[float, list[TrialEntry]]] = {}
+    groups: dict[str, list[TrialEntry]] = {}
     for trial in report.trials:
         if trial.purpose in COMPARABLE and trial.whatif is None and trial.batch:
             words = trial.label.split(" · ")
-            rest = " · ".join(w for w in words if "batch" not in w.split() and w != "original")
-            groups.setdefault(rest, {}).setdefault(trial.batch, []).append(trial)
-    best: Curve | None = None
-    most = 1
-    for rest, trials in groups.items():
-        points = tuple(_point(batch, trials[batch]) for batch in sorted(trials))
-        sizes = sum(bool(point.rates) for point in points)
-        if sizes > most:
-            best, most = Curve(beside=rest, points=points), sizes
-    return best
-
-
-def _point(batch: float, trials: list[TrialEntry]) -> Point:
-    rates = tuple(trial.units_per_s for trial in trials if trial.units_per_s is not None)
-    peaks = [trial.peak_mem_gib for trial in trials if trial.peak_mem_gib is not None]
-    failure = "" if rates else trials[-1].outcome
-    return Point(batch=batch, rates=rates, peak_gib=max(peaks, default=None), failure=failure)
+            beside = " · ".join(w for w in words if "batch" not in w.split() and w != "original")
+            groups.setdefault(beside, []).append(trial)
+    curves = [Curve(beside=beside, trials=tuple(trials)) for beside, trials in groups.items()]
+    best = max(curves, key=Curve.sizes, default=None)
+    return best if best is not None and best.sizes() > 1 else None
 
 
 # --- drawing ------------------------------------------------------------------------------
@@ -121,7 +109,7 @@ def draw(report: Report) -> bytes | None:
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for it
         mpl.rcdefaults()  # a matplotlibrc of the user's must not change the bytes
         mpl.rcParams.update(_STYLE)
-        height = 3.9 if any(point.peak_gib for point in curve.points) else 2.4
+        height = 3.9 if curve.by_batch("peak_mem_gib") else 2.4
         canvas = Figure(figsize=(7.2, height), layout="constrained")
         _paint(canvas, report, curve)
         svg = io.BytesIO()
@@ -131,37 +119,35 @@ def draw(report: Report) -> bytes | None:
 
 
 def _paint(canvas: Figure, report: Report, curve: Curve) -> None:
-    points = curve.points
-    ran = [point for point in points if point.rates]
-    failed = [point for point in points if point.failure]
-    peaks = {point.batch: point.peak_gib for point in ran if point.peak_gib is not None}
-    means = {point.batch: fmean(point.rates) for point in ran}
+    rates, peaks = curve.by_batch("units_per_s"), curve.by_batch("peak_mem_gib")
+    failures = {t.batch: t.outcome for t in curve.trials if t.batch not in rates}
     panels = canvas.subplots(2 if peaks else 1, 1, sharex=True, squeeze=False)[:, 0]
     chosen = (report.after if report.changes else report.before).batch
-    highest = max(max(point.rates) for point in ran)
+    highest = max(map(max, rates.values()))
     panels[0].set_title(f"throughput, {numbers.plural(report.unit)}/s")
     panels[0].set_ylim(0, 1.15 * highest)
-    _line(panels[0], means, chosen, ACCENT)
-    for point in ran:
-        panels[0].plot([point.batch] * len(point.rates), point.rates, "o", color=ACCENT)
-    panels[0].plot([p.batch for p in failed], [0.05 * highest] * len(failed), "x", color=BAD)
+    _line(panels[0], {batch: fmean(each) for batch, each in rates.items()}, chosen, ACCENT)
+    for batch, each in rates.items():
+        panels[0].plot([batch] * len(each), each, "o", color=ACCENT)
+    panels[0].plot(list(failures), [0.05 * highest] * len(failures), "x", color=BAD)
     if peaks:
         limit = report.target.memory_limit_gib if report.target else None
-        top, title = max(peaks.values()), "peak memory, GiB"
+        top, title = max(map(max, peaks.values())), "peak memory, GiB"
         if limit is not None and limit < top * 4:
             top, title = max(top, limit), f"{title}; the dashed line is the limit"
             panels[1].axhline(limit, color=BAD, linewidth=1, linestyle=(0, (4, 3)))
         panels[1].set_ylim(0, top * 1.15)
         panels[1].set_title(title)
-        _line(panels[1], peaks, chosen, INK)
+        _line(panels[1], {batch: max(each) for batch, each in peaks.items()}, chosen, INK)
+    batches = sorted({trial.batch for trial in curve.trials if trial.batch})
     for panel in panels:
         panel.set_xscale("log", base=2)
-        panel.set_xticks([p.batch for p in points], [numbers.count(p.batch) for p in points])
+        panel.set_xticks(batches, [numbers.count(batch) for batch in batches])
         panel.minorticks_off()
         panel.grid(axis="y")
-    notes = [curve.beside, "the ring is the chosen size" if chosen in means else ""]
-    notes += [f"x: {failed[0].failure}"] if failed else []
-    panels[-1].set_xlabel("; ".join(filter(None, ("batch size", *notes))))
+    notes = ["batch size", curve.beside, "the ring is the chosen size" if chosen in rates else ""]
+    notes += [f"x: {failure}" for failure in dict.fromkeys(failures.values())]
+    panels[-1].set_xlabel("; ".join(filter(None, notes)))
 
 
 def _line(axes: Axes, points: dict[float, float], chosen: float | None, colour: str) -> None:

@@ -79,12 +79,10 @@ def test_a_unit_is_neither_a_formula_nor_a_warning(unit: str) -> None:
 def test_the_batch_curve_compares_only_runs_that_differ_in_the_batch() -> None:
     curve = figures.batch_curve(examples.improved())
     assert curve is not None
-    points = curve.points
     assert curve.beside == "workers 1"
-    rates = {point.batch: point.rates for point in points}
-    assert rates == {1: (0.583,), 2: (0.640,), 4: (0.701,), 8: (0.722,), 16: (0.715,), 32: ()}
-    assert points[-2].peak_gib == 0.66
-    assert points[-1].failure == "host-oom"
+    rates = {1: [0.583], 2: [0.640], 4: [0.701], 8: [0.722], 16: [0.715]}
+    assert curve.by_batch("units_per_s") == rates
+    assert curve.by_batch("peak_mem_gib")[16] == [0.66]
     assert figures.batch_curve(examples.partial()) is None
 
 
