@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from advisor.executor.comparison import Comparison
     from advisor.executor.program import Program
     from advisor.executor.requests import TrialResult
-    from advisor.model import Advice, Candidate, Decision, Interval, Machine, Neighbour
+    from advisor.model import Advice, Candidate, Decision, Interval, Machine, Neighbour, Run
     from advisor.report.schema import OptimizeVerdict
     from advisor.tuner.state import Stop, Suggestion, TunerState
 
@@ -116,32 +116,39 @@ def verdict_of(found: TuningResult) -> OptimizeVerdict:
 
 def reason(found: TuningResult) -> str:
     """Reason of the verdict, in short."""
-    state, stop, whole = found.state, found.stop, whole_gain(found)
-    if stop is None:
-        many = numbers.many(sum(not attempt.reused for attempt in found.attempts), "process")
-        text = (
-            f"Interrupted after {many}. The {found.subject} is untouched, and the next call "
-            "reuses these measurements."
-        )
-        best = best_candidate(found)
-        return f"{text} Best so far: {best.label}, {seen(best)}." if best else text
-    if whole is not None:
-        text = f"The tuned {found.subject} "
-        text += f"{gained(whole, found.unit, state.context.objective.name)}."
-        if found.restored_constraints:
-            kept = ", ".join(found.restored_constraints)
-            text += f" It keeps {kept}; no run of the original did."
-        if not all(is_significant(state, each) for each in state.confirmations):
-            text += " Changes that were not proven on top of it were left out."
-        return text
-    if stop.reason == "budget-too-small":
-        text, budget_s = _too_small(state), stop.needed_s or 0.0
+    if found.stop is None:
+        return _interrupted(found)
+    if (whole := whole_gain(found)) is not None:
+        return _improved(found, whole)
+    if found.stop.reason == "budget-too-small":
+        text, budget_s = _too_small(found.state), found.stop.needed_s or 0.0
     else:
-        text, budget_s = _nothing_proven(found), needed_budget_s(state)
+        text, budget_s = _nothing_proven(found), needed_budget_s(found.state)
         if found.never_run:
             text += f" The budget was spent before {', '.join(found.never_run)} could be tried."
     if verdict_of(found) == "partial":
         text += f" Call again with --budget {numbers.whole_minutes(budget_s)}."
+    return text
+
+
+def _interrupted(found: TuningResult) -> str:
+    many = numbers.many(sum(not attempt.reused for attempt in found.attempts), "process")
+    text = (
+        f"Interrupted after {many}. The {found.subject} is untouched, and the next call reuses "
+        "these measurements."
+    )
+    best = best_candidate(found)
+    return f"{text} Best so far: {best.label}, {seen(best)}." if best else text
+
+
+def _improved(found: TuningResult, whole: Interval) -> str:
+    state = found.state
+    text = f"The tuned {found.subject} "
+    text += f"{gained(whole, found.unit, state.context.objective.name)}."
+    if found.restored_constraints:
+        text += f" It keeps {', '.join(found.restored_constraints)}; no run of the original did."
+    if not all(is_significant(state, each) for each in state.confirmations):
+        text += " Changes that were not proven on top of it were left out."
     return text
 
 
@@ -183,20 +190,19 @@ def _nothing_proven(found: TuningResult) -> str:
             f"The best candidate failed in the comparison ({last.failure.kind}: {evidence}), so "
             "nothing was written."
         )
-    if last is not None or verdict_of(found) == "partial":
-        best = last and _compared(last.ab_test.after.variant.label, last, state)
-        if best := best or best_candidate(found):
-            least = f"{state.context.smallest_gain:.0%}"
-            return (
-                f"The best candidate, {best.label}, was not proven to gain more than {least}: "
-                f"{seen(best)}."
-            )
-    if refused := _fastest_refused(found):
-        return refused
-    if any(
-        a.request.purpose == "search" and a.request.variant.candidate.changes
-        for a in found.attempts
-    ):
+    best = _compared(last.ab_test.after.variant.label, last, state) if last else None
+    if best is None and (last is not None or verdict_of(found) == "partial"):
+        best = best_candidate(found)
+    if best is not None:
+        least = f"{state.context.smallest_gain:.0%}"
+        unproven = f"The best candidate, {best.label}, was not proven to gain more than {least}"
+        return f"{unproven}: {seen(best)}."
+    for ratio, candidate, why in _faster(found):
+        if why:
+            faster = f"{candidate.label} was faster ({numbers.ratio(ratio)} in one run)"
+            return f"{faster} and was not taken: it {why.rstrip('.')}."
+    searched = [a.request.variant for a in found.attempts if a.request.purpose == "search"]
+    if any(variant.candidate.changes for variant in searched):
         return f"No value tested was faster by more than {state.tie_percent}."
     if any(entry.matters for entry in state.skipped):
         return "The budget was spent before a candidate could run, so nothing is known yet."
@@ -211,54 +217,42 @@ def _nothing_proven(found: TuningResult) -> str:
 def best_candidate(found: TuningResult) -> CandidateEntry | None:
     """Most promising unproven candidate or suggestion, with its gain."""
     state = found.state
-    compared = [
-        _compared(step.ab_test.after.variant.label, step, state)
-        for step in reversed(state.confirmations)
-    ]
+    compared = [(each.ab_test.after.variant.label, each) for each in reversed(state.confirmations)]
     if (likely := _likely_suggestion(state)) and likely.outcome:
-        compared.append(_compared(likely.title, likely.outcome, state))
-    for best in compared:
+        compared.append((likely.title, likely.outcome))
+    for label, step in compared:
+        best = _compared(label, step, state)
         if best is not None and best.ratio > 1:
             return best
     suggested = {suggestion.variant.candidate.key for suggestion in state.suggestions}
-    leave_out = suggested | _refused(found).keys()
-    usable = (each for each in _faster(found) if each[1].key not in leave_out)
-    return next((CandidateEntry(label=each.label, ratio=ratio) for ratio, each in usable), None)
+    for ratio, candidate, why in _faster(found):
+        if not why and candidate.key not in suggested:
+            return CandidateEntry(label=candidate.label, ratio=ratio)
+    return None
 
 
-def _faster(found: TuningResult) -> list[tuple[float, Candidate]]:
-    """Gains of the search beyond a tie, with their candidates, the largest first."""
+def _faster(found: TuningResult) -> list[tuple[float, Candidate, str]]:
+    """Candidates beyond a tie, the fastest first: gain, and the reason against it if any."""
     state = found.state
-    ran = [
-        (state.gain(attempt.run, state.original), attempt.request.variant.candidate)
-        for attempt in found.attempts
-        if attempt.request.purpose == "search" and attempt.run is not None and state.originals
-    ]
-    faster = [each for each in ran if each[1].changes and each[0] > 1 + state.tie_threshold]
-    return sorted(faster, key=lambda each: -each[0])
-
-
-def _refused(found: TuningResult) -> dict[str, str]:
-    """Reasons against candidates that must not be written, by their keys."""
-    refused = {}
+    refused: dict[str, str] = {}
+    ran: list[tuple[float, Candidate]] = []
     for attempt in found.attempts:
-        candidate = attempt.request.variant.candidate
-        if attempt.request.purpose in {"search", "confirm"} and attempt.run and candidate.changes:
-            broken = found.state.context.objective.broken(attempt.run)
-            outside = f"was outside of {broken[0].text}" if broken else ""
-            if why := unusable(found.state, attempt.run) or outside:
-                refused[candidate.key] = why
-    return refused
+        candidate, run = attempt.request.variant.candidate, attempt.run
+        if run is None or not candidate.changes or not state.originals:
+            continue
+        if attempt.request.purpose in {"search", "confirm"} and (why := _refusal(state, run)):
+            refused[candidate.key] = why
+        if attempt.request.purpose == "search":
+            ran.append((state.gain(run, state.original), candidate))
+    ran.sort(key=lambda each: -each[0])
+    least = 1 + state.tie_threshold
+    return [(ratio, each, refused.get(each.key, "")) for ratio, each in ran if ratio > least]
 
 
-def _fastest_refused(found: TuningResult) -> str:
-    """Sentence on the fastest candidate, if it was refused; else empty."""
-    refused = _refused(found)
-    for ratio, candidate in _faster(found):
-        if why := refused.get(candidate.key):
-            faster = f"{candidate.label} was faster ({numbers.ratio(ratio)} in one run)"
-            return f"{faster} and was not taken: it {why.rstrip('.')}."
-    return ""
+def _refusal(state: TunerState, run: Run) -> str:
+    """Reason against a candidate that ran so; empty without one."""
+    broken = state.context.objective.broken(run)
+    return unusable(state, run) or (f"was outside of {broken[0].text}" if broken else "")
 
 
 def _compared(label: str, step: Comparison, state: TunerState) -> CandidateEntry | None:
