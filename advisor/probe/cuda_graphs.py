@@ -21,15 +21,16 @@ def install(torch: Any, session: Session) -> None:
     graph: Any = getattr(torch.cuda, "CUDAGraph", None)
     if not all(hasattr(graph, name) for name in ("capture_begin", "capture_end", "replay")):
         return
-    begin, finish, replay = graph.capture_begin, graph.capture_end, graph.replay
 
-    def capture_begin(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @session.patches.wrap(graph, "capture_begin")
+    def capture_begin(begin: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         result = begin(self, *args, **kwargs)
         session.capture = []
         session.recorder.divert(session.capture)
         return result
 
-    def capture_end(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @session.patches.wrap(graph, "capture_end")
+    def capture_end(finish: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         captured, session.capture = session.capture or [], None
         session.recorder.divert(None)
         self.__dict__[CAPTURED] = [event for event in captured if event[0] in TIMED]
@@ -38,7 +39,8 @@ def install(torch: Any, session: Session) -> None:
                 session.add(event)
         return finish(self, *args, **kwargs)
 
-    def replayed(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @session.patches.wrap(graph, "replay")
+    def replayed(replay: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         start = clock()
         session.graph_replayed = True
         result = replay(self, *args, **kwargs)
@@ -50,7 +52,3 @@ def install(torch: Any, session: Session) -> None:
                 session.add((kind, start, end, *rest))
             step_ended(end)
         return result
-
-    for hook in (capture_begin, capture_end):
-        session.patches.put(graph, hook.__name__, hook)
-    session.patches.put(graph, "replay", replayed)

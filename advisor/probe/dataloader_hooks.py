@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import opcode
 import time
 import weakref
@@ -38,17 +37,16 @@ def install(torch: Any, session: Session) -> None:
     """Hook where DataLoaders are built, iterated, and give batches."""
     loader = torch.utils.data.DataLoader
     iterator = torch.utils.data.dataloader._BaseDataLoaderIter
-    build, iterate, fetch = loader.__init__, loader._get_iterator, iterator.__next__
     step_ended = step_end(session)
 
-    @functools.wraps(build)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    @session.patches.wrap(loader, "__init__")
+    def __init__(build: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
         if not is_muted(session):
             session.attempt(built, session, self, kwargs)
 
-    @functools.wraps(iterate)
-    def _get_iterator(self: Any) -> Any:
+    @session.patches.wrap(loader, "_get_iterator")
+    def _get_iterator(iterate: Any, self: Any) -> Any:
         enter = clock()
         begun = iterate(self)
         begun.__dict__[OPENED] = (enter, clock())
@@ -56,8 +54,8 @@ def install(torch: Any, session: Session) -> None:
             session.attempt(begins, session, begun, self)
         return begun
 
-    @functools.wraps(fetch)
-    def __next__(self: Any) -> Any:
+    @session.patches.wrap(iterator, "__next__")
+    def __next__(fetch: Any, self: Any) -> Any:
         enter, number = clock(), self.__dict__.get(NUMBER)
         if number is None or session.muted or number[0] != session.pid:
             return fetch(self)
@@ -88,10 +86,6 @@ def install(torch: Any, session: Session) -> None:
         except Exception as problem:
             session.step_aside(problem)
         return batch
-
-    session.patches.put(loader, "__init__", __init__)
-    session.patches.put(loader, "_get_iterator", _get_iterator)
-    session.patches.put(iterator, "__next__", __next__)
 
 
 def _came(session: Session, index: int, batch: Any, enter: float, end: float) -> None:

@@ -145,21 +145,18 @@ def _cap_memory(torch: Any, cap_gib: float) -> None:
 def _loader(torch: Any, overrides: Overrides, settings: dict[str, str]) -> None:
     """Change the arguments of DataLoaders as they are built."""
     loader = torch.utils.data.DataLoader
-    session, build = overrides.session, loader.__init__
-    signature = inspect.signature(build)
+    session, signature = overrides.session, inspect.signature(loader.__init__)
     wanted: dict[str, Any] = {name[len(LOADER) :]: int(value) for name, value in settings.items()}
     wanted.update({name: bool(wanted[name]) for name in FLAGS if name in wanted})
 
-    @functools.wraps(build)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    @overrides.patches.wrap(loader, "__init__")
+    def __init__(build: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         ours = session.diagnosis is None and not session.muted
         if ours and overrides.site in (None, call_site()):
             given = signature.bind(self, *args, **kwargs)
             overrides.apply(settings, _rearrange, given.arguments, dict(wanted))
             args, kwargs = given.args[1:], given.kwargs
         build(self, *args, **kwargs)
-
-    overrides.patches.put(loader, "__init__", __init__)
 
 
 def _rearrange(
@@ -195,28 +192,24 @@ def _rearrange(
 def _non_blocking(torch: Any, overrides: Overrides) -> None:
     """Make host-to-device copies non-blocking."""
 
-    def wrapped(original: Any) -> Any:
-        @functools.wraps(original)  # modes of torch's know functions by their names
-        def copy(self: Any, *args: Any, **kwargs: Any) -> Any:
-            stated = "non_blocking" in kwargs or any(isinstance(arg, bool) for arg in args)
-            if stated or overrides.session.muted or self.device.type != "cpu":
-                return original(self, *args, **kwargs)
-            moved = original(self, *args, non_blocking=True, **kwargs)
-            overrides.applied["non_blocking"] += moved.device.type == "cuda"
-            return moved
-
-        return copy
+    def copy(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        stated = "non_blocking" in kwargs or any(isinstance(arg, bool) for arg in args)
+        if stated or overrides.session.muted or self.device.type != "cpu":
+            return original(self, *args, **kwargs)
+        moved = original(self, *args, non_blocking=True, **kwargs)
+        overrides.applied["non_blocking"] += moved.device.type == "cuda"
+        return moved
 
     for name in ("to", "cuda"):
-        overrides.patches.put(torch.Tensor, name, wrapped(getattr(torch.Tensor, name)))
+        overrides.patches.wrap(torch.Tensor, name)(copy)
 
 
 def _fused(torch: Any, overrides: Overrides) -> None:
     """Make an optimizer fused where all its parameters are on a GPU."""
     optimizer = sys.modules["torch.optim.optimizer"].Optimizer
-    build = optimizer.__init__
 
-    def __init__(self: Any, params: Any, defaults: Any) -> None:
+    @overrides.patches.wrap(optimizer, "__init__")
+    def __init__(build: Any, self: Any, params: Any, defaults: Any) -> None:
         build(self, params, defaults)
         tensors = [each for group in self.param_groups for each in group["params"]]
         able = all(each.device.type == "cuda" and each.is_floating_point() for each in tensors)
@@ -225,8 +218,6 @@ def _fused(torch: Any, overrides: Overrides) -> None:
                 group.update(fused=True, foreach=False)
             self._step_supports_amp_scaling = True
             overrides.applied["fused"] += 1
-
-    overrides.patches.put(optimizer, "__init__", __init__)
 
 
 # --- modules ------------------------------------------------------------------------------

@@ -115,7 +115,6 @@ def facts(session: Session) -> dict[str, Any]:
         "arguments": lambda: session.arguments,
         "defaulted": lambda: session.defaulted,
         "optimizers": lambda: sorted(session.optimizers),
-        "cpus": cpus,
         "whatif": lambda: overrides.summary() if overrides is not None else None,
         "memory": lambda: memory(session),
         "card": lambda: cuda_events.card_facts(session),
@@ -140,20 +139,11 @@ def memory(session: Session) -> dict[str, Any]:
             "allocated_gib": max(s.get("allocated_bytes.all.peak", 0) for s in stats) / GIB,
             "reserved_gib": max(s.get("reserved_bytes.all.peak", 0) for s in stats) / GIB,
             "alloc_retries": sum(s.get("num_alloc_retries", 0) for s in stats),
-            "ooms": sum(s.get("num_ooms", 0) for s in stats),
         }
     found["rss_gib"] = _own_rss_gib()
     alive = {pid for facts in session.loaders for pid in dataloader_hooks.worker_pids(facts)}
     found["workers_rss_gib"] = sum(map(_private_gib, alive))
     return found
-
-
-def cpus() -> int | None:
-    """CPUs that this process may run on."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):
-        return os.cpu_count()
 
 
 def _own_rss_gib() -> float | None:

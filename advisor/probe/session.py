@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from typing import Any, Callable
@@ -25,6 +26,20 @@ class Patches:
         held = vars(owner).get(name, MISSING)
         setattr(owner, name, value)
         self._undo.append(lambda: restore(owner, name, held))
+
+    def wrap(self, owner: Any, name: str) -> Callable[[Any], None]:
+        """Decorate what stands in for `owner.name`; it is called with the original first."""
+
+        def decorate(ours: Any) -> None:
+            original = getattr(owner, name)
+
+            @functools.wraps(original)  # modes of torch's know functions by their names
+            def hook(*args: Any, **kwargs: Any) -> Any:
+                return ours(original, *args, **kwargs)
+
+            self.put(owner, name, hook)
+
+        return decorate
 
     def on_undo(self, action: Callable[[], object]) -> None:
         """Add another action that takes a hook back."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import sys
 import time
@@ -29,11 +28,10 @@ clock = time.perf_counter
 
 def backwards(torch: Any, session: Session) -> None:
     """Hook backward passes and their losses."""
-    original = torch.autograd.backward
     step_ended = step_end(session)
 
-    @functools.wraps(original)
-    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+    @session.patches.wrap(torch.autograd, "backward")
+    def backward(original: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if session.muted:
             return original(tensors, *args, **kwargs)
         session.attempt(_keep_loss, session, tensors)
@@ -56,8 +54,6 @@ def backwards(torch: Any, session: Session) -> None:
             step_ended(end)
         return result
 
-    session.patches.put(torch.autograd, "backward", backward)
-
 
 def _boundary(session: Session, kind: str) -> None:
     if session.diagnosis is not None:
@@ -66,11 +62,10 @@ def _boundary(session: Session, kind: str) -> None:
 
 def asked_for(torch: Any, session: Session) -> None:
     """Hook `autograd.grad` and `torch.func` gradients."""
-    original, compiling = torch.autograd.grad, compiling_of(torch)
-    step_ended = step_end(session)
+    compiling, step_ended = compiling_of(torch), step_end(session)
 
-    @functools.wraps(original)
-    def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    @session.patches.wrap(torch.autograd, "grad")
+    def grad(original: Any, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if compiling() or session.muted or is_muted(session):
             return original(outputs, inputs, *args, **kwargs)
         enter = clock()
@@ -85,8 +80,6 @@ def asked_for(torch: Any, session: Session) -> None:
                 _boundary(session, "gradient")
                 step_ended(end)
         return result
-
-    session.patches.put(torch.autograd, "grad", grad)
 
 
 def _keep_loss(session: Session, tensors: Any) -> None:
@@ -132,38 +125,32 @@ def recomputing(torch: Any, session: Session) -> None:
 def scaler(torch: Any, session: Session) -> None:
     """Hook GradScaler: unscaled losses and skipped updates."""
     kind = getattr(getattr(torch, "amp", None), "GradScaler", None) or torch.cuda.amp.GradScaler
-    original, update = kind.scale, kind.step
 
-    @functools.wraps(original)
-    def scale(self: Any, outputs: Any) -> Any:
+    @session.patches.wrap(kind, "scale")
+    def scale(original: Any, self: Any, outputs: Any) -> Any:
         if isinstance(outputs, torch.Tensor):
             session.unscaled = outputs.detach()
         return original(self, outputs)
 
-    @functools.wraps(update)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @session.patches.wrap(kind, "step")
+    def step(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         before = session.updates
-        result = update(self, *args, **kwargs)
+        result = original(self, *args, **kwargs)
         if self.is_enabled() and session.updates == before:
             session.skipped_updates += 1
         return result
-
-    session.patches.put(kind, "scale", scale)
-    session.patches.put(kind, "step", step)
 
 
 def optimizers(torch: Any, session: Session) -> None:
     """Hook optimizer construction and steps."""
     module: Any = sys.modules["torch.optim.optimizer"]
-    kind = module.Optimizer
-    build = kind.__init__
     step_ended = step_end(session)
     entered = 0.0
     held: dict[int, Any] = {}
     fresh = itertools.count(1)
 
-    @functools.wraps(build)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    @session.patches.wrap(module.Optimizer, "__init__")
+    def __init__(build: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
         session.optimizers_built += 1
 
@@ -193,7 +180,6 @@ def optimizers(torch: Any, session: Session) -> None:
         if end >= session.due or session.device is not None:
             step_ended(end)
 
-    session.patches.put(kind, "__init__", __init__)
     session.patches.on_undo(module.register_optimizer_step_pre_hook(before).remove)
     session.patches.on_undo(module.register_optimizer_step_post_hook(after).remove)
 
