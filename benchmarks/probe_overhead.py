@@ -166,7 +166,7 @@ def answer(loop: str, pad_ms: float, learnt: int, counting: bool, arm: str) -> N
             for _ in sys.stdin:
                 took_s = work.take(batches, steps, pad)
                 if session is not None and counting:
-                    session.count_only(calls=loop == "no loader")
+                    session.switch(counting=True, calls=loop == "no loader")
                 print(took_s, flush=True)
                 steps, pad = TURN, pad_ms
         if session is not None and session.errors:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from typing import Any, Dict
+from typing import Any, Callable
 
 OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_foreign: Dict[str, bool] = {}
 
 
 def call_site() -> str | None:
@@ -15,38 +15,33 @@ def call_site() -> str | None:
 
     Without one it is the innermost frame outside torch.
     """
-    frame: Any = sys._getframe(1)
-    fallback = None
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith((OWN, "<")):
-            where = f"{shown(name)}:{frame.f_lineno}"
-            if not installed(name):
-                return where
-            if fallback is None and f"{os.sep}torch{os.sep}" not in name:
-                fallback = where
-        frame = frame.f_back
-    return fallback
+    return user_site() or _site(caller())
+
+
+def user_site() -> str | None:
+    """Innermost line of the user's own code."""
+    return _site(_outside(_is_foreign))
 
 
 def caller() -> Any:
     """The innermost frame that is neither ours nor torch's."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and (
-        frame.f_code.co_filename.startswith(OWN)
-        or f"{os.sep}torch{os.sep}" in frame.f_code.co_filename
-    ):
+    return _outside(_is_torchs)
+
+
+def _outside(skipped: Callable[[str], bool]) -> Any:
+    frame: Any = sys._getframe(2)
+    while frame is not None and skipped(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
 
-def is_foreign(code: Any) -> bool:
-    """Return True for code that is not the user's."""
-    name = code.co_filename
-    known = _foreign.get(name)
-    if known is None:
-        known = _foreign[name] = name.startswith((OWN, "<")) or installed(name)
-    return known
+def _is_torchs(name: str) -> bool:
+    return name.startswith((OWN, "<")) or f"{os.sep}torch{os.sep}" in name
+
+
+@functools.lru_cache(maxsize=None)
+def _is_foreign(name: str) -> bool:
+    return name.startswith((OWN, "<")) or installed(name)
 
 
 def installed(name: str) -> bool:
@@ -55,8 +50,10 @@ def installed(name: str) -> bool:
     return "site-packages" in name or "dist-packages" in name or name.startswith(library)
 
 
-def shown(name: str) -> str:
-    """Path relative to the working directory where possible."""
+def _site(frame: Any) -> str | None:
+    """File and line, relative to the working directory where possible."""
+    if frame is None:
+        return None
     here = os.getcwd() + os.sep
-    full = os.path.abspath(name)
-    return full[len(here) :] if full.startswith(here) else full
+    full = os.path.abspath(frame.f_code.co_filename)
+    return f"{full[len(here) :] if full.startswith(here) else full}:{frame.f_lineno}"

@@ -15,7 +15,7 @@ import sys
 from typing import Any, NoReturn
 
 from . import cuda_events, diagnostics, record, sync_calls
-from .session import KEPT, Session
+from .session import Session
 
 TICK_S = 0.05
 """Time between two ticks."""
@@ -27,14 +27,8 @@ def tick(session: Session, now: float) -> None:
     """Do the periodic work due after a step."""
     if session.stopping or session.capture is not None or session.diagnosis is not None:
         return
-    try:
-        _tick(session, now)
-    except Exception as problem:
-        session.fail(problem)
-        if len(session.errors) >= KEPT:
-            session.leave_alone()
-        else:
-            session.due = now + BEAT_S
+    session.due = now + BEAT_S  # if it fails
+    session.attempt(_tick, session, now)
 
 
 def _tick(session: Session, now: float) -> None:
@@ -45,11 +39,10 @@ def _tick(session: Session, now: float) -> None:
     began = session.state != "stepping" and recorder.at_work()
     if began:
         session.state = "stepping"
-    if (
-        session.target is not None
-        and recorder.counts.get(session.target[0], 0) >= (session.target[1])
-    ):
-        stop(session)
+    if session.target is not None:
+        kind, count = session.target
+        if recorder.counts.get(kind, 0) >= count:
+            stop(session)
     if began or now >= session.next_beat:
         session.next_beat = now + BEAT_S
         if session.device is None and session.state == "stepping":  # else its card is not known yet
@@ -80,13 +73,13 @@ def _obey(session: Session) -> None:
         return  # counting begins at a later tick, outside a module's call
     session.command = number
     if phase == "count":
-        session.count_only(calls=bool(command.get("calls", True)))
+        session.switch(counting=True, calls=bool(command.get("calls", True)))
     elif phase == "stop" and command.get("kind"):
         session.target = (str(command["kind"]), int(command["count"]))
     elif phase == "stop":
         stop(session)
     elif phase == "diagnose":
-        session.record_everything()
+        session.switch(counting=False)
         record.keep(session)
         session.diagnosis = diagnostics.Diagnosis(session, command, stop)
         record.write(session, session.state)  # a profiler may take the process down

@@ -199,7 +199,7 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
         facts["loader"] = lambda: loader  # a loader written into the `for` line is gone at once
     describe(session, index)
     if first:
-        session.record_everything()
+        session.switch(counting=False)
 
 
 def describe(session: Session, index: int) -> None:

@@ -35,11 +35,6 @@ class Entrance:
         """Calls are recorded; else only what they raise."""
         self.reopen()
 
-    @property
-    def open(self) -> bool:
-        """Return True while calls are noticed."""
-        return KEY in self._hooks
-
     def shut(self) -> bool:
         """Close for a while; return the previous state."""
         return self._hooks.pop(KEY, None) is not None
@@ -94,11 +89,7 @@ def install(torch: Any, session: Session) -> None:
 
     hooks = torch.nn.modules.module._global_forward_pre_hooks
     entrance = session.entrance = Entrance(hooks, before)
-    session.patches.on_undo(functools.partial(_remove, session))
-
-
-def _remove(session: Session) -> None:
-    session.entrance.remove()
+    session.patches.on_undo(entrance.remove)
 
 
 def _enter(session: Session, module: Any) -> Module | None:

@@ -164,17 +164,13 @@ class Session:
 
     # --- hooks ----------------------------------------------------------------------------
 
-    def count_only(self, *, calls: bool) -> None:
-        """Remove hooks not needed for counting; `calls` keeps forwards."""
-        if not self.counting:
-            self._switch(counting=True, calls=calls)
+    def switch(self, *, counting: bool, calls: bool = True) -> None:
+        """Take out the hooks that counting does without, or put them back.
 
-    def record_everything(self) -> None:
-        """Put every hook back when a new kind of work begins."""
-        if self.counting:
-            self._switch(counting=False, calls=True)
-
-    def _switch(self, *, counting: bool, calls: bool) -> None:
+        `calls`: forwards are counted.
+        """
+        if counting == self.counting:
+            return
         self.counting = counting
         for take_out, put_in in self.optional:
             (take_out if counting else put_in)()
@@ -203,12 +199,8 @@ class Session:
     # --- errors ---------------------------------------------------------------------------
 
     def step_aside(self, problem: BaseException) -> None:
-        """Remove every hook after a fatal probe error."""
+        """Remove every hook after a fatal probe error, and write the record."""
         self.fail(problem)
-        self.leave_alone()
-
-    def leave_alone(self) -> None:
-        """Remove every hook and write the record."""
         self.due, self.state = float("inf"), "aside"
         self.patches.undo()
 
@@ -219,7 +211,7 @@ class Session:
         except Exception as problem:
             self.fail(problem)
             if len(self.errors) >= KEPT:
-                self.leave_alone()
+                self.step_aside(problem)
 
     def fail(self, problem: BaseException) -> None:
         """Record an error of an optional probe part."""

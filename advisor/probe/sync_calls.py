@@ -7,7 +7,6 @@ name from compiled code do not come through here; they are no wait of the loop a
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import time
 from typing import Any, Callable
@@ -24,16 +23,6 @@ Hook = Callable[..., Any]
 clock = time.perf_counter
 
 
-def record_sync(session: Session, name: str, start: float, end: float) -> None:
-    """Record a synchronizing call at the user's line."""
-    frame: Any = sys._getframe(2)
-    while frame is not None and call_sites.is_foreign(frame.f_code):
-        frame = frame.f_back
-    if frame is not None:
-        site = f"{call_sites.shown(frame.f_code.co_filename)}:{frame.f_lineno}"
-        session.add(("sync", start, end, site, name))
-
-
 class _DeviceHooks:
     """Hooks of one thread's device copies and waits."""
 
@@ -48,7 +37,9 @@ class _DeviceHooks:
     def _waited(self, start: float, name: str) -> None:
         end = clock()
         self._session.add(("wait", start, end))
-        record_sync(self._session, name, start, end)
+        site = call_sites.user_site()
+        if site is not None:
+            self._session.add(("sync", start, end, site, name))
 
     def waiting(self, name: str, original: Hook, on_device: bool) -> Hook:
         """Wrap a method that waits for the device."""

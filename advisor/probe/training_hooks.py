@@ -200,15 +200,6 @@ def _kind(optimizer: Any) -> str:
     return type(optimizer).__name__
 
 
-def number_in(value: Any) -> float:
-    """Read a tensor's number by the original `item`."""
-    if not hasattr(value, "detach"):
-        return float(value)
-    base: Any = sys.modules["torch"]._C
-    tensor = getattr(base, "TensorBase", None) or base._TensorBase
-    return float(tensor.item(value))
-
-
 PARTS = (backwards, asked_for, scaler, optimizers, recomputing)
 
 
@@ -220,7 +211,7 @@ def loss_values(session: Session) -> list[float]:
     values = []
     for loss in session.losses:
         try:
-            values.append(number_in(loss))
+            values.append(float(loss))
         except Exception as problem:
             session.note(f"a loss could not be read: {type(problem).__name__}: {problem}")
     return values

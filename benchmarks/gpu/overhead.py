@@ -48,7 +48,7 @@ def probed(count: int, ms: float, folder: str) -> float:
         control.tick(session, time.perf_counter())
         if session.device is None:
             control.begin_clock(session)
-        session.count_only(calls=False)
+        session.switch(counting=True, calls=False)
         return steps(MODEL, OPTIMIZER, count, ms)
     finally:
         session.patches.undo()
