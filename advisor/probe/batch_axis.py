@@ -26,10 +26,8 @@ class LayerObserver:
     def __init__(self, torch: Any, module: Any, most: int = LAYERS) -> None:
         self.samples: list[tuple[int, int]] = []
         """(axis, size) of what layers with a place for the batch were given."""
-        self.rows: list[tuple[int, int]] = []
-        """The same of linear layers: a batch, or dimensions folded into it."""
-        self.alone = False
-        """Some layer was given one sample without a batch."""
+        self.alone: bool | None = None
+        """Every layer with a place for the batch was given one sample without a batch."""
         self.dtypes: dict[str, int] = {}
         """Parameters of the layers by dtype of their output."""
         self._nn = torch.nn
@@ -50,17 +48,15 @@ class LayerObserver:
                 self.dtypes[name] = self.dtypes.get(name, 0) + _own_size(layer)
             place = _place(self._nn, layer)
             if place is not None:
-                self._observe(layer, args[0], *place)
+                self._observe(args[0], *place)
         except Exception:  # a layer with unusual arguments shows nothing
             pass
 
-    def _observe(self, layer: Any, x: Any, without: int, axis: int) -> None:
-        if x.dim() == without:
-            self.alone = True
-        elif not isinstance(layer, (self._nn.Linear, self._nn.RNNCellBase)):
+    def _observe(self, x: Any, without: int, axis: int | None) -> None:
+        batched = x.dim() != without
+        self.alone = not batched and self.alone is not False
+        if batched and axis is not None:
             self.samples.append((axis, int(x.shape[axis])))
-        elif x.dim() == 2:
-            self.rows.append((0, int(x.shape[0])))
 
     def stop(self) -> None:
         """Take the hooks out."""
@@ -71,14 +67,14 @@ class LayerObserver:
     def settle(self, counter: Counter, inputs: Any) -> None:
         """Let `counter` count along the batch axis of the observed call's `inputs`, if known."""
         found = list(_inputs(inputs))[:INPUTS]
-        for axis, size in (*self.samples, *self.rows):
+        for axis, size in self.samples:
             for path, shape in found:
                 if shape[axis : axis + 1] == (size,):
                     return counter.keep(path, axis)
             for path, shape in found:
                 if shape[:2].count(size) == 1:
                     return counter.keep(path, shape.index(size))
-        if self.alone and not self.samples and not self.rows:
+        if self.alone:
             counter.keep(None, 0)
         return None
 
@@ -95,8 +91,8 @@ def _own_size(layer: Any) -> int:
     return sum(each.numel() for each in known_parameters(layer._parameters))
 
 
-def _place(nn: Any, layer: Any) -> Tuple[int, int] | None:
-    """Dimensions of a layer's input without a batch, and the place of the batch."""
+def _place(nn: Any, layer: Any) -> Tuple[int, int | None] | None:
+    """Dimensions of a layer's input without a batch, and the place of the batch if it tells."""
     if isinstance(layer, nn.modules.conv._ConvNd):
         return len(layer.kernel_size) + 1, 0
     if isinstance(layer, nn.modules.batchnorm._BatchNorm):
@@ -105,7 +101,7 @@ def _place(nn: Any, layer: Any) -> Tuple[int, int] | None:
         return 2, int(not layer.batch_first)
     if isinstance(layer, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
         return 2, int(not layer.self_attn.batch_first)
-    return (1, 0) if isinstance(layer, (nn.Linear, nn.RNNCellBase)) else None
+    return (1, None) if isinstance(layer, (nn.Linear, nn.RNNCellBase)) else None
 
 
 def _inputs(inputs: Any) -> Iterator[Tuple[Path, Tuple[int, ...]]]:

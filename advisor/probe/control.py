@@ -27,8 +27,13 @@ def tick(session: Session, now: float) -> None:
     """Do the periodic work due after a step."""
     if session.stopping or session.capture is not None or session.diagnosis is not None:
         return
-    session.due = now + BEAT_S  # if it fails
-    session.attempt(_tick, session, now)
+    if not session.ticking.acquire(blocking=False):
+        return  # another thread does it
+    try:
+        session.due = now + BEAT_S  # if it fails
+        session.attempt(_tick, session, now)
+    finally:
+        session.ticking.release()
 
 
 def _tick(session: Session, now: float) -> None:

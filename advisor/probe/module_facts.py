@@ -59,12 +59,19 @@ class Module:
 
 
 def known(session: Session, module: Any) -> Module:
-    """Return the entry of a module or compiled function."""
+    """Return the entry of a module or compiled function.
+
+    A program may make its modules anew for every step: an alike one that is gone lends its entry.
+    """
     entry = session.modules_by_id.get(id(module))
     if entry is None or entry.module() is not module:
-        size = sum(each.numel() for each in parameters(module))
-        entry = Module(module, len(session.modules), size)
-        session.modules.append(entry)
+        name, size = type(module).__name__, sum(each.numel() for each in parameters(module))
+        gone = (each for each in session.modules if each.module() is None)
+        entry = next((e for e in gone if (e.name, e.parameters) == (name, size)), None)
+        if entry is None:
+            entry = Module(module, len(session.modules), size)
+            session.modules.append(entry)
+        entry.module = weakref.ref(module)
         session.modules_by_id[id(module)] = entry
         describe(session, entry)
     return entry

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 import time
 from typing import Any, Callable
 
@@ -143,6 +144,7 @@ class Session:
         self.notes: list[str] = []
         self.errors: list[str] = []
 
+        self.ticking = threading.Lock()
         self.due = 0.0
         """When a tick has something to do; infinite once the probe stepped aside."""
         self.next_beat = 0.0
