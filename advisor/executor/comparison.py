@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from advisor import stats
@@ -63,28 +63,49 @@ class Comparison:
         return tuple(r for r in self.rounds if not r.failed and self._contended(r) is None)
 
     @property
-    def counted(self) -> tuple[Round[TrialResult], ...]:
-        """The rounds behind the interval.
-
-        On a machine that stays busy these include rounds whose arms were contended alike.
-        """
+    def whole(self) -> tuple[Round[TrialResult], ...]:
+        """The uncontended rounds where they are enough, else all without a failure."""
         quiet = self.uncontended
         if len(quiet) >= self.ab_test.rounds:
             return quiet
-        whole = (r for r in self.rounds if not r.failed)
-        return tuple(r for r in whole if self._contended(r) is None or alike(r.runs))
+        return tuple(r for r in self.rounds if not r.failed)
+
+    @property
+    def fair(self) -> tuple[Round[TrialResult], ...]:
+        """Rounds that no background load slowed, or all arms alike."""
+        return tuple(r for r in self.whole if self._is_fair(r))
+
+    @property
+    def counted(self) -> tuple[Round[TrialResult], ...]:
+        """The rounds behind the interval.
+
+        They are the fair ones. Where even these are too few, those with an undisturbed first
+        variant join them: others only slow the rest, so such rounds flatter no gain.
+        """
+        fair = self.fair
+        if len(fair) >= FEWEST:
+            return fair
+        return tuple(r for r in self.whole if self._is_sound(r, self.ab_test.names[0]))
 
     @property
     def used_contended_rounds(self) -> bool:
-        """True if contended rounds had to be counted."""
-        return any(self._contended(r) is not None for r in self.counted)
+        """True if contended rounds had to be used."""
+        return any(self._contended(r) is not None for r in self.whole)
 
     def _contended(self, round_: Round[TrialResult]) -> str | None:
         return None if self.ab_test.purpose == "quality" else contended_arms(round_.runs)
 
+    def _is_fair(self, round_: Round[TrialResult]) -> bool:
+        return self._contended(round_) is None or alike(round_.runs)
+
+    def _is_sound(self, round_: Round[TrialResult], arm: str) -> bool:
+        """True if others did not slow this run, or slowed the whole round alike."""
+        run = round_.runs[arm].run
+        return (run is not None and not contended(run)) or self._is_fair(round_)
+
     def runs(self, arm: str) -> tuple[Run, ...]:
         """Runs of one arm in the counted rounds."""
-        return tuple(run for r in self.counted if (run := r.runs[arm].run) is not None)
+        return _runs(self.counted, arm)
 
     def collapsed(self, arm: str) -> int:
         """Number of an arm's collapsed runs; they still count."""
@@ -93,9 +114,13 @@ class Comparison:
     # --- gains ----------------------------------------------------------------------------
 
     def log_gains(self, objective: Objective, arm: str = AFTER) -> list[float]:
-        """Log gains of `arm` over the first, by round."""
-        first = self.runs(self.ab_test.names[0])
-        pairs = zip(first, self.runs(arm), strict=True)
+        """Log gains of `arm` over the first, by counted round."""
+        return self._log_gains(objective, arm, self.counted)
+
+    def _log_gains(
+        self, objective: Objective, arm: str, rounds: Sequence[Round[TrialResult]]
+    ) -> list[float]:
+        pairs = zip(_runs(rounds, self.ab_test.names[0]), _runs(rounds, arm), strict=True)
         return [objective.log_gain(before, after) for before, after in pairs]
 
     def typical(self, objective: Objective, arm: str) -> float | None:
@@ -126,23 +151,44 @@ class Comparison:
         )
 
     def _paired(self, objective: Objective, arm: str) -> Interval | None:
-        """Bounds of the rounds alone, as gains."""
-        ratios = [] if self.failure else self.log_gains(objective, arm)
-        if len(ratios) < FEWEST:
+        """Bounds of the rounds alone, as gains.
+
+        Others only slow a run. So the lower bound takes every run of `arm` and the sound ones of
+        the first variant, and the upper bound the other way round.
+        """
+        if self.failure or len(self.counted) < FEWEST:
+            return None
+        low = self._bounds(objective, arm, self.counted, slowed=arm)
+        high = self._bounds(objective, arm, self.fair, slowed=self.ab_test.names[0])
+        if low is None or high is None:
+            return low and replace(as_gains(low), high=math.inf)
+        estimate = stats.estimate_inside(low.low, high.high, low.estimate, high.estimate)
+        return as_gains(replace(low, estimate=estimate, high=high.high))
+
+    def _bounds(
+        self, objective: Objective, arm: str, rounds: Sequence[Round[TrialResult]], *, slowed: str
+    ) -> Interval | None:
+        """Bounds of the log gain by `rounds`, and by all runs but the slowed ones.
+
+        Those of `slowed` count, too. None without a round.
+        """
+        ratios = self._log_gains(objective, arm, rounds)
+        if not ratios:
             return None
         sigma = self.ab_test.sigma
         if self.collapsed(arm):  # ranks hardly see how far a run fell
-            found = stats.paired_interval(ratios, sigma_at_least=sigma, known_sigma=sigma)
-            return as_gains(found)
-        first = (*self.runs(self.ab_test.names[0]), *self.outside)
-        found = stats.comparison_interval(
+            return stats.paired_interval(ratios, sigma_at_least=sigma, known_sigma=sigma)
+        first, after = (
+            _runs([r for r in self.whole if each == slowed or self._is_sound(r, each)], each)
+            for each in (self.ab_test.names[0], arm)
+        )
+        return stats.comparison_interval(
             ratios,
-            [_log_merit(objective, run) for run in first],
-            [_log_merit(objective, run) for run in self.runs(arm)],
+            [_log_merit(objective, run) for run in (*first, *self.outside)],
+            [_log_merit(objective, run) for run in after],
             sigma_at_least=sigma,
             known_sigma=sigma,
         )
-        return as_gains(found)
 
     def _typical(self, objective: Objective, arm: str) -> float:
         return statistics.median(objective.score(run) for run in self.runs(arm))
@@ -223,6 +269,11 @@ class Comparison:
         best = statistics.fmean(gains) + spread / len(gains) ** 0.5
         half_width = stats.t_quantile(1 - ALPHA, rounds - 1) * spread / rounds**0.5
         return math.exp(best - half_width) <= 1 + effect.gain
+
+
+def _runs(rounds: Sequence[Round[TrialResult]], arm: str) -> tuple[Run, ...]:
+    """Runs of one arm in `rounds`."""
+    return tuple(run for each in rounds if (run := each.runs[arm].run) is not None)
 
 
 def as_gains(found: Interval) -> Interval:

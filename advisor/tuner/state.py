@@ -56,6 +56,8 @@ SPARE = 1.2
 """A budget that is named must do."""
 MARGIN = 1.1
 """Processes differ, and a confirmation that began is finished within the budget."""
+RECENT = 8
+"""Processes that tell what one costs now."""
 OUT_OF_TIME = "The budget was spent before another value could run."
 
 
@@ -138,8 +140,8 @@ class TunerState:
     remaining_s: float
     """Time left of the budget."""
     originals: tuple[Run, ...] = ()
-    walls_s: tuple[float, ...] = ()
-    """Wall times of the short processes so far."""
+    costs_s: tuple[float, ...] = ()
+    """Budget that each short process took, waits and repetitions included."""
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
     verdicts: tuple[KnobVerdict, ...] = ()
@@ -262,7 +264,7 @@ class TunerState:
     @property
     def price_s(self) -> float:
         """Wall time of one more short process; cold starts do not count."""
-        usual_s = [wall_s for wall_s in self.walls_s if wall_s <= COLD_START * min(self.walls_s)]
+        usual_s = [cost_s for cost_s in self.costs_s if cost_s <= COLD_START * min(self.costs_s)]
         return statistics.median(usual_s) if usual_s else 0.0
 
     def again_s(self, run: Run | None) -> float:
@@ -276,10 +278,19 @@ class TunerState:
 
     @property
     def reserve_s(self) -> float:
-        """Time kept for the confirmation, at most half."""
+        """Time kept for the confirmation, at most about half.
+
+        Beside other programs it holds good rounds at the upper quartile of recent costs.
+        """
         most = GOOD_ROUNDS if self.context.consents else MOST_RESERVED
         bought = int(self.context.budget_s / max(self.price_s, 1e-9) / 4)
-        return self.round_s * min(most, max(FEWEST_ROUNDS, bought))
+        planned_s = self.round_s * min(most, max(FEWEST_ROUNDS, bought))
+        recent_s = self.costs_s[1:][-RECENT:]  # the first may have found cold caches
+        if len(recent_s) < FEWEST_ROUNDS:
+            return planned_s
+        dear = statistics.quantiles(recent_s, method="inclusive")[-1] / max(self.price_s, 1e-9)
+        dear_s = GOOD_ROUNDS * self.round_s * dear
+        return max(planned_s, min(dear_s, self.context.budget_s / 2))
 
     @property
     def fewest_s(self) -> float:
@@ -294,6 +305,7 @@ class TunerState:
 
     def with_result(self, result: Result) -> TunerState:
         """After `result`: clock and prices only."""
+        spent_s = self.remaining_s - result.remaining_s
         state = replace(self, remaining_s=result.remaining_s)
         if not isinstance(result, TrialResult) or result.run is None or result.reused:
             return state
@@ -302,8 +314,9 @@ class TunerState:
         if not timed and request.purpose != "baseline":
             return state
         parts = len(run.ceilings.loader) + 1 if run.ceilings else 0
-        wall_s = max(run.wall_s - CEILINGS_S * parts, run.wall_s / 2)
-        return replace(state, walls_s=(*self.walls_s, wall_s))
+        spent_s = max(spent_s, run.wall_s)
+        cost_s = max(spent_s - CEILINGS_S * parts, spent_s / 2)
+        return replace(state, costs_s=(*self.costs_s, cost_s))
 
     def set_verdict(self, knob: KnobKey, outcome: str, reason: str) -> TunerState:
         """With a verdict on `knob` that replaces an earlier one."""

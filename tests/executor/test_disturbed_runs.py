@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,6 +95,29 @@ def test_an_arm_that_alone_was_slowed_proves_nothing(tmp_path: Path) -> None:
     )
     search = formula_search(tmp_path, engine, TEXT, workload=TEST)
     assert not search.winner.changes
+
+
+def test_a_large_gain_is_proven_beside_a_busy_neighbour(tmp_path: Path) -> None:
+    """Others hold up to two CPUs beside three of five processes, which take up to twice as long."""
+    proven = 0
+    for seed in range(10):
+        rng = random.Random(seed)
+        loads = [rng.choice([0.5, 1.0, 2.0]) * (rng.random() < 0.6) for _ in range(99)]
+        asked = itertools.count()
+        engine = on_formula(
+            load_s=1e-6,
+            launch_s=0.02,
+            noise=0.03,
+            seed=seed,
+            slowed=0.15,
+            held=lambda process, _, loads=loads: loads[process],
+            process_s=lambda _, loads=loads, asked=asked: 4.0 + 2.0 * loads[next(asked)],
+        )
+        folder = tmp_path / f"{seed}"
+        folder.mkdir()
+        search = formula_search(folder, engine, TEXT, workload=TEST, budget_s=180.0)
+        proven += bool(search.winner.changes)
+    assert proven >= 9
 
 
 def test_a_host_that_does_not_tell_is_unverified(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def answer(request: TrialRequest, rate: float | str | None) -> Result:
         return SkippedRun(request=request, needed_s=9.0, remaining_s=1.0)
     if isinstance(rate, float):
         return TrialResult(
-            id="1", request=request, result=a_run(units_per_s=rate), remaining_s=500.0
+            id="1", request=request, result=a_run(units_per_s=rate), remaining_s=599.0
         )
     failed = Failure(
         trial_id="1",
@@ -82,7 +82,7 @@ def answer(request: TrialRequest, rate: float | str | None) -> Result:
         evidence="it died",
         next_step="mend it",
     )
-    return TrialResult(id="1", request=request, result=failed, remaining_s=500.0)
+    return TrialResult(id="1", request=request, result=failed, remaining_s=599.0)
 
 
 def said(now: TunerState, kind: str) -> str | None:
