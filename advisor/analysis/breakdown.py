@@ -1,4 +1,4 @@
-"""Breakdown of the window: loading, compute, copies, waits.
+"""Breakdown of time: kinds of work, networks and waiting lines of the window, phases of a run.
 
 Fetches and saves are recorded throughout the window, so their shares are of all of it.
 Calls, passes and copies are recorded while every hook is in: what is left of the window is divided
@@ -7,100 +7,222 @@ as that stretch was.
 
 from __future__ import annotations
 
+import bisect
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from advisor.analysis import device_time, spans
+from advisor.analysis.device_time import NO_DEVICE
 from advisor.analysis.events import Span
+from advisor.analysis.step_series import TRAINING, calls_of_networks, most_common
+from advisor.model import RunPhase, Shares, Stage, SyncPoint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from advisor.analysis.device_time import DeviceClock
-    from advisor.analysis.events import EventLog
+    from advisor.analysis.events import EventLog, ForwardCall
     from advisor.analysis.step_series import StepSeries
     from advisor.analysis.window import Window
 
+FEWEST_NETWORKS = 2
+"""Networks that make stages."""
+MOST_POINTS = 8
+RARE = 0.01
+"""Fewer calls a step are none of the loop's."""
+
+
+# --- kinds of work ------------------------------------------------------------------------
+
 
 def shares(
-    log: EventLog, window: Window, stretch: Span, clock: DeviceClock | None = None
-) -> dict[str, float]:
+    log: EventLog, window: Window, stretch: Span, clock: DeviceClock = NO_DEVICE
+) -> Shares | None:
     """Shares of the window without its validation; sum is 1.
 
     `stretch`: time after warm-up in which every kind of event was recorded.
     """
     if window.seconds <= 0:
-        return {}
-    parts: dict[str, float] = {}
-    left = spans.without([Span(window.start, window.end)], window.series.aside)
+        return None
+    series = window.series
+    found: dict[str, float] = {}
+    left = spans.without([Span(window.start, window.end)], series.aside)
     saving, left = spans.split(left, spans.merged(log.saves))
     if saving:
-        parts["saving"] = saving
-    waits = loader_waits(log, window.series, clock)
-    if waits is not None and clock is None:
-        parts["data_wait"], left = spans.split(left, spans.merged(waits))
+        found["saving"] = saving
+    waits = loader_waits(log, series)
+    if waits is not None and not clock.marks:
+        found["data_wait"], left = spans.split(left, spans.merged(waits))
+    waits = waits or []
     rest = spans.seconds(left)
-    taken = spans.merged([*window.series.aside, *log.saves])
-    watched = spans.without([stretch], taken)
-    found = (
-        _on_host(log, window.series, watched)
-        if clock is None
-        else _on_device(log, window.series, watched, clock)
-    )
-    total = sum(found.values())
-    for name, part in found.items():
-        parts[name] = parts.get(name, 0.0) + (rest * part / total if total > 0 else 0.0)
+    watched = spans.without([stretch], spans.merged([*series.aside, *log.saves]))
+    if clock.marks:
+        host = device_time.Host(waits, _calls(log, waits), log.copies, log.waits)
+        parts = device_time.seconds(host, clock, log.device_copies, watched)
+    else:
+        parts = _on_host(log, spans.without(watched, spans.merged(waits)))
+    total = sum(parts.values())
     if total <= 0:
-        parts["other"] = rest
-    return {name: part / window.seconds for name, part in parts.items()}
+        parts, total = {"other": 1.0}, 1.0
+    for name, part in parts.items():
+        found[name] = found.get(name, 0.0) + rest * part / total
+    return Shares(**{name: part / window.seconds for name, part in found.items()})
 
 
-def _on_host(log: EventLog, series: StepSeries, watched: list[Span]) -> dict[str, float]:
+def _on_host(log: EventLog, watched: list[Span]) -> dict[str, float]:
     """Host seconds of model and other work."""
-    waits = loader_waits(log, series, None) or []
-    left = spans.without(watched, spans.merged(waits))
     busy = spans.merged([*log.passes, *log.updates, *log.calls])
-    compute, left = spans.split(left, busy)
+    compute, left = spans.split(watched, busy)
     return {"compute": compute, "other": spans.seconds(left)}
 
 
-def _on_device(
-    log: EventLog, series: StepSeries, watched: list[Span], clock: DeviceClock
-) -> dict[str, float]:
-    """Seconds of device work and its waits."""
-    fetches = [] if series.loader is None else loader_waits(log, series, None) or []
-    host = device_time.Host(
-        fetches=fetches, calls=_calls(log, fetches), copies=log.copies, waits=log.waits
-    )
-    return device_time.seconds(host, clock, log.device_copies, watched)
-
-
 def _calls(log: EventLog, fetches: Sequence[Span]) -> list[Span]:
-    """Spans of forwards, backwards and optimizer steps."""
-    passes = [Span(each.start, each.end) for each in log.calls]
-    passes += [Span(each.start, each.end) for each in log.passes]
+    """Spans of forwards, backwards and optimizer steps, without what nests in the last."""
+    passes = spans.merged([*log.calls, *log.passes])
     inside = spans.merged([*passes, *fetches])
     return [*passes, *spans.without(spans.merged(log.updates), inside)]
 
 
-def wait_share(log: EventLog, window: Window, clock: DeviceClock | None = None) -> float | None:
+def wait_share(log: EventLog, window: Window, clock: DeviceClock = NO_DEVICE) -> float | None:
     """Share of the window inside the loader's `__next__`.
 
     None without a loader, and where another thread than the one that works waits for it.
     """
-    waits = loader_waits(log, window.series, clock)
+    waits = loader_waits(log, window.series)
     if window.seconds <= 0 or waits is None:
         return None
-    inside = spans.seconds_inside(waits, [Span(window.start, window.end)])
+    idle = [Span(max(start, clock.done(start)), end) for start, end in waits]
+    inside = spans.seconds_inside(idle, [Span(window.start, window.end)])
     return min(1.0, inside / window.seconds)
 
 
-def loader_waits(log: EventLog, series: StepSeries, clock: DeviceClock | None) -> list[Span] | None:
+def loader_waits(log: EventLog, series: StepSeries) -> list[Span] | None:
     """Stretches in which the loader delayed work."""
     if series.loader is None or log.read_aside(series.loader):
         return None
-    own = {series.loader, *series.beside}
-    waits = [Span(f.start, f.end) for f in log.fetches if f.loader in own]
-    if clock is None:
-        return waits
-    idle = [Span(max(start, clock.done(start)), end) for start, end in waits]
-    return [span for span in idle if span.end > span.start]
+    return [Span(f.start, f.end) for f in log.fetches if f.loader in series.loaders]
+
+
+# --- networks -----------------------------------------------------------------------------
+
+
+def stages(
+    log: EventLog, window: Window, stretch: Span, clock: DeviceClock = NO_DEVICE
+) -> tuple[Stage, ...]:
+    """Networks that an inference calls in turn, by first call in the recorded stretch.
+
+    On a device the time is from when it could begin with a call until it was done with it. In a
+    training the forwards of a network tell nothing of its backwards, so it has none.
+    """
+    seconds = stretch.end - stretch.start
+    units = (window.units_per_s() or 0.0) * seconds
+    if window.series.kind in TRAINING or units <= 0:
+        return ()
+    inside = {
+        module: [call for call in own if stretch.start < call.end <= stretch.end]
+        for module, own in calls_of_networks(log).items()
+    }
+    calls = {module: own for module, own in inside.items() if own}
+    if len(calls) < FEWEST_NETWORKS:
+        return ()
+    return tuple(
+        Stage(
+            name=log.module(module).name,
+            site=log.module(module).site,
+            share=min(1.0, spans.seconds_inside(_worked(own, clock), [stretch]) / seconds),
+            calls_per_unit=len(own) / units,
+            batch=most_common([call.items for call in own]),
+        )
+        for module, own in sorted(calls.items())
+    )
+
+
+def _worked(calls: list[ForwardCall], clock: DeviceClock) -> list[Span]:
+    """Stretches from when a call could begin until it was done."""
+    return [Span(max(call.start, clock.done(call.start)), clock.done(call.end)) for call in calls]
+
+
+# --- lines that wait for the device -------------------------------------------------------
+
+
+def sync_points(log: EventLog, window: Window, *, on_device: bool) -> tuple[SyncPoint, ...]:
+    """Synchronizing lines of the recorded steps, the costliest first.
+
+    Steps of the window count; where none of them was recorded in full, those of the run that were.
+    """
+    series = window.series
+    bounds = _recorded(log, series.bounds[window.first : window.last + 1])
+    bounds = bounds or _recorded(log, series.bounds)
+    if not bounds:
+        return ()
+    many = len(bounds) - 1
+    lines: dict[tuple[str, str], list[float]] = {}
+    for sync in log.syncs:
+        if bounds[0] < sync.end <= bounds[-1]:
+            lines.setdefault((sync.site, sync.name), []).append(sync.end - sync.start)
+    points = [
+        SyncPoint(
+            site=site,
+            call=name,
+            per_step=len(took_s) / many,
+            ms=1000.0 * sum(took_s) / len(took_s) if on_device else None,
+        )
+        for (site, name), took_s in lines.items()
+        if len(took_s) >= RARE * many
+    ]
+    points.sort(key=lambda point: -point.per_step * (point.ms or 1.0))
+    return tuple(points[:MOST_POINTS])
+
+
+def _recorded(log: EventLog, bounds: Sequence[float]) -> Sequence[float]:
+    """Step bounds between which every call was recorded, at least two."""
+    if not log.syncs:
+        return []
+    start, end = log.hooked_spans()[0]
+    since, until = max(start, log.syncs[0].start), min(end, log.syncs[-1].end)
+    held = [bound for bound in bounds if since <= bound <= until]
+    return held if len(held) > 1 else []
+
+
+# --- phases of a whole run ----------------------------------------------------------------
+
+
+def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
+    """Phases from the first finished step to the last event, by the host's clock.
+
+    Where two kinds overlap, the first of the list below has the time.
+    """
+    if not series.steps:
+        return ()
+    start = series.bounds[0]
+    end = max([log.last_time() or start, *(save.end for save in log.saves[-1:])])
+    own = [fetch for fetch in log.fetches if fetch.loader in series.loaders]
+    between = [Span(old.start, new.end) for old, new in pairwise(own) if old.ended_pass]
+    kinds: dict[str, Sequence[Span]] = {
+        "saving": log.saves,
+        "validation": _validation(log, series),
+        "between epochs": between,
+        "ending": [Span(own[-1].start, end)] if own and own[-1].ended_pass else [],
+    }
+    left = [Span(start, end)]
+    found = []
+    for name, stretches in kinds.items():
+        merged = spans.within(spans.merged(stretches), [Span(start, end)])
+        seconds, left = spans.split(left, merged)
+        found.append(RunPhase(name=name, seconds=seconds, times=len(merged)))
+    work = "training" if series.kind in TRAINING else "inference"
+    return (
+        RunPhase(name=work, seconds=spans.seconds(left), times=series.steps),
+        *(phase for phase in found if phase.seconds > 0),
+    )
+
+
+def _validation(log: EventLog, series: StepSeries) -> list[Span]:
+    """Stretches of validation, each to the end of its last pass, where one ended."""
+    others = [fetch for fetch in log.fetches if fetch.loader not in series.loaders]
+    ends = [fetch.end for fetch in others if fetch.ended_pass]
+    found = []
+    for start, end in series.aside:
+        at = bisect.bisect_right(ends, end) - 1
+        found.append(Span(start, ends[at] if at >= 0 and ends[at] > start else end))
+    return found

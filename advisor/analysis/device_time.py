@@ -54,6 +54,10 @@ class DeviceClock:
         return left_s > max(BEHIND_S, BEHIND_SHARE * (call.end - call.start))
 
 
+NO_DEVICE = DeviceClock(())
+"""Clock of a process that used none: work is done when the host is."""
+
+
 class Host(NamedTuple):
     """Non-overlapping stretches of host time by kind."""
 
@@ -88,20 +92,20 @@ def seconds(
     copied = spans.merged(device_copies)
     behind = [call for call in calls if clock.is_behind(call)]
     busy = spans.without(spans.merged([*clock.marks, *behind, *waits]), copied)
+    kinds = {
+        "compute": busy,
+        "data_wait": spans.merged(host.fetches),
+        "host_to_device": spans.merged([*host.copies, *copied]),
+        "launch": calls,
+    }
     found: dict[str, float] = {}
     left = within
-    for name, taken in (
-        ("compute", busy),
-        ("data_wait", spans.merged(host.fetches)),
-        ("host_to_device", spans.merged([*host.copies, *copied])),
-        ("launch", calls),
-    ):
+    for name, taken in kinds.items():
         found[name], left = spans.split(left, taken)
     found["other"] = spans.seconds(left)
-    worked = spans.within(within, busy)
     held = {
         "sync": spans.seconds_inside(waits, within),
-        "host_to_device": spans.seconds_inside(host.copies, worked),
+        "host_to_device": spans.seconds_inside(host.copies, spans.within(within, busy)),
     }
     _move_lost(found, held, total)
     return found
@@ -114,13 +118,10 @@ def _move_lost(found: dict[str, float], held: dict[str, float], total: float) ->
     is longer.
     """
     waited = sum(held.values())
-    found["sync"] = 0.0
-    if waited < ASKED * total:
-        return
     idle = {name: found[name] for name in ("launch", "other")}
-    lost = total - max(found["compute"], total - waited)
-    lost = min(max(0.0, lost), sum(idle.values()))
-    if lost <= 0:
+    lost = min(total - max(found["compute"], total - waited), sum(idle.values()))
+    found["sync"] = 0.0
+    if waited < ASKED * total or lost <= 0:
         return
     for name, part in idle.items():
         found[name] -= lost * part / sum(idle.values())

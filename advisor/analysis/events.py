@@ -9,10 +9,12 @@ that does not fit is counted in `unread` and left out. Times are seconds of the 
 from __future__ import annotations
 
 import bisect
+import math
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 from pydantic_core import from_json
 
 from advisor.analysis.facts import Finite, LoaderFacts, ModuleFacts
@@ -22,8 +24,11 @@ Flag = Annotated[bool, Field(strict=False)]
 Text = Annotated[str, Field(max_length=4096)]
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from advisor.model import TrainingSign
 
+NO_LOADER, NO_MODULE = LoaderFacts(), ModuleFacts()
 PASS_ENDED = -1.0
 """Items of a fetch that found its DataLoader at an end."""
 
@@ -149,13 +154,17 @@ class EventLog:
             return "optimizer"
         return "backward" if self.backwards else "gradients" if self.gradients else None
 
-    def loader(self, number: int) -> LoaderFacts:
+    def loader(self, number: int | None) -> LoaderFacts:
         """Facts of a DataLoader, empty if not recorded."""
-        return self.loaders.get(number, NO_LOADER)
+        return NO_LOADER if number is None else self.loaders.get(number, NO_LOADER)
 
-    def module(self, number: int) -> ModuleFacts:
+    def module(self, number: int | None) -> ModuleFacts:
         """Facts of a module, empty if not recorded."""
-        return self.modules.get(number, NO_MODULE)
+        return NO_MODULE if number is None else self.modules.get(number, NO_MODULE)
+
+    def batches(self, loaders: Collection[int | None]) -> list[BatchFetch]:
+        """Fetches of these loaders that gave a batch."""
+        return [each for each in self.fetches if each.loader in loaders and not each.ended_pass]
 
     def read_aside(self, loader: int) -> bool:
         """Return True if a separate thread reads the loader."""
@@ -163,9 +172,7 @@ class EventLog:
 
     def last_time(self) -> float | None:
         """End of the latest event; None before the first."""
-        lists: list[list[Any]] = [
-            self.fetches, self.calls, self.passes, self.updates,
-        ]  # fmt: skip
+        lists: tuple[list[Any], ...] = (self.fetches, self.calls, self.passes, self.updates)
         return max((each[-1].end for each in lists if each), default=None)
 
     @property
@@ -175,17 +182,9 @@ class EventLog:
 
     def hooked_spans(self) -> list[Span]:
         """Stretches in which every kind was recorded."""
-        spans: list[Span] = []
-        start: float | None = float("-inf")
-        for change in self.hooks:
-            if change.counting and start is not None:
-                spans.append(Span(start, change.time))
-                start = None
-            elif not change.counting and start is None:
-                start = change.time
-        if start is not None:
-            spans.append(Span(start, float("inf")))
-        return spans
+        changes = [(each.time, each.counting) for each in self.hooks]
+        edges = [(-math.inf, False), *changes, (math.inf, True)]
+        return [Span(a, b) for (a, counting), (b, _) in pairwise(edges) if not counting]
 
     def hooked(self) -> EventLog:
         """Part of the log with forward events."""
@@ -202,11 +201,6 @@ def _inside(events: list[Any], spans: list[Span]) -> list[Any]:
     for start, end in spans:
         found += events[bisect.bisect_right(ends, start) : bisect.bisect_right(ends, end)]
     return found
-
-
-NO_LOADER = LoaderFacts()
-NO_MODULE = ModuleFacts()
-_LOADER, _MODULE = TypeAdapter(LoaderFacts), TypeAdapter(ModuleFacts)
 
 
 # --- reading ------------------------------------------------------------------------------
@@ -226,9 +220,10 @@ READERS: dict[str, tuple[str, type[Any]]] = {
     "hooks": ("hooks", HookChange),
 }
 """List and type of events by their name in the log."""
-_NUMBERS, _NUMBER = TypeAdapter(dict[str, Finite]), TypeAdapter(Number)
-_TIME = TypeAdapter(Finite)
 _EVENTS = {name: TypeAdapter(kind) for name, (_, kind) in READERS.items()}
+_TIME, _NUMBER = TypeAdapter(Finite), TypeAdapter(Number)
+_NUMBERS = TypeAdapter(dict[str, Finite])
+_LOADER, _MODULE = TypeAdapter(LoaderFacts), TypeAdapter(ModuleFacts)
 
 
 class EventReader:
@@ -238,47 +233,35 @@ class EventReader:
         self.log = EventLog()
         self._rest = b""
 
-    def feed(self, data: bytes) -> bool:
-        """Read new lines; return True if there were any."""
+    def feed(self, data: bytes) -> None:
+        """Read the lines that are whole by now."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self._line(line)
-        return bool(lines)
-
-    def _line(self, line: bytes) -> None:
-        try:
-            events = from_json(line, allow_inf_nan=False)
-        except ValueError:
-            events = None
-        if not isinstance(events, list):
-            self.log.unread += 1
-            return
-        for event in events:
             try:
-                self._event(event)
-            except (ValueError, TypeError, KeyError, IndexError, ValidationError):
-                self.log.unread += 1
+                events = from_json(line, allow_inf_nan=False)
+            except ValueError:
+                events = None
+            for event in events if isinstance(events, list) else [None]:
+                try:
+                    self._event(event)
+                except (ValueError, TypeError, KeyError, IndexError):
+                    self.log.unread += 1
 
     def _event(self, event: Any) -> None:
-        log, (name, *values) = self.log, event
+        log, (name, first, *more) = self.log, event
         if name in READERS:
-            found = _EVENTS[name].validate_python(values, strict=True)
+            found = _EVENTS[name].validate_python([first, *more], strict=True)
             getattr(log, READERS[name][0]).append(found)
         elif name == "warm":
-            log.warm_until = _TIME.validate_python(values[0], strict=True)
+            log.warm_until = _TIME.validate_python(first, strict=True)
         elif name == "clock":
-            log.clock = _TIME.validate_python(values[0], strict=True)
-        else:
-            self._facts(name, _NUMBER.validate_python(values[0], strict=True), values[1])
-
-    def _facts(self, name: str, number: int, facts: Any) -> None:
-        """Keep what is told of a loader or a module."""
-        if name == "loader":
-            self.log.loaders[number] = _LOADER.validate_python(facts)
+            log.clock = _TIME.validate_python(first, strict=True)
+        elif name == "loader":
+            log.loaders[_NUMBER.validate_python(first)] = _LOADER.validate_python(more[0])
         elif name == "module":
-            self.log.modules[number] = _MODULE.validate_python(facts)
+            log.modules[_NUMBER.validate_python(first)] = _MODULE.validate_python(more[0])
         elif name == "numbers":
-            numbers = _NUMBERS.validate_python(facts, strict=True)
-            self.log.numbers.setdefault(number, []).append(numbers)
+            numbers = _NUMBERS.validate_python(more[0], strict=True)
+            log.numbers.setdefault(_NUMBER.validate_python(first), []).append(numbers)
         else:
             raise KeyError(name)

@@ -1,161 +1,161 @@
-"""Measurement of one process: throughput, breakdown and facts of its window."""
+"""Measurement of one process: its run alone, and what was seen beside the rate."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor.analysis import breakdown
-from advisor.analysis.averages import quantile
 from advisor.analysis.device_time import DeviceClock
-from advisor.analysis.events import NO_LOADER, NO_MODULE, Span
-from advisor.analysis.phases import phases
-from advisor.analysis.stages import stages
+from advisor.analysis.events import NO_MODULE, Span
+from advisor.analysis.facts import typed
 from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.step_series import dominant_module
-from advisor.analysis.sync_calls import sync_points
 from advisor.analysis.window import find_window, warm_up
-from advisor.model import RunPhase, Shares, Stage, SyncPoint, TrainingSign
+from advisor.model import Effects, Run, Shares
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from advisor.analysis.events import EventLog
     from advisor.analysis.facts import LoaderFacts, ModuleFacts
     from advisor.analysis.step_series import StepSeries
     from advisor.analysis.window import Window
     from advisor.model import MeasurePlan
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """Measured window of one process. Times are epoch seconds."""
-
-    kind: str
-    """optimizer step, training step, loader batch, root forward."""
-    source: str
-    """Description of how the units were counted."""
-    unit: str | None = None
-    """`step` where samples could not be counted."""
-    units_per_s: float
-    window_start: float
-    window_end: float
-    units: float
-    """Units finished inside the window."""
-    part_rates: tuple[float, ...] = ()
-    """Units a second of consecutive parts of the window."""
-    step_ms: float
-    latency_p50_ms: float | None = None
-    latency_p95_ms: float | None = None
-    wait_share: float | None = None
-    shares: Shares | None = None
-    stages: tuple[Stage, ...] = ()
-    phases: tuple[RunPhase, ...] = ()
-    first_step: float
-    """Epoch seconds at which the first step was finished."""
-    whole_units: float = 0.0
-    finished_batches: int = 0
-    batch: float | None = None
-    forwards_per_unit: float | None = None
-    notes: tuple[str, ...] = ()
-    shrunk_from: float | None = None
-    """Batch for which memory ran out before the window, in place of which a smaller one ran."""
-
-    @property
-    def seconds(self) -> float:
-        """Length of the window, validation included."""
-        return self.window_end - self.window_start
+NO_RUN = Run(
+    trial_id="",
+    purpose="",
+    label="",
+    unit="sample",
+    units=0.0,
+    units_per_s=0.0,
+    rate_source="",
+    window_start=0.0,
+    window_end=0.0,
+)
+"""A run in which nothing was measured yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """Measurement of one process, from its event log."""
 
-    measured: Measured | None = None
+    run: Run | None = None
+    """The run of this process alone; None: there is no rate."""
     unmeasured: str | None = None
     """Reason why there is no rate although steps were seen."""
-    loader: LoaderFacts = NO_LOADER
-    """DataLoader whose batches were measured; before any step the only one."""
-    module: ModuleFacts = NO_MODULE
-    """Module that took most time."""
-    accumulation: float | None = None
-    trains: TrainingSign | None = None
-    syncs: tuple[SyncPoint, ...] = field(default=())
+    effects: Effects | None = None
+    """None where no DataLoader and no module is known."""
+    first_step: float = 0.0
+    """Epoch seconds at which the first step was finished."""
+    finished_batches: int = 0
 
 
 def measure(
-    log: EventLog,
-    plan: MeasurePlan,
-    *,
-    ended: bool = False,
-    cut_short: bool = False,
-    ran_out: tuple[float, float] | None = None,
+    log: EventLog, plan: MeasurePlan, *, ended: bool = False, cut_short: bool = False
 ) -> Measurement:
     """Measurement of a log that is complete.
 
     `ended`: the program came to its own end. `cut_short`: it was stopped before its window was
-    full. `ran_out`: when memory ran out last, and the items of the batch that it was for.
+    full.
     """
     series = detect_steps(log, plan, ended=ended)
     if series is None:
-        root = dominant_module(log)
         only = next(iter(log.loaders)) if len(log.loaders) == 1 else None
-        return Measurement(
-            loader=log.loader(only) if only is not None else NO_LOADER,
-            module=log.module(root) if root is not None else NO_MODULE,
-        )
+        return Measurement(effects=_effects(log, only, dominant_module(log)))
     whole = ended or cut_short or plan.mode != "window"
     window, _ = find_window(log, series, plan, whole=whole)
-    clock = DeviceClock(log.marks) if log.marks else None
-    on_device = window.on_device(clock) if window is not None and clock is not None else None
-    window = on_device or window
-    measured = None
-    if window is not None and window.units_per_s() is not None:
-        measured = _measured(log, window, plan, clock, ran_out)
+    clock = DeviceClock(log.marks)
+    if window is not None:
+        window = window.on_device(clock) or window
+    effects = _effects(log, series.loader, series.root) or Effects()
+    effects = replace(effects, batch=series.batch, accumulation=series.accumulation)
+    effects = replace(effects, trains=log.trains, forwards_per_unit=series.forwards_per_unit)
+    measured = window is not None and window.units_per_s() is not None
     return Measurement(
-        measured=measured,
-        unmeasured=None if measured is not None else series.source,
-        loader=log.loader(series.loader) if series.loader is not None else NO_LOADER,
-        module=log.module(series.root) if series.root is not None else NO_MODULE,
-        accumulation=series.accumulation,
-        trains=log.trains,
-        syncs=sync_points(log, window, on_device=clock is not None) if window is not None else (),
+        run=_run(log, window, plan, clock, effects) if window is not None and measured else None,
+        unmeasured=None if measured else series.source,
+        effects=effects,
+        first_step=series.bounds[0] + log.clock,
+        finished_batches=series.finished_batches,
     )
 
 
-def _measured(
-    log: EventLog,
-    window: Window,
-    plan: MeasurePlan,
-    clock: DeviceClock | None,
-    ran_out: tuple[float, float] | None,
-) -> Measured:
+def _run(
+    log: EventLog, window: Window, plan: MeasurePlan, clock: DeviceClock, effects: Effects
+) -> Run:
     series = window.series
     rate = window.units_per_s() or 0.0
-    took_s = window.batch_seconds()
+    took_ms = sorted(1000.0 * seconds for seconds in window.batch_seconds())
     stretch = recorded_stretch(log, series, plan, window)
-    found = breakdown.shares(log, window, stretch, clock)
-    return Measured(
-        kind=series.kind,
-        source=series.source,
-        unit=None if series.unit == "sample" else series.unit,
+    loader, module = log.loader(series.loader), log.module(series.root)
+    tokens = loader.tokens_per_item or module.tokens_per_item
+    return replace(
+        NO_RUN,
+        unit=series.unit,
+        units=sum(series.units[window.first : window.last]),
         units_per_s=rate,
+        tokens_per_s=tokens * rate if tokens is not None and series.unit == "sample" else None,
+        rate_source=series.source,
         window_start=window.start + log.clock,
         window_end=window.end + log.clock,
-        units=sum(series.units[window.first : window.last]),
-        part_rates=window.part_rates(),
+        windows=window.part_rates(),
         step_ms=1000.0 * window.seconds / window.count,
-        latency_p50_ms=1000.0 * quantile(took_s, 0.5) if took_s else None,
-        latency_p95_ms=1000.0 * quantile(took_s, 0.95) if took_s else None,
+        step_kind=series.kind,
+        latency_p50_ms=_quantile(took_ms, 0.5),
+        latency_p95_ms=_quantile(took_ms, 0.95),
         wait_share=breakdown.wait_share(log, window, clock),
-        shares=Shares(**found) if found else None,
-        stages=stages(log, window, stretch, clock),
-        phases=phases(log, series),
-        first_step=series.bounds[0] + log.clock,
+        shares=breakdown.shares(log, window, stretch, clock) or Shares(),
+        stages=breakdown.stages(log, window, stretch, clock),
+        phases=breakdown.phases(log, series),
         whole_units=series.whole_units,
-        finished_batches=series.finished_batches,
-        batch=series.batch,
-        forwards_per_unit=series.forwards_per_unit,
+        effects=effects,
+        syncs=breakdown.sync_points(log, window, on_device=bool(clock.marks)),
         notes=(*window.notes, *_aside(window)),
-        shrunk_from=_shrunk_from(ran_out, window.start, series.batch),
+    )
+
+
+def _effects(log: EventLog, loader: int | None, module: int | None) -> Effects | None:
+    """Effects that the facts of a loader and a module tell."""
+    if loader is None and module is None:
+        return None
+    return effects_of(log.loader(loader), log.module(module))
+
+
+def effects_of(loader: LoaderFacts, module: ModuleFacts = NO_MODULE) -> Effects:
+    """Effects of a loader's arguments, and of the flags in force in a module."""
+    flags, arguments = module.flags, loader.arguments
+    model_dtype, compute_dtype, autocast_dtype = (
+        typed(flags, name, str) for name in ("model_dtype", "compute_dtype", "autocast_dtype")
+    )
+    if autocast_dtype is None and compute_dtype != model_dtype:
+        autocast_dtype = compute_dtype  # entered inside the forward
+    return Effects(
+        batch_asked=typed(arguments, "batch_size", int),
+        workers=loader.workers if loader.iterated else None,
+        data_items=loader.pass_items,
+        left_out=loader.left_out,
+        padding_share=loader.padding_share,
+        prefetch_factor=typed(arguments, "prefetch_factor", int),
+        persistent_workers=typed(arguments, "persistent_workers", bool),
+        pin_memory=typed(arguments, "pin_memory", bool),
+        loader_arguments=tuple(arguments.items()),
+        loader_passed=tuple(loader.passed.items()),
+        loader_site=loader.site,
+        dtype=compute_dtype or autocast_dtype or model_dtype,
+        autocast_dtype=autocast_dtype,
+        tf32=typed(flags, "tf32", bool),
+        cudnn_benchmark=typed(flags, "cudnn_benchmark", bool),
+        threads=typed(flags, "threads", int),
+        compiled=typed(flags, "compiled", bool),
+        channels_last=typed(flags, "channels_last", bool),
+        device=typed(flags, "device", str),
+        input_shapes=module.shapes,
+        model_site=module.site,
+        inputs=module.inputs,
+        outputs=module.outputs,
     )
 
 
@@ -163,12 +163,14 @@ def recorded_stretch(log: EventLog, series: StepSeries, plan: MeasurePlan, windo
     """Longest stretch after warm-up with every event kind."""
     steady = min(warm_up(log, series, plan.measure_s), window.first)
     since, until = series.bounds[steady], max(window.end, series.bounds[-1])
-    found = [
-        Span(max(start, since), min(end, until))
-        for start, end in log.hooked_spans()
-        if end > since and start < until
-    ]
-    return max(found, key=lambda span: span.end - span.start, default=Span(since, since))
+    found = [Span(max(start, since), min(end, until)) for start, end in log.hooked_spans()]
+    longest = max(found, key=lambda span: span.end - span.start)
+    return longest if longest.end > longest.start else Span(since, since)
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float | None:
+    """Quantile of sorted values, or None."""
+    return ordered[math.ceil(share * len(ordered)) - 1] if ordered else None
 
 
 def _aside(window: Window) -> list[str]:
@@ -177,13 +179,3 @@ def _aside(window: Window) -> list[str]:
         return []
     measured, aside = f"{window.seconds:.1f} s", f"{window.aside_s:.1f} s"
     return [f"the rate is of {measured} of training, without {aside} of validation in between"]
-
-
-def _shrunk_from(
-    ran_out: tuple[float, float] | None, start: float, batch: float | None
-) -> float | None:
-    """Batch size that ran out of memory before."""
-    if ran_out is None or batch is None:
-        return None
-    when, items = ran_out
-    return items if when < start and batch < items else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.step_series import FORWARD, LOADER, OPTIMIZER, TRAINING, UPDATE
@@ -52,9 +52,11 @@ def advise(
     began = _first_time(log)
     if began is None:
         return Advice(None, 0.1)
-    late = plan.mode == "window" and plan.longest_s is not None and now - began >= plan.longest_s
+    left_s = math.inf
+    if plan.mode == "window" and plan.longest_s is not None:
+        left_s = began + plan.longest_s - now
     series = detect_steps(log, plan)
-    if late:
+    if left_s <= 0:
         return Advice("full", 0.0, cut_short=True, series=series)
     if series is None:
         return Advice(None, 0.2)
@@ -70,16 +72,14 @@ def advise(
         return Advice("full", 0.0, series=series)
     if not counting and series.typical_s < QUICK_STEP_S:
         need_s = min(need_s, 0.1)
-    left_s = math.inf if plan.longest_s is None else began + plan.longest_s - now
     return Advice(None, min(need_s, plan.measure_s, left_s), series=series)
 
 
 def _first_time(log: EventLog) -> float | None:
-    starts = [
-        log.fetches[0].end if log.fetches else None,
-        *(each[0].start for each in (log.calls, log.passes) if each),
-    ]
-    return min((start for start in starts if start is not None), default=None)
+    """End of the first fetch or start of the first work."""
+    starts = [each.end for each in log.fetches[:1]]
+    starts += [each.start for each in log.calls[:1]] + [each.start for each in log.passes[:1]]
+    return min(starts, default=None)
 
 
 def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
@@ -113,11 +113,8 @@ def _needs_calls(series: StepSeries) -> bool:
 
 def boundary(log: EventLog, series: StepSeries) -> str:
     """Kind of event that ends a step."""
-    if series.kind == OPTIMIZER:
-        return "step"
-    if series.kind in TRAINING:
-        return "backward" if log.backwards else "gradient"
-    return "batch" if series.kind == LOADER else "call"
+    gradient = "backward" if log.backwards else "gradient"
+    return {OPTIMIZER: "step", UPDATE: gradient, LOADER: "batch", FORWARD: "call"}[series.kind]
 
 
 # --- several ranks ------------------------------------------------------------------------
@@ -128,21 +125,19 @@ def stop_point(logs: Sequence[EventLog], now: float) -> tuple[str, int] | None:
 
     Ranks step together, so the furthest rank decides. `now`: epoch seconds.
     """
-    furthest: tuple[str, int] | None = None
+    points: list[tuple[int, str]] = []
     for log in logs:
-        for kind, events in (
-            ("step", log.updates),
-            ("batch", [fetch for fetch in log.fetches if not fetch.ended_pass]),
-            ("backward", log.backwards),
-            ("call", log.calls),
-        ):
-            if not events:
-                continue
-            recent = [event.end for event in events[-RECENT:]]  # start-up was slower
-            elapsed = max(now - log.clock - recent[0], 1e-3)
+        kinds: dict[str, Sequence[Any]] = {
+            "step": log.updates,
+            "batch": log.batches(log.loaders.keys()),
+            "backward": log.backwards,
+            "call": log.calls,
+        }
+        kind = next((name for name, events in kinds.items() if events), None)
+        if kind is not None:
+            recent = kinds[kind][-RECENT:]  # start-up was slower
+            elapsed = max(now - log.clock - recent[0].end, 1e-3)
             ahead = max(3, math.ceil(AHEAD_S * len(recent) / elapsed))
-            count = len(events) + ahead
-            if furthest is None or count > furthest[1]:
-                furthest = (kind, count)
-            break
-    return furthest
+            points.append((len(kinds[kind]) + ahead, kind))
+    count, kind = max(points, default=(0, None))
+    return None if kind is None else (kind, count)

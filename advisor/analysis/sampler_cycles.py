@@ -7,9 +7,8 @@ network that is called in between (an encoder, a decoder).
 from __future__ import annotations
 
 from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
-
-from advisor.analysis.averages import median
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
-
-from advisor.analysis.averages import median, most_common
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +57,6 @@ class StepSeries:
     accumulation: float | None = None
     """Backward passes of one optimizer step."""
     forwards_per_unit: float | None = None
-    forwards_per_batch: float | None = None
     finished_batches: int = 0
     whole_units: float = 0.0
     iterative: bool = False
@@ -70,6 +68,11 @@ class StepSeries:
     def steps(self) -> int:
         """Finished steps."""
         return max(0, len(self.bounds) - 1)
+
+    @property
+    def loaders(self) -> set[int]:
+        """Loaders whose batches go into the steps."""
+        return self.beside if self.loader is None else {self.loader, *self.beside}
 
     @property
     def typical_s(self) -> float:
@@ -90,29 +93,26 @@ class StepSeries:
         `first_start_s`: time of the loader's first start, which stands for the later ones as long
         as none of them was seen.
         """
-        self.clock = _without(self.bounds, self.aside)
+        position, off_s = 0, 0.0
+        for bound in self.bounds:
+            while position < len(self.aside) and self.aside[position].start < bound:
+                off_s += self.aside[position].end - self.aside[position].start
+                position += 1
+            self.clock.append(bound - off_s)
         if self.kind == LOADER:
             return
         if self.marks:
             gaps = [self.clock[mark + 1] - self.clock[mark] for mark in self.marks]
-            self.gap_s = median(gaps)
-            lengths = [b - a for a, b in pairwise(self.marks)]
-            seen = median(lengths) if lengths else self.marks[0] + 1
-            self.cycle_steps = self.cycle_steps or self.forwards_per_batch or float(seen)
+            self.gap_s = statistics.median(gaps)
+            lengths = [b - a for a, b in pairwise(self.marks)] or [self.marks[0] + 1]
+            self.cycle_steps = self.cycle_steps or float(statistics.median(lengths))
         elif first_start_s is not None:
             self.gap_s = first_start_s + self.typical_s
 
 
-def _without(bounds: list[float], aside: list[Span]) -> list[float]:
-    """Bounds by a clock that stands still in the spans."""
-    found: list[float] = []
-    position, off = 0, 0.0
-    for bound in bounds:
-        while position < len(aside) and aside[position].start < bound:
-            off += aside[position].end - aside[position].start
-            position += 1
-        found.append(bound - off)
-    return found
+def most_common(values: Sequence[float]) -> float | None:
+    """Most frequent value, or None."""
+    return statistics.mode(values) if values else None
 
 
 def calls_of_networks(log: EventLog) -> dict[int, list[ForwardCall]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import bisect
+from statistics import median
 from typing import TYPE_CHECKING
 
-from advisor.analysis.averages import median
 from advisor.analysis.events import Span
 
 if TYPE_CHECKING:
@@ -24,11 +24,10 @@ def of_other_loaders(log: EventLog, series: StepSeries) -> list[Span]:
     Each lasts until the next batch is asked for. Where a step ends before that, its batch was
     loaded ahead, and the stretch ends with the other loader's last fetch.
     """
-    own = {series.loader, *series.beside}
     found: list[Span] = []
     open_: Span | None = None
     for fetch in log.fetches:
-        if fetch.loader not in own:
+        if fetch.loader not in series.loaders:
             open_ = Span(open_.start if open_ else fetch.start, fetch.end)
         elif open_ is not None:
             found.append(_until(series.bounds, open_, fetch.start))

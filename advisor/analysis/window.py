@@ -18,9 +18,9 @@ import bisect
 import math
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
-from advisor.analysis.averages import median
 from advisor.analysis.facts import typed
 from advisor.analysis.step_series import FORWARD
 
@@ -124,8 +124,9 @@ class Window:
 
 def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
     """First step that counts, were the run long enough."""
-    workers, prefetch = _workers(log, series)
-    clock = series.clock
+    facts, clock = log.loader(series.loader), series.clock
+    workers = facts.workers
+    prefetch = typed(facts.arguments, "prefetch_factor", int) or 0
     if series.kind == FORWARD:
         discard = FORWARDS_DISCARDED
     else:
@@ -138,33 +139,22 @@ def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
     return _settled(series, first, max(5, 2 * workers))
 
 
-def _workers(log: EventLog, series: StepSeries) -> tuple[int, int]:
-    """Workers and prefetch factor of the loader, or zeros."""
-    if series.loader is None:
-        return 0, 0
-    facts = log.loader(series.loader)
-    return facts.workers, typed(facts.arguments, "prefetch_factor", int) or 0
-
-
 def _settled(series: StepSeries, first: int, size: int) -> int:
     """Skip slow leading blocks after `first`."""
     clock = series.clock
     blocks = [clock[k + size] - clock[k] for k in range(first, series.steps - size + 1, size)]
-    skipped = 0
-    while len(blocks) - skipped >= 4:
-        if blocks[skipped] <= SETTLED * median(blocks[skipped + 1 :]):
-            break
-        skipped += 1
-    return first + skipped * size
+    while len(blocks) >= 4 and blocks[0] > SETTLED * median(blocks[1:]):
+        first += size
+        del blocks[0]
+    return first
 
 
 def burst(log: EventLog, series: StepSeries) -> int:
     """Steps of one burst of worker batches."""
-    workers, _ = _workers(log, series)
+    workers = log.loader(series.loader).workers
     if series.kind == FORWARD or workers < 2:
         return 1
-    per_step = round(series.batches_per_step) or 1
-    return workers // math.gcd(workers, per_step)
+    return workers // math.gcd(workers, round(series.batches_per_step) or 1)
 
 
 def find_window(

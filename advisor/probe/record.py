@@ -84,7 +84,6 @@ def state_of(session: Session) -> dict[str, Any]:
         "world_size": _distributed("WORLD_SIZE", "get_world_size", 1),
         "exception": session.exception,
         "swallowed": session.swallowed,
-        "ran_out": session.ran_out,
         "guard": session.guard,
         "writes": session.writes,
         "altered": session.altered,

@@ -139,8 +139,6 @@ class Session:
         """User's file that the guard refused to let change."""
         self.exception: dict[str, Any] | None = None
         self.swallowed: list[dict[str, Any]] = []
-        self.ran_out: tuple[float, float] | None = None
-        """Time of the last out-of-memory error, and the items of its batch."""
         self.notes: list[str] = []
         self.errors: list[str] = []
 
@@ -228,19 +226,13 @@ class Session:
         if line not in self.notes and len(self.notes) < NOTES_KEPT:
             self.notes.append(line[:300])
 
-    def record_exception(
-        self, problem: BaseException, where: str, items: float | None = None
-    ) -> None:
-        """Record a torch exception with its batch size.
+    def record_exception(self, problem: BaseException, where: str) -> None:
+        """Record an exception inside a fetch, forward or backward.
 
         The parent sees later if the program lived on. One of the diagnostics is ours.
         """
         if self.diagnosis is not None:
             return
-        if "OutOfMemory" in type(problem).__name__ or "out of memory" in str(problem):
-            self.recorder.flush()
-            items = self.recorder.last_items if items is None else items
-            self.ran_out = (time.perf_counter(), items)
         if len(self.swallowed) < KEPT:
             self.swallowed.append(
                 {"type": type(problem).__name__, "message": str(problem)[:500], "where": where}

@@ -134,14 +134,8 @@ def _died(trial: Trial, ending: TrialExit) -> Finding | None:
 
 
 def _lost_work(_: Trial, ending: TrialExit) -> Finding | None:
-    """Find work lost in a run that exited well.
-
-    A program that ran out of memory and began again with a smaller batch has lost nothing by it.
-    """
+    """Find work lost in a run that exited well."""
     lines = ending.output.splitlines()
-    if any(p.measured and p.measured.shrunk_from is not None for p in ending.processes):
-        lines = [line for line in lines if not _matched(OUT_OF_MEMORY, [line])]
-        return _matched(LOST_WORK, lines[::-1])
     caught = (each for process in ending.processes for each in process.caught)
     found = [f"caught in the {each.where}: {_lines(each)[0]}" for each in caught]
     found += [f"caught and printed: {line}" for line in _logged_exceptions(ending, lines)]

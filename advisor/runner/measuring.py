@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.analysis.events import EventReader
 from advisor.analysis.measurement import measure
-from advisor.analysis.progress import Advice, advise, boundary, stop_point
+from advisor.analysis.progress import advise, boundary, stop_point
 from advisor.files import within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from advisor.analysis.progress import Advice
     from advisor.model import MeasurePlan
     from advisor.runner.process_records import ProcessRecord
 
@@ -57,60 +58,53 @@ class Measuring:
     def update(self, records: Sequence[ProcessRecord]) -> None:
         """Read each due process and command its next phase."""
         for record in records:
-            if record.state != "stepping" or record.alone:
-                continue
-            process = self._processes.setdefault(record.pid, _Process())
-            begun = time.time()
-            if process.full or begun < process.next_look:
-                continue
-            self._read(record.pid, process)
-            log, built = process.reader.log, record.optimizers_built > 0
-            advice = advise(log, self._plan, begun - log.clock, optimizers_built=built)
-            spent_s = time.time() - begun
-            wait_s = max(advice.need_s, SHORTEST_LOOK_S, spent_s / SPENT_SHARE)
-            process.next_look = time.time() + wait_s
-            if advice.phase == "count":
-                self._command(record.pid, phase="count", calls=advice.calls)
-            elif advice.phase == "full":
-                self._end(record, process, advice, records)
+            if record.state == "stepping" and not record.alone:
+                self._look(record, records)
 
-    def _end(
-        self,
-        record: ProcessRecord,
-        process: _Process,
-        advice: Advice,
-        records: Sequence[ProcessRecord],
-    ) -> None:
-        """End the full window on all ranks."""
-        if record.world_size > 1:
-            if record.rank == 0:
-                self._stop_ranks([each for each in records if each.world_size > 1], advice)
+    def finish(self, records: Sequence[ProcessRecord]) -> tuple[ProcessRecord, ...]:
+        """Return the final records with their complete logs."""
+        return tuple(map(self._finished, records))
+
+    def _look(self, record: ProcessRecord, records: Sequence[ProcessRecord]) -> None:
+        process = self._processes.setdefault(record.pid, _Process())
+        begun = time.time()
+        if process.full or begun < process.next_look:
             return
-        process.full, process.cut_short = True, advice.cut_short
+        log, built = self._read(record.pid).log, record.optimizers_built > 0
+        advice = advise(log, self._plan, begun - log.clock, optimizers_built=built)
+        looked = time.time()
+        spent_s = (looked - begun) / SPENT_SHARE
+        process.next_look = looked + max(advice.need_s, SHORTEST_LOOK_S, spent_s)
+        if advice.phase == "count":
+            self._command(record.pid, phase="count", calls=advice.calls)
+        elif advice.phase == "full" and record.world_size == 1:
+            process.full, process.cut_short = True, advice.cut_short
+            self._command(record.pid, **self._after_the_window(process, advice))
+        elif advice.phase == "full" and record.rank == 0:
+            ranks = [each.pid for each in records if each.world_size > 1]
+            self._stop_ranks(ranks, cut_short=advice.cut_short)
+
+    def _after_the_window(self, process: _Process, advice: Advice) -> dict[str, Any]:
+        """Command to stop, or to measure the parts alone."""
         series = advice.series
         if series is None or not (self._plan.ceilings_workers or self._plan.trace):
-            self._command(record.pid, phase="stop")
-            return
-        self._command(
-            record.pid,
-            phase="diagnose",
-            boundary=boundary(process.reader.log, series),
-            loader=series.loader,
-            step_s=series.typical_s,
-        )
+            return {"phase": "stop"}
+        return {
+            "phase": "diagnose",
+            "boundary": boundary(process.reader.log, series),
+            "loader": series.loader,
+            "step_s": series.typical_s,
+        }
 
-    def _stop_ranks(self, ranks: Sequence[ProcessRecord], advice: Advice) -> None:
+    def _stop_ranks(self, ranks: Sequence[int], *, cut_short: bool) -> None:
         """Stop all ranks together, so that none hangs."""
-        found = [(each.pid, self._processes.setdefault(each.pid, _Process())) for each in ranks]
-        for pid, process in found:
-            self._read(pid, process)
-            process.full, process.cut_short = True, advice.cut_short
-        point = stop_point([process.reader.log for _, process in found], time.time())
-        for pid, _ in found:
-            if point is None:
-                self._command(pid, phase="stop")
-            else:
-                self._command(pid, phase="stop", kind=point[0], count=point[1])
+        logs = [self._read(pid).log for pid in ranks]
+        for pid in ranks:
+            self._processes[pid].full, self._processes[pid].cut_short = True, cut_short
+        point = stop_point(logs, time.time())
+        where = {} if point is None else {"kind": point[0], "count": point[1]}
+        for pid in ranks:
+            self._command(pid, phase="stop", **where)
 
     def _command(self, pid: int, **command: Any) -> None:
         process = self._processes[pid]
@@ -119,34 +113,25 @@ class Measuring:
         with contextlib.suppress(OSError):
             within.put(self._folder.parent, f"{self._folder.name}/command-{pid}.json", content)
 
-    def _read(self, pid: int, process: _Process) -> None:
+    def _read(self, pid: int) -> EventReader:
         """Take what the process's log grew by."""
+        process = self._processes.setdefault(pid, _Process())
         name = f"{self._folder.name}/events-{pid}.jsonl"
         with contextlib.suppress(OSError):
             while process.offset < LOG_BYTES:
                 data = within.read_on(self._folder.parent, name, process.offset, READ_BYTES)
                 if not data:
-                    return
+                    break
                 process.offset += len(data)
                 process.reader.feed(data)
-
-    def finish(self, records: Sequence[ProcessRecord]) -> tuple[ProcessRecord, ...]:
-        """Return the final records with their complete logs."""
-        return tuple(map(self._finished, records))
+        return process.reader
 
     def _finished(self, record: ProcessRecord) -> ProcessRecord:
-        process = self._processes.setdefault(record.pid, _Process())
-        self._read(record.pid, process)
-        log = process.reader.log
-        found = measure(
-            log,
-            self._plan,
-            ended=record.state == "exited",
-            cut_short=process.cut_short,
-            ran_out=record.ran_out,
-        )
+        log = self._read(record.pid).log
+        cut_short = self._processes[record.pid].cut_short
+        found = measure(log, self._plan, ended=record.state == "exited", cut_short=cut_short)
         if record.state not in ("stopped", "exited") and not record.alone:
-            found = replace(found, measured=None)
+            found = replace(found, run=None)
         if log.unread:
             unread = f"{log.unread} events of its log"
             record = replace(record, unread="; ".join(filter(None, (record.unread, unread))))

@@ -25,7 +25,7 @@ from typing import Annotated
 from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from advisor.analysis.measurement import Measured, Measurement
+from advisor.analysis.measurement import Measurement
 from advisor.files import within
 from advisor.model import (  # noqa: TC001  the parser resolves them
     Card,
@@ -105,8 +105,6 @@ class ProcessRecord:
     """Exception that ended the process."""
     swallowed: tuple[ProgramException, ...] = ()
     """Exceptions inside a fetch, forward or backward, including caught ones."""
-    ran_out: tuple[Finite, Finite] | None = None
-    """Process time of the last out-of-memory error, and the items of its batch."""
     guard: str | None = None
     """The user's file that it was kept from overwriting; it left with 97."""
     writes: tuple[str, ...] = ()
@@ -143,11 +141,6 @@ class ProcessRecord:
     """Measurement from the event log, which is not part of the record."""
     unread: str | None = None
     """Set by the parser: parts of this record that could not be read, and why."""
-
-    @property
-    def measured(self) -> Measured | None:
-        """Window of the process, or None."""
-        return self.measurement.measured
 
     @property
     def caught(self) -> tuple[ProgramException, ...]:

@@ -16,7 +16,7 @@ from advisor.runner import fs_changes
 from advisor.runner.classify import Finding, classify, log_tail
 from advisor.runner.job import prepare
 from advisor.runner.launch import Launched
-from advisor.runner.measured_run import loader_effects, measured_run
+from advisor.runner.measured_run import failed_effects, measured_run
 from advisor.runner.monitor import Monitor, TrialExit
 from advisor.runner.output import Tally
 from advisor.runner.result_files import read_copies, read_folder, relative_name
@@ -103,7 +103,7 @@ def run_trial(
             evidence=finding.evidence,
             next_step=finding.next_step,
             log_tail=log_tail(ending),
-            effects=loader_effects(ending.processes),
+            effects=failed_effects(ending.processes),
             gpu_mem_others_gib=seen.gpu_mem_others_gib,
             **facts,
         )

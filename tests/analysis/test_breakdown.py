@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
 from advisor.analysis import breakdown
@@ -39,7 +41,9 @@ def shares_of(log: EventLog, until: float = 6.0) -> tuple[dict[str, float], floa
     assert series is not None
     found = Window(series, 10, 58)
     shares = breakdown.shares(log, found, Span(found.start, until))
-    return shares, breakdown.wait_share(log, found)
+    assert shares is not None
+    told = {name: part for name, part in asdict(shares).items() if part is not None}
+    return told, breakdown.wait_share(log, found)
 
 
 @pytest.mark.parametrize("recorded", [60, 20])

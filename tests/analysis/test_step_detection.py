@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.analysis import breakdown, loader_roles, training_steps
+from advisor.analysis import breakdown, loaders, training_steps
 from advisor.analysis.events import PASS_ENDED, EventLog, HookChange, OptimizerStep
 from advisor.analysis.step_detection import detect_steps
 from tests.analysis.logs import PLAN, backward, call, fetch, log_with, measured, train, update
@@ -30,7 +30,7 @@ def test_training_counts_the_train_loader_only() -> None:
     now = train(log, 100, start=now)
     now = infer(log, 20, start=now)
     train(log, 100, start=now)
-    assert loader_roles.train_loaders(log).lead == 0
+    assert loaders.train_loaders(log).lead == 0
     found = measured(log)
     assert found.series.batch == 4
     assert found.units_per_s() == pytest.approx(400.0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from advisor.analysis.breakdown import sync_points
 from advisor.analysis.events import EventLog, HookChange, SyncCall
 from advisor.analysis.step_series import OPTIMIZER, StepSeries
-from advisor.analysis.sync_calls import sync_points
 from advisor.analysis.window import Window
 
 

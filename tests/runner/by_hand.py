@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.analysis.facts import LoaderFacts, ModuleFacts
-from advisor.analysis.measurement import Measured, Measurement
-from advisor.model import Shares
+from advisor.analysis.measurement import NO_RUN, Measurement, effects_of
+from advisor.model import Run, Shares
 from advisor.probe.record import VERSION
 from advisor.runner.process_records import ProcessRecord, parse
 
@@ -25,23 +25,21 @@ def content(pid: int, **other: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def window(rate: float, start: float = 100.0, **measured: Any) -> Measured:
-    """Window of ten seconds of training."""
-    found = Measured(
-        kind="optimizer step",
-        source="by hand",
+def run(rate: float, start: float = 100.0, **measured: Any) -> Run:
+    """Run of ten seconds of training."""
+    found = replace(
+        NO_RUN,
+        step_kind="optimizer step",
+        rate_source="by hand",
         units_per_s=rate,
-        first_step=start,
         window_start=start,
         window_end=start + 10,
         units=10 * rate,
-        part_rates=(rate, rate),
+        windows=(rate, rate),
         step_ms=1000.0,
         wait_share=0.25,
         shares=Shares(data_wait=0.25, other=0.75),
         whole_units=rate * 10,
-        finished_batches=10,
-        batch=4.0,
     )
     return replace(found, **measured)
 
@@ -52,15 +50,14 @@ def process(
     *,
     measured: dict[str, Any] | None = None,
     flags: dict[str, Any] | None = None,
-    arguments: dict[str, Any] | None = None,
     **other: Any,
 ) -> ProcessRecord:
     """A process that trained at `rate`; None: it made no steps."""
     start = other.get("start", 100.0)
     record = parse(pid, json.dumps(content(pid, **other)).encode())
-    found = Measurement(
-        measured=None if rate is None else window(rate, start, **(measured or {})),
-        loader=LoaderFacts(arguments=arguments or {}, iterated=True),
-        module=ModuleFacts(flags=flags or {}),
-    )
+    effects = effects_of(LoaderFacts(iterated=True), ModuleFacts(flags=flags or {}))
+    alone = None
+    if rate is not None:
+        alone = run(rate, start, effects=effects, **(measured or {}))
+    found = Measurement(run=alone, first_step=start, finished_batches=10)
     return replace(record, measurement=found)

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.analysis.measurement import Measurement
 from advisor.runner.classify import log_tail
 from advisor.runner.process_records import ProgramException
 from advisor.runner.resources import OomKills, oom_kills
-from tests.runner.by_hand import window
 from tests.runner.endings import BOOTED, DIED, DONE, STEPPED, failure_of, kind_of
 
 if TYPE_CHECKING:
@@ -130,17 +128,6 @@ def test_errors_that_the_program_caught_are_lost_work() -> None:
     found = failure_of(replace(DONE, processes=(caught,)), measured=True)
     assert found.kind == "work-not-done"
     assert found.evidence == "caught in the forward: RuntimeError: odd"
-
-
-@pytest.mark.parametrize(("shrunk_from", "kind"), [(32.0, None), (None, "work-not-done")])
-def test_a_batch_that_the_program_halved_by_itself_is_no_lost_work(
-    shrunk_from: float | None, kind: str | None
-) -> None:
-    """Its prints and caught errors are no failure; the same without a smaller batch is."""
-    measured = window(10.0, shrunk_from=shrunk_from)
-    process = replace(STEPPED, swallowed=(RAN_OUT,), measurement=Measurement(measured=measured))
-    said = "Decreasing batch size to: 16.\nCUDA out of memory. Tried to allocate 2 GiB\n"
-    assert kind_of(replace(DONE, processes=(process,), stderr=said), measured=True) == kind
 
 
 def test_a_kill_that_the_kernel_counted_is_an_out_of_memory_kill(tmp_path: Path) -> None:

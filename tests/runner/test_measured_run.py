@@ -61,7 +61,7 @@ def test_the_parts_of_one_process_are_no_ceilings_of_several() -> None:
 
 def test_parts_of_a_script_are_no_ranks() -> None:
     """One after the other: training counts, and a note names the rest."""
-    before = process(3, 500.0, start=50.0, measured={"kind": "loader batch"})
+    before = process(3, 500.0, start=50.0, measured={"step_kind": "loader batch"})
     run = run_of(before, process(4, 12.0))
     assert run.units_per_s == 12.0
     assert run.notes == ("other processes that ran steps and were not counted: 1",)

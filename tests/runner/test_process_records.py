@@ -20,7 +20,7 @@ from advisor.model import MeasurePlan
 from advisor.probe.record import VERSION
 from advisor.runner.measured_run import probed_run
 from advisor.runner.process_records import LARGEST_BYTES, Records, parse
-from tests.runner.by_hand import content, window
+from tests.runner.by_hand import content, run
 from tests.runner.conftest import failed, measured
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def test_what_is_no_record_of_this_version_says_why(data: bytes) -> None:
     """Cut short, hostile, or of another version: a process that booted, with the reason."""
     found = parse(7, data)
     assert found.unread
-    assert (found.pid, found.state, found.measured) == (7, "booted", None)
+    assert (found.pid, found.state, found.measurement.run) == (7, "booted", None)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_what_is_wrong_in_a_record_is_left_out_and_named(wrong: dict[str, Any], 
 
 def test_a_record_says_nothing_of_its_measurement() -> None:
     """That comes from the event log alone; a loss may be no number at all."""
-    claimed = content(7, measurement={"measured": {"units_per_s": 1e9}}, losses=[1.0, math.inf])
+    claimed = content(7, measurement={"run": {"units_per_s": 1e9}}, losses=[1.0, math.inf])
     found = parse(7, json.dumps(claimed).encode())
-    assert found.measured is None
+    assert found.measurement.run is None
     assert (found.losses, found.unread) == ((1.0, math.inf), None)
 
 
@@ -135,13 +135,12 @@ def test_a_file_whose_name_is_no_text_costs_no_record(
     outcome = failed(make_trial(sys.executable, "-c", code))
     assert outcome.kind == "crash-start"
     assert "ValueError: ?" in outcome.evidence
-    run = measured(
-        make_trial(sys.executable, "-c", code.partition(";")[0].replace("od", "new"), plan=WHOLE)
-    )
-    assert run.files_created == ("new\ufffdd.txt",)
+    code = code.partition(";")[0].replace("od", "new")
+    found = measured(make_trial(sys.executable, "-c", code, plan=WHOLE))
+    assert found.files_created == ("new\ufffdd.txt",)
     history = History(tmp_path / "history.sqlite")
-    history.append("key", "machine", run)
-    assert history.find("key", "machine", max_age_s=60.0) == [run]
+    history.append("key", "machine", found)
+    assert history.find("key", "machine", max_age_s=60.0) == [found]
 
 
 JUNK: tuple[Any, ...] = (
@@ -176,13 +175,13 @@ def test_whatever_stands_in_a_record_it_becomes_a_run_or_none(seed: int) -> None
         data = json.dumps(broken).encode()
         cut = len(data) if chance.random() < 0.9 else chance.randrange(len(data))
         both = [parse(7, data[:cut]), parse(8, json.dumps(whole).encode())]
-        records = [replace(each, measurement=Measurement(measured=window(4.0))) for each in both]
+        records = [replace(each, measurement=Measurement(run=run(4.0))) for each in both]
         for some in (records[:1], records, records[::-1]):
-            run = probed_run(some, MeasurePlan(whole_batches=3))
+            found = probed_run(some, MeasurePlan(whole_batches=3))
             assert all(isinstance(each.caught, tuple) for each in some)
-            if run is not None:
-                assert math.isfinite(run.units_per_s)
-                assert all(map(math.isfinite, run.windows))
+            if found is not None:
+                assert math.isfinite(found.units_per_s)
+                assert all(map(math.isfinite, found.windows))
 
 
 FULL: dict[str, Any] = {

@@ -1,0 +1,111 @@
+"""DataLoaders that feed the steps, and the batches that were worked on."""
+
+from __future__ import annotations
+
+import bisect
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from advisor.analysis.step_series import most_common
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.analysis.events import BatchFetch, EventLog, ForwardCall
+
+OWN_SHARE = 0.5
+"""A train loader is trained on with so many of its batches."""
+FED_SHARE = 0.02
+"""Least share of the updates that the batches of a train loader come in."""
+BESIDE_SHARE = 0.5
+"""Least share of a loader's batches that are drawn together with those of one beside it."""
+SKIPPED_SHARE = 0.02
+"""Fewer items without a forward are those of batches loaded ahead."""
+
+
+class TrainLoaders(NamedTuple):
+    """Loaders that feed a training."""
+
+    lead: int | None
+    """Loader whose batches are counted."""
+    also: set[int]
+    """Others whose batches are trained on in turn with its own."""
+    beside: set[int]
+    """All others that belong to the steps: those in turn, and those drawn beside (`zip`)."""
+
+
+def train_loaders(log: EventLog) -> TrainLoaders:
+    """Loaders whose batches are followed by gradients."""
+    turns = _turns(log, [each.end for each in log.passes])
+    lead = max(turns, key=lambda loader: len(turns[loader]), default=None)
+    if lead is None:
+        return TrainLoaders(None, set(), set())
+    own = {loader: len(log.batches({loader})) for loader in turns}
+    fed = len(turns[lead]) / len(log.updates or log.passes)
+    if fed < FED_SHARE or max(fed, len(turns[lead]) / own[lead]) < OWN_SHARE:
+        return TrainLoaders(None, set(), set())  # the last batch of each validation
+    beside = _drawn_beside(turns, lead)
+    also = {
+        loader
+        for loader, each in turns.items()
+        if len(each) >= OWN_SHARE * own[loader] and len(each & turns[lead]) < len(each) / 2
+    }
+    return TrainLoaders(lead, also - beside, also | beside)
+
+
+def beside_inference(log: EventLog, loader: int) -> set[int]:
+    """Loaders drawn together with `loader` by a program that does not train."""
+    return _drawn_beside(_turns(log, [call.start for call in log.calls]), loader)
+
+
+def _turns(log: EventLog, work: Sequence[float]) -> dict[int, set[int]]:
+    """Numbers of the work, at sorted times, that each loader had a batch for."""
+    found: dict[int, set[int]] = {}
+    for fetch in log.fetches:
+        turn = bisect.bisect_left(work, fetch.end)
+        if not fetch.ended_pass and turn < len(work):
+            found.setdefault(fetch.loader, set()).add(turn)
+    return found
+
+
+def _drawn_beside(turns: dict[int, set[int]], lead: int) -> set[int]:
+    own = turns.get(lead, set())
+    together = {loader: len(each & own) for loader, each in turns.items() if loader != lead}
+    return {loader for loader, times in together.items() if times >= BESIDE_SHARE * len(own)}
+
+
+def worked_items(
+    batches: Sequence[BatchFetch],
+    work: Sequence[float],
+    calls: Sequence[ForwardCall],
+    passes_ended: int,
+) -> list[float]:
+    """Items of each batch that went through a forward.
+
+    `work`: times at which batches were worked on. Several batches loaded in a row share the items
+    of the forwards that follow. Where forwards took all items but a few, the others were loaded
+    ahead.
+    """
+    runs = [list(run) for _, run in groupby(batches, lambda b: bisect.bisect_left(work, b.end))]
+    starts = [call.start for call in calls]
+    edges = [bisect.bisect_left(starts, run[0].end) for run in runs] + [len(calls)]
+    loaded = [sum(batch.items for batch in run) for run in runs]
+    forwarded = [sum(call.items for call in calls[low:high]) for low, high in pairwise(edges)]
+    if batches and bisect.bisect_left(work, batches[-1].end) == len(work):
+        forwarded[-1] = loaded[-1]  # not worked on yet
+    ratios = [
+        round(took / gave, 2)
+        for run, took, gave in zip(runs, forwarded, loaded, strict=True)
+        if len(run) == 1 and gave
+    ]
+    each = max(1.0, most_common(ratios) or 1.0)
+    half = len(runs) // 2  # a queue is full by then
+    given, taken = sum(loaded[half:]), sum(forwarded[half:]) / each
+    ahead = (2 + passes_ended) * max((batch.items for batch in batches), default=0.0)
+    if not taken or given - taken <= max(ahead, SKIPPED_SHARE * given):
+        return [batch.items for batch in batches]
+    found: list[float] = []
+    for run, took, gave in zip(runs, forwarded, loaded, strict=True):
+        share = max(run[-1].items, min(gave, took / each)) / gave if gave else 1.0
+        found += [batch.items * share for batch in run]
+    return found
