@@ -32,7 +32,7 @@ def _whole_pass(run: Run) -> float | None:
 
     None where the window ended it.
     """
-    return run.whole_units or None if run.output_digest is not None else None
+    return run.whole_units or None if run.to_its_end else None
 
 
 FACTS: dict[str, Callable[[Run], object | None]] = {

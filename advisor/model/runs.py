@@ -99,8 +99,8 @@ class Run:
     """Files of items that the run left, as far as the isolation could look into them."""
     isolation: str | None = None
     """Isolation of the writes: overlay, landlock, or guard (nothing but names)."""
-    output_digest: str | None = None
-    """Digest over names and contents of files written to scratch outputs; whole mode only."""
+    to_its_end: bool = False
+    """The program was run to its own end."""
     stdout_tail: str = ""
     startup_s: float | None = None
     """Process start to first step."""

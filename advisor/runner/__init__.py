@@ -13,8 +13,7 @@ measuring.py         the event log of each process to its measurement
 measured_run.py      the records of all processes to one run
 classify.py          the end of a trial to a kind of failure
 failure_patterns.py  exceptions and messages that name a failure, as data
-fs_changes.py        files that a program created, changed and removed
-result_files.py      content of files of items
+written_files.py     files that a program wrote, and the items in them
 """
 
 from advisor.runner.trial import Sampler, SamplerFactory, run_trial

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 import signal
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.probe.env_propagation import isolating
 from advisor.runner.failure_patterns import (
@@ -44,8 +43,7 @@ _RANK = re.compile(r"^\[rank\d+\]:\s?")
 _EXCEPTION_LINE = re.compile(r"^(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:: .*)?$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(NamedTuple):
     """Kind of failure, decisive line and next step."""
 
     kind: str
@@ -54,11 +52,8 @@ class Finding:
 
     @classmethod
     def of(cls, kind: str, evidence: str, next_step: str | None = None) -> Finding:
-        return cls(
-            kind=kind,
-            evidence=evidence.strip()[:EVIDENCE_CHARS],
-            next_step=next_step or NEXT_STEPS[kind],
-        )
+        """Finding with the kind's own next step, unless there is a better one."""
+        return cls(kind, evidence.strip()[:EVIDENCE_CHARS], next_step or NEXT_STEPS[kind])
 
 
 def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Finding | None:
@@ -82,16 +77,17 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Finding | None:
             return Finding.of("interrupted", f"stopped on request after {ending.wall_s:.1f} s")
         case "not-started":
             return Finding.of("crash-start", f"the command could not be started: {ending.problem}")
-        case "hang" if _ranks_failed(ending):  # the others wait for it in a collective
+        case "hang" if any(p.world_size > 1 and p.exception for p in ending.processes):
+            # the others wait in a collective for the rank that failed
             return _cause(trial, ending, exceptions(ending))
         case "hang":
             silence = f"no step for {ending.silence_s:.0f} s after step {ending.steps}"
             limit = f"{by_limit} (hang-limit {trial.hang_limit_s:.0f}s)"
             busy = ending.busy_cpus or 0.0
-            if busy > SLOW_CPUS:
-                evidence = f"{silence}, while {busy:.1f} CPUs were busy; {limit}"
-                return Finding.of("timeout", evidence, NEXT_STEPS["hang"])
-            return Finding.of("hang", f"{silence}; {limit}")
+            if busy <= SLOW_CPUS:
+                return Finding.of("hang", f"{silence}; {limit}")
+            evidence = f"{silence}, while {busy:.1f} CPUs were busy; {limit}"
+            return Finding.of("timeout", evidence, NEXT_STEPS["hang"])
         case "start-limit" if not ending.booted or ending.aside:
             return _nothing_measured(trial, ending)
         case "start-limit":
@@ -110,10 +106,6 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Finding | None:
             return None
 
 
-def _ranks_failed(ending: TrialExit) -> bool:
-    return any(p.world_size > 1 and p.exception for p in ending.processes)
-
-
 def _guarded(_: Trial, ending: TrialExit) -> Finding | None:
     """Report the file that the write guard protected."""
     guarded = next((process.guard for process in ending.processes if process.guard), None)
@@ -123,26 +115,26 @@ def _guarded(_: Trial, ending: TrialExit) -> Finding | None:
 
 
 def _died(trial: Trial, ending: TrialExit) -> Finding | None:
-    """Judge a failed end by exception, signal or code."""
+    """Judge a failed end by exception, signal or code.
+
+    Behind a good end a helper that failed is the program's own affair; a lost rank is not.
+    """
     problems = exceptions(ending)
-    if ending.end == "measured" or ending.exit_code == 0:
-        # a helper that failed and was got over is the program's own affair; a lost rank is not
-        problems = [each for each in problems if each.where == "step"]
-        problems = [each for each in problems if not _ours(ending, _lines(each)[0])]
-        return _cause(trial, ending, problems) if problems else None
-    return _cause(trial, ending, problems)
+    if ending.end == "exited" and ending.exit_code != 0:
+        return _cause(trial, ending, problems)
+    lost = [each for each in problems if each.where == "step" and not _ours(ending, _first(each))]
+    return _cause(trial, ending, lost) if lost else None
 
 
 def _lost_work(_: Trial, ending: TrialExit) -> Finding | None:
-    """Find work lost in a run that exited well."""
+    """Find work lost in a run that ended well."""
     lines = ending.output.splitlines()
     caught = (each for process in ending.processes for each in process.caught)
-    found = [f"caught in the {each.where}: {_lines(each)[0]}" for each in caught]
-    found += [f"caught and printed: {line}" for line in _logged_exceptions(ending, lines)]
+    found = [f"caught in the {each.where}: {_first(each)}" for each in caught]
+    found += [f"caught and printed: {line}" for line in _printed_exceptions(ending, lines)]
     found = [line for line in found if not _ours(ending, line)]
-    return _matched(LOST_WORK, lines[::-1]) or (
-        Finding.of("work-not-done", found[0]) if found else None
-    )
+    said = _matched(LOST_WORK, lines[::-1])
+    return said or (Finding.of("work-not-done", found[0]) if found else None)
 
 
 def _ours(ending: TrialExit, line: str) -> bool:
@@ -151,6 +143,7 @@ def _ours(ending: TrialExit, line: str) -> bool:
 
 
 def _not_finite(_: Trial, ending: TrialExit) -> Finding | None:
+    """Report the first loss that is no number."""
     for process in ending.processes:
         for number, loss in enumerate(process.losses, 1):
             if not math.isfinite(loss):
@@ -180,31 +173,28 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Finding:
             "Mend the pattern that counts: unit-regex in gpu-advisor.toml, or --unit-regex.",
         )
     if not ending.booted:
-        return _probe_missing(trial, ending)
-    if problems := exceptions(ending):
-        return _cause(trial, ending, problems)
-    unread = next((process for process in ending.processes if process.unread), None)
-    if unread is not None:
+        option = isolating(trial.command)
+        why = "its environment was cleared (env -i, sudo), or Python started with -I, -E or -S"
         return Finding.of(
             "probe-not-loaded",
-            f"the record of process {unread.pid} could not be read: {unread.unread}",
-            f"Use one version of gpu-advisor for all that runs, or {KEEP_COUNTING}",
+            "no Python process of the command that does the work loaded the probe: "
+            f"{f'{option} keeps it out' if option else why}; it ran {ending.wall_s:.1f} s, "
+            f"{last_line(ending)}",
         )
+    if problems := exceptions(ending):
+        return _cause(trial, ending, problems)
+    for process in ending.processes:
+        if process.unread:
+            return Finding.of(
+                "probe-not-loaded",
+                f"the record of process {process.pid} could not be read: {process.unread}",
+                f"Use one version of gpu-advisor for all that runs, or {KEEP_COUNTING}",
+            )
+    if not ending.steps:
+        return Finding.of("no-steps", f"{ended}; {steps}: {last_line(ending)}")
     stated = [(process.measurement.unmeasured, *process.errors) for process in ending.processes]
     why = next((each for some in stated for each in some if each), "too few to measure")
-    return Finding.of("no-steps", f"{ended}; {steps}: {why if ending.steps else last_line(ending)}")
-
-
-def _probe_missing(trial: Trial, ending: TrialExit) -> Finding:
-    option = isolating(trial.command)
-    why = "its environment was cleared (env -i, sudo), or Python started with -I, -E or -S"
-    if option:
-        why = f"{option} keeps it out"
-    return Finding.of(
-        "probe-not-loaded",
-        f"no Python process of the command that does the work loaded the probe: {why}; "
-        f"it ran {ending.wall_s:.1f} s, {last_line(ending)}",
-    )
+    return Finding.of("no-steps", f"{ended}; {steps}: {why}")
 
 
 # --- the cause of a death -------------------------------------------------------------------
@@ -251,18 +241,16 @@ def _matched(patterns: Iterable[FailurePattern], lines: Sequence[str]) -> Findin
 
 
 def _killed(ending: TrialExit, lines: Sequence[str]) -> Finding | None:
-    """Judge an end by the process's or a child's signal."""
-    number = _signal_of(ending)
+    """Judge an end by the process's or a child's signal, and by the kernel's counters."""
+    number, oom = _signal_of(ending), ending.oom
     reported = _matched(KILLED, lines) if number is None else None
-    oom = ending.oom
     if number is None and reported is None and not oom.cgroup:
         return None
-    if reported is not None:
-        evidence = reported.evidence
-    elif number is not None and ending.exit_code is None:
+    evidence = reported.evidence if reported else ""
+    if number is not None:
+        evidence = f"ended by {signal.Signals(number).name}"
+    if ending.exit_code is None and ending.end == "exited":
         evidence = "the process that supervises the trial was ended from outside"
-    else:
-        evidence = f"ended by {signal.Signals(number).name}" if number else ""
     if oom.cgroup or (oom.host and re.search("SIGKILL|Killed", evidence)):
         many = f"{oom.cgroup} in this cgroup" if oom.cgroup else f"{oom.host} on this host"
         return Finding.of("host-oom", f"{evidence}; out-of-memory kills: {many}".strip("; "))
@@ -297,37 +285,36 @@ def _rejected(trial: Trial, ending: TrialExit, raised: Sequence[str]) -> Finding
 
 
 def exceptions(ending: TrialExit) -> list[ProgramException]:
-    """Return the final exceptions, work before launcher."""
+    """Return the final exceptions: the work's own, those left alone by it, a launcher's."""
     problems = [process.exception for process in ending.processes if process.exception]
     return sorted(
-        problems, key=lambda each: (_is_launchers(each), bool(COLLATERAL.search(_lines(each)[0])))
+        problems, key=lambda each: (each.type in LAUNCHERS, bool(COLLATERAL.search(_first(each))))
     )
 
 
-def _is_launchers(problem: ProgramException) -> bool:
-    return problem.type in LAUNCHERS
-
-
 def _lines(problem: ProgramException) -> list[str]:
-    """Split an exception's name from its message."""
+    """Lines of an exception's name and message."""
     return f"{problem.type}: {problem.message}".strip(": ").splitlines() or [problem.type]
 
 
-def _logged_exceptions(ending: TrialExit, lines: Sequence[str]) -> list[str]:
+def _first(problem: ProgramException) -> str:
+    return _lines(problem)[0]
+
+
+def _printed_exceptions(ending: TrialExit, lines: Sequence[str]) -> list[str]:
     """Exceptions that a successful program printed.
 
     Errors while an object is torn down lose no work, nor do optional imports, nor those of parents
     whose children we stopped.
     """
     parents = {process.ppid for process in ending.processes if process.state == "stopped"}
-    known = [p.exception for p in ending.processes if p.pid in parents and p.exception]
-    ours = tuple(_lines(each)[0] for each in known)
+    ours = [_first(p.exception) for p in ending.processes if p.exception and p.pid in parents]
     found = []
     for number, line in enumerate(lines):
         if line.strip() != TRACEBACK or lines[number - 1].startswith("Exception ignored in"):
             continue
         raised = next(iter(exception_lines(lines[number:])), "")
-        if raised and not raised.startswith(ours or "\n") and _type_of(raised) not in IMPORT_ERRORS:
+        if raised and _type_of(raised) not in IMPORT_ERRORS and not raised.startswith(tuple(ours)):
             found.append(raised)
     return found
 
@@ -351,11 +338,12 @@ def _type_of(line: str) -> str:
 
 
 def log_tail(ending: TrialExit) -> str:
-    """Return the hang's stacks and the last output lines."""
-    lines = [line for line in ending.stderr.splitlines() if not NOISE.search(line)]
-    lines = lines or [line for line in ending.stdout.splitlines() if line.strip()]
+    """Return the hang's stacks and the last output lines.
+
+    A launcher's own words may stand where those of the process that failed would be.
+    """
+    lines = _told(ending.stderr) or _told(ending.stdout)
     lines = [*ending.stacks.splitlines()[:STACK_LINES], *lines[-TAIL_LINES:]]
-    # a launcher's own words may stand where those of the process that failed would be
     tails = [problem.tail.rstrip() for problem in exceptions(ending)[:1] if problem.tail]
     tails += [error.rstrip() for process in ending.processes for error in process.errors[-1:]]
     lost = [tail for tail in tails if tail.rpartition("\n")[2] not in lines]
@@ -364,8 +352,10 @@ def log_tail(ending: TrialExit) -> str:
 
 def last_line(ending: TrialExit) -> str:
     """Return the last line of the program."""
-    for text in (ending.stderr, ending.stdout):
-        lines = [line for line in text.splitlines() if not NOISE.search(line)]
-        if lines:
-            return f"its last line was: {lines[-1].strip()}"
-    return "it printed nothing"
+    lines = _told(ending.stderr) or _told(ending.stdout)
+    return f"its last line was: {lines[-1].strip()}" if lines else "it printed nothing"
+
+
+def _told(text: str) -> list[str]:
+    """Lines that may give a cause."""
+    return [line for line in text.splitlines() if not NOISE.search(line)]

@@ -33,6 +33,19 @@ FOLDERS = ("probe", "outputs", "logs", "trackers", "results")
 SHORT_TMP = 60
 """Longest TMPDIR in characters: a socket's path may have 107, and multiprocessing adds 40."""
 
+TRACKER_FOLDERS = (
+    "WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR", "COMET_OFFLINE_DIRECTORY",
+    "CLEARML_CACHE_DIR",
+)  # fmt: skip
+TRACKER_ADDRESSES = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
+TRACKER_MODES = {
+    "WANDB_MODE": "offline",
+    "SWANLAB_MODE": "offline",
+    "COMET_START_ONLINE": "0",
+    "CLEARML_OFFLINE_MODE": "1",
+    "NEPTUNE_MODE": "debug",  # its offline mode writes into the working directory
+}
+
 _PIECES = re.compile(r"([\s=,:;'\"()\[\]{}&|<>]+)")
 
 
@@ -171,17 +184,18 @@ def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -
     """
     by_identity = {os.path.realpath(original): copy for original, copy in copies.items()}
 
+    def real(text: str) -> str:
+        return os.path.realpath(os.path.join(cwd, text))  # noqa: PTH118  spelling
+
     def copy_of(text: str) -> str | None:
         # an argument can be anything; only what could be a path is looked up
-        if not text or "\0" in text or len(text) > 4096:
-            return None
-        copy = by_identity.get(os.path.realpath(os.path.join(cwd, text)))  # noqa: PTH118  spelling
+        could_be = text and "\0" not in text and len(text) <= 4096
+        copy = by_identity.get(real(text)) if could_be else None
         if copy is None:
             return None
         folder, name = os.path.split(copy)
         spelled = os.path.dirname(text)  # noqa: PTH120  a Path would drop a leading `./`
-        same = os.path.realpath(os.path.join(cwd, spelled)) == os.path.realpath(folder)  # noqa: PTH118
-        return os.path.join(spelled, name) if same else copy  # noqa: PTH118
+        return os.path.join(spelled, name) if real(spelled) == real(folder) else copy  # noqa: PTH118
 
     def replaced(token: str) -> str:
         head, equals, value = token.partition("=")
@@ -195,20 +209,16 @@ def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -
 
 
 def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:
-    """Return variables that keep trackers offline and in scratch."""
-    wandb = ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR")
-    folders = (*wandb, "COMET_OFFLINE_DIRECTORY", "CLEARML_CACHE_DIR")
-    places = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
-    # a tracker that its user has switched off stays off
-    modes = {"WANDB_MODE": "offline", "SWANLAB_MODE": "offline"}
-    return {
-        **dict.fromkeys(folders, str(trackers)),
-        **dict.fromkeys(places, trackers.joinpath("mlflow").as_uri()),
-        **{name: mode for name, mode in modes.items() if environ.get(name) != "disabled"},
-        "COMET_START_ONLINE": "0",
-        "CLEARML_OFFLINE_MODE": "1",
-        "NEPTUNE_MODE": "debug",  # its offline mode writes into the working directory
+    """Return variables that keep trackers offline and in scratch.
+
+    A tracker that its user has switched off stays off.
+    """
+    own = {
+        **dict.fromkeys(TRACKER_FOLDERS, str(trackers)),
+        **dict.fromkeys(TRACKER_ADDRESSES, trackers.joinpath("mlflow").as_uri()),
+        **TRACKER_MODES,
     }
+    return {name: value for name, value in own.items() if environ.get(name) != "disabled"}
 
 
 def _first(folder: Path, rest: str | None) -> str:

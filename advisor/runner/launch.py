@@ -18,8 +18,6 @@ from advisor.runner import supervisor
 from advisor.runner.output import Stream, Tally
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from advisor.runner.job import Job
 
 HERE = Path(__file__).resolve().parent
@@ -59,25 +57,18 @@ class Launched:
         """The supervisor's pipe has ended."""
         self._clean = False
         """True after the supervisor reported a complete cleanup."""
-        with contextlib.ExitStack() as undo:
-            (out_read, out_write), (err_read, err_write) = pipes = os.pipe(), os.pipe()
-            for pipe in pipes:
-                undo.callback(os.close, pipe[0])
-            try:
-                self._process = subprocess.Popen(
-                    # the scratch path identifies the supervisor in process lists
-                    [*SUPERVISOR, job.scratch],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,  # Ctrl-C and a closed terminal reach the parent alone
-                    pass_fds=(out_write, err_write),
-                    cwd="/",
-                )
-            finally:
-                os.close(out_write)
-                os.close(err_write)
-            undo.pop_all()
+        (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
+        self._process = subprocess.Popen(
+            [*SUPERVISOR, job.scratch],  # the scratch path identifies it in process lists
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C and a closed terminal reach the parent alone
+            pass_fds=(out_write, err_write),
+            cwd="/",
+        )
+        os.close(out_write)
+        os.close(err_write)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._control, self._events = self._process.stdin, self._process.stdout
@@ -89,12 +80,7 @@ class Launched:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import psutil
 
+from advisor.probe.env_propagation import isolating
 from advisor.runner.limits import parts_limit_s
 from advisor.runner.measuring import Measuring
 from advisor.runner.output import Count, Tally, plain
@@ -28,12 +30,12 @@ if TYPE_CHECKING:
 TICK_S = 0.1
 """Interval between two checks; the command's end needs none."""
 LOST_S = 5.0
-"""Longest life of a Python, while no process of the command has the probe."""
+"""Longest wait for the probe in a child of a Python that keeps it out."""
 RANKS_GRACE_S = 2.0
 """For the other ranks to fill their window, once one has."""
 EXIT_S = 0.5
 """Wait for the command's end after its last process stopped."""
-STACKS_S = 1.0
+STACKS_S = 0.5
 """For a hung process to write its stacks."""
 HANG_MARGIN = 0.9
 """Part of the hang limit after which a silence is acted on: stacks and ending take time too."""
@@ -45,17 +47,9 @@ WARM_STEPS = 3
 """Whole steps in which a silence may be a compilation, or one of the long passes of the first."""
 PROGRESS_S = 2.0
 
-NOTHING = Count()
-NO_KILLS = OomKills()
 End = Literal[
-    "exited",
-    "measured",
-    "start-limit",
-    "hang",
-    "total-limit",
-    "cancelled",
-    "not-started",
-]
+    "exited", "measured", "start-limit", "hang", "total-limit", "cancelled", "not-started"
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +75,9 @@ class TrialExit:
     """Peak memory of all processes, shared pages once."""
     host_growth_gib_per_min: float | None = None
     stacks: str = ""
-    oom: OomKills = NO_KILLS
+    oom: OomKills = field(default_factory=OomKills)
     """The kernel's out-of-memory kills during the trial."""
-    count: Count = NOTHING
+    count: Count = field(default_factory=Count)
     left: tuple[int, ...] = ()
 
     @property
@@ -134,10 +128,9 @@ class Monitor:
         self._measuring = Measuring(launched.job.folder("probe"), trial.plan)
         self._processes: tuple[ProcessRecord, ...] = ()
         self._oom_before = oom_kills()
-        self._full_since: float | None = None
-        self._ended_since: float | None = None
+        self._full_since = self._ended_since = self._first_step = math.inf
+        """Epoch seconds of the first window that was full, of the end, and of the first step."""
         self._was_at_work = False
-        self._first_step: float | None = None
         self._last_sign = time.time()
         """Epoch seconds of the start, of the last step, or of the end of what stepped."""
         self._reported = 0.0
@@ -189,18 +182,10 @@ class Monitor:
 
     def _end(self, now: float) -> End | None:
         """Return the first reason to end the trial."""
-        trial, launched, count = self._trial, self._launched, self._tally.count
+        launched = self._launched
         stepping = [p for p in self._processes if p.state == "stepping" and _alive(p.pid)]
-        at_work = bool(stepping) or count.lines > 0
-        signs = [p.last_step_time for p in self._processes if p.last_step_time is not None]
-        signs += [mark.time for mark in count.marks[-1:]]
-        if at_work != self._was_at_work:  # its first step, or the next part of a longer command
-            signs.append(now)
-        self._last_sign = max([self._last_sign, *signs])
-        self._was_at_work = at_work
-        if at_work and self._first_step is None:
-            self._first_step = now
-        silence = now - self._last_sign
+        at_work = bool(stepping) or self._tally.count.lines > 0
+        self._note_signs(now, at_work=at_work)
         if self._cancel.is_set():
             return "cancelled"
         if launched.refused is not None:
@@ -208,16 +193,34 @@ class Monitor:
         if self._window_full(now, stepping):
             return "measured"
         if launched.ended and not (stepping and self._grace(now)):
-            return "exited" if self._full_since is None else "measured"
+            return "exited" if self._full_since == math.inf else "measured"
+        return self._over_limit(now, stepping, at_work=at_work)
+
+    def _note_signs(self, now: float, *, at_work: bool) -> None:
+        """Note the latest sign of life, and the first step."""
+        signs = [p.last_step_time for p in self._processes if p.last_step_time is not None]
+        signs += [mark.time for mark in self._tally.count.marks[-1:]]
+        if at_work != self._was_at_work:  # its first step, or the next part of a longer command
+            signs.append(now)
+        self._last_sign = max([self._last_sign, *signs])
+        self._was_at_work = at_work
+        if at_work:
+            self._first_step = min(self._first_step, now)
+
+    def _over_limit(
+        self, now: float, stepping: list[ProcessRecord], *, at_work: bool
+    ) -> End | None:
+        """Return the limit that is passed, or None."""
+        trial, silence = self._trial, now - self._last_sign
         alone = any(process.alone for process in stepping)  # its parts make no steps
         hang_s = HANG_MARGIN * trial.hang_limit_s + (parts_limit_s(trial.plan) if alone else 0.0)
         if at_work and silence > hang_s and not self._warming_up(now):
             return "hang"
         if not at_work and (silence > trial.start_limit_s or self._left_alone()):
             return "start-limit"
-        steps_s = 0.0 if self._first_step is None else now - self._first_step
-        too_long = trial.steps_limit_s is not None and steps_s > trial.steps_limit_s
-        if too_long or now - launched.started > trial.total_limit_s:
+        steps_limit_s = math.inf if trial.steps_limit_s is None else trial.steps_limit_s
+        too_long = now - self._first_step > steps_limit_s
+        if too_long or now - self._launched.started > trial.total_limit_s:
             return "total-limit"
         return None
 
@@ -225,8 +228,8 @@ class Monitor:
         """Return True if the probe left or never came, and nothing else counts units."""
         plan = self._trial.plan
         aside = any(each.state == "aside" and _alive(each.pid) for each in self._processes)
-        since = self._tree.oldest_python
-        lost = not self._processes and since is not None and time.time() - since > LOST_S
+        late = time.time() - self._launched.started > LOST_S
+        lost = late and not self._processes and isolating(self._trial.command) is not None
         return (aside or lost) and plan.mode == "window" and plan.unit_regex is None
 
     def _warming_up(self, now: float) -> bool:
@@ -246,7 +249,7 @@ class Monitor:
         plan, count = self._trial.plan, self._tally.count
         stopped = [process for process in self._processes if process.state == "stopped"]
         if stopped:
-            self._full_since = self._full_since or now
+            self._full_since = min(self._full_since, now)
             # one that has just stopped still flushes its output
             leaving = any(_alive(process.pid) for process in stopped)
             return not (stepping or leaving) or now - self._full_since > RANKS_GRACE_S
@@ -255,7 +258,7 @@ class Monitor:
 
     def _grace(self, now: float) -> bool:
         """Return True while remaining ranks may still finish."""
-        self._ended_since = self._ended_since or now
+        self._ended_since = min(self._ended_since, now)
         return self._launched.exit_code == 0 and now - self._ended_since <= RANKS_GRACE_S
 
     def _stacks(self) -> str:
@@ -264,14 +267,8 @@ class Monitor:
         for pid in asked:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGUSR1)
-        deadline = time.monotonic() + STACKS_S
-        texts: dict[int, str] = {}
-        while asked and time.monotonic() < deadline:
-            time.sleep(0.05)
-            fresh = self._records.stacks()
-            if all(fresh.get(pid) for pid in asked) and fresh == texts:
-                break
-            texts = fresh
+        time.sleep(STACKS_S if asked else 0.0)
+        texts = self._records.stacks()
         return "\n".join(f"process {pid}:\n{texts[pid]}" for pid in asked if texts.get(pid))
 
     def _report(self) -> None:
@@ -281,7 +278,7 @@ class Monitor:
             return
         self._reported = now
         steps = max((process.steps for process in self._processes), default=0)
-        state = f"{steps} step{'s' * (steps != 1)}" if steps else "starting"
+        state = f"steps: {steps}" if steps else "starting"
         self._on_progress(f"{state}, {now - self._launched.started:.0f} s")
 
 

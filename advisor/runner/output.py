@@ -70,14 +70,8 @@ class Tally:
     def __init__(self, pattern: str | None) -> None:
         self._pattern = re.compile(pattern) if pattern else None
         self._lock = threading.Lock()
-        self._lines = 0
-        self._marks: list[Mark] = []
-
-    @property
-    def count(self) -> Count:
+        self.count = Count()
         """Everything so far."""
-        with self._lock:
-            return Count(lines=self._lines, marks=tuple(self._marks))
 
     @property
     def wanted(self) -> bool:
@@ -90,20 +84,21 @@ class Tally:
             return
         units = _number(match[1]) if match.re.groups else 1.0
         with self._lock:
-            before = self._marks[-1].units if self._marks else 0.0
-            if len(self._marks) >= MARKS:
-                del self._marks[1::2]
-            self._marks.append(Mark(time.time(), before + units))
-            self._lines += 1
+            marks = self.count.marks
+            if len(marks) >= MARKS:
+                marks = marks[::2]
+            before = self.count.marks[-1].units if marks else 0.0
+            now = Mark(time.time(), before + units)
+            self.count = Count(lines=self.count.lines + 1, marks=(*marks, now))
 
 
 class Stream:
     """Reader of one pipe in its own thread."""
 
-    def __init__(self, fd: int, log: Path, tally: Tally, folder: Path | None = None) -> None:
+    def __init__(self, fd: int, log: Path, tally: Tally, folder: Path) -> None:
         """Open the log in our `folder`."""
         self._fd = fd
-        self._folder = folder or log.parent
+        self._folder = folder
         self._log = log
         self._tally = tally
         self._tail = bytearray()
@@ -120,44 +115,32 @@ class Stream:
         """Wait for the stream's end, within a limit."""
         self._thread.join(seconds)
 
-    def _open(self) -> BinaryIO | None:
-        """Create the log, or None if its place is taken."""
-        with contextlib.suppress(OSError):
-            name = str(self._log.relative_to(self._folder))
-            return os.fdopen(within.create(self._folder, name), "wb", buffering=0)
-        return None
-
     def _read(self) -> None:
         """Drain the pipe to its end, so that the writer never blocks."""
-        line, total = b"", 0
-        file: BinaryIO | None = None
-        try:
-            while chunk := os.read(self._fd, 1 << 16):
+        line, room = b"", LOG_BYTES
+        with os.fdopen(self._fd, "rb", buffering=0) as pipe, contextlib.ExitStack() as stack:
+            log: BinaryIO | None = None
+            while chunk := pipe.read(1 << 16):
                 with self._lock:
                     self._tail += chunk
                     del self._tail[: -4 * TAIL_BYTES]
-                if not total:  # the directory exists before the first writer starts
-                    file = self._open()
-                if total < LOG_BYTES:
-                    _write(file, chunk[: LOG_BYTES - total])
-                total += len(chunk)
+                with contextlib.suppress(OSError):  # a full disk costs the log alone
+                    if room == LOG_BYTES:  # the directory exists before the first writer starts
+                        log = stack.enter_context(self._create())
+                    if log is not None and room > 0:
+                        log.write(chunk[:room])
+                room -= len(chunk)
                 if self._tally.wanted:
                     *whole, line = _LINE_END.split(line + chunk)
                     line = line[:LINE_BYTES]
                     for each in whole:
                         self._tally.add(each)
             self._tally.add(line)
-        finally:
-            os.close(self._fd)
-            if file is not None:
-                file.close()
 
-
-def _write(file: BinaryIO | None, data: bytes) -> None:
-    """Write `data` to the log; a full disk costs the log alone."""
-    with contextlib.suppress(OSError):
-        if file is not None:
-            file.write(data)
+    def _create(self) -> BinaryIO:
+        """Create the log. Raises OSError if its place is taken."""
+        name = str(self._log.relative_to(self._folder))
+        return os.fdopen(within.create(self._folder, name), "wb", buffering=0)
 
 
 def _number(text: str | None) -> float:

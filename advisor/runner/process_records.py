@@ -29,10 +29,10 @@ from advisor.analysis.measurement import Measurement
 from advisor.files import within
 from advisor.model import (  # noqa: TC001  the parser resolves them
     Card,
+    Ceilings,
     Flops,
     Footprint,
     JsonScalar,
-    LoaderCeiling,
     WhatIfOutcome,
 )
 from advisor.probe.record import VERSION
@@ -71,13 +71,6 @@ class Memory:
     def host_gib(self) -> float:
         """Memory of process and workers, shared pages once."""
         return (self.rss_gib or 0.0) + (self.workers_rss_gib or 0.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsolatedRates:
-    """Rates of the loader, alone in the process."""
-
-    loader: tuple[LoaderCeiling, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +124,7 @@ class ProcessRecord:
     skipped_updates: int = 0
     """Updates that a GradScaler left out because gradients were not finite."""
     whatif: WhatIfOutcome | None = None
-    ceilings: IsolatedRates | None = None
+    ceilings: Ceilings | None = None
     flops: Flops | None = None
     footprint: Footprint | None = None
     trace: dict[str, object] | None = None
@@ -161,16 +154,13 @@ def parse(pid: int, data: bytes) -> ProcessRecord:
     version = content.get("version") if isinstance(content, dict) else None
     if version != VERSION:
         return ProcessRecord(pid=pid, unread=f"format {version!r:.40}, where {VERSION} is read")
-    content |= {"pid": pid, "unread": None}
-    content.pop("measurement", None)
+    content |= {"pid": pid, "unread": None, "measurement": NOTHING_MEASURED}
     try:
         return _RECORD.validate_python(content)
     except ValidationError as problem:
-        wrong = {error["loc"][0]: error for error in reversed(problem.errors())}
+        wrong = {str(error["loc"][0]): error["msg"] for error in problem.errors()}
     kept = {name: value for name, value in content.items() if name not in wrong}
-    reported = "; ".join(
-        f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in wrong.values()
-    )
+    reported = "; ".join(f"{name}: {why}" for name, why in wrong.items())
     return replace(_RECORD.validate_python(kept), unread=reported[:300])
 
 

@@ -4,101 +4,77 @@ from __future__ import annotations
 
 import contextlib
 import re
-import statistics
 import time
 from collections import deque
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import psutil
 
 from advisor.machine.host import cgroup_folders
 from advisor.machine.readings import GIB
-from advisor.runner.launch import START
 
 FEWEST_READINGS = 20
 LEAST_GROWTH_S = 40.0
 """Samples and time that a growth of memory is judged by."""
+INTERVAL_S = 0.5
 LIGHT = 0.02
 """Largest share of time spent sampling: reading PSS stops the process for a moment."""
 
 
-class CpuReading(NamedTuple):
-    time: float
-    """Epoch seconds."""
-    cpu_s: float
-    """CPU seconds of the tree so far, ended processes included."""
+class Reading(NamedTuple):
+    """Reading of the tree at an epoch time."""
 
-
-class MemoryReading(NamedTuple):
     time: float
-    """Epoch seconds."""
-    gib: float
-    """Memory of all processes of the tree, shared pages once."""
+    value: float
 
 
 class TreeSampler:
     """Sampler of a process tree, at a limited rate."""
 
-    def __init__(self, root: int, interval_s: float = 0.5) -> None:
+    def __init__(self, root: int) -> None:
         self._root = root
-        self._interval_s = interval_s
         self._due = 0.0
-        self.memory: list[MemoryReading] = []
-        self.oldest_python: float | None = None
-        """Epoch seconds at which the oldest living Python of the command was started."""
-        self._cpu: deque[CpuReading] = deque(maxlen=256)
+        self._memory: list[Reading] = []
+        """GiB of all processes, shared pages once."""
+        self._cpu: deque[Reading] = deque(maxlen=256)
+        """CPU seconds so far, ended processes included."""
 
-    def sample(self) -> bool:
-        """Sample if due; return True if a sample was taken."""
+    def sample(self) -> None:
+        """Sample if due."""
         begun = time.monotonic()
         if begun < self._due:
-            return False
-        memory = cpu_s = 0.0
-        try:
+            return
+        tree = []
+        with contextlib.suppress(psutil.Error):
             root = psutil.Process(self._root)
             tree = [root, *root.children(recursive=True)]
-        except psutil.Error:
-            return False
-        pythons = []
+        memory = cpu_s = 0.0
         for process in tree:
             with contextlib.suppress(psutil.Error):
-                times = process.cpu_times()
-                cpu_s += times.user + times.system
-                # a child's time moves here once it was waited for
-                cpu_s += getattr(times, "children_user", 0.0)
-                cpu_s += getattr(times, "children_system", 0.0)
-                if process.pid == self._root:
-                    continue
-                memory += _memory(process)
-                if process.name().startswith("python") and START not in process.cmdline():
-                    pythons.append(process.create_time())
-        self.oldest_python = min(pythons, default=None)
+                cpu_s += sum(process.cpu_times()[:4])  # with those of children that were waited for
+                memory += 0.0 if process.pid == self._root else _memory(process)
         if memory:
-            self.memory.append(MemoryReading(time=time.time(), gib=memory / GIB))
-        self._cpu.append(CpuReading(time=time.time(), cpu_s=cpu_s))
-        cost = time.monotonic() - begun
-        self._due = begun + max(self._interval_s, cost / LIGHT)
-        return True
+            self._memory.append(Reading(time.time(), memory / GIB))
+        if tree:
+            self._cpu.append(Reading(time.time(), cpu_s))
+        self._due = begun + max(INTERVAL_S, (time.monotonic() - begun) / LIGHT)
 
     @property
     def peak_gib(self) -> float | None:
         """Highest memory seen; None before the first sample."""
-        return max((reading.gib for reading in self.memory), default=None)
+        return max((reading.value for reading in self._memory), default=None)
 
     def growth_gib_per_min(self) -> float | None:
         """Growth of memory after the first third of the samples; None of less than a minute."""
-        later = self.memory[len(self.memory) // 3 :]
+        later = self._memory[len(self._memory) // 3 :]
         if len(later) < FEWEST_READINGS or later[-1].time - later[0].time < LEAST_GROWTH_S:
             return None
         tenth = max(1, len(later) // 10)
         first, last = later[:tenth], later[-tenth:]
-        minutes = (
-            statistics.fmean(r.time for r in last) - statistics.fmean(r.time for r in first)
-        ) / 60
-        return (
-            statistics.median(r.gib for r in last) - statistics.median(r.gib for r in first)
-        ) / minutes
+        grown_gib = median(r.value for r in last) - median(r.value for r in first)
+        return 60.0 * grown_gib / (median(r.time for r in last) - median(r.time for r in first))
 
     def busy_cpus(self, start: float, end: float) -> float | None:
         """Mean CPUs used between two epoch times."""
@@ -106,7 +82,7 @@ class TreeSampler:
         if len(inside) < 2:
             return None
         first, last = inside[0], inside[-1]
-        return max(0.0, (last.cpu_s - first.cpu_s) / (last.time - first.time))
+        return max(0.0, (last.value - first.value) / (last.time - first.time))
 
 
 def _memory(process: psutil.Process) -> float:

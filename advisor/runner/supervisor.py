@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from advisor.sandbox.api import open_sandbox
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from advisor.sandbox.base import Sandbox
 
 TERM_GRACE_S = 2.0
@@ -43,7 +45,6 @@ PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 SPEC = "spec.json"
 """Instructions of the probe, in scratch."""
-SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's name for it
 
 
 class Process(NamedTuple):
@@ -60,7 +61,6 @@ def main() -> int:
         return 0
     job: dict[str, Any] = json.loads(line)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of the command become ours
-    before = segments()
     sandbox = open_sandbox(job["sandbox"], job["cwd"])
     command: int | None = None
     laid: list[str] = []
@@ -88,13 +88,11 @@ def main() -> int:
         emit("refused", stage=stage, message=str(problem))
         while not control.ended:
             control.wait(None)
-    held = mapped_by(family(command)) - before
     left = end_all(command, control, sandbox)
     changes = sandbox.changes(job["copies"])
     sandbox.leave()
     full = is_full(job["scratch"])
     clean_up(job, laid, orphaned=control.parent_died)
-    remove_segments(held)
     emit("gone", left=left, changes=changes, full=full)
     return 1 if left else 0
 
@@ -240,16 +238,11 @@ def _become_the_command(sandbox: Sandbox) -> None:
     sandbox.confine()
 
 
-def reaped() -> list[tuple[int, int]]:
+def reaped() -> Iterator[tuple[int, int]]:
     """Yield ended children with their exit codes."""
-    ended = []
     with contextlib.suppress(ChildProcessError):
-        while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
-                break
-            ended.append((pid, os.waitstatus_to_exitcode(status)))
-    return ended
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            yield ended[0], os.waitstatus_to_exitcode(ended[1])
 
 
 def end_all(command: int | None, control: Control, sandbox: Sandbox) -> list[int]:
@@ -257,7 +250,8 @@ def end_all(command: int | None, control: Control, sandbox: Sandbox) -> list[int
     begun, pause_s = time.monotonic(), 0.01
     asked: set[int] = set()
     while True:
-        reaped()
+        for _ in reaped():
+            pass
         alive = family(command)
         if not alive:
             return []
@@ -293,47 +287,15 @@ def process_table() -> dict[int, Process]:
     """Process table of the host."""
     table = {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
-        with contextlib.suppress(OSError, ValueError, IndexError):
+        with (
+            contextlib.suppress(OSError, ValueError, IndexError),
+            open(f"/proc/{name}/stat", errors="replace") as file,
+        ):
             # the command's name, in parentheses, may itself hold spaces and parentheses
-            state, parent, group = _text(f"/proc/{name}/stat").rpartition(")")[2].split()[:3]
+            state, parent, group = file.read().rpartition(")")[2].split()[:3]
             table[int(name)] = Process(int(parent), int(group), state in "ZX")
     return table
 
 
-def _text(path: str) -> str:
-    with open(path, errors="replace") as file:
-        return file.read()
-
-
 def _prctl(option: int, value: int) -> None:
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
-# --- shared memory ------------------------------------------------------------------------
-
-
-def segments() -> set[str]:
-    """Return the names in shared memory."""
-    with contextlib.suppress(OSError):
-        return set(os.listdir(SHARED_MEMORY))
-    return set()
-
-
-def mapped_by(pids: set[int]) -> set[str]:
-    """Return the segments that `pids` map."""
-    mapped = set()
-    prefix = f"{SHARED_MEMORY}/"
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            lines = _text(f"/proc/{pid}/maps").splitlines()
-            paths = [line.partition(prefix)[2] for line in lines if prefix in line]
-            mapped |= {path.removesuffix(" (deleted)") for path in paths}
-    return mapped
-
-
-def remove_segments(names: set[str]) -> None:
-    """Unlink the segments that no process maps any more."""
-    left = names & segments()
-    for name in left - mapped_by(set(process_table())) if left else ():
-        with contextlib.suppress(OSError):
-            os.unlink(f"{SHARED_MEMORY}/{name}")

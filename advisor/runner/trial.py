@@ -12,14 +12,19 @@ from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableErr
 from advisor.machine.contention import LoadMonitor, on_card
 from advisor.machine.gpu import load_uvm
 from advisor.model import Failure, Run, Telemetry, Trial
-from advisor.runner import fs_changes
 from advisor.runner.classify import Finding, classify, log_tail
 from advisor.runner.job import prepare
 from advisor.runner.launch import Launched
 from advisor.runner.measured_run import failed_effects, measured_run
 from advisor.runner.monitor import Monitor, TrialExit
 from advisor.runner.output import Tally
-from advisor.runner.result_files import read_copies, read_folder, relative_name
+from advisor.runner.written_files import (
+    guarded_changes,
+    isolated_changes,
+    read_copies,
+    read_folder,
+    relative_name,
+)
 from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.refusals import denied_write, full_space
 
@@ -66,8 +71,7 @@ def run_trial(
     StateBusyError where a candidate of this name is there already.
     """
     job = prepare(trial)
-    sandbox = job.sandbox
-    if sandbox.throws_away:
+    if job.over:
         load_uvm()
     tally = Tally(trial.plan.unit_regex)
     with contextlib.ExitStack() as stack:
@@ -79,10 +83,10 @@ def run_trial(
     _require_laid_out(launched, ending)
     run = measured_run(trial, ending)
     finding = classify(trial, ending, measured=run is not None)
-    files = fs_changes.guarded_changes(ending.processes, trial.cwd)
-    if launched.changes is not None:
-        thrown_away = sandbox.throws_away
-        files = fs_changes.isolated_changes(launched.changes, trial.cwd, thrown_away=thrown_away)
+    if launched.changes is None:
+        files = guarded_changes(ending.processes, trial.cwd)
+    else:
+        files = isolated_changes(launched.changes, trial.cwd, thrown_away=job.over)
     facts: dict[str, Any] = {
         "trial_id": trial.id,
         "purpose": trial.purpose,
@@ -91,7 +95,7 @@ def run_trial(
         "wall_s": ending.wall_s,
         "files_created": tuple(files.created),
         "files_changed": (*files.altered, *files.removed),
-        "isolation": sandbox.kind,
+        "isolation": job.sandbox.kind,
     }
     if finding is not None or run is None:
         assert finding is not None
@@ -109,29 +113,39 @@ def run_trial(
         )
     start, end = run.window_start, run.window_end
     telemetry = card.summary(start, end, run.cards) if card else Telemetry()
-    outputs = job.folder("outputs")
-    written_at, results = read_folder(outputs)
-    changes = launched.changes or {}
-    times = [*(changes.get("written_at") or ()), *written_at]
-    told = times or changes.get("written_at") is not None
-    last = float("inf") if trial.plan.whole else end
-    pids = ", ".join(map(str, ending.left))
+    left = ", ".join(map(str, ending.left))
     return replace(
         run,
         telemetry=telemetry,
         disturbance=on_card(load.between(start, end), telemetry),
-        files_in_window=files_between(start, last, times, run) if told else None,
-        results=marked((*read_copies(changes, trial.cwd), *results), ending, trial.cwd, outputs),
-        output_digest=fs_changes.digest(outputs) if trial.plan.mode == "whole" else None,
+        to_its_end=trial.plan.mode == "whole",
         stdout_tail=ending.stdout,
         notes=(
-            *sandbox.notes,
+            *job.sandbox.notes,
             *run.notes,
             *files.notes,
-            *((f"processes that would not end: {pids}",) if pids else ()),
+            *((f"processes that would not end: {left}",) if left else ()),
         ),
+        **_results(trial, job, launched, ending, run),
         **facts,
     )
+
+
+def _results(
+    trial: Trial, job: Job, launched: Launched, ending: TrialExit, run: Run
+) -> dict[str, Any]:
+    """Items that the program left in files, and the number of these in the window."""
+    changes, outputs = launched.changes or {}, job.folder("outputs")
+    outside = changes.get("written_at")
+    written_at, inside = read_folder(outputs)
+    results = (*read_copies(changes, trial.cwd), *inside)
+    times = [*(outside or ()), *written_at]
+    known = bool(times) or outside is not None
+    end = float("inf") if trial.plan.whole else run.window_end
+    return {
+        "files_in_window": files_between(run.window_start, end, times, run) if known else None,
+        "results": marked(results, ending, trial.cwd, outputs),
+    }
 
 
 def marked(
@@ -174,11 +188,8 @@ def _by_sandbox(
     if ending.end not in {"exited", "measured"}:
         return None
     raised = [process.exception for process in ending.processes if process.exception]
-    lines = [
-        *(f"{each.type}: {each.message}" for each in raised),
-        *reversed(ending.stderr.splitlines()),
-        *reversed(ending.stdout.splitlines()),
-    ]
+    lines = [f"{each.type}: {each.message}" for each in raised]
+    lines += [*reversed(ending.stderr.splitlines()), *reversed(ending.stdout.splitlines())]
     layer_full = bool(launched.changes and launched.changes["full"])
     found = full_space(job.sandbox, lines, layer_full=layer_full) or denied_write(
         job.sandbox, lines, trial.cwd

@@ -23,7 +23,6 @@ from advisor.executor.engines import scratch_dir
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial, TrialFile
 from advisor.runner import run_trial
 from advisor.runner.job import prepare
-from advisor.runner.supervisor import mapped_by, process_table
 from advisor.sandbox.capabilities import FORCED
 from tests.runner.conftest import processes_of, program
 
@@ -253,7 +252,6 @@ with scratch_folder() as folder:
 @contextmanager
 def _place(case: Case) -> Iterator[tuple[Trial, Callable[[], tuple[str, ...]]]]:
     """A trial of `case` in a directory of its own, and what says which files were left."""
-    shared = _segments()
     PLACE.mkdir()
     try:
         work = PLACE / "work"
@@ -281,29 +279,11 @@ def _place(case: Case) -> Iterator[tuple[Trial, Callable[[], tuple[str, ...]]]]:
             return (
                 *sorted((there.keys() - MINE.keys()) | changed),
                 *temporary,
-                *sorted(_lasting_segments(shared)),
             )
 
         yield trial, left
     finally:
         shutil.rmtree(PLACE)
-
-
-def _lasting_segments(before: set[str]) -> set[str]:
-    """What came since, is held by no process and stays: other programs of this host have some."""
-    deadline = time.monotonic() + GONE_S
-    while (left := _ownerless(_segments() - before)) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return left
-
-
-def _segments() -> set[str]:
-    """Shared memory, whoever's."""
-    return {path.name for path in Path("/dev/shm").iterdir() if path.is_file()}
-
-
-def _ownerless(names: set[str]) -> set[str]:
-    return names - mapped_by(set(process_table())) if names else names
 
 
 def _told(case: Case, outcome: Run | Failure) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Nothing of a trial outlives it: no process, no candidate file, no shared memory."""
+"""Nothing of a trial outlives it: no process, no candidate file."""
 
 from __future__ import annotations
 
@@ -58,35 +58,17 @@ def reached(state: Callable[[], bool]) -> bool:
     return True
 
 
-def segment_of(work: Path) -> Path:
-    """The shared memory that `leaves_everything.py` made."""
-    return Path("/dev/shm", (work / "created.txt").read_text().lstrip("/"))
-
-
 @pytest.mark.parametrize("isolated", [True, False])
 def test_what_the_command_leaves_running_is_ended_with_it(
-    make_trial: MakeTrial, work: Path, monkeypatch: pytest.MonkeyPatch, *, isolated: bool
+    make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, *, isolated: bool
 ) -> None:
-    """A child that ignores SIGTERM and a daemon in its own session, wherever they were born.
-
-    Its shared memory goes too, where it is not the trial's own from the beginning.
-    """
+    """A child that ignores SIGTERM and a daemon in its own session, wherever they were born."""
     if not isolated:
         monkeypatch.setenv(FORCED, "guard")
     trial = make_trial(*program("leaves_everything"), start_limit_s=1.5)
     outcome = failed(trial)
     assert outcome.files_created == ("created.txt",)
     assert processes_of(trial.scratch) == []
-    assert isolated or not segment_of(work).exists()
-
-
-def test_shared_memory_of_other_programs_stays(make_trial: MakeTrial, by_names: None) -> None:
-    """It appeared during the trial and nobody holds it, but it was never the command's."""
-    another = Path("/dev/shm/psm_gpu_advisor_test")
-    script = f"touch {another}; sleep 600"
-    run_trial(make_trial("sh", "-c", script, total_limit_s=1.0))
-    assert another.exists()
-    another.unlink()
 
 
 def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
@@ -99,7 +81,7 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
         [sys.executable, "-c", PARENT, str(work), str(scratch), *program("leaves_everything")],
         cwd=ROOT,
     )
-    family = 6  # parent, supervisor, the program, its tracker of memory, and its two children
+    family = 5  # parent, supervisor, the program and its two children
     assert reached(lambda: len(processes_of(str(scratch))) >= family)
     parent.kill()
     parent.wait()
@@ -107,8 +89,6 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
     assert not Path(candidate_path(str(config), "7")).exists()
     assert config.read_text() == "{ }"
     assert not scratch.exists()
-    if (work / "created.txt").exists():
-        assert not segment_of(work).exists()
 
 
 def test_the_next_call_removes_the_folder_of_a_killed_one(

@@ -89,21 +89,6 @@ def test_a_whole_run_counts_as_one_where_nothing_else_can(make_trial: MakeTrial)
     assert "whole run" in run.rate_source
 
 
-def test_equal_outputs_have_equal_digests(make_trial: MakeTrial) -> None:
-    """Binary contents make the digest; names carry time stamps, and texts carry timings."""
-
-    def digest(data: str, *, folder: str = "a", log: str = "took 1 s") -> str | None:
-        outputs = 'cd "${GPU_ADVISOR_SPEC%/*}/outputs"'
-        script = f"{outputs}; mkdir {folder}; printf '{data}' > {folder}/b; echo {log} > log.txt"
-        run = measured(make_trial("sh", "-c", script, plan=WHOLE))
-        return run.output_digest
-
-    first = digest(r"\000same")
-    assert first is not None
-    assert digest(r"\000same", folder="at_12_30", log="took 2 s") == first
-    assert digest(r"\000else") != first
-
-
 WRITES = """\
 import os, pathlib
 os.mkdir("out"); pathlib.Path("out/a").write_text("new"); pathlib.Path("out/b").write_text("new")

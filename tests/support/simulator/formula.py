@@ -189,7 +189,7 @@ class Formula:
             if plan.ceilings_workers
             else None,
             stdout_tail=self._printed(used, trial),
-            output_digest="same",
+            to_its_end=True,
             files_in_window=math.ceil(finished / batch) * self.files(batch) if self.files else None,
             startup_s=startup_s,
             exit_code=0,

@@ -1,4 +1,4 @@
-"""Item files: counts, and values of first items.
+"""Files that a program wrote: created, changed and removed ones, and the items in them.
 
 Texts are kept as digests, since they are only compared. Arrays are read by NumPy and pictures by
 Pillow, where the interpreter of gpu-advisor has them; a file of another format is one digest.
@@ -6,14 +6,14 @@ Pillow, where the interpreter of gpu-advisor has them; a file of another format 
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import importlib
-import itertools
 import json
 import math
 import os
+import re
 from array import array
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -21,8 +21,12 @@ from advisor.model import ResultFile
 from advisor.sandbox.layers import COUNTED_LIMIT, RESULTS_LIMIT, holds_items, is_product
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from advisor.runner.process_records import ProcessRecord
+
+NAMED_LIMIT = 8
+"""Files named in one note."""
 FIRST_ITEMS = 16
 VALUES = 64
 """Values of an item that are compared."""
@@ -30,9 +34,63 @@ LINE_BYTES = 1 << 20
 JSON_BYTES = 16 << 20
 """A larger document is not parsed: it has to be read whole."""
 DIGESTED_BYTES = 8 << 20
+WORDS = re.compile(r"(-?\b\d+(?:\.\d*)?(?:[eE][-+]?\d+)?\b)|([^\s,;:{}\[\]\"]+)")
+"""A number, or else a word."""
 GRID = 8
 """A picture is compared by the means of 8 x 8 fields."""
-PIXELS_LIMIT = 50_000_000
+
+
+# --- changes ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesystemChanges:
+    """File changes outside scratch, relative to the directory."""
+
+    created: Sequence[str] = ()
+    altered: Sequence[str] = ()
+    """Files that were there before."""
+    removed: Sequence[str] = ()
+    notes: tuple[str, ...] = ()
+    """Sentences on all but the created files."""
+
+
+def isolated_changes(
+    changes: Mapping[str, Any], root: str, *, thrown_away: bool
+) -> FilesystemChanges:
+    """Changes as the isolation knows them."""
+    created, altered, removed, sealed = (
+        [relative_name(path, root) for path in changes[kind]]
+        for kind in ("created", "changed", "removed", "sealed")
+    )
+    end = ", thrown away with the trial" if thrown_away else ""
+    notes = (
+        *_note("the program wrote to", altered, end),
+        *_note("the program removed", removed, end),
+        *_note("shown read-only to the program:", sealed),
+    )
+    return FilesystemChanges(created=created, altered=altered, removed=removed, notes=notes)
+
+
+def guarded_changes(processes: Iterable[ProcessRecord], root: str) -> FilesystemChanges:
+    """Changes that the probe saw Python make, where nothing isolates the program."""
+    processes = list(processes)
+    altered = sorted({relative_name(path, root) for each in processes for path in each.altered})
+    made = {path for each in processes for path in each.writes if Path(path).exists()}
+    return FilesystemChanges(
+        created=sorted({relative_name(path, root) for path in made} - set(altered)),
+        altered=altered,
+        notes=_note("the program changed or removed", altered),
+    )
+
+
+def _note(verb: str, names: Sequence[str], end: str = "") -> tuple[str, ...]:
+    """Format `verb a, b, c and 4 more`; nothing without names."""
+    more = f" and {len(names) - NAMED_LIMIT} more" if len(names) > NAMED_LIMIT else ""
+    return (f"{verb} {', '.join(names[:NAMED_LIMIT])}{more}{end}",) if names else ()
+
+
+# --- items --------------------------------------------------------------------------------
 
 
 class Items(NamedTuple):
@@ -84,21 +142,26 @@ def relative_name(path: str, root: str) -> str:
 def read_file(path: Path, shown: str) -> list[ResultFile]:
     """Read `path` in the format of the name `shown`; none if it cannot be read."""
     reader = FORMATS.get(os.path.splitext(shown)[1].lower(), _digested)  # noqa: PTH122  any bytes
+    size = path.stat().st_size
     try:
         with path.open("rb") as file:
-            items = reader(file)
-            first = tuple(tuple(_value(each) for each in values) for values in items.first)
+            try:
+                items = reader(file)
+            except ImportError:
+                items = _digested(file)
+            first = tuple(tuple(map(_value, values)) for values in items.first)
     except Exception:  # an untrusted file makes a decoder raise anything
         return []
-    found = ResultFile(
-        path=shown,
-        items=items.number,
-        size_bytes=path.stat().st_size,
-        first=first,
-        sampled=items.sampled,
-        digest=items.digest,
-    )
-    return [found]
+    return [
+        ResultFile(
+            path=shown,
+            items=items.number,
+            size_bytes=size,
+            first=first,
+            sampled=items.sampled,
+            digest=items.digest,
+        )
+    ]
 
 
 def _value(leaf: object) -> float | str:
@@ -111,68 +174,33 @@ def _value(leaf: object) -> float | str:
 # --- formats ------------------------------------------------------------------------------
 
 
-def _json_lines(file: BinaryIO) -> Items:
-    count, first = _lines(file)
-    return Items(count, [_leaves(json.loads(line)) for line in first])
-
-
 def _json(file: BinaryIO) -> Items:
     """Read a JSON list, or a mapping's longest list."""
-    text = file.read(JSON_BYTES + 1)
-    if len(text) > JSON_BYTES:
-        msg = "too large to be parsed"
-        raise ValueError(msg)
-    held = json.loads(text)
+    held = json.loads(file.read(JSON_BYTES))  # of a larger one a part, which is no JSON
     lists = [held] if isinstance(held, list) else list(held.values())
     items: list[Any] = max((each for each in lists if isinstance(each, list)), key=len)
-    return Items(len(items), [_leaves(each) for each in items[:FIRST_ITEMS]])
+    return Items(len(items), [_words(json.dumps(each)) for each in items[:FIRST_ITEMS]])
 
 
-def _rows(file: BinaryIO) -> Items:
-    count, first = _lines(file)
-    rows = csv.reader(line.decode("utf-8", "replace") for line in first)
-    return Items(count, [map(_number, row[:VALUES]) for row in rows])
-
-
-def _lines(file: BinaryIO) -> tuple[int, list[bytes]]:
-    """Count the whole lines; return the first ones."""
+def _lines(file: BinaryIO) -> Items:
+    """Read the whole lines of a text, an item each."""
     first: list[bytes] = []
     while len(first) < FIRST_ITEMS and (line := file.readline(LINE_BYTES)).endswith(b"\n"):
         first.append(line)
     count = len(first)
     while chunk := file.read(1 << 20):
         count += chunk.count(b"\n")
-    return count, first
+    return Items(count, [_words(line.decode("utf-8", "replace")) for line in first])
 
 
-def _leaves(value: object) -> list[object]:
-    """The first scalars of a JSON value, by sorted keys."""
-
-    def walk(value: object) -> Iterator[object]:
-        if isinstance(value, dict):
-            value = [value[key] for key in sorted(value)]
-        if isinstance(value, list):
-            for entry in value:
-                yield from walk(entry)
-        else:
-            yield value
-
-    return list(itertools.islice(walk(value), VALUES))
-
-
-def _number(text: str) -> object:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+def _words(text: str) -> list[object]:
+    """Numbers and words of one item."""
+    return [float(number) if number else word for number, word in WORDS.findall(text)[:VALUES]]
 
 
 def _array(file: BinaryIO) -> Items:
     """Read arrays; the first dimension counts items."""
-    try:
-        numpy: Any = importlib.import_module("numpy")
-    except ImportError:
-        return _digested(file)
+    numpy: Any = importlib.import_module("numpy")
     loaded = numpy.load(file, allow_pickle=False)
     arrays = [loaded[name] for name in loaded.files] if hasattr(loaded, "files") else [loaded]
     longest = max((each for each in arrays if each.ndim), key=len)
@@ -184,13 +212,8 @@ def _array(file: BinaryIO) -> Items:
 
 def _picture(file: BinaryIO) -> Items:
     """Read mean brightness of a picture's fields."""
-    try:
-        image: Any = importlib.import_module("PIL.Image")
-    except ImportError:
-        return _digested(file)
+    image: Any = importlib.import_module("PIL.Image")
     with image.open(file) as picture:
-        if math.prod(picture.size) > PIXELS_LIMIT:
-            return _digested(file)
         deep = picture.mode.startswith(("I", "F"))
         grey = picture.convert("F") if deep else picture.convert("L").convert("F")
         fields = grey.resize((GRID, GRID), image.Resampling.BOX)
@@ -207,9 +230,7 @@ def _digested(file: BinaryIO) -> Items:
 
 
 FORMATS: dict[str, Callable[[BinaryIO], Items]] = {
-    ".jsonl": _json_lines,
-    ".ndjson": _json_lines,
-    ".csv": _rows,
+    **dict.fromkeys((".jsonl", ".ndjson", ".csv"), _lines),
     ".json": _json,
     ".npy": _array,
     ".npz": _array,

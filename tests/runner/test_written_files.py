@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from advisor.runner.result_files import read_file, read_folder
+from advisor.runner.written_files import read_file, read_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,8 +28,8 @@ def read(folder: Path, name: str, content: bytes) -> ResultFile | None:
 @pytest.mark.parametrize(
     ("name", "content", "count", "first"),
     [
-        ("p.jsonl", b'{"b": 2, "a": [1, 3]}\n{"a": 4}\n', 2, ((1, 3, 2), (4,))),
-        ("p.CSV", b"1,2\n3,4\n", 2, ((1, 2), (3, 4))),
+        ("p.jsonl", b"[1, 3, -2e3]\n[4]\n", 2, ((1, 3, -2000), (4,))),
+        ("p.CSV", b"1,2.5\n3,4\n", 2, ((1, 2.5), (3, 4))),
         ("p.json", b'{"made": [[1], [2]], "n": [1]}', 2, ((1,), (2,))),
         ("p.csv", b"1\n" * 40 + b"cut", 40, ((1,),) * 16),
     ],
@@ -45,7 +45,7 @@ def test_items_are_counted_and_the_first_ones_read(
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("p.json", b'{"lr": 1}'), ("p.jsonl", b"{\n"), ("p.npy", b"x"), ("p.png", b"x")],
+    [("p.json", b'{"lr": 1}'), ("p.npy", b"x"), ("p.png", b"x")],
 )
 def test_a_broken_file_holds_no_items(tmp_path: Path, name: str, content: bytes) -> None:
     assert read(tmp_path, name, content) is None
@@ -101,9 +101,9 @@ def test_without_a_decoder_a_file_is_one_digest(
 def test_the_trials_own_output_folder_is_read_without_links(tmp_path: Path) -> None:
     """Logs are no products, and a link could lead anywhere."""
     (tmp_path / "made").mkdir()
-    (tmp_path / "made" / "p.jsonl").write_text('{"a": 1}\n')
+    (tmp_path / "made" / "p.jsonl").write_text("1.5\n")
     (tmp_path / "run.log").write_text("x")
     (tmp_path / "q.csv").symlink_to("/etc/passwd")
     written_at, (held,) = read_folder(str(tmp_path))
     assert len(written_at) == 1
-    assert (held.path, held.first) == ("made/p.jsonl", ((1.0,),))
+    assert (held.path, held.first) == ("made/p.jsonl", ((1.5,),))
