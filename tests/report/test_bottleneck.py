@@ -33,9 +33,18 @@ RUN = a_run(
     shares=Shares(data_wait=0.6, compute=0.3, other=0.1),
     effects=Effects(workers=0, device="cpu"),
 )
+QUICK = replace(RUN, wait_share=0.02)
 ON_GPU = replace(
     RUN, wait_share=0.0, effects=Effects(device="cuda:0"), telemetry=Telemetry(gpu_util_pct=95.0)
 )
+
+
+BUSY = {"compute": 0.9, "other": 0.1}
+
+
+def at_util(util_pct: float | None) -> Run:
+    """A run on a card with that utilisation."""
+    return replace(ON_GPU, telemetry=Telemetry(gpu_util_pct=util_pct))
 
 
 def found(*runs: Run) -> Bottleneck:
@@ -45,79 +54,48 @@ def found(*runs: Run) -> Bottleneck:
     return diagnosis
 
 
-def named(run: Run, **shares: float) -> str:
-    """The bottleneck of two such runs with these shares."""
-    return found(replace(run, shares=Shares(**shares) if shares else run.shares)).name
-
-
-# --- figures of equal runs ----------------------------------------------------------------
-
-
 def test_one_run_tells_nothing() -> None:
     assert diagnose([RUN]) is None
-    assert diagnose([]) is None
 
 
-def test_each_figure_carries_its_range_and_the_number_of_runs() -> None:
-    other = replace(
-        RUN, wait_share=0.5, shares=Shares(data_wait=0.5, compute=0.4, other=0.1), units_per_s=60.0
-    )
+def test_a_figure_is_the_range_of_equal_runs() -> None:
+    shares = Shares(data_wait=0.5, compute=0.4, other=0.1)
+    other = replace(RUN, wait_share=0.5, shares=shares, units_per_s=60.0)
     sentence = found(RUN, other).sentence
     assert "takes 50 % to 60 % of the time, at 50.0 to 60.0 tiles/s in 2 runs" in sentence
+    assert "more loader workers" in sentence
 
 
-def test_a_part_alone_is_a_ceiling_only_if_it_is_faster_than_the_whole() -> None:
-    """A part that was measured in one run alone is left out."""
-    parts = (LoaderCeiling(workers=0, units_per_s=42.0), LoaderCeiling(workers=2, units_per_s=61.0))
-    alone = replace(RUN, ceilings=Ceilings(loader=parts))
-    lines = [line for line in found(alone).evidence if "alone" in line]
-    assert lines == ["The loader alone, with 2 workers, did 61.0 tiles/s."]
-    assert not any("alone" in line for line in found(alone, RUN).evidence)
+IDLE = dict.fromkeys(("data_wait", "host_to_device", "sync", "other"), 0.13)
 
 
-# --- the bottleneck -----------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("run", "shares", "name"),
+    [
+        (RUN, {"data_wait": 0.6, "compute": 0.3, "other": 0.1}, "data"),
+        (QUICK, {"data_wait": 0.02, "compute": 0.1, "other": 0.88}, "host code"),
+        (QUICK, {"data_wait": 0.02, "compute": 0.9, "other": 0.08}, "compute"),
+        (replace(RUN, wait_share=None), {}, "other"),
+        (replace(QUICK, effects=Effects(forwards_per_unit=100.0)), BUSY, "sampling steps"),
+        # the host may wait for a card that works: calls return at once
+        (ON_GPU, {"data_wait": 0.0, "compute": 0.2, "other": 0.8}, "compute"),
+        (at_util(None), {"data_wait": 0.0, "compute": 0.2, "other": 0.8}, "compute"),
+        (at_util(20.0), {"data_wait": 0.0, "compute": 0.2, "other": 0.8}, "host code"),
+        # a card that has nothing to do most of the time, for many reasons
+        (ON_GPU, IDLE | {"compute": 0.34, "launch": 0.14}, "launch"),
+        (ON_GPU, IDLE | {"sync": 0.0, "other": 0.0, "compute": 0.67, "launch": 0.07}, "compute"),
+    ],
+)
+def test_what_sets_the_rate_is_named(run: Run, shares: dict[str, float], name: str) -> None:
+    assert found(replace(run, shares=Shares(**shares))).name == name
 
 
-def test_the_largest_part_is_named_with_what_helps() -> None:
-    diagnosis = found(RUN)
-    assert diagnosis.name == "data"
-    assert diagnosis.sentence.startswith("Waiting for data takes 60 %")
-    assert "more loader workers" in diagnosis.sentence
-    quick = replace(RUN, wait_share=0.02)
-    assert named(quick, data_wait=0.02, compute=0.1, other=0.88) == "host code"
-    assert named(quick, data_wait=0.02, compute=0.9, other=0.08) == "compute"
-    assert named(replace(RUN, wait_share=None, shares=Shares())) == "other"
-    sampler = replace(quick, effects=replace(RUN.effects, forwards_per_unit=100.0))
-    assert named(sampler, compute=0.9, other=0.1) == "sampling steps"
-
-
-def test_a_host_that_may_wait_for_the_card_is_blamed_only_if_the_card_was_idle() -> None:
-    """Calls return at once, and their work is waited for at some `.item()` later."""
-    shares = {"data_wait": 0.0, "compute": 0.2, "other": 0.8}
-    for util_pct, name in ((95.0, "compute"), (None, "compute"), (20.0, "host code")):
-        run = replace(ON_GPU, telemetry=Telemetry(gpu_util_pct=util_pct))
-        assert named(run, **shares) == name
-
-
-def test_a_gpu_that_idles_most_of_the_time_for_many_reasons_is_not_said_to_compute() -> None:
-    each = {"data_wait": 0.13, "host_to_device": 0.13, "sync": 0.13, "other": 0.13}
-    assert named(ON_GPU, compute=0.34, launch=0.14, **each) == "launch"
-    halves = {name: share / 2 for name, share in each.items()}
-    assert named(ON_GPU, compute=0.67, launch=0.07, **halves) == "compute"
-
-
-@pytest.mark.parametrize("util_pct", [20.0, 74.0, 99.0])
 @pytest.mark.parametrize("part", ["launch", "sync", "other", "host_to_device", "data_wait"])
-def test_no_sentence_contradicts_the_utilisation_that_nvidia_smi_shows(
-    util_pct: float, part: str
-) -> None:
+def test_no_sentence_contradicts_the_utilisation_that_nvidia_smi_shows(part: str) -> None:
     """The figure leads; work counted by events is a least one, and no share is called idle."""
-    shares = {"launch": 0.0} | {part: 0.7, "compute": 0.2, "other": 0.1}
-    shares |= {"other": 0.7} if part == "other" else {}
-    telemetry = Telemetry(gpu_util_pct=util_pct)
-    run = replace(ON_GPU, shares=Shares(**shares), telemetry=telemetry)
-    diagnosis = found(run)
-    assert diagnosis.sentence.startswith(f"GPU utilisation was {util_pct:.0f} %")
+    shares = {"launch": 0.0, "compute": 0.2, "other": 0.1} | {part: 0.7}
+    diagnosis = found(replace(at_util(74.0), shares=Shares(**shares)))
+    assert diagnosis.sentence.startswith("GPU utilisation was 74 %")
     assert "The GPU computed during at least 20 %" in diagnosis.sentence
     for line in (diagnosis.sentence, *diagnosis.evidence):
         assert "idle" not in line
@@ -125,6 +103,14 @@ def test_no_sentence_contradicts_the_utilisation_that_nvidia_smi_shows(
 
 
 # --- evidence -----------------------------------------------------------------------------
+
+
+def test_the_loader_alone_is_told_if_every_run_had_it_faster_than_the_whole() -> None:
+    parts = (LoaderCeiling(workers=0, units_per_s=42.0), LoaderCeiling(workers=2, units_per_s=61.0))
+    alone = replace(RUN, ceilings=Ceilings(loader=parts))
+    lines = [line for line in found(alone).evidence if "alone" in line]
+    assert lines == ["The loader alone, with 2 workers, did 61.0 tiles/s."]
+    assert not any("alone" in line for line in found(alone, RUN).evidence)
 
 
 def test_the_slowest_rank_is_named() -> None:
@@ -137,7 +123,6 @@ def test_the_slowest_rank_is_named() -> None:
 @pytest.mark.parametrize(
     ("effects", "ranks", "beside"),
     [
-        (Effects(batch=8), 1, " (batch 8)"),
         (Effects(batch=8, accumulation=4, group_size=2), 2, " (batch 8, accumulation 4, 2 ranks)"),
         (Effects(batch=8, group_size=1), 2, " (batch 8, 2 processes)"),
         (Effects(), 1, ""),
@@ -151,8 +136,7 @@ def test_the_time_of_a_step_has_its_batches(effects: Effects, ranks: int, beside
 def test_the_operations_that_were_counted_stand_beside_the_cards_rate() -> None:
     """A least figure, and nothing of a CPU."""
     on_card = replace(RUN.effects, device="cuda:0", dtype="bfloat16")
-    flops = Flops(per_step=989e9)
-    run = replace(RUN, step_ms=10.0, effects=on_card, flops=flops)
+    run = replace(RUN, step_ms=10.0, effects=on_card, flops=Flops(per_step=989e9))
     diagnosis = diagnose([run, run], profile=profiles.by_name("h100-sxm"))
     assert diagnosis is not None
     (line,) = (line for line in diagnosis.evidence if "TFLOP/s" in line)
@@ -165,8 +149,7 @@ def test_the_operations_that_were_counted_stand_beside_the_cards_rate() -> None:
 def test_padding_suggests_buckets_and_reads_of_tensors_have_their_lines() -> None:
     point = SyncPoint(site="train.py:83", call="item", per_step=2.0, ms=1.0)
     effects = replace(RUN.effects, padding_share=0.25)
-    run = replace(RUN, effects=effects, syncs=(point,), step_ms=20.0)
-    lines = found(run).evidence
+    lines = found(replace(RUN, effects=effects, syncs=(point,), step_ms=20.0)).evidence
     assert any("Padding fills 25.0 %" in line and "bucketing" in line for line in lines)
     shown = "`train.py:83` (`.item()`, 2 a step, 1.00 ms each, 10 % of the time)"
     assert f"The host waits for the GPU at {shown}." in lines
@@ -182,7 +165,6 @@ def test_each_part_gives_at_most_what_it_takes() -> None:
     assert [bound in line for bound, line in zip(bounds, lines, strict=True)] == [True] * 3
     stuck = replace(RUN, shares=Shares(data_wait=1.0))
     assert parts_of_time([stuck, stuck]) == ["  100 %  waiting for data"]
-    assert parts_of_time([replace(RUN, shares=Shares())] * 2) == []
 
 
 def test_networks_that_take_turns_and_parts_of_memory_have_a_line_each() -> None:

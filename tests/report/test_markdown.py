@@ -74,10 +74,3 @@ def test_values_are_spelled_as_in_the_config() -> None:
     assert markdown.value([256, 256]) == "`[256, 256]`"
     assert markdown.value(None) == "not set"
     assert len(markdown.value("x" * 500)) < 70
-
-
-def test_a_clip_is_the_first_line() -> None:
-    assert markdown.clip("one\ntwo") == "one..."
-    assert markdown.clip("one") == "one"
-    assert markdown.clip("") == ""
-    assert len(markdown.clip("x" * 500, 80)) == 80
