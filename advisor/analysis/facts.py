@@ -39,8 +39,6 @@ class LoaderFacts:
     """`train.py:88` where it was built."""
     arguments: dict[str, JsonScalar] = field(default_factory=dict)
     """Values in force by name of the argument: batch_size, num_workers, prefetch_factor, ..."""
-    passed: dict[str, JsonScalar] = field(default_factory=dict)
-    """Arguments by name, where the user's call passes a mapping on."""
     pass_items: int | None = None
     left_out: int | None = None
     iterated: bool = False

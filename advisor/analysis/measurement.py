@@ -142,7 +142,6 @@ def effects_of(loader: LoaderFacts, module: ModuleFacts = NO_MODULE) -> Effects:
         persistent_workers=typed(arguments, "persistent_workers", bool),
         pin_memory=typed(arguments, "pin_memory", bool),
         loader_arguments=tuple(arguments.items()),
-        loader_passed=tuple(loader.passed.items()),
         loader_site=loader.site,
         dtype=compute_dtype or autocast_dtype or model_dtype,
         autocast_dtype=autocast_dtype,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from advisor import files, knobs, objective, settings
 from advisor.commands import invocation, program_options
 from advisor.config.originals import Versions
 from advisor.errors import NotMeasuredError, UsageError
-from advisor.knobs.default_arguments import with_absent
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.report import writing
@@ -136,7 +135,6 @@ def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
     Nothing is run or written. Raises AdvisorError.
     """
     asked = invocation.resolve(args.configs, command, workload=args.workload)
-    asked = replace(asked, configs=tuple(map(with_absent, asked.configs)))
     if args.output is not None and len(asked.paths) != 1:
         msg = f"--output is for one tuned config, and {len(asked.paths)} were named. Leave it out."
         raise UsageError(msg)

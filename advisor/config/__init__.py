@@ -2,7 +2,7 @@
 
 document.py    one config; other values in it, verified by reading the result again
 formats.py     formats by name and suffix
-syntax.py      functions and spellings that each format has, layout of a new key
+syntax.py      functions and spellings that each format has
 jsonc.py yaml.py toml.py python.py argv.py   the formats
 leaves.py      scalars that a format finds, with their places and comments
 paths.py       path of a leaf: `a.b[0].c`
@@ -22,7 +22,6 @@ Python: LibCST would be a second parser for the places that `ast` tells.
 
 from advisor.config.diffing import masked_diff
 from advisor.config.document import (
-    Absent,
     Document,
     of_command,
     parse,
@@ -34,7 +33,6 @@ from advisor.config.options import Option
 from advisor.config.swap import recover, write_atomic
 
 __all__ = [
-    "Absent",
     "Document",
     "Format",
     "Option",

@@ -88,7 +88,7 @@ def with_options(text: str, options: Sequence[Option]) -> Parsed:
         start, end = starts[number] + offset, starts[number] + len(words[number])
         bare = offset == 0 and words[number] == typed
         value = typed not in known.negations if bare else _value(words[number][offset:])
-        leaf = Leaf(path, value, start, end, why=why, key=(start, end), bare=bare)
+        leaf = Leaf(path, value, start, end, why=why, bare=bare)
         leaves.found.append(leaf._replace(option=known.options.get(path)))
     for option in known.options.values():
         if option.flag not in seen:
@@ -123,16 +123,6 @@ class _Known:
             begin_so = {flag for name, flag in self._flags.items() if name.startswith(typed)}
             found = next(iter(begin_so)) if len(begin_so) == 1 else None
         return found or typed
-
-
-def insert(text: str, leaf: Leaf, key: str, value: str, marker: str) -> list[tuple[int, str]]:
-    """Insert an option behind `leaf` in its style."""
-    del marker
-    apart = text[: leaf.start].endswith(SEPARATOR) and (
-        key.startswith("-") or not leaf.path.startswith("-")
-    )
-    joint = SEPARATOR if apart else "="
-    return [(leaf.end, f"{SEPARATOR}{key}{joint}{value}")]
 
 
 def first_own_word(words: Sequence[str]) -> int:
@@ -229,7 +219,4 @@ def _value(word: str) -> JsonScalar:
 SYNTAX = Syntax(
     parse=lambda text, _: with_options(text, ()),
     spell_text=lambda value, _: value,  # an argv needs no quoting
-    new_key=re.compile(r"--?[A-Za-z][\w./-]*|\+{0,2}[A-Za-z_][\w./@-]*"),
-    member=lambda _, key: key.lstrip("+"),
-    insert=insert,
 )

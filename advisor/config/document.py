@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +12,6 @@ from advisor.config import argv, files, spelling
 from advisor.config.formats import SUFFIXES, SYNTAXES, Format
 from advisor.config.leaves import scalars
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
-from advisor.model import Scalar, Span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,31 +19,9 @@ if TYPE_CHECKING:
     from advisor.config.leaves import Leaf, Parsed
     from advisor.config.options import Option
     from advisor.config.syntax import Syntax
-    from advisor.model import JsonScalar
+    from advisor.model import JsonScalar, Scalar
 
 _BOM = b"\xef\xbb\xbf"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Absent:
-    """Key that a mapping lacks and may get."""
-
-    path: str
-    beside: str
-    """Path of a sibling, which gives the layout."""
-    key: str
-    default: JsonScalar
-    """Value while it is not there."""
-    source: str
-    """Owner of that default."""
-
-    @property
-    def scalar(self) -> Scalar:
-        """Return the option as a leaf without text."""
-        nowhere = Span(start=0, end=0)
-        return Scalar(
-            path=self.path, value=self.default, text="", span=nowhere, default_of=self.source
-        )
 
 
 class Splice(NamedTuple):
@@ -67,21 +44,12 @@ class Document:
     parsed: Parsed
     options: tuple[Option, ...] = ()
     """Options of a command's program."""
-    absent: tuple[Absent, ...] = ()
-    """Keys that may be added: scalars too, and a value set there is inserted."""
-
-    @cached_property
-    def written(self) -> Mapping[str, Scalar]:
-        """Scalars of the text by path, in order."""
-        bom = len(_BOM) * self.raw.startswith(_BOM)
-        return MappingProxyType(scalars(self.parsed, bom, self._syntax.comment))
 
     @cached_property
     def scalars(self) -> Mapping[str, Scalar]:
-        """Written scalars, then those that may be added."""
-        if not self.absent:
-            return self.written
-        return {**self.written, **{each.path: each.scalar for each in self.absent}}
+        """Scalars by path, in order."""
+        bom = len(_BOM) * self.raw.startswith(_BOM)
+        return MappingProxyType(scalars(self.parsed, bom, self._syntax.comment))
 
     @property
     def aliases(self) -> Mapping[str, str]:
@@ -113,18 +81,10 @@ class Document:
 
         A value keeps the spelling family of the one it replaces. Raises EditRefusedError.
         """
-        for each in reversed(self.absent):  # the next sees the file with this one
-            value = values.get(each.path, each.default)
-            if not spelling.is_same(value, each.default):
-                content = self.with_inserted(each.beside, each.key, value)
-                longer = _parsed(content, self.format, self.name, self.path)
-                left = tuple(other for other in self.absent if other is not each)
-                others = {path: other for path, other in values.items() if path != each.path}
-                return replace(longer, absent=left).with_values(others)
         splices, wanted, gone = [], {}, set()
-        for path in values.keys() - {each.path for each in self.absent}:
+        for path, new in values.items():
             scalar, leaf = self._editable(path), self.parsed.leaves[path]
-            value = spelling.in_family(values[path], scalar)
+            value = spelling.in_family(new, scalar)
             if spelling.is_same(value, scalar.value):
                 continue
             splices.append(self._splice(leaf, value))
@@ -133,25 +93,6 @@ class Document:
             else:
                 wanted[path] = value
         return self._verified(splices, wanted, gone)
-
-    def with_inserted(self, beside: str, key: str, value: JsonScalar) -> bytes:
-        """Return the bytes with `key: value` after `beside`.
-
-        `beside` is the path of a scalar in the mapping that gets the key. Raises
-        EditRefusedError, also when the key is already there.
-        """
-        leaf = self.parsed.leaves.get(beside)
-        if leaf is None or leaf.key is None:
-            self._refuse(f"has no single value with a key of its own at {beside!r}")
-        if not self._syntax.new_key.fullmatch(key):
-            self._refuse(f"cannot get a key {key!r}")
-        added, text = self._syntax.member(leaf.parent, key), self.parsed.text
-        below = (f"{added}.", f"{added}[")
-        if any(path == added or path.startswith(below) for path in self.parsed.leaves):
-            self._refuse(f"has {added} already; set its value instead")
-        spelled = self._syntax.spell_key(key, text[slice(*leaf.key)]), self._spell(value, None)
-        placed = self._syntax.insert(text, leaf, *spelled, self._syntax.comment)
-        return self._verified([Splice(at, at, new) for at, new in placed], {added: value}, set())
 
     def _refuse(self, why: str) -> NoReturn:
         msg = f"{self.name} {why}, so nothing was edited."
@@ -162,7 +103,7 @@ class Document:
         raise EditRefusedError(msg)
 
     def _editable(self, path: str) -> Scalar:
-        scalar = self.written.get(path)
+        scalar = self.scalars.get(path)
         if scalar is None:
             self._refuse(f"has no single value at {path!r}")
         if not scalar.editable:

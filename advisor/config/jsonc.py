@@ -61,7 +61,7 @@ def parse(text: str, name: str) -> Parsed:
         reason = problem.msg if isinstance(problem, json.JSONDecodeError) else str(problem)
         raise syntax_error(name, text, position, f"not valid JSON: {reason}") from problem
     reader = _Reader(text, lexemes)
-    reader.value(next(reader.rest), Leaf("", None, 0, 0))
+    reader.value(next(reader.rest), "")
     return Parsed(text, reader.leaves)
 
 
@@ -119,16 +119,16 @@ class _Reader:
         self.rest = (lexeme for lexeme in lexemes if text[lexeme[1]] not in ",:")
         self._text = text
 
-    def value(self, lexeme: Lexeme, at: Leaf) -> None:
-        """Read a value at the place of the unfinished leaf `at`."""
+    def value(self, lexeme: Lexeme, path: str) -> None:
+        """Read the value at `path`."""
         kind, start, end = lexeme
         if self._text[start] == "{":
-            self._object(at.path)
+            self._object(path)
         elif self._text[start] == "[":
-            self._array(at.path)
+            self._array(path)
         else:
             value = _value(kind, self._text[start:end])
-            self.leaves.found.append(at._replace(value=value, start=start, end=end))
+            self.leaves.found.append(Leaf(path, value, start, end))
 
     def _object(self, path: str) -> None:
         seen: dict[str, tuple[int, int]] = {}
@@ -138,13 +138,13 @@ class _Reader:
                 self.leaves.drop(*seen[place])
                 self.leaves.again[place] = key[1]
             began = len(self.leaves.found)
-            self.value(next(self.rest), Leaf(place, None, 0, 0, path, key=key[1:], flow=True))
+            self.value(next(self.rest), place)
             seen[place] = began, len(self.leaves.found)
 
     def _array(self, path: str) -> None:
         number = 0
         while self._text[(lexeme := next(self.rest))[1]] != "]":
-            self.value(lexeme, Leaf(paths.item(path, number), None, 0, 0, path, flow=True))
+            self.value(lexeme, paths.item(path, number))
             number += 1
 
 
@@ -156,10 +156,4 @@ def _value(kind: str, word: str) -> JsonScalar:
     return float(word) if any(mark in word for mark in ".eE") else int(word)
 
 
-SYNTAX = Syntax(
-    parse=parse,
-    spell_text=spell_text,
-    spell_key=lambda key, _: json.dumps(key),
-    null="null",
-    comment="//",
-)
+SYNTAX = Syntax(parse=parse, spell_text=spell_text, null="null", comment="//")

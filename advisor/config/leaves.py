@@ -33,14 +33,8 @@ class Leaf(NamedTuple):
     value: JsonScalar
     start: int
     end: int
-    parent: str = ""
-    """Path of the mapping or list that holds it."""
     why: str | None = None
     """Reason why it cannot be edited."""
-    key: tuple[int, int] | None = None
-    """Place of its key; None for a list item."""
-    flow: bool = False
-    """Inside `{...}`, where commas separate members."""
     bare: bool = False
     """A flag without a value, such as `--amp`."""
     option: Option | None = None

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-"""Keys that may be added in most formats."""
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_/+\-]+")
 
 

@@ -68,25 +68,10 @@ def spell_text(value: str, old: str) -> str:
     return quoted
 
 
-def spell_key(key: str, sibling: str) -> str:
-    """Spell a keyword, or quote like the sibling."""
-    return spell_text(key, sibling) if sibling[:1] in {"'", '"'} else key
-
-
 def _position(text: str, problem: SyntaxError) -> int:
     starts = line_starts(text)
     line = min(problem.lineno or 1, len(starts))
     return min(starts[line - 1] + max((problem.offset or 1) - 1, 0), len(text))
-
-
-def _member(at: Leaf, name: str, key: tuple[int, int]) -> Leaf:
-    """Unfinished leaf of a member."""
-    return Leaf(paths.member(at.path, name), None, 0, 0, at.path, at.why, key, flow=True)
-
-
-def _item(at: Leaf, number: int) -> Leaf:
-    """Unfinished leaf of a list item."""
-    return Leaf(paths.item(at.path, number), None, 0, 0, at.path, at.why, flow=True)
 
 
 class _Reader:
@@ -120,7 +105,7 @@ class _Reader:
             elif isinstance(node, _BLOCKS):
                 self._block(node, path, why)
             elif isinstance(node, ast.Return) and isinstance(node.value, (ast.Call, ast.Dict)):
-                self._value(node.value, Leaf(path, None, 0, 0, path, why, flow=True))
+                self._value(node.value, path, why)
 
     def _block(self, node: ast.stmt, path: str, why: str | None) -> None:
         is_plain = isinstance(node, (ast.With, ast.AsyncWith))
@@ -140,7 +125,7 @@ class _Reader:
             self._mark(place, why or f"it is changed again on line {target.lineno}")
         else:
             self._forget(place)
-            self._value(value, Leaf(place, None, 0, 0, path, why, self._span(target)))
+            self._value(value, place, why)
 
     def _below(self, place: str | None) -> list[str]:
         """Paths of the leaves at `place` and below it."""
@@ -175,44 +160,44 @@ class _Reader:
 
     # --- values -------------------------------------------------------------------------------
 
-    def _value(self, node: ast.expr, at: Leaf) -> None:
-        if at.path.count(".") + at.path.count("[") > MAX_DEPTH:
+    def _value(self, node: ast.expr, path: str, why: str | None) -> None:
+        if path.count(".") + path.count("[") > MAX_DEPTH:
             return
         if isinstance(node, ast.Call):
             before = len(self.found)
-            self._members(node, at)
+            self._members(node, path, why)
             name = ast.unparse(node.func).rpartition(".")[2]
             if len(self.found) == before and name[:1].islower() and name not in _HOLDERS:
-                self._leaf(node, at)
+                self._leaf(node, path, why)
         elif isinstance(node, ast.Dict):
             for key, inner in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    place = _member(at, key.value, self._span(key))
-                    self._forget(place.path)  # a key that is written twice
-                    self._value(inner, place)
+                    place = paths.member(path, key.value)
+                    self._forget(place)  # a key that is written twice
+                    self._value(inner, place, why)
         elif isinstance(node, (ast.List, ast.Tuple)):
             for number, item in enumerate(node.elts):
-                self._value(item, _item(at, number))
+                self._value(item, paths.item(path, number), why)
         else:
-            self._leaf(node, at)
+            self._leaf(node, path, why)
 
-    def _members(self, call: ast.Call, at: Leaf) -> None:
+    def _members(self, call: ast.Call, path: str, why: str | None) -> None:
         """Read the arguments of nested calls."""
         if isinstance(call.func, ast.Call):
-            self._members(call.func, at)
+            self._members(call.func, path, why)
         for number, argument in enumerate(call.args):
-            place = at if len(call.args) == 1 else _item(at, number)
+            place = path if len(call.args) == 1 else paths.item(path, number)
             if isinstance(argument, ast.Call):
-                self._members(argument, place)
+                self._members(argument, place, why)
             elif isinstance(argument, ast.Dict):
-                self._value(argument, place)
+                self._value(argument, place, why)
         for word in call.keywords:
             if word.arg:
-                self._value(word.value, _member(at, word.arg, self._keyword(word)))
+                self._value(word.value, paths.member(path, word.arg), why)
 
-    def _leaf(self, node: ast.expr, at: Leaf) -> None:
+    def _leaf(self, node: ast.expr, path: str, why: str | None) -> None:
         start, end = self._span(node)
-        text, why = self._text[start:end], at.why
+        text = self._text[start:end]
         value: JsonScalar = None
         if is_literal(node):
             value = ast.literal_eval(node)
@@ -222,8 +207,8 @@ class _Reader:
             return  # bytes, an ellipsis: no setting of anything
         else:
             why = f"{COMPUTED}: {' '.join(text.split())[:60]}"
-        self.found[at.path] = at._replace(value=value, start=start, end=end, why=why)
-        self._above |= {at.path, *(at.path[: end.start()] for end in _PART_END.finditer(at.path))}
+        self.found[path] = Leaf(path, value, start, end, why)
+        self._above |= {path, *(path[: end.start()] for end in _PART_END.finditer(path))}
         if len(self.found) > MAX_VALUES:
             raise too_many(self._name)
 
@@ -237,10 +222,6 @@ class _Reader:
             self._offset(node.lineno, node.col_offset),
             self._offset(node.end_lineno, node.end_col_offset),
         )
-
-    def _keyword(self, word: ast.keyword) -> tuple[int, int]:
-        start = self._offset(word.lineno, word.col_offset)
-        return start, start + len(word.arg or "")
 
     def _offset(self, line: int, column: int) -> int:
         """Character offset of the parser's line and byte."""
@@ -280,11 +261,4 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield inner.body
 
 
-SYNTAX = Syntax(
-    parse=parse,
-    spell_text=spell_text,
-    spell_key=spell_key,
-    new_key=re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
-    null="None",
-    true="True",
-)
+SYNTAX = Syntax(parse=parse, spell_text=spell_text, null="None", true="True")

@@ -103,7 +103,7 @@ class _Scanner:
             if self._next() == "[":
                 table, here = self._header()
             else:
-                self._member(table, here, flow=False)
+                self._member(table, here)
 
     def _take(self, pattern: re.Pattern[str]) -> str:
         found = pattern.match(self._text, self._at)
@@ -115,21 +115,19 @@ class _Scanner:
         self._take(_BLANK)
         return self._text[self._at : self._at + 1]
 
-    def _keys(self) -> tuple[list[str], tuple[int, int]]:
-        """Parts of a dotted key, and its last span."""
+    def _keys(self) -> list[str]:
+        """Parts of a dotted key."""
         parts: list[str] = []
-        start = self._at
         while not parts or self._take(_DOT):
-            start = self._at
             part = self._take(_KEY_PART)
             quoted = part[:1] in ('"', "'")
             parts.append(next(iter(tomllib.loads(f"{part} = 0"))) if quoted else part)
-        return parts, (start, self._at)
+        return parts
 
     def _header(self) -> tuple[str, Any]:
         """Read a `[a.b]` or `[[a.b]]` header."""
         is_array = bool(self._take(_OPENING).count("[") - 1)
-        parts, _ = self._keys()
+        parts = self._keys()
         self._take(_CLOSING)
         path, here = "", cast("Any", self._data)
         for number, part in enumerate(parts):
@@ -141,37 +139,34 @@ class _Scanner:
                 path, here = paths.item(path, index), here[index]
         return path, here
 
-    def _member(self, table: str, here: Any, *, flow: bool) -> None:
-        path, parent = table, table
-        parts, span = self._keys()
-        for part in parts:
-            path, parent, here = paths.member(path, part), path, here[part]
+    def _member(self, path: str, here: Any) -> None:
+        for part in self._keys():
+            path, here = paths.member(path, part), here[part]
         self._take(_EQUALS)
-        self._value(here, Leaf(path, None, 0, 0, parent, key=span, flow=flow))
+        self._value(here, path)
 
-    def _value(self, here: Any, at: Leaf) -> None:
-        """Read a value at the place of the unfinished leaf `at`."""
-        if at.path.count("[") + at.path.count(".") > MAX_DEPTH:
+    def _value(self, here: Any, path: str) -> None:
+        """Read the value at `path`."""
+        if path.count("[") + path.count(".") > MAX_DEPTH:
             problem = f"nested more than {MAX_DEPTH} levels deep"
             raise syntax_error(self._name, self._text, self._at, problem)
         opening = self._text[self._at]
         if opening not in "[{":
-            self._leaf(here, at)
+            self._leaf(here, path)
             return
         self._at += 1
         index = 0
         while self._next() not in "]}":
             if opening == "[":
-                item = Leaf(paths.item(at.path, index), None, 0, 0, at.path, flow=True)
-                self._value(here[index], item)
+                self._value(here[index], paths.item(path, index))
                 index += 1
             else:
-                self._member(at.path, here, flow=True)
+                self._member(path, here)
             self._next()
             self._take(_COMMA)
         self._at += 1
 
-    def _leaf(self, here: Any, at: Leaf) -> None:
+    def _leaf(self, here: Any, path: str) -> None:
         start = self._at
         word = self._take(_STRING) or self._take(_DATE_AND_TIME) or self._take(_WORD)
         alone = tomllib.loads(f"value = {word}")["value"]
@@ -181,7 +176,7 @@ class _Scanner:
         why = None if agrees else "it could not be found again in the text"
         if word.startswith(('"""', "'''")):
             why = "it is a block of text"
-        self.leaves.found.append(at._replace(value=value, start=start, end=self._at, why=why))
+        self.leaves.found.append(Leaf(path, value, start, self._at, why))
 
 
 SYNTAX = Syntax(parse=parse, spell_text=spell_text)

@@ -60,7 +60,7 @@ def parse(text: str, name: str) -> Parsed:
         root = yaml.compose(text, Loader=_LOADER)
         reader = _Reader(text, name)
         if root is not None:
-            reader.value(root, Leaf("", None, 0, 0))
+            reader.value(root, "", 0)
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         stated = ", ".join(part for part in (problem.context, problem.problem) if part)
@@ -112,23 +112,23 @@ class _Reader:
         self._first: dict[int, str] = {}
         """Path of each node where it is written out."""
 
-    def value(self, node: Any, at: Leaf) -> None:
-        """Read a node at the place of the unfinished leaf `at`."""
+    def value(self, node: Any, path: str, position: int) -> None:
+        """Read the node at `path`; an alias stands at `position`."""
         is_scalar = isinstance(node, yaml.ScalarNode)
-        written = self._first.setdefault(id(node), at.path)
-        if written != at.path:
-            self.leaves.aliases[at.path] = written
+        written = self._first.setdefault(id(node), path)
+        if written != path:
+            self.leaves.aliases[path] = written
             if is_scalar:
                 value, _ = self._meaning(node)
-                self.leaves.found.append(at._replace(value=value, why=f"it repeats {written}"))
+                why = f"it repeats {written}"
+                self.leaves.found.append(Leaf(path, value, position, position, why))
         elif is_scalar:
-            self._scalar(node, at)
+            self._scalar(node, path)
         elif isinstance(node, yaml.MappingNode):
-            self._mapping(node, at.path)
+            self._mapping(node, path)
         else:
             for number, item in enumerate(node.value):
-                start = item.start_mark.index
-                self.value(item, Leaf(paths.item(at.path, number), None, start, start, at.path))
+                self.value(item, paths.item(path, number), item.start_mark.index)
 
     def _mapping(self, node: Any, path: str) -> None:
         members = {}
@@ -140,17 +140,14 @@ class _Reader:
                 self.leaves.again[paths.member(path, key.value)] = key.start_mark.index
             members[name] = key, value
         for key, value in members.values():
-            span = key.start_mark.index, key.end_mark.index
-            place = paths.member(path, key.value)
-            flow = bool(node.flow_style)
-            self.value(value, Leaf(place, None, span[1], span[1], path, key=span, flow=flow))
+            self.value(value, paths.member(path, key.value), key.end_mark.index)
 
-    def _scalar(self, node: Any, at: Leaf) -> None:
+    def _scalar(self, node: Any, path: str) -> None:
         value, why = self._meaning(node)
         start, end = node.start_mark.index, node.end_mark.index
         properties = _PROPERTIES.match(self._text, start, end)
         start = properties.end() if properties else start
-        self.leaves.found.append(at._replace(value=value, start=start, end=end, why=why))
+        self.leaves.found.append(Leaf(path, value, start, end, why))
 
     def _meaning(self, node: Any) -> tuple[JsonScalar, str | None]:
         """Value of a scalar, and any edit problem."""
@@ -172,4 +169,4 @@ class _Reader:
         return syntax_error(self._name, self._text, node.start_mark.index, problem)
 
 
-SYNTAX = Syntax(parse=parse, spell_text=spell_text, spell_key=spell_text, null="null")
+SYNTAX = Syntax(parse=parse, spell_text=spell_text, null="null")

@@ -10,7 +10,6 @@ constraints.py         knobs that change together
 candidate_values.py    values to try, and the linked changes that go with each
 schedule.py            noise schedules of fewer steps with the same terminal signal
 discovery.py           knobs without a telling name, found by experiment
-default_arguments.py   loader arguments that a mapping may be given
 """
 
 from advisor.knobs.candidate_values import InvalidChange, move, precision_choices

@@ -239,9 +239,7 @@ def _move_exclusive(plan: _Plan, link: KnobConstraint) -> str | None:
 def _move_needing_workers(plan: _Plan, link: KnobConstraint) -> str | None:
     dependent, workers = link.paths
     if plan.knob.path == workers:
-        is_absent = any(each.path == dependent for each in plan.document.absent)
-        unwritten = is_absent and dependent not in plan.beside
-        if plan.value != 0 or unwritten or plan.old(dependent) in (None, False):
+        if plan.value != 0 or plan.old(dependent) in (None, False):
             return None
         return plan.set(dependent, False if isinstance(plan.old(dependent), bool) else None)
     if plan.value not in (None, False) and plan.beside.get(workers, plan.old(workers)) == 0:

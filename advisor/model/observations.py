@@ -55,8 +55,6 @@ class Effects:
     """True if the optimizer updates all parameters in one kernel; None where it cannot."""
     recomputes: bool | None = None
     """True if torch computed activations twice to save memory; None where that cannot be seen."""
-    loader_passed: tuple[tuple[str, JsonScalar], ...] = ()
-    """Arguments by name of the measured DataLoader, where its call passes a mapping on (`**`)."""
     loader_site: str | None = None
     """`trainer.py:88` where the measured DataLoader was built."""
     model_site: str | None = None

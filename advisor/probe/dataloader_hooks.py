@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import opcode
 import time
 import weakref
 from threading import get_ident
@@ -43,7 +42,7 @@ def install(torch: Any, session: Session) -> None:
     def __init__(build: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
         if not is_muted(session):
-            session.attempt(built, session, self, kwargs)
+            session.attempt(built, session, self)
 
     @session.patches.wrap(loader, "_get_iterator")
     def _get_iterator(iterate: Any, self: Any) -> Any:
@@ -114,7 +113,7 @@ def _ended(session: Session, index: int, enter: float, problem: BaseException) -
 # --- facts --------------------------------------------------------------------------------
 
 
-def built(session: Session, loader: Any, given: Mapping[str, Any]) -> None:
+def built(session: Session, loader: Any) -> None:
     """Note a new DataLoader, or recognise a rebuilt one."""
     if loader.__dict__.get(NUMBER, (None,))[0] == session.pid:
         return
@@ -137,7 +136,6 @@ def built(session: Session, loader: Any, given: Mapping[str, Any]) -> None:
     facts.update(
         counter=batches.Counter(float(batch) if sizes else None),
         padding=Padding(),
-        passed=_passed(given),
         arguments=_arguments(loader, batch),
     )
     try:
@@ -163,20 +161,12 @@ def _plain(values: Mapping[str, Any]) -> Facts:
     return {name: value for name, value in values.items() if isinstance(value, kinds)}
 
 
-def _passed(given: Mapping[str, Any]) -> Facts:
-    """Return plain keyword arguments of a call that passes a mapping on."""
-    frame = call_sites.caller()
-    if frame is None or frame.f_code.co_code[frame.f_lasti] != opcode.opmap["CALL_FUNCTION_EX"]:
-        return {}
-    return _plain(given)
-
-
 def begins(session: Session, iterator: Any, loader: Any) -> None:
     """Note the settings that a pass really runs with."""
     if session.diagnosis is not None:
         iterator.__dict__[NUMBER] = loader.__dict__.get(NUMBER)
         return
-    built(session, loader, {})  # built before the probe came, or before a fork
+    built(session, loader)  # built before the probe came, or before a fork
     index = loader.__dict__[NUMBER][1]
     iterator.__dict__[NUMBER] = (session.pid, index)
     facts = session.loaders[index]
@@ -208,7 +198,6 @@ def describe(session: Session, index: int) -> None:
     content = {
         "site": facts["site"],
         "arguments": facts.get("arguments") or {},
-        "passed": facts.get("passed") or {},
         "pass_items": facts.get("pass_items"),
         "left_out": facts["left_out"],
         "iterated": bool(facts.get("iterated")),

@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING
 
 from advisor.executor.requests import TrialRequest, Variant
 from advisor.knobs import discovery
-from advisor.knobs.default_arguments import mappings
 from advisor.model import Candidate, Change, Effects, Failure
 from advisor.tuner.state import Stage, run_trial
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.config import Document
     from advisor.knobs.discovery import Move, Suspect
     from advisor.knobs.findings import Followed
-    from advisor.model import JsonScalar, Phase
-    from advisor.tuner.context import Source
+    from advisor.model import Phase
     from advisor.tuner.state import TunerState
 
 MOST_PROCESSES = 2
@@ -36,7 +33,6 @@ def discover_knobs(state: TunerState) -> Stage:
 
     A run that fails tells no more than what it came to.
     """
-    state = without_unused_arguments(state)
     seen = state.original.effects
     sources = [(source.document, source.findings) for source in state.context.sources]
     findings = [each for _, each in sources]
@@ -149,42 +145,3 @@ def with_followed(state: TunerState, followed: Sequence[Followed]) -> TunerState
         for source in state.context.sources
     )
     return replace(state, context=replace(state.context, sources=sources)) if followed else state
-
-
-# --- loader arguments that the config lacks -------------------------------------------------------
-
-
-def without_unused_arguments(state: TunerState) -> TunerState:
-    """Drop loader arguments that no DataLoader was given."""
-    passed = dict(state.original.effects.loader_passed)
-    sources = tuple(_without_others(source, passed) for source in state.context.sources)
-    return replace(state, context=replace(state.context, sources=sources))
-
-
-def _without_others(source: Source, passed: dict[str, JsonScalar]) -> Source:
-    given = passed_on(source.document, passed)
-    gone = {each.path for each in source.document.absent if each.beside not in given}
-    findings = replace(
-        source.findings,
-        knobs=tuple(knob for knob in source.findings.knobs if knob.path not in gone),
-        links=tuple(link for link in source.findings.links if not gone & set(link.paths)),
-        traps=tuple(trap for trap in source.findings.traps if trap.path not in gone),
-    )
-    return replace(source, findings=findings)
-
-
-def passed_on(document: Document, passed: dict[str, JsonScalar]) -> set[str]:
-    """Paths of values in mappings given to a DataLoader."""
-    scalars = document.written
-
-    def arrived(path: str, key: str) -> bool:
-        value = scalars[path].value
-        known = key in passed and isinstance(value, bool) == isinstance(passed[key], bool)
-        return known and value == passed[key]
-
-    return {
-        path
-        for members in mappings(document).values()
-        if all(arrived(path, key) for key, path in members.items())
-        for path in members.values()
-    }

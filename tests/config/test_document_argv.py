@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from advisor.config import of_command, split_command
+from advisor.config import of_command
 from advisor.errors import EditRefusedError
 
 
@@ -103,17 +103,3 @@ def test_what_is_no_single_value_is_refused(command: str, path: str, value: obje
     document = of_command(["python", "t.py", *command.split()])
     with pytest.raises(EditRefusedError, match="command line"):
         document.with_values({path: value})  # type: ignore[dict-item]
-
-
-def test_a_flag_is_added_the_way_its_sibling_is_given() -> None:
-    document = of_command(["python", "t.py", "--a", "1", "--b=2", "c.d=3", "--amp"])
-    added = {
-        beside: split_command(document.with_inserted(beside, key, 4))[2:]
-        for beside, key in {"--a": "--k", "--b": "--k", "c.d": "c.k", "--amp": "--k"}.items()
-    }
-    assert added == {
-        "--a": ("--a", "1", "--k", "4", "--b=2", "c.d=3", "--amp"),
-        "--b": ("--a", "1", "--b=2", "--k=4", "c.d=3", "--amp"),
-        "c.d": ("--a", "1", "--b=2", "c.d=3", "c.k=4", "--amp"),
-        "--amp": ("--a", "1", "--b=2", "c.d=3", "--amp", "--k", "4"),
-    }

@@ -88,14 +88,6 @@ def test_what_only_running_would_tell_is_left_with_its_reason(case: str) -> None
         document(text).with_values({path: 7})
 
 
-def test_a_key_is_added_as_its_sibling_is_written() -> None:
-    found = document("m = dict(\n    a=1,\n    b=2,\n)\nn = {'a': 1}\n")
-    assert found.with_inserted("m.b", "c", True).decode().splitlines()[3] == "    c=True,"
-    assert (
-        found.with_inserted("n.a", "c", None).decode().splitlines()[4] == "n = {'a': 1, 'c': None}"
-    )
-
-
 def test_nothing_is_run(tmp_path: Any) -> None:
     witness = tmp_path / "witness"
     found = document(f"open({str(witness)!r}, 'w')\nbatch_size = 4\n")

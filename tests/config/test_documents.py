@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from advisor.config import parse
-from advisor.config.formats import SYNTAXES
+from advisor.config.document import Splice
 from advisor.errors import EditRefusedError
 
 if TYPE_CHECKING:
@@ -178,23 +177,11 @@ def test_no_value_is_written_that_a_comment_stripper_would_cut() -> None:
     assert json.loads(after) == {"a": "tcp://host /* x"}
 
 
-# --- new keys -----------------------------------------------------------------------------
-
-
-def test_what_is_there_already_is_not_added() -> None:
-    for raw, beside in ((b'{"a": 1, "k": {"z": 1}}', "a"), (b'{"a": 1, "k": {}}', "a"),
-                        (b'{"a": [1]}', "a[0]")):  # fmt: skip
-        with pytest.raises(EditRefusedError):
-            parse(raw, "json", "x.json").with_inserted(beside, "k", 2)
-
-
-def test_an_insertion_that_changes_anything_else_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The second lock, behind the layout of new keys."""
-    raw = b"a: 1\nb: 2\n"
-    for careless in ([(4, "\nk: 2"), (9, "3")], [(1, "x"), (4, "\nk: 2")], [(4, "\nk: 7")]):
-        syntax = replace(SYNTAXES["yaml"], insert=lambda *_, made=careless: made)
-        monkeypatch.setitem(SYNTAXES, "yaml", syntax)
-        with pytest.raises(EditRefusedError):
-            parse(raw, "yaml", "x").with_inserted("a", "k", 2)
+@pytest.mark.parametrize(
+    "careless", [[(3, 4, "2\nk: 2")], [(0, 1, "x")], [(8, 9, "3"), (3, 4, "7")]]
+)
+def test_an_edit_that_changes_anything_else_is_refused(careless: list[Any]) -> None:
+    """The second lock, behind the places of values."""
+    document = parse(b"a: 1\nb: 2\n", "yaml", "x")
+    with pytest.raises(EditRefusedError):
+        document._verified([Splice(*each) for each in careless], {"a": 2}, set())

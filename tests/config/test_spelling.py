@@ -1,4 +1,4 @@
-"""Edits of every format, row by row: values.jsonl, keys.jsonl and broken.jsonl."""
+"""Edits of every format, row by row: values.jsonl and broken.jsonl."""
 
 from __future__ import annotations
 
@@ -20,12 +20,6 @@ def rows(name: str) -> list[Any]:
 def test_only_the_value_changes_and_keeps_its_spelling() -> None:
     for form, raw, path, value, after in rows("values.jsonl"):
         assert parse(raw.encode(), form, "x").with_values({path: value}).decode() == after
-
-
-def test_a_key_is_added_in_the_style_of_its_sibling() -> None:
-    for form, raw, beside, key, value, after in rows("keys.jsonl"):
-        document = parse(raw.encode(), form, "x")
-        assert document.with_inserted(beside, key, value).decode() == after
 
 
 @pytest.mark.parametrize(("form", "raw", "problem"), rows("broken.jsonl"))

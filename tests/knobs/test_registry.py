@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.knobs.default_arguments import with_absent
 from advisor.knobs.registry import LOADER_ARGUMENTS, KnobSpec
 from advisor.model import Effects
 from advisor.patches.patches import ARGUMENTS, NEEDS_WORKERS
-from tests.knobs.conftest import document, find
+from tests.knobs.conftest import find
 
 every_argument = pytest.mark.parametrize(
     "argument", LOADER_ARGUMENTS, ids=[each.kind for each in LOADER_ARGUMENTS]
@@ -25,12 +24,6 @@ def test_a_config_key_of_its_name_is_the_knob_with_its_links(argument: KnobSpec)
     assert (knob.kind, knob.knob_class) == (argument.kind, argument.class_in(knob.phase))
     needing = {link.paths[0] for link in found.links if link.kind == "needs-workers"}
     assert (argument.kind in needing) == ("workers" in argument.needs)
-
-
-@every_argument
-def test_a_mapping_of_loader_arguments_may_get_it(argument: KnobSpec) -> None:
-    found = with_absent(document("loader: {batch_size: 8, shuffle: true}\n")).absent
-    assert {each.key: each.default for each in found}[argument.kind] == argument.default
 
 
 @every_argument

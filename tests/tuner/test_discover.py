@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from advisor.config import parse
 from advisor.history import History
 from advisor.model import Failure
-from advisor.tuner.discovery import MOST_PROCESSES, passed_on
+from advisor.tuner.discovery import MOST_PROCESSES
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
@@ -165,29 +162,3 @@ def test_the_sampler_is_followed_to_the_end_of_an_item(tmp_path: Path) -> None:
     assert experiment.request.plan.whole_batches == 1
     assert experiment.request.plan.forwards_per_unit is None
     assert discovered(found) == {"mimsy": "timesteps"}
-
-
-CONFIG = parse(
-    b'{"train": {"batch_size": 4, "pin_memory": true}, "test": {"batch_size": 1}, "lr": 4}',
-    "json",
-    "c",
-)
-
-
-@pytest.mark.parametrize(
-    ("passed", "expected"),
-    [
-        ({}, set()),
-        ({"batch_size": 4, "pin_memory": True}, {"train.batch_size", "train.pin_memory"}),
-        ({"batch_size": 4, "pin_memory": 1}, set()),
-        ({"batch_size": 4, "num_workers": 0}, set()),
-        ({"batch_size": 1, "sampler": None}, {"test.batch_size"}),
-        ({"batch_size": 2, "pin_memory": True}, set()),
-    ],
-    ids=["no mapping", "all of it", "another type", "a part", "and more", "another value"],
-)
-def test_a_mapping_is_passed_on_where_each_of_its_values_arrived(
-    passed: dict[str, object], expected: set[str]
-) -> None:
-    """Every key, with its value; one that the program changed on the way is not the config's."""
-    assert passed_on(CONFIG, passed) == expected  # type: ignore[arg-type]
