@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,7 +15,11 @@ from advisor.executor.equal_work import work_differences
 from advisor.model import Effects
 from tests.runs import a_run
 
-ROOT = Path(__file__).resolve().parents[1]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests import warm
+
 PROGRAM = """\
 import pathlib, re, sys, time
 settings = dict(re.findall(r"(\\w+): (\\S+)", pathlib.Path(sys.argv[1]).read_text()))
@@ -44,7 +46,7 @@ quality-command = "{python} work.py {{config}} whole"
 pattern = "error (\\\\S+)"
 tolerance = "5%"
 """
-FAST, SLOW = "step_s: 0.002\nerror: 1.00\n", "step_s: 0.05\nerror: 1.00\n"
+FAST, SLOW = "step_s: 0.01\nerror: 1.00\n", "step_s: 0.1\nerror: 1.00\n"
 QUICK = ("--window", "0.3s", "--rounds", "2", "--budget", "200s")
 
 
@@ -61,19 +63,21 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def compare(*words: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of one call."""
-    done = subprocess.run(
-        [sys.executable, "-m", "advisor", "compare", *QUICK, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PYTHONPATH": str(ROOT), **os.environ},
-    )
-    return done.returncode, done.stdout, done.stderr
+Compare = Callable[..., tuple[int, str, str]]
 
 
-def compared(*words: str) -> tuple[int, dict[str, Any]]:
+@pytest.fixture
+def compare(project: Path, gpu_advisor: warm.Server) -> Compare:
+    """Calls it in the project; returns exit code, stdout and stderr."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        done = gpu_advisor.call("compare", *QUICK, *words, cwd=project)
+        return done.returncode, done.stdout, done.stderr
+
+    return call
+
+
+def compared(compare: Compare, *words: str) -> tuple[int, dict[str, Any]]:
     """Exit code, and the variants of the JSON object by name."""
     code, out, err = compare("--json", *words)
     assert out, err
@@ -81,7 +85,9 @@ def compared(*words: str) -> tuple[int, dict[str, Any]]:
     return code, {"outcome": found["outcome"]} | {v["name"]: v for v in found["variants"]}
 
 
-def test_a_slower_config_fails_the_call_and_the_table_says_by_how_much(project: Path) -> None:
+def test_a_slower_config_fails_the_call_and_the_table_says_by_how_much(
+    project: Path, compare: Compare
+) -> None:
     before = {path.name: path.read_bytes() for path in project.glob("*.yaml")}
     code, out, err = compare("b.yaml", "a.yaml")
     assert code == 1
@@ -93,11 +99,11 @@ def test_a_slower_config_fails_the_call_and_the_table_says_by_how_much(project: 
     assert {path.name: path.read_bytes() for path in project.glob("*.yaml")} == before
 
 
-def test_commands_are_compared_as_a_whole(project: Path) -> None:
+def test_commands_are_compared_as_a_whole(compare: Compare) -> None:
     """Unit and pattern come from the workload; a faster second variant is no failure."""
     work = (sys.executable, "work.py")
     words = ("--workload", "work", "--", *work, "a.yaml", "--vs", *work, "b.yaml")
-    code, found = compared(*words)
+    code, found = compared(compare, *words)
     assert (code, found["outcome"], found["B"]["verdict"]) == (0, "ok", "faster")
     gain, rates = found["B"]["gain"], [found[name]["units_per_s"] for name in "AB"]
     assert 1 < gain["low"] <= gain["ratio"] <= gain["high"]
@@ -106,25 +112,22 @@ def test_commands_are_compared_as_a_whole(project: Path) -> None:
     assert len(found["A"]["runs"]) == len(found["B"]["runs"]) == 2
 
 
-def test_a_variant_whose_quality_is_unknown_is_undecided(project: Path) -> None:
+def test_worse_outputs_and_crashes_fail_beside_one_that_is_faster(
+    project: Path, compare: Compare
+) -> None:
+    """A variant that does not tell its quality is undecided."""
     with (project / "gpu-advisor.toml").open("a") as file:
         file.write(QUALITY.format(python=sys.executable))
-    (project / "silent.yaml").write_text("step_s: 0.002\n")
-    code, found = compared("a.yaml", "silent.yaml")
-    assert (code, found["B"]["verdict"]) == (3, "undecided")
-
-
-def test_worse_outputs_and_crashes_fail_beside_one_that_is_faster(project: Path) -> None:
-    with (project / "gpu-advisor.toml").open("a") as file:
-        file.write(QUALITY.format(python=sys.executable))
-    code, found = compared("a.yaml", "b.yaml", "worse.yaml", "crash.yaml")
+    (project / "silent.yaml").write_text("step_s: 0.01\n")
+    names = [f"{name}.yaml" for name in ("a", "b", "worse", "crash", "silent")]
+    code, found = compared(compare, *names)
     assert code == 1
-    verdicts = [found[name]["verdict"] for name in "ABCD"]
-    assert verdicts == ["reference", "faster", "worse", "failed"]
+    verdicts = [found[name]["verdict"] for name in "ACDE"]
+    assert verdicts == ["reference", "worse", "failed", "undecided"]
     assert "error: 1.2, limit 1.05 (1 in the first variant)" in found["C"]["reason"]
 
 
-def test_a_first_variant_that_crashes_ends_the_call(project: Path) -> None:
+def test_a_first_variant_that_crashes_ends_the_call(compare: Compare) -> None:
     command = ("--", sys.executable, "work.py", "{config}")
     code, out, err = compare("--workload", "work", "crash.yaml", "b.yaml", *command)
     assert code in FAILURE_EXIT_CODES.values()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,21 +53,6 @@ def test_spreads_group_equal_trials_of_one_machine(tmp_path: Path) -> None:
         history.append(key, "machine", kept(rate))
     history.append("a", "other", kept(9.0))
     assert sorted(map(sorted, history.host_spreads("machine"))) == [[1.0, 1.1]]
-
-
-def test_several_writers_lose_nothing(tmp_path: Path) -> None:
-    def write() -> None:
-        history = History(tmp_path / "h.sqlite")
-        for _ in range(10):
-            history.append("key", "machine", kept())
-
-    History(tmp_path / "h.sqlite")
-    threads = [threading.Thread(target=write) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(History(tmp_path / "h.sqlite").find("key", "machine", max_age_s=60)) == 40
 
 
 def damaged(path: Path) -> None:

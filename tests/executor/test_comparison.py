@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor import stats
-from advisor.executor.comparison import AFTER, BEFORE, alike, chained
+from advisor.executor.comparison import chained
 from advisor.executor.rounds import interleaved
 from advisor.objective import THROUGHPUT
-from tests.executor.made import compared, result
+from tests.executor.made import compared
 
 if TYPE_CHECKING:
     from advisor.executor.comparison import Comparison
@@ -80,14 +80,6 @@ def test_a_true_gain_is_cheap_to_prove(rounds: int, gain: float, share: float) -
     assert proven >= share * len(worlds)
 
 
-def test_from_six_rounds_on_the_bounds_are_the_exact_ones() -> None:
-    """The ends of the averages, whatever the noise is thought to be."""
-    gains = [1.1, 1.2, 1.3, 1.4, 1.5, 1.6]
-    found = compared([(1.0, gain) for gain in gains], sigma=5.0).interval(THROUGHPUT)
-    assert found is not None
-    assert (found.low, found.high) == pytest.approx((1.1, 1.6))
-
-
 def test_four_runs_of_each_arm_that_do_not_overlap_prove_a_gain() -> None:
     """By ranks alone, 1 in 70, on a host whose noise would hide it."""
     rates = [(1.0, 1.2), (1.1, 1.3), (1.05, 1.25), (1.02, 1.22)]
@@ -111,14 +103,6 @@ def test_a_gain_below_the_smallest_or_won_in_every_round_is_likely(
     rates: list[tuple[float, float]], verdict: str
 ) -> None:
     assert compared(rates).verdict(THROUGHPUT, 0.03) == verdict
-
-
-def test_the_estimate_is_the_ratio_of_the_two_figures_shown() -> None:
-    found = compared([(1.0, 2.0), (1.1, 2.4), (0.9, 2.1), (1.0, 1.9), (1.2, 2.0), (1.0, 2.2)])
-    shown = [found.typical(THROUGHPUT, arm) for arm in (BEFORE, AFTER)]
-    interval = found.interval(THROUGHPUT)
-    assert interval is not None
-    assert interval.estimate == pytest.approx((shown[1] or 0) / (shown[0] or 1))
 
 
 def test_the_estimate_lies_inside_its_bounds() -> None:
@@ -145,16 +129,12 @@ def test_a_baseline_at_another_speed_widens_the_interval_and_is_mentioned() -> N
     assert alike_outside.drift_note(THROUGHPUT, "tiles/s") is None
 
 
-@pytest.mark.parametrize("rounds", [(2, 2), (10, 6)])
-def test_two_steps_together_hold_their_product(rounds: tuple[int, int]) -> None:
+def test_two_steps_together_hold_their_product() -> None:
     """2x and then 1.5x, each with its own rounds: 3x lies inside in at least 92 of a hundred."""
-    rng = random.Random(sum(rounds))
+    rng = random.Random(16)
     held = 0
     for _ in range(SEEDS // 4):
-        steps = [
-            compared(drawn(rng, n, gain), sigma=SIGMA)
-            for n, gain in zip(rounds, (2.0, 1.5), strict=True)
-        ]
+        steps = [compared(drawn(rng, n, gain), sigma=SIGMA) for n, gain in ((10, 2.0), (6, 1.5))]
         found = chained(steps, THROUGHPUT)
         assert found is not None
         held += found.low <= 3.0 <= found.high
@@ -201,15 +181,6 @@ def test_others_can_hide_a_gain_and_never_make_one(busy: tuple[float, float]) ->
     assert sum(each is not None and each.high < 1 for each in same) <= 0.03 * SEEDS
     twice = [beside_others(rng, 2.0, busy).proven(THROUGHPUT, 0.03) for _ in range(SEEDS // 4)]
     assert sum(twice) >= 0.6 * SEEDS // 4
-
-
-@pytest.mark.parametrize(
-    ("held", "same"),
-    [((0.0, 0.2), True), ((0.0, 0.3), False), ((2.0, 2.4), True), ((2.0, 3.0), False)],
-)
-def test_alike_is_a_quarter(held: tuple[float, float], *, same: bool) -> None:
-    """Of a CPU, or of what others held where that is more."""
-    assert alike({BEFORE: result(1.0, held[0]), AFTER: result(1.0, held[1])}) is same
 
 
 # --- interleaving -----------------------------------------------------------------------------

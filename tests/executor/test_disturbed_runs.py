@@ -52,13 +52,6 @@ def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path: Path) -> N
     assert told(search) == ""
 
 
-def test_the_less_disturbed_of_two_is_believed(tmp_path: Path) -> None:
-    """Others stay: the better of both stands."""
-    held = {2: 2.0, 3: 0.5}
-    search = busy_search(tmp_path, lambda process: held.get(process, 0.0))
-    assert [a.repeated for a in search.lab.attempts[2:4]] == [True, False]
-
-
 def test_a_disturbed_round_is_repeated_whole(tmp_path: Path) -> None:
     """Both arms run again, never one alone; the rounds that were asked for are had."""
     quiet = busy_search(tmp_path, None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.executor.executor import WAIT_SHARE
-from advisor.executor.requests import SkippedRun, TrialRequest, TrialResult, Variant
+from advisor.executor.requests import SkippedRun, TrialRequest, Variant
 from advisor.model import Failure, MeasurePlan
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import Quiet, formula_search, on_formula
@@ -50,20 +50,6 @@ def test_a_trial_that_the_budget_ended_failed_in_nothing(tmp_path: Path) -> None
     assert isinstance(found, SkippedRun)
     assert len(executor.attempts) == before
     assert [each.purpose for each in executor.stopped] == ["whatif"]
-
-
-def test_a_hang_limit_is_not_the_end_of_the_budget(tmp_path: Path) -> None:
-    """A busy program was silent for a minute of an hour: that is an attempt with its reason."""
-    search = formula_search(tmp_path, on_formula(), "lr: 0.1\n", budget_s=3600.0)
-    silent = Failure(
-        trial_id="1", purpose="whatif", label="", kind="timeout",
-        evidence="no step for 60 s, while 1.6 CPUs were busy", next_step="-", wall_s=80.0,
-    )  # fmt: skip
-    request = TrialRequest(variant=Variant(), purpose="whatif", plan=MeasurePlan(), fresh=True)
-    search.lab.engine.run = lambda _: silent  # type: ignore[method-assign]
-    found = search.lab.measure(request)
-    assert isinstance(found, TrialResult)
-    assert found.result == silent
 
 
 @pytest.mark.parametrize(("wall_s", "said"), [(12.0, "no item within 6 s"), (61.0, "budget")])

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,10 +16,16 @@ from tests.light import PYTHONPATH
 from tests.probe import program
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.warm import Server
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        len(os.sched_getaffinity(0)) < 2, reason="one CPU: no number of workers is faster"
+    ),
+]
 
 
 def optimized(gpu_advisor: Server, project: Path, *flags: str) -> dict[str, Any]:
@@ -41,18 +46,25 @@ def optimized(gpu_advisor: Server, project: Path, *flags: str) -> dict[str, Any]
     return found
 
 
+def workers_of(project: Path) -> int | None:
+    """Workers that the program really runs with."""
+    found = program.run(
+        project / "probed",
+        *(sys.executable, "train.py", "c.json"),
+        cwd=project,
+        plan=MeasurePlan(measure_s=0.5, min_steps=10),
+    )
+    return found.measured.effects.workers
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    (tmp_path / "train.py").write_bytes((PROGRAMS / "whatif_train.py").read_bytes())
+    (tmp_path / "train.py").write_bytes((program.PROGRAMS / "whatif_train.py").read_bytes())
     (tmp_path / "c.json").write_text('{"lr": 0.1}\n')
     return tmp_path
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-    len(os.sched_getaffinity(0)) < 2, reason="one CPU: no number of workers is faster"
-)
 def test_loader_arguments_in_the_code_are_found_measured_and_patched(
     project: Path, gpu_advisor: Server
 ) -> None:
@@ -72,13 +84,7 @@ def test_loader_arguments_in_the_code_are_found_measured_and_patched(
     subprocess.run(["git", "apply", patch.name], cwd=project, check=True)
     workers = int(advice["title"].partition("num_workers=")[2].partition(",")[0])
     assert f"num_workers={workers}" in (project / "train.py").read_text()
-    again = program.run(
-        project / "probed",
-        *(sys.executable, "train.py", "c.json"),
-        cwd=project,
-        plan=MeasurePlan(measure_s=0.5, min_steps=10),
-    )
-    assert again.measured.effects.workers == workers
+    assert workers_of(project) == workers
 
 
 PASSED_ON = """\
@@ -102,10 +108,6 @@ for x, y in loader:
 """
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-    len(os.sched_getaffinity(0)) < 2, reason="one CPU: no number of workers is faster"
-)
 def test_a_key_that_the_config_lacks_is_inserted_when_it_is_proven(
     project: Path, gpu_advisor: Server
 ) -> None:
@@ -128,10 +130,4 @@ def test_a_key_that_the_config_lacks_is_inserted_when_it_is_proven(
     assert [
         entry["title"] for entry in found["suggestions"] if "num_workers" in entry["title"]
     ] == []
-    again = program.run(
-        project / "probed",
-        *(sys.executable, "train.py", "c.json"),
-        cwd=project,
-        plan=MeasurePlan(measure_s=0.5, min_steps=10),
-    )
-    assert again.measured.effects.workers == change["new"]
+    assert workers_of(project) == change["new"]

@@ -84,28 +84,33 @@ transformers.Trainer(
 """
 HEAD = "from data import Points, torch\nfrom torch.utils.data import DataLoader\n"
 WRITTEN = {
-    "over several lines": f"""\
-{HEAD}
-loader = DataLoader(
-    Points(),
-    batch_size=4,  # the number of corners
-    num_workers=0,
-)
-{LOOP}""",
     "by position": f"{HEAD}loader = DataLoader(Points(), 4, True)\n{LOOP}",
     "by a dictionary": f"""\
 {HEAD}
 options = {{"batch_size": 4, "num_workers": 0}}
 loader = DataLoader(Points(), shuffle=True, **options)
 {LOOP}""",
-    "by a helper": f"import torch\nfrom feed import build\nloader = build(4)\n{LOOP}",
     "Lightning": LIGHTNING,
     "transformers": TRANSFORMERS,
 }
 NEEDS = {"Lightning": "lightning", "transformers": "transformers"}
 BATCH = 4
 """In every style."""
-FEED = f"{HEAD}\ndef build(batch):\n    return DataLoader(Points(), batch_size=batch)\n"
+
+
+def repository(folder: Path, code: str) -> Path:
+    """A user's repository with `code` as `train.py`."""
+    work = folder / "work"
+    work.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=work, check=True)
+    (work / "data.py").write_text(DATA)
+    (work / "train.py").write_text(code)
+    return work
+
+
+def apply(work: Path, patch: str | None) -> None:
+    assert patch is not None
+    subprocess.run(["git", "apply", "-"], input=patch, text=True, cwd=work, check=True)
 
 
 def measured(work: Path, whatif: str | None = None) -> Run:
@@ -135,19 +140,13 @@ def test_what_a_what_if_did_the_patch_does_again(style: str, tmp_path: Path) -> 
     """The same line, the same workers, batch and prefetching, and the same of everything else."""
     if style in NEEDS and importlib.util.find_spec(NEEDS[style]) is None:
         pytest.skip(f"{NEEDS[style]} is not installed")
-    work = tmp_path / "work"
-    work.mkdir()
-    subprocess.run(["git", "init", "-q"], cwd=work, check=True)
-    for name, code in (("data", DATA), ("feed", FEED), ("train", WRITTEN[style])):
-        (work / f"{name}.py").write_text(code)
+    work = repository(tmp_path, WRITTEN[style])
     values = {"num_workers": 1, "prefetch_factor": 4}
     tried = measured(work, of_loader(values, None))
     assert tried.whatif is not None
     assert tried.whatif.applied, tried.whatif.why
     name, _, line = (tried.effects.loader_site or "").rpartition(":")
-    patch = patch_of(work / name, work, patches.loader_edit(int(line), values))
-    assert patch is not None
-    subprocess.run(["git", "apply", "-"], input=patch, text=True, cwd=work, check=True)
+    apply(work, patch_of(work / name, work, patches.loader_edit(int(line), values)))
     for file in work.glob("*.py"):
         ast.parse(file.read_text())
     after = measured(work)
@@ -158,19 +157,13 @@ def test_what_a_what_if_did_the_patch_does_again(style: str, tmp_path: Path) -> 
 
 def test_the_autocast_that_was_tried_the_patch_does_again(tmp_path: Path) -> None:
     """The same dtype at the same call; the one tensor that comes out goes on in float32."""
-    work = tmp_path / "work"
-    work.mkdir()
-    subprocess.run(["git", "init", "-q"], cwd=work, check=True)
-    (work / "data.py").write_text(DATA)
     two = "torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 4))"
     code = WRITTEN["by position"].replace("torch.nn.Linear(8, 4)", two)
-    (work / "train.py").write_text(f"import torch\n{code}")
+    work = repository(tmp_path, f"import torch\n{code}")
     tried = measured(work, "autocast=bfloat16")
     assert tried.whatif is not None
     assert tried.whatif.one_tensor is True
     name, _, line = (tried.effects.model_site or "").rpartition(":")
     edit = model_patches.autocast_edit(int(line), "cpu", "bfloat16", widen=True)
-    patch = patch_of(work / name, work, edit)
-    assert patch is not None
-    subprocess.run(["git", "apply", "-"], input=patch, text=True, cwd=work, check=True)
+    apply(work, patch_of(work / name, work, edit))
     assert (tried.effects.dtype, measured(work).effects.dtype) == ("bfloat16", "bfloat16")

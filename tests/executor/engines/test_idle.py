@@ -13,7 +13,7 @@ import nvml_stub
 import pytest
 
 from advisor.executor.engines import EngineSettings, idle, local
-from advisor.executor.engines.idle import in_words, wait_until_quiet
+from advisor.executor.engines.idle import wait_until_quiet
 from advisor.model import Disturbance, Neighbour
 
 if TYPE_CHECKING:
@@ -75,12 +75,6 @@ def test_all_waits_of_an_engine_together_are_bounded(monkeypatch: pytest.MonkeyP
         assert engine.wait_until_quiet(10.0) == BUSY.who
     assert world.now <= 9.0 + 14 * idle.LOOK_S
     assert "going on beside others" in world.said[-1]
-
-
-def test_a_hypervisor_that_takes_time_is_named() -> None:
-    """It has no command name."""
-    stolen = Disturbance(disturbed=True, others_cpus=0.0, steal_share=0.25)
-    assert "25% of the CPUs' time" in in_words(stolen)
 
 
 def test_a_card_on_which_others_work_is_busy(tmp_path: Path) -> None:
