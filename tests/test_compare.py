@@ -112,19 +112,28 @@ def test_commands_are_compared_as_a_whole(compare: Compare) -> None:
     assert len(found["A"]["runs"]) == len(found["B"]["runs"]) == 2
 
 
-def test_worse_outputs_and_crashes_fail_beside_one_that_is_faster(
-    project: Path, compare: Compare
-) -> None:
-    """A variant that does not tell its quality is undecided."""
+@pytest.fixture
+def with_quality(project: Path) -> Path:
+    """The project, whose settings declare a measure."""
     with (project / "gpu-advisor.toml").open("a") as file:
         file.write(QUALITY.format(python=sys.executable))
-    (project / "silent.yaml").write_text("step_s: 0.01\n")
-    names = [f"{name}.yaml" for name in ("a", "b", "worse", "crash", "silent")]
-    code, found = compared(compare, *names)
+    return project
+
+
+def test_a_variant_whose_quality_is_unknown_is_undecided(
+    with_quality: Path, compare: Compare
+) -> None:
+    (with_quality / "silent.yaml").write_text("step_s: 0.01\n")
+    code, found = compared(compare, "a.yaml", "silent.yaml")
+    assert (code, found["B"]["verdict"]) == (3, "undecided")
+
+
+def test_worse_outputs_and_crashes_fail_the_call(with_quality: Path, compare: Compare) -> None:
+    code, found = compared(compare, "a.yaml", "worse.yaml", "crash.yaml")
     assert code == 1
-    verdicts = [found[name]["verdict"] for name in "ACDE"]
-    assert verdicts == ["reference", "worse", "failed", "undecided"]
-    assert "error: 1.2, limit 1.05 (1 in the first variant)" in found["C"]["reason"]
+    verdicts = [found[name]["verdict"] for name in "ABC"]
+    assert verdicts == ["reference", "worse", "failed"]
+    assert "error: 1.2, limit 1.05 (1 in the first variant)" in found["B"]["reason"]
 
 
 def test_a_first_variant_that_crashes_ends_the_call(compare: Compare) -> None:

@@ -73,8 +73,8 @@ WIDENED = [
 ]
 COMPILED = [
     (
-        "def f():\n  model = Net()\n  model = model.to(d)  # d\n  y = model(x)\n",
-        "def f():\n  model = Net()\n  model = model.to(d)  # d\n  model.compile()\n  y = model(x)\n",
+        "with a:\n  model = Net()\n  model = model.to(d)  # d\n  y = model(x)\n",
+        "if a:\n  model = Net()\n  model = model.to(d)  # d\n  model.compile()\n  y = model(x)\n",
     ),
     (
         "criterion = Loss()\nmodel = Net()\nloss = criterion(model(x), y)\n",
