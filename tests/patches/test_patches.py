@@ -24,6 +24,7 @@ class Trainer:
     def step(self, x):
         y = self.model(x)
 """
+MOVED = "def main():\n    model = Net()\n    model = model.to(d)  # d\n    y = model(x)\n"
 LOADERS = [
     ("l = DataLoader(ds, batch_size=4)\n", "l = DataLoader(ds, batch_size=4, @)\n"),
     (
@@ -72,10 +73,7 @@ WIDENED = [
     ),
 ]
 COMPILED = [
-    (
-        "with a:\n  model = Net()\n  model = model.to(d)  # d\n  y = model(x)\n",
-        "if a:\n  model = Net()\n  model = model.to(d)  # d\n  model.compile()\n  y = model(x)\n",
-    ),
+    (MOVED, MOVED.replace("# d\n", "# d\n    model.compile()\n")),
     (
         "criterion = Loss()\nmodel = Net()\nloss = criterion(model(x), y)\n",
         "criterion = Loss()\nmodel = Net()\nmodel.compile()\nloss = criterion(model(x), y)\n",
