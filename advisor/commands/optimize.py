@@ -29,7 +29,7 @@ from advisor.machine import target
 from advisor.model import Candidate, Failure
 from advisor.patches import proven_advice
 from advisor.quality import measure_key
-from advisor.report import build, notes, screen, sections, writing
+from advisor.report import build, notes, screen, writing
 from advisor.report.verdict import TuningResult
 from advisor.tuner import next_request
 from advisor.tuner.confirm import proven_candidate
@@ -303,21 +303,4 @@ def show(report: Report, *, json_only: bool) -> None:
     if json_only:
         sys.stdout.write(json.dumps(writing.headline(writing.masked(report)), indent=2) + "\n")
         return
-    if screen.show(writing.masked(report)):
-        return
-    lines = [report.baseline_note] if report.baseline_note else []
-    lines.append(f"{sections.subject(report)}: {report.verdict}. {report.reason}")
-    if report.load_note:
-        lines.append(f"  {report.load_note}")
-    lines += [f"  {c.path}: {c.old} -> {c.new}" for c in report.changes]
-    lines += [
-        f"  suggested, not applied: {entry.title}, {entry.gain.text}"
-        for entry in report.suggestions
-        if entry.gain
-    ]
-    if report.tuned_command:
-        lines.append(f"tuned command: {report.tuned_command}")
-    if report.how_to_revert:
-        lines.append(f"undo: {report.how_to_revert}")
-    lines.append(f"report: {report.report}")
-    sys.stdout.write("\n".join(lines) + "\n")
+    screen.show(writing.masked(report))

@@ -1,4 +1,4 @@
-"""First screen of a report, on a terminal."""
+"""First screen of a report, at the end of a call."""
 
 from __future__ import annotations
 
@@ -21,19 +21,17 @@ FIRST = (
 )
 
 
-def show(report: Report, stream: TextIO | None = None) -> bool:
-    """Print verdict, table, diff and commands in colour.
-
-    Returns False, with nothing printed, on anything but a colour terminal.
-    """
+def show(report: Report, stream: TextIO | None = None) -> None:
+    """Print verdict, table, diff and commands: in colour on a terminal, else as Markdown."""
     stream = stream or sys.stdout
+    page = sections.Page(report=report, stem=Path(report.report).stem)
+    parts = [section(page) for section in FIRST]
+    text = "\n\n".join(filter(None, (*parts, f"Report: `{report.report}`")))
     if not is_terminal(stream):
-        return False
+        stream.write(f"{text}\n")
+        return
     from rich.console import Console
     from rich.markdown import Markdown
 
-    page = sections.Page(report=report, stem=Path(report.report).stem)
-    text = "\n\n".join(filter(None, (section(page) for section in FIRST)))
     console = Console(file=stream)
-    console.print(Markdown(f"{text}\n\nReport: `{report.report}`"), width=min(console.width, 110))
-    return True
+    console.print(Markdown(text), width=min(console.width, 110))

@@ -95,15 +95,16 @@ def plain(**how: object) -> tuple[Progress, io.StringIO]:
 
 
 def test_a_finished_report_has_its_first_screen_on_the_terminal() -> None:
-    """Verdict, table, diff and the next command, in colour; elsewhere nothing."""
+    """Verdict, table, diff and the next command, in colour; elsewhere as Markdown."""
     shows = "from tests.report import golden; from advisor.report import screen; import sys\n"
-    shows += "sys.exit(not screen.show(golden.report('improved'), sys.stderr))"
+    shows += "screen.show(golden.report('improved'), sys.stderr)"
     seen, _ = on_terminal(80, shows)
-    text = "\n".join(lines(seen))
-    for part in ("Improved.", "tiles/s", "num_workers", '+      "batch_size": 8', "revert config"):
-        assert part in text, part
+    plain = io.StringIO()
+    screen.show(golden.report("improved"), plain)
     assert "\x1b[" in seen
-    assert not screen.show(golden.report("improved"), io.StringIO())
+    for text in ("\n".join(lines(seen)), plain.getvalue()):
+        for part in ("Improved.", "tiles/s", '+      "batch_size": 8', "revert config"):
+            assert part in text, part
 
 
 def test_elsewhere_each_trial_is_one_plain_line_on_stderr() -> None:
