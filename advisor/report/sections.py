@@ -329,13 +329,6 @@ def picture(page: Page) -> str | None:
     return f"![{text(curve.alt)}]({page.image})" if curve and page.image else None
 
 
-def tokens(page: Page) -> str | None:
-    """Time of a million tokens, where tokens go in."""
-    rates = [side.tokens_per_s for side in page.sides if side.tokens_per_s]
-    shown = " to ".join(numbers.duration(1e6 / rate) for rate in rates)
-    return f"A million tokens take {shown}." if rates else None
-
-
 # --- settings and caveats -----------------------------------------------------------------
 
 
@@ -525,7 +518,6 @@ SECTIONS: tuple[Callable[[Page], str | None], ...] = (
     run_and_undo,
     next_actions,
     time,
-    tokens,
     picture,
     settings,
     caveats,

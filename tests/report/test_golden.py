@@ -156,8 +156,3 @@ def test_settings_of_another_phase_are_left_out() -> None:
     report = examples.improved()
     (other,) = [entry for entry in report.decisions if not entry.in_phase]
     assert f"`{other.path}`" not in render(report)
-
-
-def test_a_million_tokens_have_their_time() -> None:
-    side = Side(units_per_s=10.0, tokens_per_s=5000.0)
-    assert "A million tokens take 3 min 20 s." in render(examples.unchanged(before=side))
