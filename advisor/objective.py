@@ -127,13 +127,6 @@ METRICS = {
             unit="GiB",
             units={"GiB": 1.0, "MiB": 2.0**-10, "GB": GIB_PER_GB, "MB": GIB_PER_GB / 1e3},
         ),
-        Metric(
-            name="wait",
-            read=lambda run: run.wait_share,
-            unit="of the time",
-            gain_text="{ratio} less waiting for data",
-            units={"": 1.0},
-        ),
     )
 }
 """Every figure that can be aimed at or bounded."""
