@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from advisor.analysis.events import BackwardPass, BatchFetch, EventLog, ForwardCall, OptimizerStep
 from advisor.analysis.facts import LoaderFacts, ModuleFacts
 from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.window import Window, find_window
 from advisor.model import MeasurePlan
+
+if TYPE_CHECKING:
+    from advisor.analysis.step_series import StepSeries
 
 PLAN = MeasurePlan(measure_s=0.5, min_steps=10)
 
@@ -74,10 +79,16 @@ def train(
     return now
 
 
-def measured(log: EventLog, plan: MeasurePlan = PLAN, *, ended: bool = False) -> Window:
-    """Window that `plan` finds in `log`, of a program that `ended` by itself or runs on."""
+def detected(log: EventLog, plan: MeasurePlan = PLAN, *, ended: bool = False) -> StepSeries:
+    """Steps of `log`, which must have some."""
     series = detect_steps(log, plan, ended=ended)
     assert series is not None
+    return series
+
+
+def measured(log: EventLog, plan: MeasurePlan = PLAN, *, ended: bool = False) -> Window:
+    """Window that `plan` finds in `log`, of a program that `ended` by itself or runs on."""
+    series = detected(log, plan, ended=ended)
     found, _ = find_window(log, series, plan, whole=ended)
     assert found is not None
     return found

@@ -8,11 +8,11 @@ import pytest
 
 from advisor.analysis import breakdown
 from advisor.analysis.device_time import DeviceClock, Host, seconds
-from advisor.analysis.events import DeviceMark, EventLog, OptimizerStep, Span
+from advisor.analysis.events import DeviceMark, EventLog, HookChange, OptimizerStep, Span, SyncCall
 from advisor.analysis.facts import LoaderFacts
-from advisor.analysis.step_detection import detect_steps
+from advisor.analysis.step_series import OPTIMIZER, StepSeries
 from advisor.analysis.window import Window
-from tests.analysis.logs import PLAN, backward, call, fetch, log_with, update
+from tests.analysis.logs import backward, call, detected, fetch, log_with, update
 
 PLAIN = {"data_wait": 0.4, "compute": 0.5, "other": 0.1}
 
@@ -37,9 +37,7 @@ def log_of(shape: str, *, recorded: int = 60) -> EventLog:
 
 def shares_of(log: EventLog, until: float = 6.0) -> tuple[dict[str, float], float | None]:
     """Shares, and what the headline says of waiting."""
-    series = detect_steps(log, PLAN)
-    assert series is not None
-    found = Window(series, 10, 58)
+    found = Window(detected(log), 10, 58)
     shares = breakdown.shares(log, found, Span(found.start, until))
     assert shares is not None
     told = {name: part for name, part in asdict(shares).items() if part is not None}
@@ -83,3 +81,29 @@ def test_on_a_device_the_optimizers_own_part_is_a_call_of_its_own() -> None:
     host = Host(fetches, breakdown._calls(log, fetches), [], [])
     found = seconds(host, DeviceClock(marks), [], [Span(0.0, 6.0)])
     assert found["data_wait"] / 6.0 == pytest.approx(0.4, abs=0.01)
+
+
+def told(
+    items: list[int], first: int, last: int, *, counted_from: float | None = None
+) -> list[float]:
+    """Calls a step that are told of steps of a second each, with so many calls in each."""
+    log, series = EventLog(), StepSeries(OPTIMIZER)
+    for step, many in enumerate(items):
+        for number in range(many):
+            end = step + 0.5 * (number + 1) / many
+            if counted_from is None or end <= counted_from:
+                log.syncs.append(SyncCall(end - 0.001, end, "train.py:9", "item"))
+        series.bounds.append(step + 1.0)
+    if counted_from is not None:
+        log.hooks.append(HookChange(counted_from, counting=True, calls=False))
+    points = breakdown.sync_points(log, Window(series, first, last), on_device=True)
+    return [point.per_step for point in points]
+
+
+def test_calls_and_steps_are_of_the_window() -> None:
+    """An evaluation before the first step, slow first steps and what follows are none of it."""
+    assert told([40, 9, 9, *[2] * 20, 30], 3, 22) == [2.0]
+
+
+def test_steps_that_are_only_counted_are_none_without_calls() -> None:
+    assert told([40, *[3] * 29], 15, 25, counted_from=10.0) == [3.0]

@@ -10,7 +10,7 @@ from advisor.analysis.events import PASS_ENDED, EventLog
 from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.window import Window, find_window
 from advisor.model import MeasurePlan
-from tests.analysis.logs import backward, call, fetch, log_with, train, update
+from tests.analysis.logs import backward, call, fetch, log_with, measured, train, update
 
 STEP_S, BATCH = 0.05, 4.0
 PLAN = MeasurePlan(measure_s=3.0)
@@ -136,8 +136,5 @@ def test_a_loader_that_is_made_anew_for_each_epoch_restarts_too() -> None:
 def test_a_run_to_the_end_counts_its_restarts() -> None:
     log = log_of_epochs(2.0, 1.0, start_s=1.0)
     seen = until(log, 40.0)
-    series = detect_steps(seen, PLAN, ended=True)
-    assert series is not None
-    window, _ = find_window(seen, series, PLAN, whole=True)
-    assert window is not None
+    window = measured(seen, PLAN, ended=True)
     assert window.units_per_s() == pytest.approx(40 * BATCH / 3.0, rel=0.02)

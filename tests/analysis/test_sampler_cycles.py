@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.analysis.events import BatchFetch, EventLog, ForwardCall
 from advisor.analysis.progress import stop_point
 from advisor.analysis.sampler_cycles import jumps
-from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.window import find_window
-from tests.analysis.logs import PLAN, log_with, measured
+
+if TYPE_CHECKING:
+    from advisor.analysis.events import EventLog
+
+from tests.analysis.logs import PLAN, call, detected, fetch, log_with, measured
 
 
 def test_ranks_without_a_step_have_nothing_to_stop_at() -> None:
@@ -21,10 +24,10 @@ def test_ranks_without_a_step_have_nothing_to_stop_at() -> None:
 def sampler(log: EventLog, batches: int, forwards: int, *, batch: float, pause: float) -> float:
     now = 0.0
     for _ in range(batches):
-        log.fetches.append(BatchFetch(now, now + pause, 0, batch))
+        fetch(log, now, now + pause, 0, batch)
         now += pause
         for _ in range(forwards):
-            log.calls.append(ForwardCall(now, now + 0.01, 0, batch, graded=False))
+            call(log, now, now + 0.01, batch, graded=False)
             now += 0.01
     return now
 
@@ -42,9 +45,7 @@ def test_a_sampler_waits_for_a_whole_batch() -> None:
     """Unless the forwards per unit are known."""
     log = log_with()
     sampler(log, 1, 400, batch=2, pause=0.1)
-    series = detect_steps(log, PLAN)
-    assert series is not None
-    assert find_window(log, series, PLAN)[1] is not None
+    assert find_window(log, detected(log), PLAN)[1]
     found = measured(log, replace(PLAN, forwards_per_unit=1000.0))
     assert found.units_per_s() == pytest.approx(2 / 10, rel=0.01)
 
@@ -54,12 +55,12 @@ def test_forwards_per_unit_do_not_depend_on_how_a_batch_is_split() -> None:
     split, doubled = log_with(), log_with()
     now = 0.0
     for _ in range(8):
-        split.fetches.append(BatchFetch(now, now, 0, 4.0))
-        doubled.fetches.append(BatchFetch(now, now, 0, 4.0))
+        fetch(split, now, now, 0, 4.0)
+        fetch(doubled, now, now, 0, 4.0)
         for number in range(80):
-            split.calls.append(ForwardCall(now, now + 0.01, 0, 1.0, graded=False))
+            call(split, now, now + 0.01, 1.0, graded=False)
             if number % 4 == 0:
-                doubled.calls.append(ForwardCall(now, now + 0.01, 0, 8.0, graded=False))
+                call(doubled, now, now + 0.01, 8.0, graded=False)
             now += 0.01
     assert measured(split).series.forwards_per_unit == 20
     assert measured(doubled).series.forwards_per_unit == 20

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.analysis import breakdown, loaders, training_steps
+from advisor.analysis import breakdown
 from advisor.analysis.events import PASS_ENDED, EventLog, HookChange, OptimizerStep
-from advisor.analysis.step_detection import detect_steps
-from tests.analysis.logs import PLAN, backward, call, fetch, log_with, measured, train, update
+from tests.analysis.logs import backward, call, detected, fetch, log_with, measured, train, update
 
 
 def infer(
@@ -30,8 +29,8 @@ def test_training_counts_the_train_loader_only() -> None:
     now = train(log, 100, start=now)
     now = infer(log, 20, start=now)
     train(log, 100, start=now)
-    assert loaders.train_loaders(log).lead == 0
     found = measured(log)
+    assert found.series.loader == 0
     assert found.series.batch == 4
     assert found.units_per_s() == pytest.approx(400.0)
     assert breakdown.wait_share(log, found) == pytest.approx(0.2)
@@ -49,8 +48,7 @@ def test_a_loader_feeds_a_training_that_goes_on_with_its_batches(updates: int, f
             backward(log, now + 0.004, now + 0.008)
             now += 0.008
             update(log, now, now)
-    series = training_steps.detect(log)
-    assert series is not None
+    series = detected(log)
     assert (series.loader == 0) == fed
     assert series.batch == (64.0 if fed else 4.0)
 
@@ -87,45 +85,31 @@ def loop(log: EventLog, pattern: str, times: int) -> None:
                 update(log, now, now + 0.0005)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "units"),
-    [
-        ("Afbs", 4),
-        ("AAfbs", 4),
-        ("AfbsAAAfbs", 4),
-        ("AAffbbs", 8),
-        ("AAffbs", 8),
-        ("AAgbs", 8),
-        ("AfAfbs", 8),
-        ("AfbAfbs", 8),
-        ("AfbfbsAAfbfbs", 4),
-        ("ABfbs", 4),
-        ("ABffbs", 4),
-        ("AfbsBfbs", 8),
-        ("AffbfbsA", 4),
-    ],
-    ids=[
-        "plain",
-        "every second one skipped",
-        "some skipped",
-        "gathered for two backwards",
-        "gathered for one backward",
-        "gathered into one forward",
-        "losses summed",
-        "accumulation",
-        "two backwards a batch, some skipped",
-        "zip",
-        "zip, a forward for each",
-        "two loaders in turn",
-        "loaded ahead",
-    ],
-)
-def test_batches_that_were_trained_on(pattern: str, units: float) -> None:
+TRAINED = {
+    "plain": ("Afbs", 4),
+    "every second one skipped": ("AAfbs", 4),
+    "some skipped": ("AfbsAAAfbs", 4),
+    "gathered for two backwards": ("AAffbbs", 8),
+    "gathered for one backward": ("AAffbs", 8),
+    "gathered into one forward": ("AAgbs", 8),
+    "losses summed": ("AfAfbs", 8),
+    "accumulation": ("AfbAfbs", 8),
+    "two backwards a batch, some skipped": ("AfbfbsAAfbfbs", 4),
+    "zip": ("ABfbs", 4),
+    "zip, a forward for each": ("ABffbs", 4),
+    "two loaders in turn": ("AfbsBfbs", 8),
+    "loaded ahead": ("AffbfbsA", 4),
+}
+"""Patterns of a loop, and the units of a step."""
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_batches_that_were_trained_on(name: str) -> None:
     """What was loaded and skipped is no unit; what was loaded ahead or gathered is."""
+    pattern, units = TRAINED[name]
     log = log_with(loaders=2)
     loop(log, pattern, 100)
-    series = detect_steps(log, PLAN)
-    assert series is not None
+    series = detected(log)
     whole = series.units[10:-10]
     assert sum(whole) / len(whole) == pytest.approx(units, rel=0.02)
 
@@ -138,8 +122,7 @@ def test_a_batch_loaded_ahead_over_short_epochs_is_none_skipped() -> None:
         loop(log, "Afbs", 19)
         loop(log, "fbs", 1)
         fetch(log, log.updates[-1].end, log.updates[-1].end, 0, PASS_ENDED)
-    series = detect_steps(log, PLAN)
-    assert series is not None
+    series = detected(log)
     assert sum(series.units) == pytest.approx(4 * 20 * 12, rel=0.01)
 
 
@@ -152,29 +135,24 @@ def test_units_without_a_loader(pattern: str, units: float) -> None:
     """One forward counts for each backward."""
     log = log_with(loaders=0)
     loop(log, pattern, 60)
-    series = detect_steps(log, PLAN)
-    assert series is not None
+    series = detected(log)
     assert set(series.units[1:]) == {units}
 
 
-def test_a_critic_and_its_generator_train_on_one_batch() -> None:
-    """Backwards that another optimizer has applied are not counted again."""
+@pytest.mark.parametrize(
+    ("pattern", "length_s", "optimizers"), [("ffbsfbs", 0.0005, 2), ("fbfbfbs", 0.006, 1)]
+)
+def test_a_batch_that_is_gone_through_again_is_one(
+    pattern: str, length_s: float, optimizers: int
+) -> None:
+    """A critic and its generator train on one batch, and a closure makes several backwards."""
     log = log_with(loaders=0)
-    loop(log, "ffbsfbs", 60)
-    log.updates = [OptimizerStep(a, b, 1 + k % 2) for k, (a, b, _) in enumerate(log.updates)]
-    series = detect_steps(log, PLAN)
-    assert series is not None
-    assert set(series.units) == {4}
-    assert series.accumulation == 1
-
-
-def test_a_closure_goes_through_one_batch() -> None:
-    """Backwards within an optimizer's step are one."""
-    log = log_with(loaders=0)
-    loop(log, "fbfbfbs", 60)
-    log.updates = [OptimizerStep(end - 0.006, end, 1) for _, end, _ in log.updates]
-    series = detect_steps(log, PLAN)
-    assert series is not None
+    loop(log, pattern, 60)
+    log.updates = [
+        OptimizerStep(end - length_s, end, 1 + k % optimizers)
+        for k, (_, end, _) in enumerate(log.updates)
+    ]
+    series = detected(log)
     assert set(series.units) == {4}
     assert series.accumulation == 1
 
@@ -198,8 +176,7 @@ def test_steps_that_are_only_counted_keep_the_roles_of_those_recorded() -> None:
     now = infer(log, 30, start=now)
     train(log, 20, start=now)
     del log.calls[calls:], log.backwards[calls:]
-    found = detect_steps(log, PLAN)
-    assert found is not None
+    found = detected(log)
     assert (found.loader, found.batch, found.accumulation) == (0, 4, 1)
     assert found.steps == 159
     assert set(found.units) == {4}
@@ -212,8 +189,7 @@ def test_batches_that_are_skipped_while_steps_are_counted_are_no_units() -> None
     loop(log, "AfbsAAAfbs", 60)
     log.hooks.append(HookChange(log.updates[-1].end, counting=True, calls=True))
     loop(log, "AfbsAAAfbs", 60)
-    found = detect_steps(log, PLAN)
-    assert found is not None
+    found = detected(log)
     assert found.skips
     assert sum(found.units[10:-10]) / len(found.units[10:-10]) == pytest.approx(4, rel=0.02)
 
@@ -249,7 +225,6 @@ def test_a_validation_without_a_loader_is_no_rollout() -> None:
     ppo(log, 30, epochs=3)
     first = next(k for k, each in enumerate(log.calls) if each.graded)
     del log.calls[:first]
-    found = detect_steps(log, PLAN)
-    assert found is not None
+    found = detected(log)
     assert set(found.units[1:]) == {64}
     assert found.aside

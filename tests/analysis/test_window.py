@@ -8,9 +8,8 @@ from advisor.analysis import window
 from advisor.analysis.device_time import DeviceClock
 from advisor.analysis.events import PASS_ENDED, DeviceMark, HookChange
 from advisor.analysis.progress import advise
-from advisor.analysis.step_detection import detect_steps
 from advisor.model import MeasurePlan
-from tests.analysis.logs import PLAN, backward, call, fetch, log_with, measured, train
+from tests.analysis.logs import PLAN, backward, call, detected, fetch, log_with, measured, train
 
 
 def test_a_full_queue_is_not_taken_for_speed() -> None:
@@ -31,30 +30,19 @@ def test_slow_first_steps_are_warm_up() -> None:
     assert measured(log).units_per_s() == pytest.approx(400.0)
 
 
-def test_short_epochs_are_measured_whole() -> None:
-    """The pause between two epochs is paid for by each."""
+@pytest.mark.parametrize(("epochs", "steps", "step_s"), [(12, 20, 0.01), (5, 8, 0.1)])
+def test_short_epochs_are_measured_whole(epochs: int, steps: int, step_s: float) -> None:
+    """Each pays for its pause, also where no epoch holds the steps that a window wants."""
     log, now = log_with(), 0.0
-    for _ in range(12):
-        now = train(log, 20, start=now)
+    for _ in range(epochs):
+        now = train(log, steps, start=now, work=0.9 * step_s, load=0.1 * step_s)
         fetch(log, now, now, 0, PASS_ENDED)
-        now += 0.1
-    found = measured(log)
-    assert found.units_per_s() == pytest.approx(20 * 4 / (20 * 0.01 + 0.1), rel=0.001)
-
-
-def test_long_epochs_of_few_steps_do_not_run_to_the_end() -> None:
-    """No epoch holds the steps a window wants, so whole epochs make it up."""
-    log, now = log_with(), 0.0
-    for _ in range(5):
-        now = train(log, 8, start=now, work=0.09, load=0.01)
-        fetch(log, now, now, 0, PASS_ENDED)
-        now += 0.2
-    series = detect_steps(log, PLAN)
-    assert series is not None
-    found, wait_s = window.find_window(log, series, PLAN)
+        now += 10 * step_s / 4
+    found, wait_s = window.find_window(log, detected(log), PLAN)
     assert not wait_s
     assert found is not None
-    assert found.units_per_s() == pytest.approx(8 * 4 / (8 * 0.1 + 0.2), rel=0.001)
+    paid_s = (steps + 10 / 4) * step_s
+    assert found.units_per_s() == pytest.approx(steps * 4 / paid_s, rel=0.001)
 
 
 def test_a_few_steps_are_enough_where_each_takes_long() -> None:
@@ -67,9 +55,7 @@ def test_a_window_that_is_not_full_says_when_to_look_again() -> None:
     """Near the end, neither much too early nor too late."""
     log = log_with()
     train(log, 30)
-    series = detect_steps(log, PLAN)
-    assert series is not None
-    _, wait_s = window.find_window(log, series, PLAN)
+    _, wait_s = window.find_window(log, detected(log), PLAN)
     assert 0.1 < wait_s < 0.5
 
 

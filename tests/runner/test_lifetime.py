@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 30.0
+NO_STEPS = program("fail_no_steps", "600")
 
 PARENT = """
 import sys
@@ -43,11 +44,6 @@ run_trial(Trial(
 """
 
 
-def gone(scratch: str) -> bool:
-    """Wait for the last process of the trial to end; False if one does not."""
-    return reached(lambda: not processes_of(scratch))
-
-
 def reached(state: Callable[[], bool]) -> bool:
     """Wait for `state`; False if it does not come."""
     deadline = time.monotonic() + DEADLINE_S
@@ -58,6 +54,24 @@ def reached(state: Callable[[], bool]) -> bool:
     return True
 
 
+def gone(scratch: Path | str) -> bool:
+    """Wait for the last process of the trial to end; False if one does not."""
+    return reached(lambda: not processes_of(str(scratch)))
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
+    """Starts a parent that runs a trial in `work`, with its records in `scratch`."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "config.json").write_text("{ }")
+
+    def start(*command: str) -> subprocess.Popen[bytes]:
+        places = (str(tmp_path / "work"), str(tmp_path / "scratch"))
+        return subprocess.Popen([sys.executable, "-c", PARENT, *places, *command], cwd=ROOT)
+
+    return start
+
+
 @pytest.mark.parametrize("isolated", [True, False])
 def test_what_the_command_leaves_running_is_ended_with_it(
     make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, *, isolated: bool
@@ -66,26 +80,21 @@ def test_what_the_command_leaves_running_is_ended_with_it(
     if not isolated:
         monkeypatch.setenv(FORCED, "guard")
     trial = make_trial(*program("leaves_everything"), start_limit_s=1.5)
-    outcome = failed(trial)
-    assert outcome.files_created == ("created.txt",)
+    assert failed(trial).files_created == ("created.txt",)
     assert processes_of(trial.scratch) == []
 
 
-def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
-    """kill -9 of the parent, once the program and all its children run."""
-    work, scratch = tmp_path / "work", tmp_path / "scratch"
-    work.mkdir()
-    config = work / "config.json"
-    config.write_text("{ }")
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(work), str(scratch), *program("leaves_everything")],
-        cwd=ROOT,
-    )
-    family = 5  # parent, supervisor, the program and its two children
-    assert reached(lambda: len(processes_of(str(scratch))) >= family)
+@pytest.mark.parametrize("processes", [1, 2, 5])
+def test_nothing_is_left_when_the_parent_is_killed(
+    tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]], processes: int
+) -> None:
+    """kill -9 alone, beside its supervisor, and once the program and both its children run."""
+    scratch, config = tmp_path / "scratch", tmp_path / "work" / "config.json"
+    parent = started(*program("leaves_everything"))
+    assert reached(lambda: len(processes_of(str(scratch))) >= processes)
     parent.kill()
     parent.wait()
-    assert gone(str(scratch)), processes_of(str(scratch))
+    assert gone(scratch), processes_of(str(scratch))
     assert not Path(candidate_path(str(config), "7")).exists()
     assert config.read_text() == "{ }"
     assert not scratch.exists()
@@ -115,65 +124,63 @@ def test_the_next_call_removes_the_folder_of_a_killed_one(
         os.utime(each, (1, 1))
     calls[0].kill()
     calls[0].wait()
-    assert gone(str(folders[0]))
+    assert gone(folders[0])
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with scratch_folder() as mine:
         assert sorted(tmp_path.iterdir()) == sorted([folders[1], mine])
     calls[1].kill()
     for call in calls:
         call.communicate()
-    assert gone(str(folders[1]))
+    assert gone(folders[1])
 
 
 def test_the_command_dies_with_its_supervisor(
     make_trial: MakeTrial, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If someone kills the supervisor, the trial fails as `killed` and its session is ended."""
+    """If someone kills the supervisor, the trial fails as `killed` and its session is ended.
+
+    Parent, supervisor and command had a session each: Ctrl-C of a terminal reaches the parent only.
+    """
     monkeypatch.setattr(monitor, "PROGRESS_S", 0.2)
     config = work / "config.json"
     config.write_text("{}")
-    trial = make_trial(
-        *program("fail_no_steps", "600"),
-        files=(TrialFile(original=str(config), content=b"{}"),),
-    )
+    file = TrialFile(original=str(config), content=b"{}")
+    trial = make_trial(*NO_STEPS, files=(file,))
+    sessions = set()
 
     def kill_the_supervisor(_: str) -> None:
         running = processes_of(trial.scratch)
         if len(running) > 1:
-            next(p for p in running if START in p.cmdline()).kill()
+            sessions.update(os.getsid(each.pid) for each in running)
+            next(each for each in running if START in each.cmdline()).kill()
 
     outcome = run_trial(trial, on_progress=kill_the_supervisor)
     assert isinstance(outcome, Failure)
-    assert outcome.kind == "killed"
-    assert "supervises the trial was ended from outside" in outcome.evidence
+    assert (outcome.kind, "from outside" in outcome.evidence) == ("killed", True)
+    assert (len(sessions), os.getsid(0) in sessions) == (2, False)
     assert gone(trial.scratch)
     assert [path.name for path in work.iterdir()] == ["config.json"]
     assert [folder for folder in prepare(trial).temporary if Path(folder).exists()] == []
 
 
-def test_the_command_dies_when_parent_and_supervisor_are_both_killed(tmp_path: Path) -> None:
+def test_the_command_dies_when_parent_and_supervisor_are_both_killed(
+    tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]]
+) -> None:
     """The kernel sees to the command itself; nobody is left to take its files away."""
-    work, scratch = tmp_path / "work", tmp_path / "scratch"
-    work.mkdir()
-    (work / "config.json").write_text("{ }")
-    command = ("sleep", "600")  # prints nothing: a broken pipe would end it too
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(work), str(scratch), *command], cwd=ROOT
-    )
-    while len(processes := processes_of(str(scratch))) < 3:
-        assert parent.poll() is None
-        time.sleep(0.05)
-    supervisor = next(p for p in processes if START in p.cmdline())
+    parent = started("sleep", "600")  # prints nothing: a broken pipe would end it too
+    scratch = str(tmp_path / "scratch")
+    assert reached(lambda: len(processes_of(scratch)) >= 3)
+    supervisor = next(each for each in processes_of(scratch) if START in each.cmdline())
     supervisor.suspend()  # or it would hear of its parent's end before its own
     parent.kill()
     supervisor.kill()
     parent.wait()
-    assert gone(str(scratch))
+    assert gone(scratch)
 
 
 def test_an_exception_in_the_parent_ends_the_trial(make_trial: MakeTrial) -> None:
     """Ctrl-C raises in the middle of the watch: the program is gone before it goes on."""
-    trial = make_trial(*program("fail_no_steps", "600"))
+    trial = make_trial(*NO_STEPS)
 
     def interrupt(_: str) -> None:
         raise KeyboardInterrupt
@@ -181,22 +188,6 @@ def test_an_exception_in_the_parent_ends_the_trial(make_trial: MakeTrial) -> Non
     with pytest.raises(KeyboardInterrupt):
         run_trial(trial, on_progress=interrupt)
     assert processes_of(trial.scratch) == []
-
-
-def test_a_terminal_interrupt_does_not_reach_the_program(
-    make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Parent, supervisor and command each have a session of their own."""
-    monkeypatch.setattr(monitor, "PROGRESS_S", 0.2)
-    sessions = set()
-    trial = make_trial(*program("fail_no_steps", "600"), total_limit_s=1.0)
-
-    def note(_: str) -> None:
-        sessions.update(os.getsid(process.pid) for process in processes_of(trial.scratch))
-
-    run_trial(trial, on_progress=note)
-    assert len(sessions) == 2
-    assert os.getsid(0) not in sessions
 
 
 def test_a_stopped_program_is_ended_too(make_trial: MakeTrial) -> None:

@@ -44,18 +44,16 @@ def test_a_rank_without_a_window_is_noted_and_not_dropped() -> None:
 
 
 def test_processes_side_by_side_are_one_job() -> None:
-    """Children of one parent at one time; without a group none waits for another."""
-    each = [process(n, 10.0) for n in (3, 4)]
-    run = run_of(*each)
-    assert (run.units_per_s, run.ranks, run.effects.group_size, run.notes) == (20.0, 2, 1, ())
+    """Children of one parent at one time; without a group none waits for another.
 
-
-def test_the_parts_of_one_process_are_no_ceilings_of_several() -> None:
+    The loader's ceiling of one of them is none of all.
+    """
     ceilings = {"loader": [{"workers": 0, "units_per_s": 90.0}]}
     one = run_of(process(3, 10.0, ceilings=ceilings))
     assert one.ceilings is not None
     assert one.ceilings.loader[0].units_per_s == 90.0
-    both = run_of(process(3, 10.0, ceilings=ceilings), process(4, 12.0, ceilings=ceilings))
+    both = run_of(*(process(n, 10.0, ceilings=ceilings) for n in (3, 4)))
+    assert (both.units_per_s, both.ranks, both.effects.group_size, both.notes) == (20.0, 2, 1, ())
     assert both.ceilings is None
 
 
