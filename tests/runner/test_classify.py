@@ -1,4 +1,4 @@
-"""Classification of endings that cannot be brought about here, or not quickly."""
+"""Classification: exceptions, messages, signals and limits name a failure; a mention names none."""
 
 from __future__ import annotations
 
@@ -7,16 +7,47 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.runner.classify import log_tail
-from advisor.runner.process_records import ProgramException
+from advisor.errors import FAILURE_EXIT_CODES
+from advisor.model import Candidate, Change, Trial
+from advisor.runner.classify import Finding, classify, log_tail
+from advisor.runner.failure_patterns import NEXT_STEPS
+from advisor.runner.monitor import TrialExit
+from advisor.runner.process_records import ProcessRecord, ProgramException
 from advisor.runner.resources import OomKills, oom_kills
-from tests.runner.endings import BOOTED, DIED, DONE, STEPPED, failure_of, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.runner.monitor import End
-    from advisor.runner.process_records import ProcessRecord
+CHANGE = Change(
+    document="c.json", path="data.batch_size", kind="batch_size", knob_class="free", old=1, new=8
+)
+TRIAL = Trial(
+    id="1",
+    purpose="search",
+    label="batch_size=8",
+    command=("python", "run.py"),
+    cwd="/",
+    scratch="/s",
+    candidate=Candidate(changes=(CHANGE,)),
+)
+STEPPED = ProcessRecord(pid=7, state="exited", steps=40)
+BOOTED = ProcessRecord(pid=7, state="torch")
+DIED = TrialExit(end="exited", started=0.0, ended=9.0, exit_code=1, processes=(BOOTED,))
+DONE = replace(DIED, exit_code=0, processes=(STEPPED,))
+HANGS = replace(DONE, end="hang", exit_code=None, silence_s=60.0)
+
+
+def failure_of(ending: TrialExit) -> Finding:
+    """The failure that such an ending must be."""
+    found = classify(TRIAL, ending, measured=False)
+    assert found is not None
+    return found
+
+
+def kind_of(ending: TrialExit, *, measured: bool = False) -> str | None:
+    """What such an ending means, by the kind of its failure; None where the work was done."""
+    found = classify(TRIAL, ending, measured=measured)
+    return None if found is None else found.kind
 
 
 def raised(kind: str, message: str, where: str = "start") -> ProgramException:
@@ -93,61 +124,35 @@ def test_an_exception_behind_exit_code_0(
     assert kind_of(replace(DONE, processes=(process, *others)), measured=measured) == kind
 
 
-@pytest.mark.parametrize(
-    ("end", "flag"),
-    [("hang", "hang-limit"), ("start-limit", "start-limit"), ("total-limit", "run-limit")],
-)
-def test_an_end_by_our_limit_names_the_limit(end: End, flag: str) -> None:
-    """The program printed an error earlier, which did not end it."""
-    ending = replace(
-        DIED, end=end, exit_code=None, silence_s=60.0, stderr="RuntimeError: CUDA out of memory\n"
-    )
-    found = failure_of(ending)
-    assert found.kind in {"hang", "no-steps", "timeout"}
-    assert f"ended by our limit ({flag}" in found.evidence
-
-
 @pytest.mark.parametrize(("busy_cpus", "kind"), [(None, "hang"), (0.1, "hang"), (1.6, "timeout")])
 def test_a_silent_program_that_works_does_not_hang(busy_cpus: float | None, kind: str) -> None:
     """Its step takes longer than our limit: that is not known to be the program's fault."""
-    ending = replace(DONE, end="hang", exit_code=None, silence_s=60.0, busy_cpus=busy_cpus)
-    assert kind_of(ending) == kind
+    assert kind_of(replace(HANGS, busy_cpus=busy_cpus)) == kind
 
 
 def test_a_lost_rank_comes_before_the_hang_of_the_others() -> None:
     """They wait for it in a collective, for ever."""
     waits = replace(STEPPED, world_size=2, rank=0)
     lost = ended(STEPPED, replace(RAN_OUT, where="step"), pid=8, world_size=2, rank=1)
-    hang = replace(DONE, end="hang", exit_code=None, silence_s=60.0, processes=(waits, lost))
-    assert kind_of(hang) == "gpu-oom"
-    assert kind_of(replace(hang, processes=(waits, replace(lost, exception=None)))) == "hang"
+    assert kind_of(replace(HANGS, processes=(waits, lost))) == "gpu-oom"
+    assert kind_of(replace(HANGS, processes=(waits, replace(lost, exception=None)))) == "hang"
 
 
-def test_errors_that_the_program_caught_are_lost_work() -> None:
-    caught = replace(STEPPED, swallowed=(raised("RuntimeError", "odd", "forward"),))
-    found = failure_of(replace(DONE, processes=(caught,)), measured=True)
-    assert found.kind == "work-not-done"
-    assert found.evidence == "caught in the forward: RuntimeError: odd"
-
-
-def test_a_kill_that_the_kernel_counted_is_an_out_of_memory_kill(tmp_path: Path) -> None:
-    """Counter files before and after; the nearest cgroup comes before the host."""
-    for version, group, name in (
-        ("0::/box", "box", "memory.events"),
-        ("4:memory:/box", "memory/box", "memory.oom_control"),
-    ):
-        root = tmp_path / name
-        folder = root / "sys/fs/cgroup" / group
-        for made in (folder, root / "proc/self"):
-            made.mkdir(parents=True)
-        (root / "proc/self/cgroup").write_text(f"{version}\n")
-        (folder / name).write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\n")
-        before = oom_kills(root)
-        (folder / name).write_text("low 0\nhigh 0\nmax 40\noom 2\noom_kill 3\n")
-        kills = oom_kills(root).since(before)
-        found = failure_of(replace(DIED, exit_code=-9, oom=kills))
-        assert found.kind == "host-oom"
-        assert found.evidence == "ended by SIGKILL; out-of-memory kills: 2 in this cgroup"
+@pytest.mark.parametrize(
+    ("version", "group", "name"),
+    [("0::/box", "box", "memory.events"), ("4:memory:/box", "memory/box", "memory.oom_control")],
+)
+def test_kills_that_the_kernel_counts_are_read_from_the_nearest_cgroup(
+    tmp_path: Path, version: str, group: str, name: str
+) -> None:
+    folder = tmp_path / "sys/fs/cgroup" / group
+    for made in (folder, tmp_path / "proc/self"):
+        made.mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(f"{version}\n")
+    (folder / name).write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\n")
+    before = oom_kills(tmp_path)
+    (folder / name).write_text("low 0\nhigh 0\nmax 40\noom 2\noom_kill 3\n")
+    assert oom_kills(tmp_path).since(before) == OomKills(cgroup=2)
 
 
 HOST = OomKills(host=1)
@@ -176,3 +181,113 @@ def test_the_log_tail_has_the_cause_and_no_noise() -> None:
     processes = (LAUNCHER, ended(BOOTED, problem))
     tail = log_tail(replace(DIED, stderr="\n".join([*lines, noise, ""]), processes=processes))
     assert tail.splitlines() == [*problem.tail.splitlines(), *lines[-20:]]
+
+
+# --- words --------------------------------------------------------------------------------
+
+RAISED = {
+    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB": "gpu-oom",
+    "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling": "gpu-oom",
+    "RuntimeError: GET was unable to find an engine to execute this computation": "gpu-oom",
+    "RuntimeError: Triton Error [CUDA]: out of memory": "gpu-oom",
+    "torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory.": "gpu-oom",
+    "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8.00 TiB": "host-oom",
+    "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory": "host-oom",
+    "RuntimeError: unable to open shared memory object </torch_1_2_3> in read-write": "shm",
+    "RuntimeError: DataLoader worker (pid 12) is killed by signal: Bus error. It is": "shm",
+    "RuntimeError: DataLoader worker (pid 12) is killed by signal: Killed. ": "killed",
+    "m.ProcessExitedException: process 1 terminated with signal SIGKILL": "killed",
+    "yaml.scanner.ScannerError: mapping values are not allowed here": "config-rejected",
+    "omegaconf.errors.ConfigAttributeError: Key 'lr' is not in struct": "config-rejected",
+    "ValueError: prefetch_factor option could only be specified in multiprocessing.":
+        "config-rejected",
+    "KeyError: 'batch_size'": "config-rejected",
+    "KeyError: 'epochs'": "crash-start",
+    "ModuleNotFoundError: No module named 'apex'": "crash-import",
+    "CudaError: no kernel image is available for execution on the device": "gpu-fault",
+    "RuntimeError: CUDA error: uncorrectable ECC error encountered": "gpu-fault",
+}  # fmt: skip
+HAPPENED = """\
+RuntimeError: CUDA out of memory, skipping the batch
+Epoch 1: 100%|####| 10/10 RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB
+[2026-01-01 10:00:00,000][trainer][WARNING] - CUDA out of memory at batch 32; skipping
+2026-01-01T10:00:00Z ERROR worker: OutOfMemoryError('CUDA out of memory.')
+{"time": "10:00", "level": "error", "message": "CUDA out of memory"}
+[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.
+OOM: skipping batch 12
+Ran out of memory, retrying with batch size 8
+Caught OutOfMemoryError on batch 3, continuing
+exception in batch 3: CUDA out of memory
+got MemoryError, giving up on tile 3
+12 samples failed
+Failed: 4/100
+DefaultCPUAllocator: can't allocate memory: you tried to allocate 80000000000 bytes
+1 of 10 images failed
+""".splitlines()
+MENTIONED = """\
+oom_policy = "retry"
+oom: 0
+--oom {skip,raise}   what to do on OOM
+expandable_segments can reduce CUDA out of memory errors
+tip: lower batch_size in case of CUDA out of memory
+except torch.cuda.OutOfMemoryError:
+"retry_exceptions": ["MemoryError"],
+Will retry 3 times on MemoryError
+[INFO] OutOfMemoryError will be retried with half the batch
+INFO config: catch_oom=True (RuntimeError: CUDA out of memory)
+WARNING: batches over 64 may hit CUDA out of memory
+If you get "RuntimeError: CUDA out of memory", lower --batch
+failed: 0
+Failed logins: 2
+failures allowed: 5
+up to 3 images failed are tolerated
+attempt 1 failed, trying the mirror
+error in batch: 0.12
+0 OOM errors
+std::bad_alloc handler installed
+""".splitlines()
+
+
+def test_every_kind_has_a_next_step() -> None:
+    assert NEXT_STEPS.keys() == FAILURE_EXIT_CODES.keys()
+
+
+@pytest.mark.parametrize(("line", "kind"), RAISED.items())
+def test_the_last_line_of_a_traceback_names_the_kind(line: str, kind: str) -> None:
+    """Where the probe saw nothing, standard error is all there is."""
+    trace = f'Traceback (most recent call last):\n  File "run.py", line 1, in <module>\n{line}\n'
+    found = failure_of(replace(DIED, stderr=trace))
+    assert (found.kind, line.strip()[:60] in found.evidence) == (kind, True)
+
+
+@pytest.mark.parametrize(
+    "text", [*HAPPENED, "Traceback (most recent call last):\n  File 'a.py'\nValueError: bad tile"]
+)
+def test_lost_work_is_a_failure_whatever_the_exit_code(text: str) -> None:
+    assert kind_of(replace(DONE, stdout=f"start\n{text}\nend\n"), measured=True) == "work-not-done"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *MENTIONED,
+        "Exception ignored in: <function f>\nTraceback (most recent call last):\n  x\nOSError: 9",
+        "Traceback (most recent call last):\n  x\nModuleNotFoundError: No module named 'apex'",
+    ],
+)
+def test_harmless_words_are_no_failure(text: str) -> None:
+    assert kind_of(replace(DONE, stdout=f"start\n{text}\nend\n"), measured=True) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "retry_on: [OutOfMemoryError]",
+        "to avoid out of shared memory, pass --ipc=host",
+        "hint: when all CUDA-capable devices are busy or unavailable, wait",
+        "config errors: yaml.scanner.ScannerError, pydantic.ValidationError",
+    ],
+)
+def test_advice_in_the_log_gives_no_other_crash_its_name(text: str) -> None:
+    crash = "Traceback (most recent call last):\n  File 'a.py', line 1\nValueError: odd"
+    assert kind_of(replace(DIED, stdout=text, stderr=crash)) == "crash-start"

@@ -59,7 +59,7 @@ CASES = {
     "starts for ever": Case(
         "no-steps",
         program("fail_no_steps", "600"),
-        "no step within 1 s",
+        "(start-limit 1s)",
         fields={"start_limit_s": 1.0},
     ),
     "host memory": Case("host-oom", program("fail_host_oom"), "MemoryError"),
@@ -106,7 +106,7 @@ CASES = {
         fields=WINDOW,
     ),
     "hangs": Case(
-        "hang", program(TRAINING, "hang"), "no step for", tail="wait_for_nobody", fields=HANGING
+        "hang", program(TRAINING, "hang"), "(hang-limit 2s)", tail="wait_for_nobody", fields=HANGING
     ),
     "hangs in C": Case(
         "hang",
@@ -121,7 +121,7 @@ CASES = {
     "never ends": Case(
         "timeout",
         ("sh", "-c", "while :; do echo step; sleep 0.1; done"),
-        "still running",
+        "(run-limit 1s)",
         fields=COUNTED | {"total_limit_s": 1.0},
     ),
     "loss is nan": Case(

@@ -1,4 +1,4 @@
-"""What a program leaves where the probe's records lie is untrusted: run it raises nothing."""
+"""Records of processes: untrusted, and together one run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.analysis.measurement import Measurement
+from advisor.analysis.facts import LoaderFacts, ModuleFacts
+from advisor.analysis.measurement import NO_RUN, Measurement, effects_of
 from advisor.history import History
-from advisor.model import MeasurePlan
+from advisor.model import MeasurePlan, Run, Shares
 from advisor.probe.record import VERSION
 from advisor.runner.measured_run import probed_run
-from advisor.runner.process_records import LARGEST_BYTES, Records, parse
-from tests.runner.by_hand import content, run
+from advisor.runner.process_records import LARGEST_BYTES, ProcessRecord, Records, parse
 from tests.runner.conftest import failed, measured
 
 if TYPE_CHECKING:
@@ -25,11 +25,133 @@ if TYPE_CHECKING:
 
     from tests.runner.conftest import MakeTrial
 
+
+def content(pid: int, **other: Any) -> dict[str, Any]:
+    """A record of a process that trained for ten seconds, as it stands in its file."""
+    start = other.pop("start", 100.0)
+    return {
+        "version": VERSION, "pid": pid, "ppid": 1, "boot_time": start - 5, "state": "stopped",
+        "steps": 10, "rank": 0, "world_size": 1,
+        "first_step_time": start - 1, "last_step_time": start + 10, "errors": [], "notes": [],
+        "swallowed": [], "writes": [],
+        "losses": [3.0, 2.0], "memory": {"rss_gib": 1.0, "workers_rss_gib": 0.5}, **other,
+    }  # fmt: skip
+
+
+def run(rate: float, start: float = 100.0, **measured: Any) -> Run:
+    """Run of ten seconds of training."""
+    found = replace(
+        NO_RUN,
+        step_kind="optimizer step",
+        rate_source="by hand",
+        units_per_s=rate,
+        window_start=start,
+        window_end=start + 10,
+        units=10 * rate,
+        windows=(rate, rate),
+        step_ms=1000.0,
+        wait_share=0.25,
+        shares=Shares(data_wait=0.25, other=0.75),
+        whole_units=rate * 10,
+    )
+    return replace(found, **measured)
+
+
+def process(
+    pid: int,
+    rate: float | None,
+    *,
+    measured: dict[str, Any] | None = None,
+    flags: dict[str, Any] | None = None,
+    **other: Any,
+) -> ProcessRecord:
+    """A process that trained at `rate`; None: it made no steps."""
+    start = other.get("start", 100.0)
+    record = parse(pid, json.dumps(content(pid, **other)).encode())
+    effects = effects_of(LoaderFacts(iterated=True), ModuleFacts(flags=flags or {}))
+    alone = None
+    if rate is not None:
+        alone = run(rate, start, effects=effects, **(measured or {}))
+    found = Measurement(run=alone, first_step=start, finished_batches=10)
+    return replace(record, measurement=found)
+
+
+# --- one run ------------------------------------------------------------------------------
+
+BOOTED = ProcessRecord(pid=6, boot_time=90.0)
+
+
+def run_of(*processes: ProcessRecord, **plan: int) -> Run:
+    found = probed_run([BOOTED, *processes], MeasurePlan(**plan))
+    assert found is not None
+    return found
+
+
+def test_one_process() -> None:
+    """What was not measured is None; a launcher makes no step."""
+    run = run_of(process(7, 40.0), process(8, None))
+    assert (run.units_per_s, run.units, run.startup_s) == (40.0, 400.0, 9.0)
+    assert run.peak_mem_gib == 1.5
+    assert (run.losses, run.ranks, run.notes) == ((3.0, 2.0), 1, ())
+    assert probed_run([BOOTED, process(7, None)], MeasurePlan()) is None
+
+
+def test_ranks_add_up() -> None:
+    """Rates are summed over ranks, in the order of rank; rank 0 speaks for the rest."""
+    ranks = [process(9 - n, 10.0 + n, rank=n, world_size=3, ppid=n) for n in (0, 1, 2)]
+    run = run_of(*ranks)
+    assert run.rank_units_per_s == (10.0, 11.0, 12.0)
+    assert run.units_per_s == 33.0
+    assert run.windows == (33.0, 33.0)
+    assert (run.peak_host_gib, run.effects.world_size) == (4.5, 3)
+
+
+def test_a_rank_without_a_window_is_noted_and_not_dropped() -> None:
+    """Three of four ranks that step together at 100/s each are a job of 400/s."""
+    ranks = [process(9 - n, 100.0, rank=n, world_size=4, ppid=n) for n in (0, 1, 3)]
+    run = run_of(*ranks)
+    assert run.units_per_s == 400.0
+    assert any(note.startswith("3 of 4 ranks have a window") for note in run.notes)
+
+
+def test_processes_side_by_side_are_one_job() -> None:
+    """Children of one parent at one time; without a group none waits for another.
+
+    The loader's ceiling of one of them is none of all.
+    """
+    ceilings = {"loader": [{"workers": 0, "units_per_s": 90.0}]}
+    one = run_of(process(3, 10.0, ceilings=ceilings))
+    assert one.ceilings is not None
+    assert one.ceilings.loader[0].units_per_s == 90.0
+    both = run_of(*(process(n, 10.0, ceilings=ceilings) for n in (3, 4)))
+    assert (both.units_per_s, both.ranks, both.effects.group_size, both.notes) == (20.0, 2, 1, ())
+    assert both.ceilings is None
+
+
+def test_parts_of_a_script_are_no_ranks() -> None:
+    """One after the other: training counts, and a note names the rest."""
+    before = process(3, 500.0, start=50.0, measured={"step_kind": "loader batch"})
+    run = run_of(before, process(4, 12.0))
+    assert run.units_per_s == 12.0
+    assert run.notes == ("other processes that ran steps and were not counted: 1",)
+
+
+def test_autocast_inside_the_forward_is_seen() -> None:
+    """The leaves computed in another dtype than the model's own."""
+    seen = {"model_dtype": "float32", "compute_dtype": "bfloat16", "autocast_dtype": None}
+    run = run_of(process(3, 1.0, flags=seen))
+    assert run.effects.dtype == run.effects.autocast_dtype == "bfloat16"
+
+
+def test_unfinished_batches_and_a_full_card_are_noted() -> None:
+    run = run_of(process(3, 1.0, memory={"alloc_retries": 2}), whole_batches=12)
+    assert run.notes[0] == "10 batches were finished to the end, 12 were asked for"
+    assert "tried again 2 times: the card is nearly full" in run.notes[1]
+
+
+# --- whatever stands in a record ----------------------------------------------------------
+
 WHOLE = MeasurePlan(mode="whole")
-
-
-def of(**fields: Any) -> dict[str, Any]:
-    return {"version": VERSION, "pid": 7, "state": "stepping", "steps": 3, **fields}
 
 
 @pytest.mark.parametrize(
@@ -64,10 +186,10 @@ def test_what_is_no_record_of_this_version_says_why(data: bytes) -> None:
 )
 def test_what_is_wrong_in_a_record_is_left_out_and_named(wrong: dict[str, Any], named: str) -> None:
     """The rest of it counts: one odd field costs no more than itself."""
-    found = parse(7, json.dumps(of(**wrong)).encode())
+    found = parse(7, json.dumps(content(7, **wrong)).encode())
     assert found.unread
     assert named in found.unread
-    assert (found.state, found.steps) == ("stepping", 3)
+    assert (found.state, found.steps) == ("stopped", 10)
 
 
 def test_a_record_says_nothing_of_its_measurement() -> None:
@@ -81,13 +203,13 @@ def test_a_record_says_nothing_of_its_measurement() -> None:
 def test_a_record_that_became_unreadable_stands_as_it_was(tmp_path: Path) -> None:
     """What was seen before is not forgotten, and the reason is told."""
     path = tmp_path / "7.json"
-    path.write_text(json.dumps(of(steps=5)))
+    path.write_text(json.dumps(content(7)))
     records = Records(tmp_path)
-    assert records.read()[0].steps == 5
+    assert records.read()[0].steps == 10
     path.unlink()
     path.write_text("no record")
     (found,) = records.read()
-    assert (found.steps, found.state) == (5, "stepping")
+    assert (found.steps, found.state) == (10, "stopped")
     assert found.unread
     assert records.read() == (found,)
 
