@@ -117,27 +117,19 @@ def boundary(log: EventLog, series: StepSeries) -> str:
     return {OPTIMIZER: "step", UPDATE: gradient, LOADER: "batch", FORWARD: "call"}[series.kind]
 
 
-# --- several ranks ------------------------------------------------------------------------
+def stop_point(log: EventLog, series: StepSeries, now: float) -> tuple[str, int]:
+    """Event kind and count where all ranks stop, told from one of them.
 
-
-def stop_point(logs: Sequence[EventLog], now: float) -> tuple[str, int] | None:
-    """Event kind and count where all ranks stop.
-
-    Ranks step together, so the furthest rank decides. `now`: epoch seconds.
+    Ranks step together. `now`: time of the process's clock.
     """
-    points: list[tuple[int, str]] = []
-    for log in logs:
-        kinds: dict[str, Sequence[Any]] = {
-            "step": log.updates,
-            "batch": log.batches(log.loaders.keys()),
-            "backward": log.backwards,
-            "call": log.calls,
-        }
-        kind = next((name for name, events in kinds.items() if events), None)
-        if kind is not None:
-            recent = kinds[kind][-RECENT:]  # start-up was slower
-            elapsed = max(now - log.clock - recent[0].end, 1e-3)
-            ahead = max(3, math.ceil(AHEAD_S * len(recent) / elapsed))
-            points.append((len(kinds[kind]) + ahead, kind))
-    count, kind = max(points, default=(0, None))
-    return None if kind is None else (kind, count)
+    kinds: dict[str, Sequence[Any]] = {
+        "step": log.updates,
+        "backward": log.backwards,
+        "gradient": log.gradients,
+        "batch": log.batches(log.loaders.keys()),
+        "call": log.calls,
+    }
+    kind = boundary(log, series)
+    recent = kinds[kind][-RECENT:]  # start-up was slower
+    elapsed_s = max(now - recent[0].end, 1e-3)
+    return kind, len(kinds[kind]) + max(3, math.ceil(AHEAD_S * len(recent) / elapsed_s))

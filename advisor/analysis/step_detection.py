@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.analysis import training_steps
 from advisor.analysis.loaders import beside_inference, worked_items
-from advisor.analysis.sampler_cycles import cycle_starts
 from advisor.analysis.step_series import (
     FORWARD,
     LOADER,
@@ -27,6 +26,8 @@ from advisor.analysis.step_series import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from advisor.analysis.events import EventLog, ForwardCall
     from advisor.model import MeasurePlan
 
@@ -36,6 +37,13 @@ CYCLE_PATIENCE_S = 60.0
 """Longest wait for a sampler's first item, before its forwards are taken for units."""
 FEWEST_ITEMS, MARKED_SHARE = 2, 0.8
 """A network marks items if it had so many calls, nearly each followed by the dominant one's."""
+
+SHORTEST = 4
+"""Fewest forwards of a cycle."""
+ONE_WAY = 0.8
+MOVING = 0.25
+"""Least share of the calls that move the number: guidance repeats each timestep."""
+JUMP = 0.5
 
 
 class _Group(NamedTuple):
@@ -251,3 +259,60 @@ def _forwards(root: int, items: list[ForwardCall], calls: list[ForwardCall]) -> 
         forwarded = len(calls) * together
         series.forwards_per_unit *= round(forwarded / series.whole_units, 1)
     return series
+
+
+# --- cycles of a sampler ------------------------------------------------------------------
+
+
+def cycle_starts(log: EventLog, module: int, calls: list[int]) -> list[int] | None:
+    """Positions in `calls` where new items begin.
+
+    Two signs: a number among the arguments that runs one way and jumps back (the timestep), or
+    another network that is called in between (an encoder, a decoder). An empty list: a number runs
+    one way and has not jumped back yet. None: no sign of a cycle.
+    """
+    by_number = None
+    for values in _arguments(log, module):
+        found = jumps(values)
+        if found:
+            return found
+        by_number = found if by_number is None else by_number
+    runs = _runs(log, calls)
+    return runs if runs is not None else by_number
+
+
+def jumps(values: Sequence[float]) -> list[int] | None:
+    """Positions where monotonic `values` jump back."""
+    if len(values) < 2 * SHORTEST:
+        return None
+    steps = [b - a for a, b in pairwise(values)]
+    moves = [step for step in steps if step]
+    up = sum(step > 0 for step in moves)
+    way = 1 if 2 * up >= len(moves) else -1
+    along = max(up, len(moves) - up)
+    if len(moves) < max(SHORTEST, MOVING * len(steps)) or along < ONE_WAY * len(moves):
+        return None
+    reach = JUMP * (max(values) - min(values))
+    found = [position for position, step in enumerate(steps, 1) if step * way < -reach]
+    lengths = [b - a for a, b in pairwise([0, *found])]
+    return None if lengths and median(lengths) < SHORTEST else found
+
+
+def _arguments(log: EventLog, module: int) -> list[list[float]]:
+    """Numeric arguments that every call has, one list each."""
+    calls = log.numbers.get(module, [])
+    names = [name for name in calls[0] if all(name in call for call in calls)] if calls else []
+    return [[call[name] for call in calls] for name in names]
+
+
+def _runs(log: EventLog, calls: list[int]) -> list[int] | None:
+    """Positions after which another network with parameters was called."""
+    if not calls:
+        return None
+    found = []
+    for position, (before, call) in enumerate(pairwise(calls), 1):
+        between = log.calls[before + 1 : call]
+        if any(log.module(entry.module).parameters for entry in between):
+            found.append(position)
+    lengths = [b - a for a, b in pairwise([0, *found])]
+    return found if len(found) >= 2 and median(lengths) >= SHORTEST else None

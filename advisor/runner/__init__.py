@@ -16,6 +16,6 @@ failure_patterns.py  exceptions and messages that name a failure, as data
 written_files.py     files that a program wrote, and the items in them
 """
 
-from advisor.runner.trial import Sampler, SamplerFactory, run_trial
+from advisor.runner.trial import run_trial
 
-__all__ = ["Sampler", "SamplerFactory", "run_trial"]
+__all__ = ["run_trial"]

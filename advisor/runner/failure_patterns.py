@@ -24,7 +24,8 @@ NEXT_STEPS = {
     "gpu-advisor.toml if it still works.",
     "timeout": "Raise run-limit in gpu-advisor.toml, or give a command that works on a "
     "smaller subset.",
-    "gpu-fault": "Look at nvidia-smi and dmesg: the card failed, or others hold it.",
+    "gpu-fault": "Look at nvidia-smi and dmesg: the card failed, others hold it (exclusive mode, "
+    "MIG, MPS), or the driver does not fit.",
     "non-finite": "Run it by hand and look at the loss; in half precision try bfloat16.",
     "work-not-done": "Mend what the line reports: a rate over work that failed is no rate.",
     "probe-not-loaded": "Start Python without -S, -I, -E and keep PYTHONPATH, or set unit-regex in "
@@ -85,21 +86,9 @@ DEVICE = (
     _row(
         "gpu-fault",
         r"(?i:uncorrectable (?:ECC|NVLink) error|GPU has fallen off the bus|GPU is lost)",
-        next_step="The card itself failed: look at `nvidia-smi -q -d ECC` and dmesg; the settings "
-        "are not to blame.",
-    ),
-    _row(
-        "gpu-fault",
         r"(?i:CUDA-capable device(?:s|\(s\)) (?:is/)?are busy or unavailable)",
-        next_step="Another process holds the card (exclusive mode, MIG or MPS): see nvidia-smi, "
-        "end it or wait, and call again.",
-    ),
-    _row(
-        "gpu-fault",
         r"(?i:no CUDA-capable device is detected|driver version is insufficient)",
         r"(?i:driver on your system is too old|no kernel image is available for execution)",
-        next_step="The program found no usable GPU: see nvidia-smi, CUDA_VISIBLE_DEVICES and the "
-        "driver's version.",
     ),
 )
 """Cards that refused."""
@@ -119,17 +108,9 @@ CONFIG = (
         r"error: (?:unrecognized arguments|argument |the following arguments are required)",
         r"error: (?:invalid choice|ambiguous option|expected )",
         r"^Error: (?:No such option|Invalid value|Missing (?:option|argument|parameter))",
-        next_step="Take the flag out of the command, or run the version that knows it.",
-    ),
-    _row(
-        "config-rejected",
         r"prefetch_factor option could only be specified in multiprocessing",
         r"persistent_workers option needs num_workers > 0",
         r"batch_size should be a positive integer",
-        next_step="These loader settings exclude each other; change them together.",
-    ),
-    _row(
-        "config-rejected",
         r"\b(?:Validation|Schema|Misconfiguration|DeepSpeedConfig)(?:Error|Exception)\b",
         r"^(?:\w+\.)*(?:Scanner|Parser|Constructor|Composer)Error\b",
         r"\b(?:JSON|TOML)DecodeError\b",

@@ -21,6 +21,7 @@ from advisor.files import within
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from advisor.analysis.events import EventLog
     from advisor.analysis.progress import Advice
     from advisor.model import MeasurePlan
     from advisor.runner.process_records import ProcessRecord
@@ -82,7 +83,7 @@ class Measuring:
             self._command(record.pid, **self._after_the_window(process, advice))
         elif advice.phase == "full" and record.rank == 0:
             ranks = [each.pid for each in records if each.world_size > 1]
-            self._stop_ranks(ranks, cut_short=advice.cut_short)
+            self._stop_ranks(ranks, log, advice)
 
     def _after_the_window(self, process: _Process, advice: Advice) -> dict[str, Any]:
         """Command to stop, or to measure the parts alone."""
@@ -96,14 +97,15 @@ class Measuring:
             "step_s": series.typical_s,
         }
 
-    def _stop_ranks(self, ranks: Sequence[int], *, cut_short: bool) -> None:
+    def _stop_ranks(self, ranks: Sequence[int], log: EventLog, advice: Advice) -> None:
         """Stop all ranks together, so that none hangs."""
-        logs = [self._read(pid).log for pid in ranks]
+        where: dict[str, Any] = {}
+        if advice.series is not None:
+            now = time.time() - log.clock
+            where["kind"], where["count"] = stop_point(log, advice.series, now)
         for pid in ranks:
-            self._processes[pid].full, self._processes[pid].cut_short = True, cut_short
-        point = stop_point(logs, time.time())
-        where = {} if point is None else {"kind": point[0], "count": point[1]}
-        for pid in ranks:
+            process = self._processes.setdefault(pid, _Process())
+            process.full, process.cut_short = True, advice.cut_short
             self._command(pid, phase="stop", **where)
 
     def _command(self, pid: int, **command: Any) -> None:

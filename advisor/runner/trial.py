@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableError
 from advisor.machine.contention import LoadMonitor, on_card
@@ -30,27 +28,14 @@ from advisor.sandbox.refusals import denied_write, full_space
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from advisor.model import Card, ResultFile
+    from advisor.machine.telemetry import Sampler
+    from advisor.model import ResultFile
     from advisor.runner.job import Job
 
 UNEXPLAINED = {"no-steps", "probe-not-loaded", "hang", "timeout", "work-not-done"}
 """Kinds of failures that say what did not happen, not why."""
-
-
-class Sampler(Protocol):
-    """Sampler of the GPU; `advisor.machine.telemetry.Sampler` is one."""
-
-    def summary(
-        self, window_start: float, window_end: float, used: Sequence[Card] = ()
-    ) -> Telemetry:
-        """Mean telemetry of the used cards over a window."""
-        ...
-
-
-SamplerFactory = Callable[[int], AbstractContextManager[Sampler]]
-"""Given the process at the root of the trial's tree."""
 
 
 def run_trial(
@@ -58,14 +43,14 @@ def run_trial(
     *,
     on_progress: Callable[[str], None] | None = None,
     cancel: threading.Event | None = None,
-    sampler: SamplerFactory | None = None,
+    sampler: Callable[[int], Sampler] | None = None,
 ) -> Run | Failure:
     """Run `trial` to its end; return its run or its failure.
 
     When this returns or raises, no process of the trial is left and its candidate files are gone;
     logs, records and outputs stay in `trial.scratch`, which belongs to the caller. `on_progress`
     hears a short line every few seconds. Setting `cancel` ends the trial: Failure `interrupted`.
-    `sampler` watches the GPU meanwhile.
+    `sampler` watches the GPU meanwhile; it is given the root of the trial's process tree.
 
     Raises ConfigReadOnlyError where a candidate cannot be written beside its original, and
     StateBusyError where a candidate of this name is there already.

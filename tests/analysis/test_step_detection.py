@@ -9,7 +9,7 @@ import pytest
 from advisor.analysis import breakdown
 from advisor.analysis.events import PASS_ENDED, EventLog, HookChange, OptimizerStep
 from advisor.analysis.progress import stop_point
-from advisor.analysis.sampler_cycles import jumps
+from advisor.analysis.step_detection import jumps
 from advisor.analysis.window import find_window
 from tests.analysis.logs import (
     PLAN,
@@ -248,8 +248,13 @@ def test_a_validation_without_a_loader_is_no_rollout() -> None:
 # --- samplers -----------------------------------------------------------------------------
 
 
-def test_ranks_without_a_step_have_nothing_to_stop_at() -> None:
-    assert stop_point([log_with()], now=1.0) is None
+def test_ranks_stop_together_a_moment_later() -> None:
+    """After 0.6 s of steps of 10 ms."""
+    log = log_with()
+    now = train(log, 100)
+    kind, count = stop_point(log, detected(log), now)
+    assert kind == "step"
+    assert count == pytest.approx(160, abs=3)
 
 
 def sampler(log: EventLog, batches: int, forwards: int, *, batch: float, pause: float) -> float:
