@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from advisor.knobs.catalogue import catalogue
@@ -44,7 +43,6 @@ def multiple_of(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...])
 
 NARROW = ("bfloat16", "float16")
 """In the order in which they are tried: bfloat16 needs no loss scaling."""
-_WIDTH_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
 
 
 def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
@@ -61,9 +59,7 @@ def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
     return {
         dtype: word.upper() if upper and isinstance(word, str) else word
         for dtype in NARROW
-        if (word := row.get(dtype)) is not None
-        and dtype != current
-        and _WIDTH_BITS[dtype] <= _WIDTH_BITS[current]
+        if (word := row.get(dtype)) is not None and dtype != current
     }
 
 
@@ -88,8 +84,6 @@ def row_of(value: object) -> tuple[dict[str, JsonScalar], str]:
 
 # --- a change with its links --------------------------------------------------------------
 
-NOTHING: Mapping[str, JsonScalar] = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvalidChange:
@@ -103,7 +97,7 @@ def move(
     findings: Findings,
     path: str,
     value: JsonScalar,
-    beside: Mapping[str, JsonScalar] = NOTHING,
+    beside: Mapping[str, JsonScalar] | None = None,
     *,
     beyond: bool = False,
 ) -> tuple[Change, ...] | InvalidChange:
@@ -118,9 +112,7 @@ def move(
         return InvalidChange(reason=f"{path} is no knob of {findings.document}")
     if not knob.editable:
         return InvalidChange(reason=f"{path}: {knob.why}")
-    plan = _Plan(
-        document=document, findings=findings, knob=knob, value=value, beside=beside, beyond=beyond
-    )
+    plan = _Plan(document, findings, knob, value, beside or {}, beyond)
     refusal = plan.set(path, value)
     for link in findings.links:
         if path in link.paths and link.kind in _MOVES:
@@ -134,7 +126,7 @@ def move(
     return changes
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class _Plan:
     """The changes a move needs, gathered link by link."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.knobs.catalogue import catalogue
@@ -48,17 +49,17 @@ class _Around(NamedTuple):
         return {leaf.name: leaf for leaf in self.leaves if leaf.mapping == mapping}
 
 
-def _nearest(knob: Knob, others: Iterable[Knob]) -> list[Knob]:
-    """Those of `others` that share most of their path with `knob`."""
-    shared = {other.path: _shared(knob, other) for other in others}
-    best = max(shared.values(), default=-1)
-    return [other for other in others if shared[other.path] == best]
+def _nearest(knob: Knob, others: Sequence[Knob]) -> list[Knob]:
+    """The one of `others` that shares most of its path with `knob`, if there is any."""
+    if not others:
+        return []
+    return [max(others, key=lambda other: _shared(knob, other))]
 
 
 def _shared(one: Knob, other: Knob) -> int:
     """Parts that begin both paths."""
-    pairs = list(zip(parts_of(one.path), parts_of(other.path), strict=False))
-    return next((n for n, (a, b) in enumerate(pairs) if a != b), len(pairs))
+    pairs = zip(parts_of(one.path), parts_of(other.path), strict=False)
+    return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def _products(around: _Around) -> Iterable[Found]:
@@ -67,8 +68,8 @@ def _products(around: _Around) -> Iterable[Found]:
     totals = [batch for batch in every if batch.scope == "global"]
     accumulations = around.of_kind("grad_accum")
     for accumulation in accumulations:
-        near = _nearest(accumulation, batches)[:1]
-        total = [each.path for each in _nearest(accumulation, totals)[:1]]
+        near = _nearest(accumulation, batches)
+        total = [each.path for each in _nearest(accumulation, totals)]
         factors = (*(batch.path for batch in near), accumulation.path)
         paths = (*factors, *total)
         if near:
@@ -78,7 +79,7 @@ def _products(around: _Around) -> Iterable[Found]:
             why = "the program divides the global batch by accumulation x devices: it must divide"
             yield "product", paths, why
     for batch in batches if not accumulations else ():
-        total = [each.path for each in _nearest(batch, totals)[:1]]
+        total = [each.path for each in _nearest(batch, totals)]
         if batch.scope == "micro" and total:
             why = "the program accumulates global / (micro x devices) times: it must divide"
             yield "product", (batch.path, *total), why
@@ -88,7 +89,7 @@ def _exclusives(around: _Around) -> Iterable[Found]:
     flags = around.of_kind("precision")
     for half in flags:
         others = [k for k in flags if _half(k) == "bf16" and k.phase == half.phase]
-        for other in _nearest(half, others)[:1] if _half(half) == "fp16" else ():
+        for other in _nearest(half, others) if _half(half) == "fp16" else ():
             yield "exclusive", (half.path, other.path), "fp16 and bf16 exclude each other"
 
 
@@ -106,7 +107,7 @@ def _needing_workers(around: _Around) -> Iterable[Found]:
             if REGISTRY[kind].none_is_a_value and not _is_count(knob.value):
                 continue
             same = [w for w in workers if w.phase == knob.phase] or workers
-            for near in _nearest(knob, same)[:1]:
+            for near in _nearest(knob, same):
                 why = f"{kind} needs worker processes: PyTorch refuses it with none"
                 yield "needs-workers", (knob.path, near.path), why
 

@@ -63,6 +63,8 @@ def test_every_value_of_toml_is_found_under_its_path() -> None:
         "training.more.text": "n = 1\n[x]",
     }
     assert not document.scalars["training.more.text"].editable
+    edited = document.with_values({"runs[1].n": 3, "training.mixed.a.b.c": "x"}).decode()
+    assert edited == TABLES.replace("n = 2", "n = 3").replace("'d'", "'x'")
 
 
 def test_values_of_yaml_are_those_of_yaml_1_1() -> None:

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from advisor.model import Run, TrialFile
+from advisor.model import TrialFile
 from advisor.sandbox import capabilities
 from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.landlock import Landlock
-from advisor.sandbox.policy import SandboxPolicy
-from advisor.sandbox.refusals import denied_write
 from advisor.sandbox.seccomp import METADATA, SyscallNotification
 from tests.support.ways import seen
 
@@ -175,12 +173,9 @@ def test_a_socket_of_another_process_can_be_reached(do: Do) -> None:
     "command",
     [
         ("open('mine.txt', 'w')",),
-        ("import os; os.replace('mine.txt', 'b')",),
         ("import sqlite3; sqlite3.connect('new.db').execute('create table t (a)')",),
         ("bash", "-c", "echo a > mine.txt || exit 1"),
-        ("cp", "/etc/hostname", "mine.txt"),
         ("chmod", "600", "mine.txt"),
-        ("touch", "mine.txt"),
     ],
     ids=lambda command: command[0].partition(";")[0],
 )
@@ -194,13 +189,6 @@ def test_a_denied_write_is_a_failure_that_names_the_file(
         assert str(project / "mine.txt") in failure.evidence
     assert "--allow-writes" in failure.next_step
     assert (project / "mine.txt").read_text() == "precious"
-
-
-def test_a_denied_write_says_why_it_was_not_thrown_away_instead() -> None:
-    told = SandboxPolicy(kind="landlock", why_not_better="overlay: /team belongs to group 7")
-    found = denied_write(told, [f"[Errno 13] Permission denied: '{Path.home()}/a'"], "/")
-    assert found is not None
-    assert "/team belongs to group 7" in found.next_step
 
 
 def test_a_file_that_the_user_may_not_write_either_is_no_denial_of_ours(do: Do) -> None:
@@ -242,21 +230,11 @@ def test_the_user_may_allow_writes_under_landlock(do: Do, project: Path) -> None
 # --- all kinds ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_run_tells_what_held_its_writes(do: Do, kind: str) -> None:
+def test_a_run_without_isolation_says_so(do: Do) -> None:
     """So that the report can."""
-    run = do.measured(kind, "pass")
-    assert run.isolation == kind
-    assert any(note.startswith("not isolated") for note in run.notes) == (kind == "guard")
-
-
-@pytest.mark.parametrize("kind", ["overlay", "landlock"])
-def test_nothing_is_left_of_a_daemon(do: Do, project: Path, kind: str) -> None:
-    """Neither its process nor what it would have written after its trial."""
-    command = ("sh", "-c", "setsid sh -c 'trap \"\" TERM; sleep 0.5; echo late > mine.txt' &")
-    assert isinstance(do(kind, *command), Run)
-    time.sleep(0.6)
-    assert (project / "mine.txt").read_text() == "precious"
+    run = do.measured("guard", "pass")
+    assert run.isolation == "guard"
+    assert any(note.startswith("not isolated") for note in run.notes)
 
 
 def test_nothing_is_left_when_the_whole_tree_is_killed(tmp_path: Path, project: Path) -> None:

@@ -100,6 +100,9 @@ WORLDS = {
         f"{INTERPRETER_MAY_RUN}\n"
         "mount -t tmpfs -o size=64k,noexec none /dev/shm; umask 777; ulimit -n 64"
     ),
+    "hidden processes of others": "mount -t proc -o hidepid=invisible proc /proc || true",
+    "no home": "unset HOME",
+    "a home that is a file": "HOME=/etc/passwd",
     "a read-only root": (
         "mkdir project/etc; mount --bind /etc project/etc; mount --bind . .\n"
         "mount -o remount,bind,ro /; export TMPDIR=$PWD"
@@ -114,13 +117,6 @@ def test_the_overlay_holds(tmp_path: Path, world: str) -> None:
     (tmp_path / "project" / "other.txt").touch()
     told = trial(tmp_path, world)
     assert told == StageLog("overlay", "new\n", ""), told
-
-
-@needs_root
-def test_the_overlay_holds_where_processes_of_others_are_hidden(tmp_path: Path) -> None:
-    """hidepid, in a namespace of processes of its own."""
-    hidden = "mount -t proc -o hidepid=invisible proc /proc"
-    assert trial(tmp_path, hidden) == StageLog("overlay", "new\n", "")
 
 
 def test_where_proc_is_read_only_or_missing_landlock_holds_and_says_why(tmp_path: Path) -> None:
@@ -143,11 +139,6 @@ def test_data_on_another_mount_than_the_project_is_covered_too(tmp_path: Path) -
 def test_a_project_behind_a_link_is_the_same_project(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("project")
     assert trial(tmp_path, project="link") == StageLog("overlay", "new\n", "")
-
-
-@pytest.mark.parametrize("home", ["unset HOME", "HOME=/etc/passwd"])
-def test_a_home_that_is_none_changes_nothing(tmp_path: Path, home: str) -> None:
-    assert trial(tmp_path, home) == StageLog("overlay", "new\n", "")
 
 
 # --- whose files they are -----------------------------------------------------------------
