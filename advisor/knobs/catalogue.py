@@ -67,15 +67,17 @@ def types_of(value: JsonScalar | tuple[JsonScalar, ...]) -> frozenset[str]:
         elif all({"float", "int", "numeric-text"} & types_of(v) for v in value):
             kinds.add("floats")
         return frozenset(kinds)
-    if value is None:
-        return frozenset({"null"})
-    if isinstance(value, bool):
-        return frozenset({"bool"})
-    if isinstance(value, int):
-        return frozenset({"int", "zero-one"} if value in {0, 1} else {"int"})
-    if isinstance(value, float):
-        return frozenset({"float", "whole"} if value.is_integer() else {"float"})
-    return _text_types(value.strip())
+    if isinstance(value, str):
+        return _text_types(value.strip())
+    tests = {
+        "null": value is None,
+        "bool": value is True or value is False,
+        "int": type(value) is int,
+        "zero-one": type(value) is int and value in {0, 1},
+        "float": isinstance(value, float),
+        "whole": isinstance(value, float) and value.is_integer(),
+    }
+    return frozenset(kind for kind, holds in tests.items() if holds)
 
 
 def _text_types(text: str) -> frozenset[str]:
@@ -163,10 +165,15 @@ class Catalogue:
 
 
 @functools.cache
+def table_of(name: str) -> dict[str, Any]:
+    """Contents of a TOML file shipped beside this module."""
+    return tomllib.loads(resources.files("advisor.knobs").joinpath(name).read_text("utf-8"))
+
+
+@functools.cache
 def catalogue() -> Catalogue:
     """The catalogue shipped with the package."""
-    text = resources.files("advisor.knobs").joinpath("catalogue.toml").read_text("utf-8")
-    table = tomllib.loads(text)
+    table = table_of("catalogue.toml")
     families = {name: _family(row, table["family"]) for name, row in table["family"].items()}
     plain = [{"kind": k.kind, "names": list(k.names)} for k in REGISTRY.values() if k.names]
     return Catalogue(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import re
-import tomllib
 from dataclasses import dataclass, replace
-from importlib import resources
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from advisor.knobs.catalogue import catalogue
+from advisor.knobs.catalogue import catalogue, table_of
 from advisor.knobs.constraints import find_links
 from advisor.knobs.findings import Followed
 from advisor.knobs.registry import REGISTRY
@@ -155,7 +152,7 @@ def _kinds_of(suspected: Iterable[Suspect]) -> frozenset[str]:
 
 
 def _suspect(document: str, leaf: Leaf, seen: Effects, kinds: Sequence[str]) -> Suspect | None:
-    known, words = _words(), _words_in(leaf.name)
+    known, words = table_of("suspects.toml"), _words_in(leaf.name)
     named = {kind for kind, own in known["speaks"].items() if not words.isdisjoint(own)}
     against = known["never"] if named else [*known["never"], *known["against"]]
     if not words.isdisjoint(against):
@@ -196,13 +193,6 @@ def _movable(leaf: Leaf) -> bool:
     comments = catalogue().comments
     protecting = (comments["constraint"], comments["multiple"])
     return not any(pattern.search(leaf.scalar.comment or "") for pattern in protecting)
-
-
-@functools.cache
-def _words() -> dict[str, Any]:
-    """Contents of suspects.toml."""
-    text = resources.files("advisor.knobs").joinpath("suspects.toml").read_text("utf-8")
-    return tomllib.loads(text)
 
 
 def _words_in(*names: str) -> frozenset[str]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
-import tomllib
 from dataclasses import dataclass, replace
-from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from advisor.knobs.catalogue import Meaning, catalogue, rules_for
+from advisor.knobs.catalogue import Meaning, catalogue, rules_for, table_of
 from advisor.knobs.tree import Leaf, number_of, words_of
 
 if TYPE_CHECKING:
@@ -55,8 +53,7 @@ class Vocabulary:
 @functools.cache
 def vocabulary() -> Vocabulary:
     """The vocabulary shipped with the package."""
-    text = resources.files("advisor.knobs").joinpath("names.toml").read_text("utf-8")
-    table = tomllib.loads(text)
+    table = table_of("names.toml")
     spelling = {
         other: tuple(word.split()) for word, others in table["spelling"].items() for other in others
     }
@@ -150,13 +147,10 @@ def _phrases(words: Words, weights: Mapping[Words, int]) -> Phrases:
     )
 
 
-def _where(phrase: Words, left: Mapping[int, str]) -> tuple[int, ...] | None:
+def _where(phrase: Words, left: Mapping[int, str]) -> range | None:
     """Places of the words of `phrase`, one behind the other."""
-    for start in left:
-        at = tuple(range(start, start + len(phrase)))
-        if tuple(map(left.get, at)) == phrase:
-            return at
-    return None
+    runs = (range(start, start + len(phrase)) for start in left)
+    return next((run for run in runs if tuple(map(left.get, run)) == phrase), None)
 
 
 def speaks(name: str) -> bool:

@@ -47,19 +47,11 @@ class Landlock(Sandbox):
 
     def confine(self) -> None:
         """Deny writes of this process and its children."""
-        version = kernel.syscall(
-            "landlock_create_ruleset", kernel.LANDLOCK_CREATE_RULESET, None, 0, VERSION
-        )
+        version = _create_ruleset(None, 0, VERSION)
         rights = sum(bits for since, bits in RIGHTS.items() if since <= version)
         if self._read:
             rights |= READ
-        ruleset = kernel.syscall(
-            "landlock_create_ruleset",
-            kernel.LANDLOCK_CREATE_RULESET,
-            struct.pack("Q", rights),
-            8,
-            0,
-        )
+        ruleset = _create_ruleset(struct.pack("Q", rights), 8, 0)
         for path in self._free:
             self._allow(ruleset, path, rights)
         for path in self._read:
@@ -102,3 +94,8 @@ class Landlock(Sandbox):
     def leave(self) -> None:
         """Close the listener; the rules end with their processes."""
         self.listener.close()
+
+
+def _create_ruleset(rights: bytes | None, size: int, flags: int) -> int:
+    number = kernel.LANDLOCK_CREATE_RULESET
+    return kernel.syscall("landlock_create_ruleset", number, rights, size, flags)
