@@ -167,13 +167,11 @@ class History:
         adapter: TypeAdapter[Any] = _RUN if ran else _FAILURE
         doc = json.dumps(masking.mask_value(json.loads(adapter.dump_json(result))))
         row = (key, machine, time.time(), FORMAT, "ok" if ran else "failed", doc)
-        self._run(
-            lambda db: db.execute(
-                "insert into run (key, machine, created, format, outcome, doc)"
-                " values (?, ?, ?, ?, ?, ?)",
-                row,
-            )
+        insert = (
+            "insert into run (key, machine, created, format, outcome, doc)"
+            " values (?, ?, ?, ?, ?, ?)"
         )
+        self._run(lambda db: db.execute(insert, row))
 
     def find(
         self, key: str, machine: str, *, max_age_s: float, min_age_s: float = 0.0

@@ -47,17 +47,11 @@ def create(folder: Path, name: str) -> int:
 
 def put(folder: Path, name: str, content: bytes) -> None:
     """Write a file below `folder` atomically. Raises OSError."""
+    draft = str(PurePath(name).with_name(f".{secrets.token_hex(6)}"))
+    with os.fdopen(create(folder, draft), "wb") as file:
+        file.write(content)
     with _parent(folder, name) as (parent, last):
-        draft = f".{secrets.token_hex(6)}"
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | ALONE, 0o644, dir_fd=parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.rename(draft, last, src_dir_fd=parent, dst_dir_fd=parent)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(draft, dir_fd=parent)
-            raise
+        os.rename(PurePath(draft).name, last, src_dir_fd=parent, dst_dir_fd=parent)
 
 
 @contextlib.contextmanager

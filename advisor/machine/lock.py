@@ -78,21 +78,25 @@ def _take(handle: int, what: str) -> None:
 
 
 def _holder(handle: int) -> str:
-    try:
-        entry = json.loads(os.pread(handle, 4096, 0))
-        return f"process {entry['pid']}, `{entry['command']}`"
-    except (ValueError, KeyError, TypeError):
-        return "a process that has not said which"
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return _named(os.pread(handle, 4096, 0))[1]
+    return "a process that has not said which"
+
+
+def _named(entry: bytes) -> tuple[int, str]:
+    """Process id of a holder, and how it is called. Raises ValueError, KeyError, TypeError."""
+    told = json.loads(entry)
+    return int(told["pid"]), f"process {told['pid']}, `{told['command']}`"
 
 
 def holders(folder: Path | None = None) -> tuple[str, ...]:
-    """Commands of the calls that measure on this machine."""
+    """Calls that measure on this machine."""
     found = []
     for place in sorted((folder or runtime_dir()).glob("*.lock")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            entry = json.loads(place.read_bytes())
-            if Path(f"/proc/{int(entry['pid'])}").exists():
-                found.append(f"`{entry['command']}`, process {entry['pid']}")
+            pid, name = _named(place.read_bytes())
+            if Path(f"/proc/{pid}").exists():
+                found.append(name)
     return tuple(found)
 
 

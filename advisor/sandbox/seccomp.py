@@ -187,15 +187,13 @@ class SyscallListener:
             self._listener = None
             return
         buffer = bytearray(NOTICE.size)
-        try:
+        with contextlib.suppress(OSError):  # it was killed meanwhile
             fcntl.ioctl(self._listener, RECEIVE, buffer)
-        except OSError:  # it was killed meanwhile
-            return
-        id_, pid, _, number, _, _, *arguments = NOTICE.unpack(buffer)
-        notice = SyscallNotification(id_, pid, self._calls[number], tuple(arguments))
-        error = self.error_of(notice)
-        flags = CONTINUE if error is None else 0
-        with contextlib.suppress(OSError):
+            id_, pid, _, number, _, _, *arguments = NOTICE.unpack(buffer)
+            error = self.error_of(
+                SyscallNotification(id_, pid, self._calls[number], tuple(arguments))
+            )
+            flags = CONTINUE if error is None else 0
             fcntl.ioctl(self._listener, SEND, ANSWER.pack(id_, 0, -(error or 0), flags))
 
     def error_of(self, notice: SyscallNotification) -> int | None:

@@ -53,13 +53,8 @@ def load(path: Path | None) -> Settings:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
         msg = f"{path} is no valid TOML: {problem}. Fix that line and call again."
         raise SettingsError(msg) from problem
-    if path.name != FILE_NAME:
-        table = table.get("tool", {})
-        table = table.get("gpu-advisor", {}) if isinstance(table, dict) else {}
-    if not isinstance(table, dict):
-        msg = f"{path}: tool.gpu-advisor is {table!r:.80}, not a table."
-        raise SettingsError(msg)
-    table.pop("root", None)
+    for key in () if path.name == FILE_NAME else ("tool", "gpu-advisor"):
+        table = table.get(key, {}) if isinstance(table, dict) else {}
     try:
         settings = Settings.model_validate(table)
     except ValidationError as problem:
