@@ -127,37 +127,30 @@ def test_an_absent_target_and_a_missing_isolation_are_said_before_the_first_tria
         assert expected in done.stderr.partition("trial 1 ")[0], done.stderr
 
 
-def test_a_budget_smaller_than_the_baseline_ends_with_a_report(
+def test_a_call_that_ends_before_its_search_says_so_in_a_report(
     project: Path, gpu_advisor: warm.Server
 ) -> None:
-    """Whatever lies where measurements are kept."""
+    """Whatever lies where measurements are kept; a finished report stays, with its patches."""
     (project / ".gpu-advisor").mkdir()
     (project / ".gpu-advisor" / "history.sqlite").write_bytes(b"no database" * 1000)
     program = project / "run.py"
     program.write_text("import time; time.sleep(1.5)\n" + program.read_text())
-    flags = ("--budget", "1s", "--window", "0.2s")
-    done = gpu_advisor.call("optimize", "c.json", *flags, cwd=project)
-    assert done.returncode == BudgetTooSmallError.exit_code, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "is damaged" in done.stderr
+
+    def ended() -> str:
+        flags = ("--budget", "1s", "--window", "0.2s")
+        done = gpu_advisor.call("optimize", "c.json", *flags, cwd=project)
+        assert done.returncode == BudgetTooSmallError.exit_code, done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    assert "is damaged" in ended()
     assert json.loads((project / "report.json").read_text())["verdict"] != "improved"
     assert (project / "c.json").read_text() == CONFIG
-
-
-def test_a_call_that_ends_before_its_search_keeps_the_finished_report(
-    project: Path, gpu_advisor: warm.Server
-) -> None:
-    """With its patches, and says so."""
     advised = SuggestionEntry(title="a", detail="b", patch="--- a/run.py\n+++ b/run.py\n")
     writing.write(examples.unchanged(suggestions=[advised]), project / "report.md")
     before = {path: path.read_bytes() for path in project.glob("report*") if path.is_file()}
     assert {path.suffix for path in before} == {".md", ".json", ".patch"}
-    program = project / "run.py"
-    program.write_text("import time; time.sleep(1.5)\n" + program.read_text())
-    flags = ("--budget", "1s", "--window", "0.2s")
-    done = gpu_advisor.call("optimize", "c.json", *flags, cwd=project)
-    assert done.returncode == BudgetTooSmallError.exit_code, done.stderr
-    assert "report.md is still that of an earlier call" in done.stderr
+    assert "report.md is still that of an earlier call" in ended()
     assert {path: path.read_bytes() for path in before} == before
 
 

@@ -14,28 +14,49 @@ if TYPE_CHECKING:
 
     from tests.probe.program import TuningResult
 
-WAYS = (
-    "open",
-    "append",
-    "os.open",
-    "replace",
-    "remove",
-    "rmtree",
-    "rename away",
-    "rename folder",
-    "touch, then write",
-    "chmod, then write",
-    "link, then write",
-    "sqlite3",
-    "torch.save",
-)
+WRITE = "Path(target).write_text('lost')"
+SAVE = "import torch; torch.save({'weights': torch.zeros(2)}, target)"
+OPEN = "open(target, 'w')"
+WAYS = {
+    "open": OPEN,
+    "append": "open(target, 'a')",
+    "os.open": "os.open(target, os.O_WRONLY)",
+    "replace": "os.replace('new.txt', target)",
+    "remove": "os.remove(target)",
+    "rmtree": "shutil.rmtree(os.path.dirname(os.path.abspath(target)))",
+    "rename away": "os.rename(target, 'moved')",
+    "rename folder": "os.rename(os.path.dirname(os.path.abspath(target)), '../moved')",
+    "touch, then write": f"Path(target).touch(); {WRITE}",
+    "chmod, then write": f"os.chmod(target, 0o666); {WRITE}",
+    "link, then write": "os.link(target, 'link'); Path('link').write_text('lost')",
+    "sqlite3": "sqlite3.connect(target)",
+    "torch.save": SAVE,
+}
+THREAD = """
+import threading
+judged, real_stat = threading.Event(), os.stat
+
+def slow_stat(*args, **options):  # holds the first thread inside the guard until the second wrote
+    if threading.current_thread() is threading.main_thread() and not judged.is_set():
+        second.start()
+        judged.wait(5.0)
+    return real_stat(*args, **options)
+
+def overwrite():
+    Path(target).write_text('lost')
+    judged.set()
+
+second = threading.Thread(target=overwrite)
+os.stat = slow_stat
+open('other.txt', 'w')
+"""
 
 
-def saves(folder: Path, how: str, target: str, *, allow_writes: bool = False) -> TuningResult:
+def saves(folder: Path, code: str, target: str, *, allow_writes: bool = False) -> TuningResult:
     """The program that does one thing to `target`."""
     return python(
-        folder, "ok_saves.py", how, target, plan=WHOLE, allow_writes=allow_writes,
-        begin=forked if how == "torch.save" else fresh,
+        folder, "ok_saves.py", code, target, plan=WHOLE, allow_writes=allow_writes,
+        begin=forked if code == SAVE else fresh,
     )  # fmt: skip
 
 
@@ -52,7 +73,7 @@ def mine(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("how", WAYS)
 def test_every_way_to_lose_a_file_is_refused(tmp_path: Path, mine: Path, how: str) -> None:
     """The process leaves with 97 before the file is touched, and the record names it."""
-    outcome = saves(tmp_path, how, "mine.txt")
+    outcome = saves(tmp_path, WAYS[how], "mine.txt")
     assert outcome.exit_code == 97
     assert mine.read_text() == "precious"
     (record,) = outcome.records
@@ -63,7 +84,7 @@ def test_every_way_to_lose_a_file_is_refused(tmp_path: Path, mine: Path, how: st
 
 def test_a_second_thread_is_judged_while_the_first_is(tmp_path: Path, mine: Path) -> None:
     """A write that begins while another is being judged is refused too."""
-    outcome = saves(tmp_path, "thread", "mine.txt")
+    outcome = saves(tmp_path, THREAD, "mine.txt")
     assert outcome.exit_code == 97
     assert mine.read_text() == "precious"
 
@@ -75,22 +96,24 @@ def test_hidden_folders_hold_files_of_the_user(tmp_path: Path, mine: Path, name:
     hidden.parent.mkdir()
     hidden.write_text("precious")
     time.sleep(0.02)
-    assert saves(tmp_path, "open", name).exit_code == 97
+    assert saves(tmp_path, OPEN, name).exit_code == 97
     assert hidden.read_text() == "precious"
 
 
-@pytest.mark.parametrize("how", ["open", "torch.save"])
-def test_the_user_may_allow_it(tmp_path: Path, mine: Path, how: str) -> None:
+@pytest.mark.parametrize("code", [OPEN, SAVE])
+def test_the_user_may_allow_it(tmp_path: Path, mine: Path, code: str) -> None:
     """Then the file is listed."""
-    outcome = saves(tmp_path, how, "mine.txt", allow_writes=True)
+    outcome = saves(tmp_path, code, "mine.txt", allow_writes=True)
     assert outcome.stdout.strip() == "done"
     assert str(mine) in outcome.records[0].altered
 
 
-@pytest.mark.parametrize("how", ["read", "sqlite3 to read"])
-def test_reading_and_new_files_are_free(tmp_path: Path, mine: Path, how: str) -> None:
+@pytest.mark.parametrize(
+    "code", ["open(target)", "sqlite3.connect(f'file:{target}?mode=ro', uri=True)"]
+)
+def test_reading_and_new_files_are_free(tmp_path: Path, mine: Path, code: str) -> None:
     """The program's own new files may be opened again."""
-    outcome = saves(tmp_path, how, "mine.txt")
+    outcome = saves(tmp_path, code, "mine.txt")
     assert outcome.stdout.strip() == "done"
     assert outcome.records[0].guard is None
 
@@ -99,5 +122,5 @@ def test_files_elsewhere_are_not_ours_to_guard(tmp_path: Path, mine: Path) -> No
     """Only what lies below the protected directory is."""
     other = tmp_path / "other.txt"
     other.write_text("old")
-    outcome = saves(tmp_path, "open", str(other))
+    outcome = saves(tmp_path, OPEN, str(other))
     assert outcome.stdout.strip() == "done"
