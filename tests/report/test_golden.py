@@ -66,15 +66,11 @@ def crowded(report: Report) -> Report:
 
 
 @examples.every_report
-@pytest.mark.parametrize("more", [False, True])
-def test_the_memo_fits_eighty_lines(name: str, more: bool) -> None:
+def test_the_memo_fits_eighty_lines_and_every_figure_in_it_was_measured(name: str) -> None:
     report = golden.report(name)
-    assert len(memo(render(crowded(report) if more else report))) <= MOST_LINES
-
-
-@examples.every_report
-def test_nothing_is_shown_as_not_measured(name: str) -> None:
-    assert numbers.NOT_MEASURED not in render(golden.report(name))
+    for shown in (render(report), render(crowded(report))):
+        assert len(memo(shown)) <= MOST_LINES
+        assert numbers.NOT_MEASURED not in shown
 
 
 @pytest.mark.parametrize("name", [n for n in golden.NAMES if golden.report(n).changes])

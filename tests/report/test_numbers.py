@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor import numbers
-from advisor.model import Interval
-from advisor.report import sections, verdict
 from advisor.report.schema import Gain
-from tests.report import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,12 +48,8 @@ def test_a_figure_that_is_missing_is_not_measured(
     assert show(value) == "not measured"
 
 
-@pytest.mark.parametrize(
-    ("count", "noun", "shown"),
-    [(1, "process", "1 process"), (0, "CPU", "0 CPUs"), (1200, "query", "1,200 queries")],
-)
-def test_one_of_a_kind_is_no_plural(count: int, noun: str, shown: str) -> None:
-    assert numbers.many(count, noun) == shown
+def test_one_of_a_kind_is_no_plural() -> None:
+    assert [numbers.many(many, "query") for many in (1, 1200)] == ["1 query", "1,200 queries"]
 
 
 @pytest.mark.parametrize(
@@ -70,12 +63,3 @@ def test_one_of_a_kind_is_no_plural(count: int, noun: str, shown: str) -> None:
 )
 def test_a_gain_shows_its_bounds_and_promises_no_more(gain: Gain, shown: str) -> None:
     assert gain.text == shown
-
-
-@pytest.mark.parametrize("objective", ["latency", "energy"])
-def test_a_gain_of_a_unit_has_its_article(objective: str) -> None:
-    gain = Interval(estimate=2.0, low=1.8, high=2.2, n=4)
-    shown = verdict.gained(gain, "image", objective)
-    title = sections.render(examples.improved(unit="image", objective=objective)).splitlines()[0]
-    assert "an image" in shown
-    assert " a image" not in title
