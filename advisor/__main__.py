@@ -116,6 +116,7 @@ def dispatch(argv: list[str]) -> int:
         cut = rest.index("--")
         rest, command = rest[:cut], rest[cut + 1 :]
     args = build_parser(name).parse_args(rest)
+    args.words = rest
     code: int = importlib.import_module(COMMANDS[name][0]).run(args, command)
     return code
 

@@ -92,7 +92,7 @@ def test_a_slower_config_fails_the_call_and_the_table_says_by_how_much(
     code, out, err = compare("b.yaml", "a.yaml")
     assert code == 1
     first, *rows = out.splitlines()
-    assert first.split() == ["variant", "items/s", "memory", "1,000", "items", "against", "A"]
+    assert first.split() == ["variant", "items/s", "memory", "against", "A"]
     assert [row.split()[:2] for row in rows[:2]] == [["A", "b.yaml"], ["B", "a.yaml"]]
     assert "B: slower, by more than 3.0 %" in rows
     assert "trial 1" in err
@@ -108,7 +108,6 @@ def test_commands_are_compared_as_a_whole(compare: Compare) -> None:
     gain, rates = found["B"]["gain"], [found[name]["units_per_s"] for name in "AB"]
     assert 1 < gain["low"] <= gain["ratio"] <= gain["high"]
     assert gain["ratio"] == pytest.approx(rates[1] / rates[0])
-    assert found["B"]["time_per_1000_s"] == pytest.approx(1000 / rates[1])
     assert len(found["A"]["runs"]) == len(found["B"]["runs"]) == 2
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import nvml_stub
 import pytest
 
-from advisor.commands.doctor import Readings, as_json, as_text, checked, verdict
+from advisor.commands.doctor import Readings, as_text, checked, verdict
 from advisor.commands.interpreter import TorchFacts, asking
 from advisor.machine.lock import gpu_lock
 from advisor.model import Disturbance, Gpu, Neighbour
@@ -97,7 +97,6 @@ def test_each_fault_is_one_row_with_its_value_and_remedy(
     assert value in row.value
     assert fix in (row.fix or "")
     assert as_text(rows).startswith(verdict(rows))
-    assert f'"verdict": "{verdict(rows)}"' in as_json(rows)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +179,7 @@ def test_strict_exits_with_1_and_a_mistake_of_the_call_with_2(
 
 
 def test_the_interpreter_is_that_of_the_command(bare_python: Path) -> None:
-    """Through what only passes on; never through what may install, ask for a job, or a password."""
+    """Never through what may install, ask for a job, or a password."""
     path = {"PATH": f"{bare_python.parent}:/usr/bin:/bin"}
     script = bare_python.parent / "torchrun"
     script.write_text(f"#!{bare_python}\n")
@@ -188,7 +187,7 @@ def test_the_interpreter_is_that_of_the_command(bare_python: Path) -> None:
     cases: list[tuple[list[str], list[str] | None]] = [
         (["python", "train.py"], ["python"]),
         (["/opt/py/bin/python3.12", "-m", "x"], ["/opt/py/bin/python3.12"]),
-        (["env", "A=1", "python", "t.py"], ["env", "A=1", "python"]),
+        (["env", "A=1", "python", "t.py"], None),
         (["torchrun", "--nproc-per-node", "2", "train.py"], [str(bare_python)]),
         (["uv", "run", "python", "t.py"], None),
         (["srun", "python", "t.py"], None),

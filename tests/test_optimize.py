@@ -1,11 +1,14 @@
-"""The whole line with real processes: measure, choose, prove, write, report, undo."""
+"""Whole calls of `optimize`: measure, choose, prove, write, report, undo, and what they leave."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import re
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,14 +18,18 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from advisor import config as documents, errors
+from advisor import errors
+from advisor.machine.host import read_machine
+from advisor.report import writing
+from advisor.report.schema import SuggestionEntry
+from advisor.sandbox.capabilities import FORCED
 from tests.light import PYTHONPATH
+from tests.report import examples
 
 if TYPE_CHECKING:
     from tests import warm
 
-ROOT = Path(__file__).resolve().parents[1]
-PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
+PROGRAMS = Path(__file__).resolve().parent / "fixtures" / "programs"
 CONFIG = """\
 # restoration of masked signals
 inference:
@@ -34,55 +41,83 @@ inference:
   n_samples: 4
 output_dir: results
 """
+RESTORE = (sys.executable, "restore.py", "--cfg", "infer.yaml", "--limit", "32")
+"""Few signals: the largest batch that they fill is found in five processes."""
+LINES = """\
+import re, sys, time
+print(sys.argv, flush=True)
+text = "".join(open(name).read() for name in sys.argv[1:] if name.endswith((".yaml", ".json")))
+batch = int(re.search(r'batch_size"?: ([0-9]+)', text)[1])
+while True:
+    time.sleep(0.02 if batch <= 4 else 0.005 * batch)
+    print("done", batch, "signals", flush=True)
+"""
+SETTINGS = """\
+[workload.lines]
+config = "c.json"
+command = "{python} lines.py {{config}} --token q7Zp2mXw9Lr4"
+unit-regex = "done ([0-9]+) signals"
+phase = "test"
+[workload.lines.env]
+WANDB_API_KEY = "q7Zp2mXw9Lr4"
+"""
+SECRET = '{\n  "batch_size": 1,\n  "api_key": "q7Zp2mXw9Lr4"\n}\n'
+"""Config of the program without torch."""
+QUICK = ("--window", "0.2s", "--json", "--budget")
 
 pytest.importorskip("torch")
+
+Done = subprocess.CompletedProcess[str]
+Call = Callable[..., Done]
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "infer.yaml").write_text(CONFIG)
-    (tmp_path / "restore.py").write_bytes((PROGRAMS / "opt_restore.py").read_bytes())
-    return tmp_path
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "infer.yaml").write_text(CONFIG)
+    (folder / "restore.py").write_bytes((PROGRAMS / "opt_restore.py").read_bytes())
+    (folder / "lines.py").write_text(LINES)
+    (folder / "c.json").write_text(SECRET)
+    (folder / "c.json").chmod(0o600)
+    (folder / "gpu-advisor.toml").write_text(SETTINGS.format(python=sys.executable))
+    return folder
 
 
 def environment(project: Path) -> dict[str, str]:
-    own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock")}
+    own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(project.parent / "runtime")}
     return {**os.environ, **own, "NO_COLOR": "1"}
 
 
-RESTORE = (sys.executable, "restore.py", "--cfg", "infer.yaml", "--limit", "32")
-"""Few signals: the largest batch that they fill is found in five processes."""
-
-
-Optimize = Callable[..., subprocess.CompletedProcess[str]]
-
-
 @pytest.fixture
-def optimize(project: Path, gpu_advisor: warm.Server) -> Optimize:
-    """Calls it on the config in the project."""
+def call(project: Path, gpu_advisor: warm.Server) -> Call:
+    """Calls a command in the project."""
 
-    def call(*flags: str, command: tuple[str, ...] = RESTORE) -> subprocess.CompletedProcess[str]:
-        words = ("infer.yaml", "--window", "0.5s", *flags, "--", *command)
-        return gpu_advisor.call("optimize", *words, cwd=project, env=environment(project))
+    def called(*words: str, **env: str) -> Done:
+        return gpu_advisor.call(*words, cwd=project, env={**environment(project), **env})
 
-    return call
+    return called
 
 
-def result_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def result_of(done: Done) -> dict[str, Any]:
+    """Object that a finished search printed."""
     found: dict[str, Any] = json.loads(done.stdout)
     assert done.returncode == errors.OPTIMIZE_EXIT_CODES[found["verdict"]], done.stderr
     assert found["reason"]
     return found
 
 
+# --- searches -----------------------------------------------------------------------------
+
+
 @pytest.mark.slow
 def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(
-    project: Path, optimize: Optimize, gpu_advisor: warm.Server
+    project: Path, call: Call
 ) -> None:
     """One journey, because each part of it stands on the one before."""
     config = project / "infer.yaml"
-    found = result_of(optimize("--json", "--budget", "2m"))
+    words = ("optimize", "infer.yaml", "--window", "0.5s", "--json", "--budget", "2m", "--")
+    found = result_of(call(*words, *RESTORE))
 
     assert found["verdict"] == "improved"
     assert found["gain"]["low"] > 1.03
@@ -111,176 +146,133 @@ def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(
     assert "| `batch_size` |" in first_screen
     assert "gpu-advisor revert" in first_screen
 
-    again = result_of(optimize("--json", "--budget", "2m"))
+    again = result_of(call(*words, *RESTORE))
     assert again["verdict"] in {"unchanged", "partial"}, "the budget may end before the last idea"
     assert again["changes"] == []
     assert config.read_text() == tuned
 
-    undone = gpu_advisor.call("revert", "infer.yaml", cwd=project, env=environment(project))
+    undone = call("revert", "infer.yaml")
     assert undone.returncode == 0, undone.stderr
     assert config.read_text() == CONFIG
 
 
-LINES = """\
-import re, sys, time
-batch = int(re.search(r"batch_size: ([0-9]+)", open(sys.argv[1]).read())[1])
-while True:
-    time.sleep(0.004 + 0.001 * batch)
-    print("done", batch, "signals", flush=True)
-"""
-SETTINGS = """\
-[workload.lines]
-config = "infer.yaml"
-command = "{python} lines.py {{config}}"
-unit-regex = "done ([0-9]+) signals"
-phase = "test"
-"""
-
-
-def proven(project: Path, gpu_advisor: warm.Server, *flags: str) -> dict[str, Any]:
-    """What a call on the program without torch printed: it has changes."""
-    (project / "lines.py").write_text(LINES)
-    (project / "gpu-advisor.toml").write_text(SETTINGS.format(python=sys.executable))
-    words = ("infer.yaml", *flags, "--json", "--window", "0.2s")
-    done = gpu_advisor.call("optimize", *words, cwd=project, env=environment(project))
-    found = result_of(done)
-    assert found["changes"], "a program that sleeps gains by a batch in any weather"
-    assert (project / "infer.yaml").read_text() == CONFIG
-    return found
-
-
 @pytest.mark.slow
-def test_a_dry_run_writes_no_config(project: Path, gpu_advisor: warm.Server) -> None:
-    """Whatever it proved."""
-    proven(project, gpu_advisor, "--dry-run", "--budget", "25s")
-
-
-@pytest.mark.slow
-def test_the_tuned_file_can_go_elsewhere(project: Path, gpu_advisor: warm.Server) -> None:
-    """It holds what was proven, and is the original otherwise."""
-    found = proven(project, gpu_advisor, "--output", "tuned.yaml", "--budget", "25s")
-    changes = {change["path"]: change for change in found["changes"]}
-    assert "inference.loader.batch_size" in changes
-    tuned = documents.read(project / "tuned.yaml")
-    for path, change in changes.items():
-        assert tuned.scalars[path].value == change["new"]
-    before = {path: change["old"] for path, change in changes.items()}
-    assert tuned.with_values(before) == CONFIG.encode()
-
-
-TWO = """\
-import re, sys, time
-step_s = float(re.search(r"step_s: (\\S+)", open(sys.argv[1]).read())[1])
-batch = int(re.search(r"batch_size: ([0-9]+)", open(sys.argv[2]).read())[1])
-while True:
-    time.sleep(step_s + 0.001 * batch)
-    print("done", batch, "signals", flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_two_configs_are_tuned_written_and_reverted_together(
-    project: Path, gpu_advisor: warm.Server
-) -> None:
+def test_two_configs_are_tuned_written_and_reverted_together(project: Path, call: Call) -> None:
     """The batch lies in the second one; the first one stays as it is."""
-    (project / "lines.py").write_text(TWO)
-    (project / "gpu-advisor.toml").write_text(
-        SETTINGS.format(python=sys.executable).replace("infer.yaml", "model.yaml")
-    )
     texts = {"model.yaml": "step_s: 0.004  # slow\n", "data.yaml": "batch_size: 1  # one\n"}
     for name, text in texts.items():
         (project / name).write_text(text)
-    command = (sys.executable, "lines.py", *texts)
-    flags = ("--json", "--window", "0.2s", "--budget", "40s")
-    alone = ("optimize", "model.yaml", "--budget", "1s", "--", *command)
-    done = gpu_advisor.call(*alone, cwd=project, env=environment(project))
-    assert "`gpu-advisor optimize model.yaml data.yaml -- ...` tunes it too" in done.stderr
-    words = ("optimize", *texts, *flags, "--", *command)
-    found = result_of(gpu_advisor.call(*words, cwd=project, env=environment(project)))
+    command = ("--workload", "lines", "--", sys.executable, "lines.py", *texts)
+    alone = call("optimize", "model.yaml", "--budget", "1s", *command)
+    assert "`gpu-advisor optimize model.yaml data.yaml -- ...` tunes it too" in alone.stderr
+    dry = result_of(call("optimize", *texts, *QUICK, "40s", "--dry-run", *command))
+    assert dry["changes"], "a program that sleeps gains by a batch in any weather"
+    assert {name: (project / name).read_text() for name in texts} == texts
+    found = result_of(call("optimize", *texts, *QUICK, "40s", *command))
     (change,) = found["changes"]
     assert (change["document"], change["path"]) == ("data.yaml", "batch_size")
     tuned = texts["data.yaml"].replace("1", str(change["new"]), 1)
     assert (project / "data.yaml").read_text() == tuned
     assert (project / "model.yaml").read_text() == texts["model.yaml"]
-    undo = ("revert", "data.yaml")
     assert found["config"] == "model.yaml, data.yaml"
-    assert gpu_advisor.call(*undo, cwd=project, env=environment(project)).returncode == 0
+    assert call("revert", "data.yaml").returncode == 0
     assert (project / "data.yaml").read_text() == texts["data.yaml"]
 
 
-FAILURES = {
-    "a config that does not parse": (12, "a: [1\n", None, "line"),
-    "a command that never names the config": (16, CONFIG, ("python", "x.py"), "never names"),
-    "a crash at import": (
-        34,
-        CONFIG,
-        (sys.executable, "-c", "import nowhere # infer.yaml"),
-        "nowhere",
-    ),
-    "a program that never reaches a step": (
-        38,
-        CONFIG,
-        (sys.executable, "-c", "import torch # infer.yaml"),
-        "step",
+# --- refusals -----------------------------------------------------------------------------
+
+PYTHON = sys.executable
+CARDS = "Only a GPU's own counters"
+REFUSED: dict[str, tuple[int, str, tuple[str, ...]]] = {
+    "a config that is gone": (10, "gone.py", ("gone.py", "--", PYTHON, "gone.py")),
+    "a config that does not parse": (12, "line", ("bad.yaml", "--", "sh", "x", "bad.yaml")),
+    "a read-only config": (13, "read-only", ("locked.yaml", "--", "sh", "x", "locked.yaml")),
+    "no command": (16, "gpu-advisor optimize infer.yaml -- python YOUR_SCRIPT.py", ("infer.yaml",)),
+    "a command without the config": (16, "never names", ("infer.yaml", "--", PYTHON, "x.py")),
+    "a program that is not there": (16, "'pyhton' is not in PATH", ("--", "pyhton", "lines.py")),
+    "a script that is not there": (16, "gone.py does not exist", ("--", PYTHON, "-u", "gone.py")),
+    "a card that is not known": (19, "rtx-1", ("--target", "rtx-1", "--", "sh", "lines.py")),
+    "a crash at import": (34, "nowhere", ("--", PYTHON, "-c", "import nowhere")),
+    "a program without a step": (38, "step", ("--", PYTHON, "-c", "import torch")),
+    "a bound that is none": (2, "is no constraint", ("c.json", "--constraint", "memory<7")),
+    "an unknown objective": (2, "invalid choice", ("c.json", "--objective", "cost")),
+    "energy without a card": (25, CARDS, ("c.json", "--objective", "energy")),
+    "power without a card": (25, CARDS, ("c.json", "--constraint", "memory<=7GiB", "power<=3W")),
+    "a figure that was not measured": (
+        25,
+        "latency_p95 could not be measured",
+        ("c.json", "--window", "0.2s", "--constraint", "latency_p95<=80ms"),
     ),
 }
 
 
-@pytest.mark.parametrize("case", FAILURES)
+@pytest.mark.parametrize("case", REFUSED)
 def test_each_refusal_has_its_code_one_message_and_writes_nothing(
-    project: Path, optimize: Optimize, case: str
+    project: Path, call: Call, case: str
 ) -> None:
-    code, text, command, expected = FAILURES[case]
-    (project / "infer.yaml").write_text(text)
-    done = optimize(command=command or RESTORE)
-    assert done.returncode == code, done.stderr
+    if CARDS in REFUSED[case] and read_machine().gpus:
+        pytest.skip("a card here may tell its energy")
+    (project / "bad.yaml").write_text("a: [1\n")
+    (project / "locked.yaml").write_text(CONFIG)
+    (project / "locked.yaml").chmod(0o444)
+    before = {path: path.read_bytes() for path in project.iterdir() if path.is_file()}
+    code, expected, words = REFUSED[case]
+    done = call("optimize", *words)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert expected in done.stderr
-    assert "Traceback (most recent call last)" not in done.stderr.split("\n")[0]
-    assert (project / "infer.yaml").read_text() == text
-    assert done.stdout == ""
-    assert not list(project.glob(".*gpu-advisor-*"))
+    assert not done.stderr.startswith("Traceback")
+    after = {path: path.read_bytes() for path in project.iterdir() if path.is_file()}
+    assert after == before
 
 
-@pytest.mark.slow
-def test_a_hang_has_its_code_and_names_the_line(project: Path, optimize: Optimize) -> None:
-    """Found so long after the last step as the limit says, with where every thread stood."""
-    program = project / "restore.py"
-    program.write_text(
-        program.read_text().replace("    return signal\n", "    __import__('time').sleep(1e6)\n")
-    )
-    (project / "gpu-advisor.toml").write_text('[defaults]\nhang-limit = "3s"\n')
-    done = optimize()
-    assert done.returncode == errors.FAILURE_EXIT_CODES["hang"], done.stderr
-    assert "restore.py" in done.stderr
-    assert (project / "infer.yaml").read_text() == CONFIG
-    assert not list(project.glob(".*gpu-advisor-*"))
-
-
-def test_a_config_without_rights_file_or_command_is_refused_before_anything_runs(
-    project: Path, optimize: Optimize, gpu_advisor: warm.Server
+@pytest.mark.skipif(bool(read_machine().gpus), reason="a card here may stand in")
+def test_an_absent_target_and_a_missing_isolation_are_said_before_the_first_trial(
+    call: Call,
 ) -> None:
-    (project / "infer.yaml").chmod(0o444)
-    locked = optimize()
-    assert (locked.returncode, "read-only" in locked.stderr) == (13, True)
-    (project / "infer.yaml").unlink()
-    missing = optimize()
-    assert (missing.returncode, "infer.yaml" in missing.stderr) == (10, True)
-    (project / "infer.yaml").write_text(CONFIG)
-    alone = gpu_advisor.call("optimize", "infer.yaml", cwd=project, env=environment(project))
-    assert alone.returncode == errors.CommandMissingError.exit_code
-    assert "gpu-advisor optimize infer.yaml -- python YOUR_SCRIPT.py" in alone.stderr
-    assert not (project / "report.md").exists()
-    assert "trial 1" not in locked.stderr
+    guard = "not isolated: what the program writes is real"
+    for env, words, expected in (
+        ({}, ("optimize", "--budget", "1s", "--target", "rtx-4060"), "RTX 4060 is not here"),
+        ({FORCED: "guard"}, ("optimize", "--budget", "1s"), guard),
+        ({FORCED: "guard"}, ("profile",), guard),
+    ):
+        done = call(*words, "c.json", "--window", "0.2s", **env)
+        assert expected in done.stderr.partition("trial 1 ")[0], done.stderr
+
+
+# --- calls that end early -----------------------------------------------------------------
+
+
+def test_a_budget_below_the_baseline_ends_with_a_report_unless_a_finished_one_is_there(
+    project: Path, call: Call
+) -> None:
+    """Whatever lies where measurements are kept."""
+    (project / ".gpu-advisor").mkdir()
+    (project / ".gpu-advisor" / "history.sqlite").write_bytes(b"no database" * 1000)
+    (project / "lines.py").write_text(f"import time; time.sleep(1.5)\n{LINES}")
+    done = call("optimize", "c.json", *QUICK, "1s")
+    assert done.returncode == errors.BudgetTooSmallError.exit_code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "is damaged" in done.stderr
+    assert json.loads((project / "report.json").read_text())["verdict"] != "improved"
+    assert (project / "c.json").read_text() == SECRET
+
+    advised = SuggestionEntry(title="a", detail="b", patch="--- a/run.py\n+++ b/run.py\n")
+    writing.write(examples.unchanged(suggestions=[advised]), project / "report.md")
+    before = {path: path.read_bytes() for path in project.glob("report*") if path.is_file()}
+    assert {path.suffix for path in before} == {".md", ".json", ".patch"}
+    done = call("optimize", "c.json", *QUICK, "1s")
+    assert done.returncode == errors.BudgetTooSmallError.exit_code, done.stderr
+    assert "report.md is still that of an earlier call" in done.stderr
+    assert {path: path.read_bytes() for path in before} == before
 
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(
-    project: Path, optimize: Optimize
+    project: Path, call: Call
 ) -> None:
-    before = (project / "infer.yaml").read_bytes()
-    words = ("optimize", "infer.yaml", "--window", "0.5s", "--", *RESTORE)
+    words = ("optimize", "infer.yaml", "--window", "0.5s")
     running = subprocess.Popen(
-        [sys.executable, "-m", "advisor", *words],
+        [sys.executable, "-m", "advisor", *words, "--", *RESTORE],
         cwd=project,
         env=environment(project),
         stdout=subprocess.PIPE,
@@ -296,7 +288,7 @@ def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(
     running.send_signal(signal.SIGINT)
     rest = running.communicate(timeout=60)[1]
     assert running.returncode == 130, seen + rest
-    assert (project / "infer.yaml").read_bytes() == before
+    assert (project / "infer.yaml").read_text() == CONFIG
     assert not list(project.glob(".*gpu-advisor-*"))
     left = [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(project)]
     assert not left
@@ -304,10 +296,66 @@ def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(
 
     measured = set(re.findall(r"^trial \d+  (.+?)  search  ", seen, re.MULTILINE))
     assert measured
-    found = result_of(optimize("--json", "--budget", "50s"))
+    found = result_of(call(*words, "--json", "--budget", "50s", "--", *RESTORE))
     report = json.loads((project / "report.json").read_text())
     assert found["runs"] == sum(not trial["reused"] for trial in report["trials"])
     again = [t for t in report["trials"] if t["purpose"] == "search" and t["label"] in measured]
     # A machine that changed its speed meanwhile is told so, and measured again.
     set_aside = any("set aside" in note for note in report["notes"])
     assert set_aside or all(trial["reused"] for trial in again), again
+
+
+@pytest.mark.slow
+def test_a_call_killed_at_any_moment_leaves_a_whole_config_and_a_next_call(project: Path) -> None:
+    """Killed alone, or with every process that it started."""
+    advisor, env = [sys.executable, "-m", "advisor"], environment(project)
+    tune = [*advisor, "optimize", "c.json", *QUICK, "20s"]
+    chance = random.Random(os.environ.get("SEED", ""))
+    whole = re.escape(SECRET).replace("1", "[0-9]+", 1)
+    for tree in (False, True, False, True):
+        running = psutil.Popen(tune, cwd=project, env=env)
+        with contextlib.suppress(psutil.TimeoutExpired):
+            running.wait(timeout=chance.uniform(0.0, 8.0))
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in running.children(recursive=True) if tree else []:
+                process.kill()
+            running.kill()
+        running.wait()
+        assert re.fullmatch(whole, (project / "c.json").read_text())
+    again = subprocess.run([*tune, "--budget", "1s"], cwd=project, env=env, check=False)
+    too_small = errors.BudgetTooSmallError.exit_code
+    assert again.returncode in {*errors.OPTIMIZE_EXIT_CODES.values(), too_small}
+    undo = [*advisor, "revert", "c.json", "--all"]
+    undone = subprocess.run(undo, cwd=project, env=env, check=False)
+    assert undone.returncode in {0, errors.RevertConflictError.exit_code}
+    assert (project / "c.json").read_text() == SECRET
+
+
+# --- files --------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_no_secret_and_no_wider_mode_in_what_is_left(project: Path, call: Call) -> None:
+    """The key beside the changed line, the token of the command and the one of its environment.
+
+    Only the kept original holds the key, as it must.
+    """
+    words = ("optimize", "c.json", *QUICK, "30s", "--output", "tuned/c.json")
+    done = call(*words)
+    assert result_of(done)["verdict"] == "improved"
+    assert (project / "c.json").read_text() == SECRET
+    assert '"q7Zp2mXw9Lr4"' in (project / "tuned" / "c.json").read_text()
+    left = [path for path in project.rglob("*") if path.is_file()]
+    shown = {path for path in left if b"q7Zp" in path.read_bytes()}
+    assert shown == {project / name for name in ("c.json", "gpu-advisor.toml", "tuned/c.json")}
+    assert "q7Zp" not in done.stdout + done.stderr
+    assert '   "api_key": "***"' in (project / "report.md").read_text()
+    state = project / ".gpu-advisor"
+    written = [*project.glob("report*"), project / "tuned" / "c.json"]
+    for path in filter(Path.is_file, written):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+
+    (project / "tuned" / "c.json").write_text("{}")
+    assert call(*words).returncode == errors.OutputRefusedError.exit_code
+    assert (project / "tuned" / "c.json").read_text() == "{}"

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from advisor import config as documents, masking, numbers, settings
-from advisor.commands import invocation
-from advisor.commands.measuring import opened, program_of
-from advisor.errors import BudgetTooSmallError, CommandMissingError, TrialFailedError, UsageError
+from advisor import numbers, settings
+from advisor.commands import invocation, output
+from advisor.commands.measuring import program_of, session_of
+from advisor.errors import BudgetTooSmallError, TrialFailedError, UsageError
 from advisor.executor.equal_work import work_differences
 from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, Variant
-from advisor.machine import target
-from advisor.machine.host import read_machine
 from advisor.model import MeasurePlan, Run
 from advisor.objective import THROUGHPUT
 from advisor.quality import judge, read_measures
-from advisor.report.progress import Progress
-from advisor.sandbox.capabilities import isolation_warnings
-from advisor.state import project_root, state_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -41,7 +34,7 @@ QUALITY_ROUNDS = 3
 MARGIN = 1.2
 """A process may take so many times what its warm-up took."""
 SEPARATOR = "--vs"
-NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+NAMES = "ABCDEF"
 
 Verdict = Literal[
     "reference", "faster", "not slower", "slower", "undecided", "failed", "other work", "worse"
@@ -88,8 +81,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         raise UsageError(msg)
     arms = arms_of(args.configs, command, args.workload)
     found = measure(arms, args, started)
-    shown = json.dumps(masking.mask_value(found), indent=2) if args.json else ""
-    sys.stdout.write((shown or masking.mask_text(as_table(found))) + "\n")
+    output.show(found, as_table(found), as_json=args.json)
     return EXIT_CODES[found["outcome"]]
 
 
@@ -111,7 +103,7 @@ class Arm:
     verdict: Verdict | None = None
     reason: str = ""
 
-    def drop(self, verdict: Verdict, reason: str) -> None:
+    def drop(self, verdict: Verdict, reason: str = "") -> None:
         """Set its verdict; skipped or failed work has no gain."""
         self.verdict, self.reason = verdict, reason
         if verdict in {"failed", "other work"}:
@@ -126,7 +118,6 @@ class Arm:
             "command": self.asked.command,
             "units_per_s": self.units_per_s,
             "runs": [run.units_per_s for run in self.runs],
-            "time_per_1000_s": 1000 / self.units_per_s if self.units_per_s else None,
             "peak_mem_gib": max(peaks, default=None),
             "gain": gain and {"ratio": gain.estimate, "low": gain.low, "high": gain.high},
             "verdict": self.verdict,
@@ -146,28 +137,29 @@ def arms_of(configs: Sequence[Path], command: list[str] | None, workload: str | 
     if configs and len(blocks) > 1:
         msg = f"Compare configs, or commands separated by {SEPARATOR}, not both at once."
         raise UsageError(msg)
-    if configs:
-        found = _of_configs(configs, command, workload)
-    else:
-        asked = [
-            invocation.resolve([], block, workload=workload, use_case="compare", with_options=False)
-            for block in blocks
-        ]
-        found = [
-            Arm(name=name, label=each.command, asked=each)
-            for name, each in zip(NAMES, asked, strict=False)
-        ]
-    if not FEWEST <= len(found) <= MOST:
+    variants = len(configs or blocks)
+    if not FEWEST <= variants <= MOST:
         msg = (
-            f"compare takes {FEWEST} to {MOST} variants, and {len(found)} "
-            f"{'was' if len(found) == 1 else 'were'} named. Name configs, as in "
+            f"compare takes {FEWEST} to {MOST} variants, and {variants} "
+            f"{'was' if variants == 1 else 'were'} named. Name configs, as in "
             "`gpu-advisor compare a.yaml b.yaml -- python train.py --config a.yaml`, or commands, "
             f"as in `gpu-advisor compare -- python a.py {SEPARATOR} python b.py`."
         )
         raise UsageError(msg)
-    for arm in found:
-        invocation.require_program(arm.asked.argv, arm.asked.cwd, arm.asked.environ)
-    return found
+    template = [_placeholder(word, configs) for word in command or ()]
+    named: list[tuple[list[Path], list[str]]] = [([config], template) for config in configs]
+    workload = workload or _workload_of(configs)
+    arms = []
+    for name, (paths, words) in zip(
+        NAMES, named or [([], block) for block in blocks], strict=False
+    ):
+        asked = invocation.resolve(
+            paths, words, workload=workload, use_case="compare", with_options=False
+        )
+        invocation.require_program(asked.argv, asked.cwd, asked.environ)
+        label = str(paths[0]) if paths else asked.command
+        arms.append(Arm(name=name, label=label, asked=asked))
+    return arms
 
 
 def split_blocks(command: list[str]) -> list[list[str]]:
@@ -187,31 +179,12 @@ def split_blocks(command: list[str]) -> list[list[str]]:
     return [block for block in blocks if block]
 
 
-def _of_configs(
-    configs: Sequence[Path], command: list[str] | None, workload: str | None
-) -> list[Arm]:
-    """Put each config in the place of the first.
-
-    That is where the command names one of them, or `{config}`.
-    """
-    template = [_placeholder(word, configs) for word in command] if command else None
+def _workload_of(configs: Sequence[Path]) -> str | None:
+    """Name of the workload that uses one of the configs."""
     for config in configs:
-        known = settings.load(settings.find(config.parent)).workload_for(config)
-        workload = workload or (known[0] if known else None)
-    first = invocation.resolve(configs[:1], template, workload=workload, use_case="compare")
-    found = []
-    for name, config in zip(NAMES, configs, strict=False):
-        document = documents.read(config)
-        if template is None:
-            argv = invocation.split(first.workload.command, [config], first.cwd)
-        else:
-            argv = tuple(word.replace("{config}", str(config)) for word in template)
-        if why := invocation.why_not_taken(argv, document, first.cwd):
-            raise CommandMissingError(why)
-        line = documents.of_command(argv)
-        own = replace(first, configs=(document,), argv=argv, command_line=line)
-        found.append(Arm(name=name, label=str(config), asked=own))
-    return found
+        if known := settings.load(settings.find(config.parent)).workload_for(config):
+            return known[0]
+    return None
 
 
 def _placeholder(word: str, configs: Sequence[Path]) -> str:
@@ -229,28 +202,13 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
 
     Raises TrialFailedError where the first variant fails, BudgetTooSmallError.
     """
-    machine, first = read_machine(), arms[0].asked
-    aim = target.resolve("auto", machine)
-    programs = {arm.name: program_of(arm.asked, aim) for arm in arms}
-    progress = Progress(unit=first.workload.unit)
-    for note in isolation_warnings(str(first.cwd), first.environ):
-        progress.note(note)
-    with opened(
-        first,
-        programs[arms[0].name],
-        target=aim,
-        machine=machine,
-        state=state_folder(project_root((*first.paths, Path.cwd() / settings.FILE_NAME)[0])),
-        budget_s=args.budget or first.settings.defaults.budget,
-        started=started,
-        progress=progress,
-        earlier_calls=False,
-    ) as lab:
-        lab.programs = programs
-        lab.program_commands = {arm.name: arm.asked.quality_commands() for arm in arms}
+    first = arms[0].asked
+    session = session_of(first, budget_s=args.budget)
+    with session.executor(started, earlier_calls=False) as lab:
+        lab.programs = {arm.name: program_of(arm.asked, session.target) for arm in arms}
         warm_up(arms, lab, args.window)
-        progress.stage("confirm")
-        rounds, notes = compare(arms, lab, args)
+        session.progress.stage("confirm")
+        rounds, notes = compare(sound(arms), lab, args)
         check_quality(sound(arms), lab, args.window)
     judge_gains(arms, args.threshold / 100)
     verdicts = {arm.verdict for arm in arms}
@@ -304,33 +262,35 @@ def warm_up(arms: Sequence[Arm], lab: Executor, window_s: float) -> None:
 
 
 def compare(arms: Sequence[Arm], lab: Executor, args: argparse.Namespace) -> tuple[int, list[str]]:
-    """Run the rounds of all sound variants.
+    """Run the rounds of all variants.
 
     Returns the number of rounds that count, and notes on them.
     """
-    first = arms[0]
-    check_work(first, sound(arms), [[arm.warm_up] for arm in sound(arms) if arm.warm_up])
-    measured = sound(arms)
-    if len(measured) < FEWEST:
+    if len(arms) < FEWEST:
         return 0, []
     noise = lab.run_cache.host_noise() or 0.0
     found = lab.compare(
         ABTest(
             purpose="confirm",
             title="compare",
-            requests=tuple(request(arm, "confirm", args.window) for arm in measured),
-            names=tuple(arm.name for arm in measured),
+            requests=tuple(request(arm, "confirm", args.window) for arm in arms),
+            names=tuple(arm.name for arm in arms),
             rounds=args.rounds,
             sigma=math.log1p(noise) / math.sqrt(2),
         )
     )
-    for arm in measured:
+    for arm in arms:
         arm.runs = found.runs(arm.name)
         arm.units_per_s = found.typical(THROUGHPUT, arm.name)
-        arm.gain = found.interval(THROUGHPUT, arm.name) if arm is not first else None
-        if found.failure is not None and found.rounds[-1].runs[arm.name].run is None:
-            arm.drop("failed", failure_text(found.failure))
-    check_work(first, measured, [arm.runs for arm in measured])
+    for arm in arms[1:]:
+        arm.gain = found.interval(THROUGHPUT, arm.name)
+        if different := work_differences(work_of(arms[0]), work_of(arm)):
+            arm.drop("other work", "; ".join(different))
+    if found.failure is not None:
+        failed = [name for name, last in found.rounds[-1].runs.items() if last.run is None]
+        for arm in arms:
+            if arm.name in failed:
+                arm.drop("failed", failure_text(found.failure))
     notes = []
     if found.used_contended_rounds:
         notes.append("Measured under background load; rerun on an idle machine.")
@@ -339,12 +299,9 @@ def compare(arms: Sequence[Arm], lab: Executor, args: argparse.Namespace) -> tup
     return len(found.counted), notes
 
 
-def check_work(first: Arm, arms: Sequence[Arm], runs: Sequence[Sequence[Run]]) -> None:
-    """Drop variants whose work differs from the first's."""
-    for arm, own in zip(arms, runs, strict=True):
-        different = work_differences(runs[0], own) if arm is not first else ()
-        if different and arm.verdict is None:
-            arm.drop("other work", "; ".join(different))
+def work_of(arm: Arm) -> list[Run]:
+    """All runs that show a variant's work."""
+    return [*([arm.warm_up] if arm.warm_up else []), *arm.runs]
 
 
 def check_quality(arms: Sequence[Arm], lab: Executor, window_s: float) -> None:
@@ -381,7 +338,8 @@ def check_quality(arms: Sequence[Arm], lab: Executor, window_s: float) -> None:
             arm.drop("undecided", f"quality not measured: {failure}")
             continue
         judged = judge(measures, list(zip(first, other, strict=True)), "chosen")
-        for each in [each for each in judged if not each.within][:1]:
+        outside = [each for each in judged if not each.within]
+        for each in outside[:1]:
             value, limit, before = map(numbers.measure, (each.value, each.limit, each.reference))
             reason = f"{each.measure}: {value}, limit {limit} ({before} in the first variant)"
             arm.drop("worse", reason)
@@ -397,7 +355,7 @@ def judge_gains(arms: Sequence[Arm], threshold: float) -> None:
         elif arm.gain.high < 1 - threshold:
             arm.drop("slower", f"by more than {share}")
         elif arm.gain.low >= 1 - threshold:
-            arm.drop("faster" if arm.gain.low > 1 else "not slower", "")
+            arm.drop("faster" if arm.gain.low > 1 else "not slower")
         else:
             arm.drop("undecided", f"a slowdown of {share} is neither proven nor ruled out")
 
@@ -410,20 +368,13 @@ def failure_text(failure: Failure) -> str:
 def as_table(found: dict[str, Any]) -> str:
     """Format the result as a table and verdicts."""
     units, variants = numbers.plural(found["unit"]), found["variants"]
-    rows = [("", "variant", f"{units}/s", "memory", f"1,000 {units}", "against A")]
+    rows = [("", "variant", f"{units}/s", "memory", "against A")]
     for arm in variants:
-        ratio = (
-            "{ratio:.2f}x ({low:.2f} to {high:.2f})".format(**arm["gain"]) if arm["gain"] else "-"
-        )
+        gain = arm["gain"]
+        ratio = "{ratio:.2f}x ({low:.2f} to {high:.2f})".format(**gain) if gain else "-"
         rate, memory = numbers.number(arm["units_per_s"]), numbers.gib(arm["peak_mem_gib"])
-        took = numbers.duration(arm["time_per_1000_s"])
-        rows.append((arm["name"], arm["label"], rate, memory, took, ratio))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    lines.append("")
+        rows.append((arm["name"], arm["label"], rate, memory, ratio))
+    lines = [*output.table(rows), ""]
     for arm in variants[1:]:
         reason = f", {arm['reason']}" if arm["reason"] else ""
         lines.append(f"{arm['name']}: {arm['verdict']}{reason}")

@@ -5,10 +5,8 @@ Looks only: nothing is written or changed, and no program of the user's is run.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 
 from advisor import __version__, numbers
+from advisor.commands import output
 from advisor.commands.interpreter import TorchFacts, ask_torch
 from advisor.machine import contention, host, lock
 from advisor.machine.contention import OTHERS_SHARE
@@ -64,8 +63,11 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     isolation that is not there.
     """
     rows = checked(take(args.python, command or [], os.environ))
-    sys.stdout.write(as_json(rows) if args.json else as_text(rows))
-    return int(args.strict and any(row.status == "fix" for row in rows))
+    to_fix = sum(row.status == "fix" for row in rows)
+    checks = [row._asdict() for row in rows]
+    fields = {"verdict": verdict(rows), "to_fix": to_fix, "checks": checks}
+    output.show(fields, as_text(rows), as_json=args.json)
+    return int(args.strict and to_fix > 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +115,12 @@ def take(python: str | None, command: Sequence[str], environ: Mapping[str, str])
 
 
 class Finding(NamedTuple):
-    """Value of one check, whether it is good, and the remedy."""
+    """Value of one check, and the remedy where it is not good."""
 
     value: str
-    ok: bool | None = True
-    """None: unknown."""
-    fix: str = ""
+    fix: str | None = None
     """Command for a shell."""
+    unknown: bool = False
 
 
 def gpu(readings: Readings) -> Finding:
@@ -127,34 +128,35 @@ def gpu(readings: Readings) -> Finding:
     gpus, note = readings.machine.gpus, readings.machine.gpu_note or "none"
     names = ", ".join(f"{each.name}, {numbers.gib(each.memory_total_gib)}" for each in gpus)
     if readings.uvm_missing:
-        value = f"{names}; /dev/nvidia-uvm is missing, which CUDA needs"
-        return Finding(value, ok=False, fix="sudo nvidia-modprobe -u -c 0")
+        missing = f"{names}; /dev/nvidia-uvm is missing, which CUDA needs"
+        return Finding(missing, "sudo nvidia-modprobe -u -c 0")
     if gpus:
         return Finding(f"{names}; driver {gpus[0].driver}")
     if "CUDA_VISIBLE_DEVICES" in note:
-        return Finding(note, ok=False, fix="unset CUDA_VISIBLE_DEVICES")
+        return Finding(note, "unset CUDA_VISIBLE_DEVICES")
     if not readings.nvidia_devices:
         return Finding(f"none: {note}")
-    fix = "nvidia-smi  # names the driver's problem; in a container: docker run --gpus all ..."
-    value = f"{readings.nvidia_devices} NVIDIA on the bus, none can be used: {note}"
-    return Finding(value, ok=False, fix=fix)
+    return Finding(
+        f"{readings.nvidia_devices} NVIDIA on the bus, none can be used: {note}",
+        "nvidia-smi  # names the driver's problem; in a container: docker run --gpus all ...",
+    )
 
 
 def torch(readings: Readings) -> Finding:
     """Build of the torch that the command would import."""
     facts = readings.torch
     if isinstance(facts, str):
-        return Finding(facts, ok=None)
+        return Finding(facts, unknown=True)
     python = f"Python {facts.python}, {facts.executable}"
     if facts.missing is not None:
         missing = f"none in {python} ({facts.missing}); --python PATH names another one"
-        return Finding(missing, ok=None)
+        return Finding(missing, unknown=True)
     built = f"CUDA {facts.cuda}" if facts.cuda else f"ROCm {facts.rocm}" if facts.rocm else None
     value = f"{facts.torch} in {python}, built for {built or 'CPUs'}"
     if not readings.machine.gpus or (built and facts.available):
         return Finding(value)
     warning = f" ({facts.warned[0]})" if facts.warned else ""
-    return Finding(f"{value}: it does not see the GPU{warning}", ok=False, fix=INSTALL_TORCH)
+    return Finding(f"{value}: it does not see the GPU{warning}", INSTALL_TORCH)
 
 
 def cpus(readings: Readings) -> Finding:
@@ -167,44 +169,43 @@ def cpus(readings: Readings) -> Finding:
 def memory(readings: Readings) -> Finding:
     """RAM that is left, inside the limit of the container."""
     whole, left = readings.machine.ram_limit_gib, readings.ram_left_gib
-    least = max(LEAST_FREE_GIB, LEAST_FREE_SHARE * whole)
-    fix = "ps -eo pid,user,rss,comm --sort=-rss | head"
-    return Finding(f"{left:.1f} of {whole:.1f} GiB left", ok=left >= least, fix=fix)
+    enough = left >= max(LEAST_FREE_GIB, LEAST_FREE_SHARE * whole)
+    fix = None if enough else "ps -eo pid,user,rss,comm --sort=-rss | head"
+    return Finding(f"{left:.1f} of {whole:.1f} GiB left", fix)
 
 
 def shared_memory(readings: Readings) -> Finding:
     """Room in /dev/shm for the batches of loader workers."""
     left = readings.shm_left_gib
     if left is None:
-        return Finding("no /dev/shm", ok=None)
+        return Finding("no /dev/shm", unknown=True)
     fix = "sudo mount -o remount,size=8G /dev/shm  # in a container: docker run --shm-size=8g ..."
-    return Finding(f"{left:.2f} GiB left", ok=left >= LEAST_SHM_GIB, fix=fix)
+    return Finding(f"{left:.2f} GiB left", fix if left < LEAST_SHM_GIB else None)
 
 
 def other_programs(readings: Readings) -> Finding:
     """CPUs that others hold, and calls of gpu-advisor beside this one."""
     crowd, shown = readings.crowd, readings.cpus_shown
     if crowd.others_cpus is None:
-        return Finding("not told here", ok=None)
+        return Finding("not told here", unknown=True)
     who = ", ".join(f"{each.name} {each.cpus:.1f}" for each in crowd.who)
     value = f"{crowd.others_cpus:.1f} of {shown} CPUs busy{f' ({who})' if who else ''}"
     fix = "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"
     if readings.own_calls:
         value += f"; gpu-advisor itself measures meanwhile: {'; '.join(readings.own_calls)}"
         fix = "gpu-advisor doctor  # again, when that call has ended"
-    return Finding(value, ok=crowd.others_cpus <= OTHERS_SHARE * shown, fix=fix)
+    return Finding(value, fix if crowd.others_cpus > OTHERS_SHARE * shown else None)
 
 
 def isolation(readings: Readings) -> Finding:
     """Protection of the user's files during trials."""
     found = readings.isolation
-    why = f" ({found.why_not_better})" if found.refused else ""
+    if found.kind != "guard":
+        return Finding(f"{found.kind}{f' ({found.why_not_better})' if found.refused else ''}")
+    if not found.refused:
+        return Finding(found.kind, f"unset {FORCED}")
     fix = "sudo sysctl user.max_user_namespaces=15000  # see docs/isolation.md"
-    return Finding(
-        f"{found.kind}{why}",
-        ok=found.kind != "guard",
-        fix=fix if found.refused else f"unset {FORCED}",
-    )
+    return Finding(f"{found.kind} ({found.why_not_better})", fix)
 
 
 def versions(readings: Readings) -> Finding:
@@ -213,24 +214,17 @@ def versions(readings: Readings) -> Finding:
     return Finding(f"gpu-advisor {__version__}, Python {machine.python}, {machine.os}")
 
 
-class Check(NamedTuple):
-    """Check of a part of this machine, and its importance."""
-
-    name: str
-    look: Callable[[Readings], Finding]
-    why: str
-
-
-CHECKS = (
-    Check("GPU", gpu, "without one the model computes on the CPU"),
-    Check("torch", torch, "a build that does not fit the driver leaves the GPU idle"),
-    Check("CPUs", cpus, "more loader workers than CPUs wait for each other"),
-    Check("memory", memory, "files that are read again come from it; with none, programs die"),
-    Check("shared memory", shared_memory, "loader workers hand every batch over through /dev/shm"),
-    Check("other programs", other_programs, "they take CPUs from loader and launches"),
-    Check("isolation", isolation, "a measured program must not touch your files"),
-    Check("versions", versions, "a report of a fault needs them"),
-)
+CHECKS: dict[str, tuple[Callable[[Readings], Finding], str]] = {
+    "GPU": (gpu, "without one the model computes on the CPU"),
+    "torch": (torch, "a build that does not fit the driver leaves the GPU idle"),
+    "CPUs": (cpus, "more loader workers than CPUs wait for each other"),
+    "memory": (memory, "files that are read again come from it; with none, programs die"),
+    "shared memory": (shared_memory, "loader workers hand every batch over through /dev/shm"),
+    "other programs": (other_programs, "they take CPUs from loader and launches"),
+    "isolation": (isolation, "a measured program must not touch your files"),
+    "versions": (versions, "a report of a fault needs them"),
+}
+"""Check of each part of a machine, and its importance."""
 
 
 class Row(NamedTuple):
@@ -247,10 +241,10 @@ class Row(NamedTuple):
 def checked(readings: Readings) -> list[Row]:
     """Run every check, in the order of display."""
     rows = []
-    for name, look, why in CHECKS:
-        value, ok, fix = look(readings)
-        status = "unknown" if ok is None else "good" if ok else "fix"
-        rows.append(Row(name, status, value, why, fix if status == "fix" else None))
+    for name, (look, why) in CHECKS.items():
+        found = look(readings)
+        status = "unknown" if found.unknown else "fix" if found.fix else "good"
+        rows.append(Row(name, status, found.value, why, found.fix))
     return rows
 
 
@@ -263,23 +257,15 @@ def verdict(rows: Sequence[Row]) -> str:
     return f"{numbers.many(wrong, 'thing') if wrong else 'Nothing'} to fix here."
 
 
-def as_json(rows: Sequence[Row]) -> str:
-    """Format the rows as one JSON object."""
-    to_fix = sum(row.status == "fix" for row in rows)
-    checks = [row._asdict() for row in rows]
-    shown = {"verdict": verdict(rows), "to_fix": to_fix, "checks": checks}
-    return json.dumps(shown, indent=2) + "\n"
-
-
 def as_text(rows: Sequence[Row]) -> str:
     """Format the verdict and a line of each check."""
     lines = [verdict(rows), ""]
     for row in rows:
         mark = "?" if row.status == "unknown" else row.status
         lines += _wrapped(f"  {mark:<4}  {row.name:<14}  {row.value}")
-        if row.status == "fix":
+        if row.fix:
             lines += [*_wrapped(f"{'':<8}{row.why}"), f"{'':<8}{row.fix}"]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _wrapped(line: str) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor import config as documents, knobs
-from advisor.commands import program_options
+from advisor.commands import output, program_options
 from advisor.commands.invocation import configs_among
 from advisor.config.formats import SUFFIXES
 from advisor.errors import AdvisorError, UsageError
@@ -58,11 +58,10 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
     errors = [one.error for one in found if one.error]
     if len(errors) == len(found) == 1 and not args.json:
         raise errors[0]
-    shown = json.dumps(as_json(found), indent=2) if args.json else "\n\n".join(map(section, found))
-    sys.stdout.write(f"{shown}\n")
+    output.show(as_json(found), "\n\n".join(map(section, found)), as_json=args.json)
     for message in errors:
         sys.stderr.write(f"gpu-advisor: {message}\n")
-    return errors[0].exit_code if errors and not any(one.findings for one in found) else 0
+    return errors[0].exit_code if len(errors) == len(found) else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,46 +159,37 @@ def default_of(knob: Knob, document: Document | None) -> str | None:
 
 def as_json(found: Sequence[Inspected]) -> dict[str, Any]:
     """Format as one JSON object of four lists."""
-    read = [(one.document, one.findings) for one in found if one.findings]
-    return {
-        "knobs": [
-            {
-                "document": knob.document,
-                "path": knob.path,
-                "kind": knob.kind,
-                "phase": knob.phase,
-                "class": knob.knob_class,
-                **{name: getattr(knob, name) for name in ("unit", "scope", "value")},
-                "default_of": default_of(knob, document),
-                "editable": knob.editable,
-                "why": knob.why,
-                "sure": "doubtful" if doubt(knob, findings) else "likely",
-                "sure_why": doubt(knob, findings) or "its name and value say so",
-            }
-            for document, findings in read
-            for knob in findings.knobs
-        ],
-        "traps": [
-            {"document": trap.document, "path": trap.path, "why": trap.why}
-            for _, findings in read
-            for trap in findings.traps
-        ],
-        "links": [
-            {"kind": link.kind, "document": link.document, "paths": link.paths, "why": link.why}
-            for _, findings in read
-            for link in findings.links
-        ],
-        "documents": [
+    shown: dict[str, Any] = {"knobs": [], "traps": [], "links": [], "documents": []}
+    for one in found:
+        findings = one.findings
+        shown["documents"].append(
             {
                 "document": one.name,
                 "format": one.document.format if one.document else None,
                 "named_by": one.named_by,
-                "outputs": list(one.findings.outputs) if one.findings else [],
-                "notes": list(one.findings.notes) if one.findings else [],
+                "outputs": findings.outputs if findings else (),
+                "notes": findings.notes if findings else (),
                 "error": str(one.error) if one.error else None,
             }
-            for one in found
-        ],
+        )
+        if findings:
+            shown["knobs"] += [_knob(knob, findings, one.document) for knob in findings.knobs]
+            shown["traps"] += map(asdict, findings.traps)
+            shown["links"] += map(asdict, findings.links)
+    return shown
+
+
+def _knob(knob: Knob, findings: Findings, document: Document | None) -> dict[str, Any]:
+    why = doubt(knob, findings)
+    return {
+        **{name: getattr(knob, name) for name in ("document", "path", "kind", "phase")},
+        "class": knob.knob_class,
+        **{name: getattr(knob, name) for name in ("unit", "scope", "value")},
+        "default_of": default_of(knob, document),
+        "editable": knob.editable,
+        "why": knob.why,
+        "sure": "doubtful" if why else "likely",
+        "sure_why": why or "its name and value say so",
     }
 
 
@@ -219,15 +209,8 @@ def section(one: Inspected) -> str:
 
 
 def _table(found: Findings, document: Document | None) -> list[str]:
-    if not found.knobs:
-        return ["  no knobs"]
-    rows = [HEADS, *(_row(knob, found, default_of(knob, document)) for knob in found.knobs)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
-    return [
-        "  "
-        + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    rows = [_row(knob, found, default_of(knob, document)) for knob in found.knobs]
+    return output.table([HEADS, *rows], indent="  ") if rows else ["  no knobs"]
 
 
 def _row(knob: Knob, found: Findings, default: str | None) -> tuple[str, ...]:

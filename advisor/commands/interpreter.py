@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 ASK_LIMIT_S = 120.0
 """A first import of torch from a cold network disk takes a minute."""
 PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
-PASSING = {"env", "nice", "ionice", "nohup", "time", "timeout", "stdbuf", "numactl", "taskset"}
-"""Programs that only run what follows. Others (`uv`, `conda`) may install something first."""
 
 
 class TorchFacts(BaseModel):
@@ -82,7 +80,8 @@ def asking(
 ) -> list[str] | None:
     """Words that start the interpreter.
 
-    None where `command` does not show them.
+    It is the command's first word, or named by that script's first line. None for other programs:
+    `uv` or `conda` may install something first.
     """
     path = environ.get("PATH")
     if python is not None:
@@ -94,20 +93,16 @@ def asking(
     if not command:
         first = shutil.which("python", path=path) or shutil.which("python3", path=path)
         return [first or sys.executable]
-    for at, word in enumerate(command):
-        passed = at == 0 or PurePath(command[0]).name in PASSING
-        if passed and PYTHON.fullmatch(PurePath(word).name):
-            return list(command[: at + 1])
-    return _shebang(shutil.which(command[0], path=path))
+    if PYTHON.fullmatch(PurePath(command[0]).name):
+        return [command[0]]
+    script = shutil.which(command[0], path=path)
+    return _shebang(Path(script)) if script else None
 
 
-def _shebang(script: str | None) -> list[str] | None:
+def _shebang(script: Path) -> list[str] | None:
     """Interpreter named by a script's first line."""
-    try:
-        with Path(script or "").open("rb") as file:
-            line = os.fsdecode(file.readline(512)).strip()
-    except OSError:
-        return None
+    with script.open("rb") as file:
+        line = os.fsdecode(file.readline(512))
     words = line.removeprefix("#!").split()
     python = any(PYTHON.fullmatch(PurePath(word).name) for word in words)
     return words if line.startswith("#!") and python else None

@@ -19,6 +19,7 @@ from advisor.config.formats import SUFFIXES
 from advisor.errors import CommandMissingError, ConfigReadOnlyError, SettingsError, UsageError
 from advisor.sandbox.capabilities import detect_isolation
 from advisor.settings import Settings, Workload
+from advisor.state import project_root, state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +100,15 @@ class Invocation:
         return tuple(Path(config.name) for config in self.configs)
 
     @property
+    def kept_for(self) -> tuple[Path, ...]:
+        """Files whose originals are kept: configs, else the settings file beside the command."""
+        return self.paths or (Path.cwd() / settings.FILE_NAME,)
+
+    def state(self) -> Path:
+        """Folder of originals and measurements. Raises StateUnusableError."""
+        return state_folder(project_root(self.kept_for[0]))
+
+    @property
     def command(self) -> str:
         """The command as one would type it."""
         return shlex.join(self.argv)
@@ -153,9 +163,6 @@ def resolve(
     name, entry = _entry(found, paths, workload)
     if not paths and entry is not None and entry.config is not None and not command:
         paths = [shown(found.root / entry.config)]
-    if entry is not None and entry.config is not None:  # its own config is `{config}`
-        own = os.path.realpath(found.root / entry.config)
-        paths = sorted(paths, key=lambda path: os.path.realpath(path) != own)
     notes = [note for path in paths for note in originals.recover(path)]
     configs = tuple(documents.read(path) for path in paths)
     if command:
@@ -263,19 +270,16 @@ def require_program(argv: Sequence[str], cwd: Path, environ: Mapping[str, str]) 
 
     Raises CommandMissingError.
     """
-    name = argv[0]
-    near = cwd / name if os.sep in name else None
-    if near is not None:
-        found = near.is_file() and os.access(near, os.X_OK)
-    else:
-        found = shutil.which(name, path=environ.get("PATH")) is not None
-    where = f"{near} is no program" if near else f"{name!r} is not in PATH"
-    if found and PurePath(name).name.startswith("python"):
+    name, why = argv[0], ""
+    place = str(cwd / name) if os.sep in name else name
+    if shutil.which(place, path=environ.get("PATH")) is None:
+        why = f"{place} is no program" if os.sep in name else f"{name!r} is not in PATH"
+    elif PurePath(name).name.startswith("python"):
         script = next((word for word in argv[1 : first_own_word(argv)] if word[:1] != "-"), "")
-        found = not script.endswith(".py") or (cwd / script).exists()
-        where = where if not found and not script else f"{cwd / script} does not exist"
-    if not found:
-        msg = f"The command `{shlex.join(argv)}` cannot run: {where}. Correct the command."
+        if script.endswith(".py") and not (cwd / script).exists():
+            why = f"{cwd / script} does not exist"
+    if why:
+        msg = f"The command `{shlex.join(argv)}` cannot run: {why}. Correct the command."
         raise CommandMissingError(msg)
 
 
@@ -303,11 +307,11 @@ def require_writable(config: Path) -> None:
 
 
 def _no_command(paths: Sequence[Path], found: Settings, use_case: str) -> str:
-    words = " ".join(map(str, paths))
+    words = " ".join([use_case, *map(str, paths)])
     flag = f" --config {paths[0]}" if paths else ""
     return (
-        f"No command is known{f' that uses {words}' if words else ''}. Add it after `--`:\n"
-        f"  gpu-advisor {use_case}{f' {words}' if words else ''} -- python YOUR_SCRIPT.py{flag}\n"
+        f"No command is known. Add it after `--`:\n"
+        f"  gpu-advisor {words} -- python YOUR_SCRIPT.py{flag}\n"
         f"or name an entry [workload.NAME] of {settings.FILE_NAME} with --workload "
         f"(known: {', '.join(found.workload) or 'none'})."
     )

@@ -1,31 +1,35 @@
-"""Program and executor of a call that measures."""
+"""Sessions of calls that measure: program, machine, engine and executor."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor import knobs
+from advisor.commands.invocation import require_program
 from advisor.executor.engines import EngineSettings, make_engine
 from advisor.executor.engines.scratch_dir import cancellable
 from advisor.executor.executor import WAIT_SHARE, Budget, Executor
 from advisor.executor.program import Program
+from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.executor.run_cache import RunCache
 from advisor.history import History, program_key
+from advisor.machine import target as targets
+from advisor.machine.host import read_machine
 from advisor.report.build import trial_entry
+from advisor.report.progress import Progress
 from advisor.runner import limits
+from advisor.sandbox.capabilities import isolation_warnings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from advisor.commands.invocation import Invocation
-    from advisor.executor.requests import TrialResult
+    from advisor.executor.engines import Engine
     from advisor.machine.target import Target
-    from advisor.model import Machine
-    from advisor.report.progress import Progress
-    from advisor.runner.limits import Limits
+    from advisor.model import Candidate, Failure, Machine, MeasurePlan, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +52,13 @@ class ProgressListener:
 
 
 def program_of(
-    asked: Invocation,
-    target: Target,
-    *,
-    allow_writes: bool = False,
-    limits_: Limits | None = None,
-    seed: int | None = None,
+    asked: Invocation, target: Target, *, allow_writes: bool = False, seed: int | None = None
 ) -> Program:
     """Program of an invocation, for trials on `target`."""
     return Program(
         configs=asked.configs,
         command_line=asked.command_line,
+        commands=asked.quality_commands(),
         cwd=asked.cwd,
         unit=asked.workload.unit,
         output_paths=tuple(
@@ -69,47 +69,102 @@ def program_of(
         seed=seed,
         memory_cap_gib=target.memory_cap_gib,
         allow_writes=allow_writes,
-        limits=limits_ or limits.of_settings(asked.workload, asked.settings.defaults),
+        limits=limits.of_settings(asked.workload, asked.settings.defaults),
     )
 
 
-@contextlib.contextmanager
-def opened(
-    asked: Invocation,
-    program: Program,
-    *,
-    target: Target,
-    machine: Machine,
-    state: Path,
-    budget_s: float,
-    started: float,
-    progress: Progress,
-    earlier_calls: bool = True,
-) -> Iterator[Executor]:
-    """Open the executor of a call, whose budget began at `started`."""
-    with (
-        progress,
-        cancellable() as off,
-        make_engine(
-            EngineSettings(
-                gpu_uuid=target.gpu.uuid if target.gpu else None,
-                cancel=off,
-                on_progress=progress.status,
-                on_busy=progress.busy,
-                max_wait_s=WAIT_SHARE * budget_s,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Program of a call, on a machine and for a target."""
+
+    asked: Invocation
+    machine: Machine
+    target: Target
+    program: Program
+    budget_s: float
+    progress: Progress
+
+    @contextlib.contextmanager
+    def engine(self) -> Iterator[Engine]:
+        """Engine on the card of the target, which Ctrl-C cancels."""
+        with self.progress, cancellable() as cancel:
+            settings = EngineSettings(
+                gpu_uuid=self.target.gpu.uuid if self.target.gpu else None,
+                cancel=cancel,
+                on_progress=self.progress.status,
+                on_busy=self.progress.busy,
+                max_wait_s=WAIT_SHARE * self.budget_s,
             )
-        ) as engine,
-    ):
-        yield Executor(
-            engine=engine,
-            program=program,
-            commands=asked.quality_commands(),
-            run_cache=RunCache(
-                history=History(state / "history.sqlite", progress.note),
-                machine_key=machine.key,
-                program_key=program_key(asked.cwd, asked.argv),
-                trusted=earlier_calls,
-            ),
-            budget=Budget(total_s=budget_s, clock=engine.clock, started=started),
-            listener=ProgressListener(progress=progress),
-        )
+            with make_engine(settings) as engine:
+                yield engine
+
+    @contextlib.contextmanager
+    def trials(self) -> Iterator[Callable[[MeasurePlan, Candidate], Run | Failure]]:
+        """Open an engine for single trials, which are not kept."""
+        numbers = itertools.count(1)
+        with self.engine() as engine:
+            self.progress.stage("profile")
+
+            def run(plan: MeasurePlan, candidate: Candidate) -> Run | Failure:
+                number = next(numbers)
+                id_, variant = f"{number:03d}", Variant(candidate=candidate)
+                request = TrialRequest(variant=variant, purpose="profile", plan=plan)
+                trial = self.program.trial(id_, request, engine.scratch(id_))
+                self.progress.trial_started(number, trial.label)
+                result = engine.run(trial)
+                done = TrialResult(id=id_, request=request, result=result, remaining_s=0.0)
+                self.progress.trial_done(trial_entry(done))
+                return result
+
+            yield run
+
+    @contextlib.contextmanager
+    def executor(self, started: float, *, earlier_calls: bool = True) -> Iterator[Executor]:
+        """Open the executor of a call, whose budget began at `started`."""
+        history = History(self.asked.state() / "history.sqlite", self.progress.note)
+        with self.engine() as engine:
+            yield Executor(
+                engine=engine,
+                program=self.program,
+                run_cache=RunCache(
+                    history=history,
+                    machine_key=self.machine.key,
+                    program_key=program_key(self.asked.cwd, self.asked.argv),
+                    trusted=earlier_calls,
+                ),
+                budget=Budget(total_s=self.budget_s, clock=engine.clock, started=started),
+                listener=ProgressListener(progress=self.progress),
+            )
+
+
+def session_of(
+    asked: Invocation,
+    *,
+    machine: Machine | None = None,
+    target: str = "auto",
+    budget_s: float | None = None,
+    allow_writes: bool = False,
+    seed: int | None = None,
+) -> Session:
+    """Session of a call, with its warnings on stderr.
+
+    Raises TargetError, CommandMissingError where the command cannot run, and UsageError for an
+    isolation that does not hold.
+    """
+    require_program(asked.argv, asked.cwd, asked.environ)
+    machine = machine or read_machine()
+    aimed = targets.resolve(target, machine)
+    absent = () if aimed.present else (aimed.note,)
+    warnings = isolation_warnings(str(asked.cwd), asked.environ)
+    program = program_of(asked, aimed, allow_writes=allow_writes, seed=seed)
+    progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
+    for note in (*asked.notes, *absent, *warnings):
+        progress.note(note)
+    return Session(
+        asked=asked,
+        machine=machine,
+        target=aimed,
+        program=program,
+        budget_s=budget_s or asked.settings.defaults.budget,
+        progress=progress,
+    )

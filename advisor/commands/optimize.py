@@ -5,23 +5,21 @@ Read top to bottom: `run` is the whole journey.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
-import json
-import sys
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor import config as documents
-from advisor.commands.measuring import opened, program_of
-from advisor.commands.prepare import DEFAULT_REPORT, Job, add_arguments, prepare
+from advisor.commands import output
+from advisor.commands.prepare import Job, add_arguments, prepare
 from advisor.errors import (
     OPTIMIZE_EXIT_CODES,
     AdvisorError,
     BudgetTooSmallError,
     InterruptedByUserError,
     NotMeasuredError,
-    StateUnusableError,
     TrialFailedError,
 )
 from advisor.executor.requests import TrialResult
@@ -38,7 +36,7 @@ from advisor.tuner.decisions import decisions
 from advisor.tuner.state import Stop
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Sequence
     from pathlib import Path
 
     from advisor.executor.executor import Executor
@@ -55,28 +53,10 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """
     started = time.monotonic()
     job = prepare(args, command)
-    program = program_of(
-        job.asked,
-        job.target,
-        allow_writes=args.allow_writes,
-        seed=job.asked.settings.defaults.seed,
-    )
     with contextlib.ExitStack() as stack:
         for versions in job.versions:
             stack.enter_context(versions.held())
-        lab = stack.enter_context(
-            opened(
-                job.asked,
-                program,
-                target=job.target,
-                machine=job.machine,
-                state=job.state,
-                budget_s=job.budget_s,
-                started=started,
-                progress=job.progress,
-                earlier_calls=not args.fresh,
-            )
-        )
+        lab = stack.enter_context(job.session.executor(started, earlier_calls=not args.fresh))
         search = Search(job=job, context=context_of(job, lab), answers=[])
         problem: AdvisorError | None = None
         stop: Stop | None = None
@@ -90,14 +70,20 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         problem = problem or refused
         stays = report.unfinished and writing.holds_finished(args.report)
         if stays:
-            job.progress.note(f"{args.report} is still that of an earlier call, which finished")
+            job.session.progress.note(
+                f"{args.report} is still that of an earlier call, which finished"
+            )
     if not stays:
         writing.write(report, args.report, job.report)
     if problem is not None:
         raise problem
     if stop is not None and stop.reason == "budget-too-small":
         raise BudgetTooSmallError(" ".join(filter(None, (report.load_note, report.reason))))
-    show(report, json_only=args.json)
+    shown = writing.masked(report)
+    if args.json:
+        output.show(writing.headline(shown), "", as_json=True)
+    else:
+        screen.show(shown)
     return OPTIMIZE_EXIT_CODES[report.verdict]
 
 
@@ -112,29 +98,29 @@ class Search:
 
     def run(self, lab: Executor) -> Stop:
         """Run requests until the tuner stops."""
-        stage = ""
+        stage, session = "", self.job.session
         while True:
             turn = next_request(self.context, self.answers)
             if isinstance(turn, Stop):
                 return turn
             if turn.request.purpose != stage:
-                unused = notes.unused_gpu(turn.state.originals, self.job.machine.gpus)
+                unused = notes.unused_gpu(turn.state.originals, session.machine.gpus)
                 if stage == "baseline" and unused:
-                    self.job.progress.note(unused)
+                    session.progress.note(unused)
                 stage = turn.request.purpose
-                self.job.progress.stage(stage)
+                session.progress.stage(stage)
             self.answers.append(lab.answer(turn.request))
             if stage == "baseline":
                 self.correct(self.answers[-1])
 
     def correct(self, answer: Result) -> None:
         """Take memory and precisions of the card that ran."""
-        run = answer.run if isinstance(answer, TrialResult) else None
+        run, session = answer.run if isinstance(answer, TrialResult) else None, self.job.session
         if run is None or not run.cards:
             return
-        aimed = target.computed_on(self.job.target, self.job.machine, run.cards[0])
-        if aimed != self.job.target:
-            self.job = replace(self.job, target=aimed)
+        aimed = target.computed_on(session.target, session.machine, run.cards[0])
+        if aimed != session.target:
+            self.job = replace(self.job, session=replace(session, target=aimed))
             self.context = replace(
                 self.context,
                 memory_limit_gib=self.job.memory_limit_gib,
@@ -168,23 +154,24 @@ def refuse_without_result(stop: Stop) -> None:
 
 def quality_key(job: Job, lab: Executor) -> str:
     """Identity of what the quality command measures."""
-    argv = lab.program.argv(Candidate(), lab.commands["quality"])
+    argv = lab.program.argv(Candidate(), lab.program.commands["quality"])
     return measure_key(job.asked.workload.quality, argv)
 
 
 def context_of(job: Job, lab: Executor) -> TuningContext:
     """All that is known before the first process."""
     kept = job.versions[0].quality_reference(quality_key(job, lab)) or {}
+    session = job.session
     return TuningContext(
         sources=job.sources,
         workload=job.asked.workload,
         objective=job.objective,
-        cpus=job.machine.cpus,
+        cpus=session.machine.cpus,
         memory_limit_gib=job.memory_limit_gib,
-        precisions=job.target.precisions,
-        cards=len(job.machine.gpus),
+        precisions=session.target.precisions,
+        cards=len(session.machine.gpus),
         smallest_gain=job.asked.settings.defaults.smallest_gain,
-        budget_s=job.budget_s,
+        budget_s=session.budget_s,
         safe=job.args.safe,
         measure_s=job.args.window,
         earlier=PriorData(
@@ -203,16 +190,12 @@ def conclude(
     job, context = search.job, search.context
     state = (stop or next_request(context, search.answers)).state
     winner = proven_candidate(state) if stop is not None else Candidate()
-    if state.quality.reference and not context.earlier.quality_reference:
-        reference = dict(state.quality.reference)
-        try:
-            job.versions[0].keep_quality_reference(quality_key(job, lab), reference)
-        except StateUnusableError as problem:  # the folder was there before the first trial
-            job.progress.note(f"{problem} A later call takes its tolerance from the tuned config.")
-    diff = diff_of(lab, winner)
     written: tuple[Path, ...] = ()
     refused: AdvisorError | None = None
     try:
+        if state.quality.reference and not context.earlier.quality_reference:
+            reference = dict(state.quality.reference)
+            job.versions[0].keep_quality_reference(quality_key(job, lab), reference)
         written = () if job.args.dry_run else write_tuned(job, lab, winner)
     except AdvisorError as problem:
         refused = problem
@@ -226,8 +209,8 @@ def conclude(
             decisions=decisions(state, winner, lab.attempts, whole=stop is not None and stop.whole),
             advice=proven_advice(state, lab.program),
             program=lab.program,
-            machine=job.machine,
-            diff=diff,
+            machine=job.session.machine,
+            diff=diff_of(lab, winner),
             history_set_aside=lab.run_cache.set_aside,
             background_load=lab.background_load,
         ),
@@ -239,26 +222,21 @@ def conclude(
             workload=job.asked.name,
             command=job.asked.command,
             cwd=job.asked.cwd,
-            target=job.target,
+            target=job.session.target,
             wall_s=wall_s,
-            resume=resume_words(job.args),
+            resume=without_budget(job.args.words),
             typed=job.typed,
         ),
     )
     return report, refused
 
 
-def resume_words(args: argparse.Namespace) -> tuple[str, ...]:
-    """The call again, without its budget and its command."""
-    words = ["gpu-advisor", "optimize", *map(str, args.configs)]
-    for name in ("workload", "target", "output", "objective", "report"):
-        value = getattr(args, name)
-        if value is not None and value != DEFAULT_REPORT:
-            words += [f"--{name}", str(value)]
-    if args.constraint:
-        words += ["--constraint", *args.constraint]
-    switches = {"--safe": args.safe, "--dry-run": args.dry_run, "--allow-writes": args.allow_writes}
-    return (*words, *(flag for flag, given in switches.items() if given))
+def without_budget(words: Sequence[str]) -> tuple[str, ...]:
+    """Options of this call for one that goes on with a larger budget."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--budget")
+    parser.add_argument("--fresh", action="store_true")
+    return ("gpu-advisor", "optimize", *parser.parse_known_args(words)[1])
 
 
 def diff_of(lab: Executor, winner: Candidate) -> str:
@@ -296,11 +274,3 @@ def write_tuned(job: Job, lab: Executor, winner: Candidate) -> tuple[Path, ...]:
             done.append(path)
         undo.pop_all()
     return tuple(done)
-
-
-def show(report: Report, *, json_only: bool) -> None:
-    """Print one JSON object, or the verdict."""
-    if json_only:
-        sys.stdout.write(json.dumps(writing.headline(writing.masked(report)), indent=2) + "\n")
-        return
-    screen.show(writing.masked(report))

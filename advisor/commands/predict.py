@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
-import json
-import os
-import sys
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from advisor import knobs, masking, numbers
-from advisor.commands import invocation
-from advisor.commands.measuring import program_of
-from advisor.commands.profile import failure_memo
+from advisor import knobs, numbers
+from advisor.commands import invocation, output
+from advisor.commands.measuring import session_of
 from advisor.errors import FAILURE_EXIT_CODES, PredictionError, UsageError
-from advisor.executor.engines import EngineSettings, make_engine
-from advisor.executor.engines.scratch_dir import cancellable
-from advisor.executor.requests import TrialRequest, TrialResult, Variant
-from advisor.machine import profiles, target
-from advisor.machine.host import read_machine
+from advisor.machine import profiles
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run
 from advisor.prediction import speed
 from advisor.prediction.allocator import peak_of
-from advisor.prediction.speed import NOT_VALIDATED, VALIDATED, step_time
 from advisor.prediction.trace import Trace, at_batch, parse
-from advisor.report.build import trial_entry
-from advisor.report.progress import Progress
-from advisor.sandbox.capabilities import isolation_warnings
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
 
-    from advisor.executor.program import Program
     from advisor.model import GpuProfile
+    from advisor.prediction.allocator import Peak
 
 PLAN = MeasurePlan(measure_s=1.0, min_steps=3, trace=True)
 WORKSPACE_GIB = 8.1 / 1024
@@ -55,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target",
         metavar="CARDS",
         required=True,
-        help="profiles of GPUs, with commas: rtx-3090,rtx-4060,h100",
+        help="profiles of GPUs, with commas: rtx-3090,rtx-4060,h100-sxm",
     )
     invocation.add_flags(parser, "--workload", "--json", "--allow-writes")
 
@@ -66,7 +55,7 @@ class Traced:
 
     run: Run
     own: Trace
-    doubled: Trace | None
+    doubled: Trace | None = None
     """With twice the batch; None: no other batch is predicted."""
     why: str = ""
     """Reason for the missing one."""
@@ -77,11 +66,6 @@ class Traced:
         return self.run.units_per_s * (self.run.step_ms or 0.0) / 1000 / self.own.batch
 
     @property
-    def rates(self) -> speed.Rates:
-        """Rates that programs of this kind reach."""
-        return speed.TRAINING if self.run.trains else speed.INFERENCE
-
-    @property
     def largest(self) -> int:
         """Largest batch that is worth a look."""
         return min(LARGEST_BATCH, int(self.run.effects.data_items or LARGEST_BATCH))
@@ -89,13 +73,32 @@ class Traced:
     def error(self, card: GpuProfile) -> float | None:
         """Error that published rates of such programs on `card` support, or None."""
         half = self.run.effects.dtype in ("float16", "bfloat16")
-        return VALIDATED.get((card.name, self.run.trains)) if half else None
+        return speed.VALIDATED.get((card.name, self.run.trains)) if half else None
 
     def at(self, batch: float) -> Trace:
         """Trace of another batch."""
         if self.doubled is None or batch == self.own.batch:
             return self.own
         return at_batch(self.own, self.doubled, batch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """Speed and memory of one batch on one card, as in `--json`."""
+
+    card: str
+    batch: float
+    largest_batch: bool
+    fits: bool
+    units_per_s: float
+    units_per_s_range: tuple[float, float]
+    step_ms: float
+    bound: str
+    memory_gib: float
+    memory_gib_range: tuple[float, float]
+    allocated_gib: float
+    """Of tensors alone."""
+    speed_validated: bool
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
@@ -108,86 +111,55 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         msg = "--target names no card. Write one or more profiles: --target rtx-3090,h100."
         raise UsageError(msg)
     asked = invocation.resolve(args.configs, command, workload=args.workload, use_case="predict")
-    invocation.require_program(asked.argv, asked.cwd, asked.environ)
-    machine = read_machine()
-    aim = target.resolve("auto", machine)
-    program = program_of(asked, aim, allow_writes=args.allow_writes)
-    gpu_uuid = aim.gpu.uuid if aim.gpu else None
-    with Progress(unit=program.unit) as progress:
-        found = trace_twice(asked, program, progress, gpu_uuid)
-    code, unit = 0, asked.workload.unit
+    session = session_of(asked, allow_writes=args.allow_writes)
+    with session.trials() as run_trial:
+        found = trace_twice(asked, run_trial)
     if isinstance(found, Failure):
-        code, shown = FAILURE_EXIT_CODES[found.kind], failure_memo(found)
-        if not machine.gpus and "cuda" in f"{found.evidence}{found.log_tail}".lower():
-            shown += "The program needs CUDA: predict can only trace one that runs on this host.\n"
-        names = ("kind", "evidence", "next_step")
-        failure = {name: getattr(found, name) for name in names}
-        fields: dict[str, Any] = {"ok": False, "failure": failure, "predictions": []}
-    else:
-        unit = numbers.plural(found.run.unit)
-        entries = list(predictions(found, cards))
-        device = "GPU" if found.run.on_gpu else "CPU"
-        fields = {
-            "ok": True,
-            "failure": None,
-            "unit": unit,
-            "dtype": found.run.effects.dtype,
-            "batch": found.own.batch,
-            "trains": found.run.trains,
-            "predictions": entries,
-            "notes": notes(found, cards, entries, device),
-        }
-        shown = memo(fields, cards)
-    if args.json:
-        shown = json.dumps(masking.mask_value(fields), indent=2) + "\n"
-    sys.stdout.write(shown if args.json else masking.mask_text(shown))
-    return code
+        text = output.failure_memo(found)
+        if not session.machine.gpus and "cuda" in f"{found.evidence}{found.log_tail}".lower():
+            text += "\nThe program needs CUDA: predict can only trace one that runs on this host."
+        failed = {"ok": False, "failure": output.failure_fields(found), "predictions": []}
+        output.show(failed, text, as_json=args.json)
+        return FAILURE_EXIT_CODES[found.kind]
+    entries, unit = predictions(found, cards), numbers.plural(found.run.unit)
+    remarks = notes(found, cards, entries)
+    fields = {
+        "ok": True,
+        "failure": None,
+        "unit": unit,
+        "dtype": found.run.effects.dtype,
+        "batch": found.own.batch,
+        "trains": found.run.trains,
+        "predictions": [asdict(entry) for entry in entries],
+        "notes": remarks,
+    }
+    lines = [verdict(entries, cards, unit), "", *output.table(rows(entries, unit)), "", *remarks]
+    output.show(fields, "\n".join(lines), as_json=args.json)
+    return 0
 
 
 # --- runs ---------------------------------------------------------------------------------
 
 
 def trace_twice(
-    asked: invocation.Invocation, program: Program, progress: Progress, gpu_uuid: str | None
+    asked: invocation.Invocation, run_trial: Callable[[MeasurePlan, Candidate], Run | Failure]
 ) -> Traced | Failure:
     """Trace the program as it is, and with twice its batch."""
-    with (
-        cancellable() as off,
-        make_engine(
-            EngineSettings(gpu_uuid=gpu_uuid, on_progress=progress.status, cancel=off)
-        ) as engine,
-    ):
-        for note in isolation_warnings(str(program.cwd), {**os.environ, **program.env}):
-            progress.note(note)
-        progress.stage("profile")
-
-        def attempt(number: int, candidate: Candidate) -> Run | Failure:
-            request = TrialRequest(
-                variant=Variant(candidate=candidate), purpose="profile", plan=PLAN
-            )
-            trial = program.trial(f"{number:03d}", request, engine.scratch(f"{number:03d}"))
-            progress.trial_started(number, trial.label)
-            result = engine.run(trial)
-            done = TrialResult(id=trial.id, request=request, result=result, remaining_s=0.0)
-            progress.trial_done(trial_entry(done))
-            return result
-
-        first = attempt(1, Candidate())
-        if isinstance(first, Failure):
-            return first
-        own = trace_of(first)
-        found = Traced(run=first, own=own, doubled=None)
-        change = twice_the_batch(asked, own.batch)
-        if change is None:
-            return replace(found, why="no setting of the batch was found")
-        second = attempt(2, Candidate(changes=(change,)))
+    first = run_trial(PLAN, Candidate())
+    if isinstance(first, Failure):
+        return first
+    found = Traced(run=first, own=trace_of(first))
+    change = twice_the_batch(asked, found.own.batch)
+    if change is None:
+        return replace(found, why="no setting of the batch was found")
+    second = run_trial(PLAN, Candidate(changes=(change,)))
     if isinstance(second, Failure):
         if second.kind == "interrupted":
             return second
         return replace(found, why=f"twice the batch failed here ({second.kind})")
     try:
         doubled = trace_of(second)
-        at_batch(own, doubled, own.batch)
+        at_batch(found.own, doubled, found.own.batch)
     except PredictionError as problem:
         return replace(found, why=str(problem))
     return replace(found, doubled=doubled)
@@ -215,7 +187,7 @@ def twice_the_batch(asked: invocation.Invocation, batch: float) -> Change | None
     for document in (*asked.configs, asked.command_line):
         for knob in knobs.find(document, phase=asked.phase).knobs:
             old = knob.value
-            if knob.kind != "batch_size" or not knob.editable or isinstance(old, (bool, tuple)):
+            if knob.kind != "batch_size" or not knob.editable or isinstance(old, tuple):
                 continue
             if str(old) != f"{batch:g}":
                 continue
@@ -235,113 +207,91 @@ def twice_the_batch(asked: invocation.Invocation, batch: float) -> Change | None
 # --- predictions --------------------------------------------------------------------------
 
 
-def predictions(found: Traced, cards: list[GpuProfile]) -> Iterator[dict[str, Any]]:
-    """Entries of each card, at the batch as configured and at the largest."""
+def predictions(found: Traced, cards: Sequence[GpuProfile]) -> list[Prediction]:
+    """Figures of each card, at the batch as configured and at the largest."""
 
     @functools.cache
-    def reserved_gib(batch: float) -> float:
-        return peak_of(found.at(batch)).reserved / GIB
+    def peak(batch: float) -> Peak:
+        return peak_of(found.at(batch))
 
+    own = found.own.batch
+    made: list[Prediction] = []
     for card in cards:
-        largest = largest_batch(found, card, reserved_gib)
-        own = found.own.batch
-        yield prediction(found, card, own, reserved_gib(own), largest=largest == own)
-        if largest not in (None, own):
-            yield prediction(found, card, float(largest), reserved_gib(largest), largest=True)
+        most = largest_batch(found, card, lambda batch: peak(batch).reserved / GIB)
+        made += [
+            prediction(found, card, batch, peak(batch), largest=batch == most)
+            for batch in sorted({own, most or own})
+        ]
+    return made
 
 
 def largest_batch(
     found: Traced, card: GpuProfile, reserved_gib: Callable[[float], float]
 ) -> float | None:
-    """Largest batch that fits, to a sixteenth; None where no other batch is known."""
+    """Largest batch that fits; None where no other batch is known."""
     if found.doubled is None:
         return None
+    batches = range(1, found.largest + 1)
+    return float(bisect.bisect_right(batches, room_gib(card), key=reserved_gib)) or None
 
-    def fits(batch: int) -> bool:
-        limit_gib = FITS_SHARE * profiles.usable_gib(card)
-        return reserved_gib(float(batch)) + WORKSPACE_GIB <= limit_gib
 
-    if fits(found.largest):
-        return found.largest
-    low, high = 0, 1
-    while high < found.largest and fits(high):
-        low, high = high, min(2 * high, found.largest)
-    while high - low > max(1, low // 16):
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low or None
+def room_gib(card: GpuProfile) -> float:
+    """Memory of a card for what the program reserves."""
+    return FITS_SHARE * profiles.usable_gib(card) - WORKSPACE_GIB
 
 
 def prediction(
-    found: Traced, card: GpuProfile, batch: float, reserved_gib: float, *, largest: bool
-) -> dict[str, Any]:
+    found: Traced, card: GpuProfile, batch: float, peak: Peak, *, largest: bool
+) -> Prediction:
     """Speed and memory of one batch on one card."""
-    trace, error = found.at(batch), found.error(card)
-    took = step_time(trace, card, found.rates)
-    if took.bound == "launches":
-        error = None
-    off = NOT_VALIDATED if error is None else error
+    rates = speed.TRAINING if found.run.trains else speed.INFERENCE
+    took = speed.step_time(found.at(batch), card, rates)
+    error = None if took.bound == "launches" else found.error(card)
+    off = speed.NOT_VALIDATED if error is None else error
     per_s = found.units_per_item * batch / took.seconds
-    context_gib = card.context_mib / 1024
-    memory_gib = reserved_gib + context_gib + WORKSPACE_GIB
-    limit_gib = FITS_SHARE * profiles.usable_gib(card)
-    return {
-        "card": card.name,
-        "batch": batch,
-        "largest_batch": largest,
-        "fits": reserved_gib + WORKSPACE_GIB <= limit_gib,
-        "units_per_s": per_s,
-        "units_per_s_range": [per_s / (1 + off), per_s / (1 - off)],
-        "step_ms": 1000 * took.seconds,
-        "bound": took.bound,
-        "memory_gib": memory_gib,
-        "memory_gib_range": [memory_gib * (1 - MEMORY_ERROR), memory_gib * (1 + MEMORY_ERROR)],
-        "memory_parts_gib": {
-            "allocated": peak_of(trace).allocated / GIB,
-            "reserved": reserved_gib,
-            "context": context_gib,
-            "cublas": WORKSPACE_GIB,
-        },
-        "speed_validated": error is not None,
-        "memory_validated": False,
-    }
+    reserved_gib = peak.reserved / GIB
+    memory_gib = reserved_gib + card.context_mib / 1024 + WORKSPACE_GIB
+    return Prediction(
+        card=card.name,
+        batch=batch,
+        largest_batch=largest,
+        fits=reserved_gib <= room_gib(card),
+        units_per_s=per_s,
+        units_per_s_range=(per_s / (1 + off), per_s / (1 - off)),
+        step_ms=1000 * took.seconds,
+        bound=took.bound,
+        memory_gib=memory_gib,
+        memory_gib_range=(memory_gib * (1 - MEMORY_ERROR), memory_gib * (1 + MEMORY_ERROR)),
+        allocated_gib=peak.allocated / GIB,
+        speed_validated=error is not None,
+    )
 
 
 # --- text ---------------------------------------------------------------------------------
 
 
-def notes(
-    found: Traced, cards: list[GpuProfile], entries: list[dict[str, Any]], device: str
-) -> list[str]:
+def notes(found: Traced, cards: Sequence[GpuProfile], entries: Sequence[Prediction]) -> list[str]:
     """Sentences on what the figures rest on."""
-    unknown = [card.title for card in cards if found.error(card) is None]
+    unknown = ", ".join(card.title for card in cards if found.error(card) is None)
     task = "training" if found.run.trains else "inference"
     dtype = found.run.effects.dtype or "its own precision"
-    lines = [
-        (
-            f"Nothing was timed on a card: the operations are those of this host's {device}, in "
-            f"{dtype} without TF32, the rates are those of datasheets."
-        ),
-        (
-            "Bands of speed hold 9 in 10 published models (timm, autocast, large batches) of the "
-            f"cards that were compared, and are ±{numbers.percent(NOT_VALIDATED)} elsewhere. "
-            "Memory: ±15 %, not validated on a card."
-        ),
-        (
-            "The rate of the loader there, and of the program's own Python, is not known; either "
-            "may be the limit."
-        ),
-        "Nothing is written. `gpu-advisor optimize --target NAME` on the card confirms.",
-    ]
-    if found.doubled is not None:
-        lines.insert(2, f"No batch above {found.largest:,} was looked at.")
-    if any(entry["bound"] == "launches" for entry in entries):
-        lines.insert(2, "Where launches limit, the speed of the host there decides: not validated.")
-    if unknown:
-        lines.insert(2, f"Speed of {task} in {dtype} not validated: {', '.join(unknown)}.")
-    if found.why:
-        lines.insert(0, f"Only the batch as configured: {found.why.rstrip('.')}.")
-    return lines
+    launches = any(entry.bound == "launches" for entry in entries)
+    lines = {
+        f"Only the batch as configured: {found.why.rstrip('.')}.": found.why,
+        f"Nothing was timed on a card: the operations are those of this host's "
+        f"{'GPU' if found.run.on_gpu else 'CPU'}, in {dtype} without TF32, the rates are those of "
+        "datasheets.": True,
+        "Bands of speed hold 9 in 10 published models (timm, autocast, large batches) of the cards "
+        f"that were compared, and are ±{numbers.percent(speed.NOT_VALIDATED)} elsewhere. "
+        "Memory: ±15 %, not validated on a card.": True,
+        f"Speed of {task} in {dtype} not validated: {unknown}.": unknown,
+        "Where launches limit, the speed of the host there decides: not validated.": launches,
+        f"No batch above {found.largest:,} was looked at.": found.doubled is not None,
+        "The rate of the loader there, and of the program's own Python, is not known; either may "
+        "be the limit.": True,
+        "Nothing is written. `gpu-advisor optimize --target NAME` on the card confirms.": True,
+    }
+    return [line for line, holds in lines.items() if holds]
 
 
 def about(rate: float) -> str:
@@ -349,39 +299,37 @@ def about(rate: float) -> str:
     return numbers.number(float(f"{rate:.2g}"))
 
 
-def memo(fields: dict[str, Any], cards: list[GpuProfile]) -> str:
-    """Verdict, table and notes."""
-    entries, unit = fields["predictions"], fields["unit"]
+def verdict(entries: Sequence[Prediction], cards: Sequence[GpuProfile], unit: str) -> str:
+    """The fastest card, in one sentence."""
+    fitting = [entry for entry in entries if entry.fits]
+    if not fitting:
+        return "It fits on none of these cards."
+    best = max(fitting, key=lambda entry: entry.units_per_s)
+    equal = {entry.card for entry in fitting if entry.units_per_s > 0.99 * best.units_per_s}
     titles = {card.name: card.title for card in cards}
-    fitting = [entry for entry in entries if entry["fits"]]
-    verdict = "It fits on none of these cards."
-    if fitting:
-        best = max(fitting, key=lambda entry: float(entry["units_per_s"]))
-        equal = {e["card"] for e in fitting if e["units_per_s"] > 0.99 * best["units_per_s"]}
-        first = "These cards are equally fast" if len(equal) > 1 else titles[best["card"]]
-        verdict = (
-            f"{first}: about {about(best['units_per_s'])} "
-            f"{unit}/s with batch {best['batch']:g}, predicted, not measured."
-        )
-    rows = [("card", "batch", f"{unit}/s", "band", "memory", "band", "limited by")]
+    first = "These cards are equally fast" if len(equal) > 1 else titles[best.card]
+    rate = f"{about(best.units_per_s)} {unit}/s with batch {best.batch:g}"
+    return f"{first}: about {rate}, predicted, not measured."
+
+
+def rows(entries: Sequence[Prediction], unit: str) -> list[tuple[str, ...]]:
+    """Rows of the table, below its head."""
+    found: list[tuple[str, ...]] = [
+        ("card", "batch", f"{unit}/s", "band", "memory", "band", "limited by")
+    ]
     for entry in entries:
-        low, high = map(about, entry["units_per_s_range"])
-        least, most = entry["memory_gib_range"]
-        mark = "" if entry["fits"] else " (does not fit)"
-        rows.append(
+        low, high = map(about, entry.units_per_s_range)
+        least, most = entry.memory_gib_range
+        mark = "" if entry.fits else " (does not fit)"
+        found.append(
             (
-                entry["card"],
-                f"{entry['batch']:g}" + " (largest)" * entry["largest_batch"],
-                about(entry["units_per_s"]),
+                entry.card,
+                f"{entry.batch:g}" + " (largest)" * entry.largest_batch,
+                about(entry.units_per_s),
                 f"{low} - {high}",
-                numbers.gib(entry["memory_gib"]) + mark,
+                numbers.gib(entry.memory_gib) + mark,
                 f"{least:.2f} - {most:.2f}",
-                entry["bound"],
+                entry.bound,
             )
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n".join([verdict, "", *lines, "", *fields["notes"]]) + "\n"
+    return found

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor import files, knobs, objective, settings
+from advisor import files, knobs, objective
 from advisor.commands import invocation, program_options
+from advisor.commands.measuring import Session, session_of
 from advisor.config.originals import Versions
 from advisor.errors import NotMeasuredError, UsageError
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.report import writing
-from advisor.report.progress import Progress
-from advisor.sandbox.capabilities import isolation_warnings
-from advisor.state import project_root, state_folder
 from advisor.tuner.context import Source
 
 if TYPE_CHECKING:
@@ -101,20 +99,20 @@ class Job:
     """Everything about a call, checked before the first process."""
 
     args: argparse.Namespace
-    asked: invocation.Invocation
     typed: tuple[str, ...]
     """The command, where it was typed after `--`."""
-    machine: Machine
-    target: target.Target
-    state: Path
+    session: Session
+    objective: objective.Objective
     versions: tuple[Versions, ...]
     """Originals of each config; without one, of the settings file beside the command."""
-    objective: objective.Objective
-    budget_s: float
-    progress: Progress
     report: files.Claim
     output: files.Claim | None
     """The place of --output; None where the configs themselves are rewritten."""
+
+    @property
+    def asked(self) -> invocation.Invocation:
+        """Command, configs and settings."""
+        return self.session.asked
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -126,7 +124,8 @@ class Job:
     @property
     def memory_limit_gib(self) -> float:
         """Memory limit of a candidate, in GiB."""
-        return target.memory_limit_gib(self.target, 0.9 * self.machine.ram_limit_gib)
+        host_gib = 0.9 * self.session.machine.ram_limit_gib
+        return target.memory_limit_gib(self.session.target, host_gib)
 
 
 def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
@@ -135,46 +134,40 @@ def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
     Nothing is run or written. Raises AdvisorError.
     """
     asked = invocation.resolve(args.configs, command, workload=args.workload)
-    if args.output is not None and len(asked.paths) != 1:
-        msg = f"--output is for one tuned config, and {len(asked.paths)} were named. Leave it out."
-        raise UsageError(msg)
-    in_place = args.output is None or os.path.realpath(args.output) == os.path.realpath(
-        asked.paths[0]
-    )
-    if in_place and not args.dry_run:
-        for path in asked.paths:
-            invocation.require_writable(path)
-    invocation.require_program(asked.argv, asked.cwd, asked.environ)
-    defaults = asked.settings.defaults
-    machine = read_machine()
-    aim = objective_of(args, asked, machine)
-    aimed = target.resolve(args.target or defaults.target, machine)
-    kept_for = asked.paths or (Path.cwd() / settings.FILE_NAME,)
-    root = project_root(kept_for[0])
-    never = [*asked.paths, *([] if in_place else [args.output])]
+    asked = replace(asked, notes=[*asked.notes, *left_untuned(asked)])
+    rewritten = asked.paths
+    if args.output is not None:
+        if len(asked.paths) != 1:
+            msg = f"--output is for one config, and {len(asked.paths)} were named. Leave it out."
+            raise UsageError(msg)
+        if os.path.realpath(args.output) != os.path.realpath(asked.paths[0]):
+            rewritten = ()
+    for path in () if args.dry_run else rewritten:
+        invocation.require_writable(path)
+    elsewhere = [args.output] if args.output is not None and not rewritten else []
     like = asked.paths[0] if asked.paths else None
+    never = [*asked.paths, *elsewhere]
     report = writing.claim(args.report, never=never, like=like, overwrite=args.overwrite)
     output = None
-    if not in_place:
-        output = files.claim([args.output], never=asked.paths, like=like, overwrite=args.overwrite)
-    state = state_folder(root)
-    versions = tuple(Versions(state, path) for path in kept_for)
-    budget_s = args.budget or defaults.budget
-    progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
-    notes = [*asked.notes, *([] if aimed.present else [aimed.note]), *left_untuned(asked)]
-    for note in (*notes, *isolation_warnings(str(asked.cwd), asked.environ)):
-        progress.note(note)
+    if elsewhere:
+        output = files.claim(elsewhere, never=asked.paths, like=like, overwrite=args.overwrite)
+    defaults, machine = asked.settings.defaults, read_machine()
+    aim = objective_of(args, asked, machine)
+    session = session_of(
+        asked,
+        machine=machine,
+        target=args.target or defaults.target,
+        budget_s=args.budget or defaults.budget,
+        allow_writes=args.allow_writes,
+        seed=defaults.seed,
+    )
+    state = asked.state()
     return Job(
         args=args,
-        asked=asked,
         typed=tuple(command or ()),
-        machine=machine,
-        target=aimed,
-        state=state,
-        versions=versions,
+        session=session,
         objective=aim,
-        budget_s=budget_s,
-        progress=progress,
+        versions=tuple(Versions(state, path) for path in asked.kept_for),
         report=report,
         output=output,
     )

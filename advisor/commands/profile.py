@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from advisor import masking, numbers
-from advisor.commands import invocation, whole_run
-from advisor.commands.measuring import program_of
+from advisor import numbers
+from advisor.commands import invocation, output, whole_run
+from advisor.commands.measuring import session_of
 from advisor.errors import FAILURE_EXIT_CODES
-from advisor.executor.engines import EngineSettings, make_engine
-from advisor.executor.engines.scratch_dir import cancellable
-from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.machine import target
-from advisor.machine.host import read_machine
-from advisor.model import TRAINING_STEPS, Failure, MeasurePlan, Run
+from advisor.model import TRAINING_STEPS, Candidate, Failure, MeasurePlan, Run
 from advisor.report import bottleneck, notes
 from advisor.report.bottleneck import diagnose, member, ranged, typical
-from advisor.report.build import trial_entry
-from advisor.report.progress import Progress
-from advisor.sandbox.capabilities import isolation_warnings
 from advisor.settings import parse_duration_s, parsed_regex
 from advisor.tuner.state import CEILINGS_S
 
 if TYPE_CHECKING:
     import argparse
 
-    from advisor.executor.program import Program
-    from advisor.machine.target import Target
+    from advisor.commands.measuring import Session
     from advisor.report.schema import Bottleneck
 
 RUNS = 2
@@ -43,8 +32,8 @@ OF_RUN = (
 )
 OF_EFFECTS = ("batch", "workers", "forwards_per_unit")
 OF_ALL = (
-    *("window", "units_per_s_range", "runs", "disturbed", "effects", "shares", "bottleneck"),
-    *("unused_gpu", "phases", "host_growth_gib_per_min"),
+    *("ok", "failure", "unit", "window", "units_per_s_range", "runs", "disturbed", "effects"),
+    *("shares", "bottleneck", "unused_gpu", "phases", "host_growth_gib_per_min"),
 )
 """Keys of the JSON object, null where nothing was measured."""
 
@@ -81,62 +70,40 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     named = {"unit": args.unit, "unit_regex": args.unit_regex}
     given = {name: value for name, value in named.items() if value is not None}
     asked = replace(asked, workload=asked.workload.model_copy(update=given))
-    invocation.require_program(asked.argv, asked.cwd, asked.environ)
-    machine = read_machine()
-    aim = target.resolve("auto", machine)
-    plan = MeasurePlan(
-        measure_s=args.window,
-        min_steps=8,
-        unit_regex=asked.workload.unit_regex,
-        ceilings_workers=tuple(sorted({0, machine.cpus})),
-        ceilings_s=CEILINGS_S,
-    )
-    if args.whole is not None:
-        plan = MeasurePlan(
-            measure_s=args.whole, longest_s=args.whole, unit_regex=asked.workload.unit_regex
-        )
-    program = program_of(asked, aim, allow_writes=args.allow_writes)
-    result = measure(program, plan, aim, runs=RUNS if args.whole is None else 1)
+    session = session_of(asked, allow_writes=args.allow_writes)
+    result = measure(session, *plan_of(asked, args, session.machine.cpus))
     if isinstance(result, Failure):
-        code, shown = FAILURE_EXIT_CODES[result.kind], failure_memo(result)
-        fields = as_object(result, asked.workload.unit)
-    else:
-        if result[0].cards:
-            aim = target.computed_on(aim, machine, result[0].cards[0])
-        found = diagnose(result, profile=aim.profile)
-        unused = notes.unused_gpu(result, machine.gpus)
-        text = whole_run.memo(result[0]) if found is None else memo(result, found)
-        code, shown = 0, f"{unused}\n\n" * bool(unused) + text
-        fields = as_object(result, asked.workload.unit, found, unused)
-    if args.json:
-        shown = json.dumps(masking.mask_value(fields), indent=2) + "\n"
-    sys.stdout.write(shown if args.json else masking.mask_text(shown))
-    return code
+        fields = as_object(asked.workload.unit, failure=output.failure_fields(result))
+        output.show(fields, output.failure_memo(result), as_json=args.json)
+        return FAILURE_EXIT_CODES[result.kind]
+    aim, cards, machine = session.target, result[0].cards, session.machine
+    if cards:
+        aim = target.computed_on(aim, machine, cards[0])
+    found = diagnose(result, profile=aim.profile)
+    unused = notes.unused_gpu(result, machine.gpus)
+    text = whole_run.memo(result[0]) if found is None else memo(result, found)
+    fields = as_object(typical(result).unit, **of_runs(result, found), unused_gpu=unused or None)
+    output.show(fields, f"{unused}\n\n{text}" if unused else text, as_json=args.json)
+    return 0
 
 
-def measure(
-    program: Program, plan: MeasurePlan, aim: Target, *, runs: int = RUNS
-) -> tuple[Run, ...] | Failure:
-    """Equal runs of `program`, with progress on stderr."""
+def plan_of(
+    asked: invocation.Invocation, args: argparse.Namespace, cpus: int
+) -> tuple[MeasurePlan, int]:
+    """Plan of each run, and the number of runs."""
+    plan = MeasurePlan(measure_s=args.window, unit_regex=asked.workload.unit_regex)
+    if args.whole is not None:
+        return replace(plan, measure_s=args.whole, longest_s=args.whole), 1
+    workers = tuple(sorted({0, cpus}))
+    return replace(plan, min_steps=8, ceilings_workers=workers, ceilings_s=CEILINGS_S), RUNS
+
+
+def measure(session: Session, plan: MeasurePlan, runs: int) -> tuple[Run, ...] | Failure:
+    """Equal runs of the program as it is."""
     done: list[Run] = []
-    gpu_uuid = aim.gpu.uuid if aim.gpu else None
-    with (
-        Progress(unit=program.unit) as progress,
-        cancellable() as off,
-        make_engine(
-            EngineSettings(gpu_uuid=gpu_uuid, on_progress=progress.status, cancel=off)
-        ) as engine,
-    ):
-        request = TrialRequest(variant=Variant(), purpose="profile", plan=plan)
-        for note in isolation_warnings(str(program.cwd), {**os.environ, **program.env}):
-            progress.note(note)
-        progress.stage("profile")
-        for number in range(1, runs + 1):
-            trial = program.trial(f"{number:03d}", request, engine.scratch(f"{number:03d}"))
-            progress.trial_started(number, trial.label)
-            result = engine.run(trial)
-            attempt = TrialResult(id=trial.id, request=request, result=result, remaining_s=0.0)
-            progress.trial_done(trial_entry(attempt))
+    with session.trials() as run_trial:
+        for _ in range(runs):
+            result = run_trial(plan, Candidate())
             if isinstance(result, Failure):
                 return result
             done.append(result)
@@ -146,29 +113,21 @@ def measure(
 # --- one JSON object ----------------------------------------------------------------------
 
 
-def as_object(
-    result: tuple[Run, ...] | Failure,
-    unit: str,
-    found: Bottleneck | None = None,
-    unused: str = "",
-) -> dict[str, Any]:
-    """Object of `--json`; None is "not measured".
+def as_object(unit: str, **known: Any) -> dict[str, Any]:
+    """Object of `--json`; None is "not measured"."""
+    keys = dict.fromkeys((*OF_RUN, *OF_EFFECTS, *OF_ALL))
+    return keys | {"ok": False, "unit": numbers.plural(unit)} | known
 
-    The unit is in the plural. Figures are means over the runs, beside the range of the rate.
-    """
-    shown: dict[str, Any] = {"ok": False, "failure": None, "unit": numbers.plural(unit)}
-    shown |= dict.fromkeys((*OF_RUN, *OF_EFFECTS, *OF_ALL))
-    if isinstance(result, Failure):
-        names = ("kind", "evidence", "next_step")
-        return shown | {"failure": {name: getattr(result, name) for name in names}}
+
+def of_runs(result: tuple[Run, ...], found: Bottleneck | None) -> dict[str, Any]:
+    """Figures of the runs: means, beside the range of the rate."""
     run = typical(result)
     effects, rates = run.effects, [each.units_per_s for each in result]
     shares = dataclasses.asdict(run.shares)
-    shown |= {name: getattr(run, name) for name in OF_RUN}
-    shown |= {name: getattr(effects, name) for name in OF_EFFECTS}
-    return shown | {
+    return {
+        **{name: getattr(run, name) for name in OF_RUN},
+        **{name: getattr(effects, name) for name in OF_EFFECTS},
         "ok": True,
-        "unit": numbers.plural(run.unit),
         "window": {"start": run.window_start, "end": run.window_end},
         "units_per_s_range": [min(rates), max(rates)],
         "runs": len(result),
@@ -176,7 +135,6 @@ def as_object(
         "effects": dataclasses.asdict(effects) | {"arguments": dict(effects.arguments)},
         "shares": {name: share for name, share in shares.items() if share is not None} or None,
         "bottleneck": found and found.model_dump(),
-        "unused_gpu": unused or None,
         "phases": [dataclasses.asdict(phase) for phase in run.phases] if found is None else None,
         "host_growth_gib_per_min": run.host_growth_gib_per_min,
     }
@@ -200,12 +158,6 @@ def memo(runs: tuple[Run, ...], found: Bottleneck) -> str:
         if lines:
             parts.append("\n".join([title, *(f"  {line}" for line in lines)]))
     return "\n\n".join(parts) + "\n"
-
-
-def failure_memo(result: Failure) -> str:
-    """The failure, its evidence, and the next step."""
-    tail = f"\n\nLast lines of the program:\n{result.log_tail}" if result.log_tail else ""
-    return f"Not measured: {result.kind}. {result.evidence}\n{result.next_step}{tail}\n"
 
 
 def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:

@@ -25,10 +25,8 @@ from advisor.model import Failure, Run
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from advisor import config as documents
     from advisor.executor.engines import Engine
     from advisor.executor.program import Program
-    from advisor.executor.requests import CommandName
     from advisor.executor.run_cache import RunCache
     from advisor.model import Neighbour, Trial
 
@@ -86,14 +84,8 @@ class Executor:
 
     engine: Engine
     program: Program
-    commands: Mapping[CommandName, documents.Document]
-    """Commands of the quality measures; the user's own command stands in the program."""
     programs: Mapping[str, Program] = field(default_factory=dict)
     """Programs of variants that are no changes of `program`, by name."""
-    program_commands: Mapping[str, Mapping[CommandName, documents.Document]] = field(
-        default_factory=dict
-    )
-    """Commands of their quality measures."""
     run_cache: RunCache
     budget: Budget
     listener: Listener
@@ -222,9 +214,7 @@ class Executor:
         id_ = f"{len(self.attempts) + len(self.stopped) + 1:03d}"
         name = request.variant.program
         program = self.program if name is None else self.programs[name]
-        commands = self.commands if name is None else self.program_commands.get(name, {})
-        command = commands.get(request.command)
-        trial = program.trial(id_, request, self.engine.scratch(id_), command)
+        trial = program.trial(id_, request, self.engine.scratch(id_))
         return trial, self.run_cache.key(program, trial, request.series)
 
 

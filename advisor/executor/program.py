@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from advisor.executor.requests import KnobKey, TrialRequest
+    from advisor.executor.requests import CommandName, KnobKey, TrialRequest
     from advisor.model import Candidate
 
 COMMAND_LINE = "command line"
@@ -43,6 +43,8 @@ class Program:
     configs: tuple[documents.Document, ...] = ()
     command_line: documents.Document
     """The user's argv as a document: `argv` format."""
+    commands: Mapping[CommandName, documents.Document] = field(default_factory=dict)
+    """Commands of the quality measures; without one the user's own measures."""
     cwd: Path
     unit: str
     output_paths: tuple[KnobKey, ...] = ()
@@ -107,13 +109,7 @@ class Program:
         )
         return [{path: leaf.value for path, leaf in each.parsed.leaves.items()} for each in read]
 
-    def trial(
-        self,
-        id_: str,
-        request: TrialRequest,
-        scratch: Path,
-        command_line: documents.Document | None = None,
-    ) -> Trial:
+    def trial(self, id_: str, request: TrialRequest, scratch: Path) -> Trial:
         """Trial of `request`, with its outputs in `scratch`."""
         candidate, plan = (
             request.variant.candidate,
@@ -121,7 +117,8 @@ class Program:
         )
         outputs = str(scratch / "outputs")
         seed = self.seed if request.repeat is None else (self.seed or 0) + request.repeat
-        command = with_seed(self.argv(candidate, command_line, outputs), seed)
+        document = self.commands.get(request.command)
+        command = with_seed(self.argv(candidate, document, outputs), seed)
         files = tuple(
             TrialFile(original=str(config.path), content=self.content(config, candidate, outputs))
             for config in self.configs

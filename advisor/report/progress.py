@@ -40,10 +40,7 @@ MOST_ROWS = 8
 
 
 class Progress:
-    """Progress of stages and trials.
-
-    `finish` it, or use it as a context.
-    """
+    """Progress of stages and trials; a live view while it is entered."""
 
     def __init__(
         self,
@@ -68,7 +65,6 @@ class Progress:
 
             console = Console(file=self._stream)
             self._live = Live(self, console=console, redirect_stdout=False, redirect_stderr=False)
-            self._live.start()
 
     # --- events ---------------------------------------------------------------------------
 
@@ -116,17 +112,16 @@ class Progress:
             trial = f"trial {self._number}"
             self._line("  ".join((trial, label, entry.purpose, *self._facts(entry))))
 
-    def finish(self) -> None:
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Leave the terminal as it was found."""
         with contextlib.suppress(OSError, ValueError):
             if self._live is not None:
                 self._live.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.finish()
 
     # --- what is shown --------------------------------------------------------------------
 

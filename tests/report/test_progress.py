@@ -187,7 +187,7 @@ def test_a_reader_that_went_away_does_not_stop_the_work() -> None:
     os.close(read)
     progress.note("nobody listens")
     progress.trial_done(entry())
-    progress.finish()
+    progress.__exit__()
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     stream.close()
     progress.note("nobody listens")

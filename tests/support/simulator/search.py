@@ -162,7 +162,6 @@ def formula_search(
     lab = Executor(
         engine=engine,
         program=Program(configs=(document,), command_line=command, cwd=folder, unit="item"),
-        commands={"quality": command, "confirm-quality": command},
         run_cache=RunCache(history=history or Forgetful(), machine_key="m", program_key="p"),
         budget=Budget(total_s=budget_s, clock=engine.clock, started=engine.clock()),
         listener=Quiet(),

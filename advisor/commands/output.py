@@ -1,0 +1,43 @@
+"""Results on stdout: one JSON object or text, without secrets."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from advisor import masking
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.model import Failure
+
+
+def show(fields: dict[str, Any], text: str, *, as_json: bool) -> None:
+    """Print `fields` or `text`, with secrets masked."""
+    masked = masking.mask_text(text.rstrip())
+    sys.stdout.write(
+        (json.dumps(masking.mask_value(fields), indent=2) if as_json else masked) + "\n"
+    )
+
+
+def table(rows: Sequence[Sequence[str]], indent: str = "") -> list[str]:
+    """Lines of a table whose columns are aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return lines
+
+
+def failure_fields(failure: Failure) -> dict[str, str]:
+    """The failure in a JSON object."""
+    return {name: getattr(failure, name) for name in ("kind", "evidence", "next_step")}
+
+
+def failure_memo(failure: Failure) -> str:
+    """The failure, its evidence, and the next step."""
+    tail = f"\n\nLast lines of the program:\n{failure.log_tail}" if failure.log_tail else ""
+    return f"Not measured: {failure.kind}. {failure.evidence}\n{failure.next_step}{tail}"
