@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.gate import repos
-from tests.gate.repos import Repo, base_and_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,24 +15,21 @@ if TYPE_CHECKING:
 
     from tests import warm
 
+    NewRepo = Callable[[Path], repos.Repo]
+
 
 @pytest.fixture(scope="session")
-def new_repo(
-    tmp_path_factory: pytest.TempPathFactory, gpu_advisor: warm.Server
-) -> Callable[[Path], Repo]:
-    """Makes an empty repository on branch main in a folder, see `repos.new_repo`."""
-    empty = tmp_path_factory.mktemp("repository")
-    repos.make_empty(empty)
-    return functools.partial(repos.new_repo, empty=empty, gpu_advisor=gpu_advisor)
+def new_repo(gpu_advisor: warm.Server) -> NewRepo:
+    """Makes an empty repository on branch main in a folder."""
+    return functools.partial(repos.new_repo, gpu_advisor=gpu_advisor)
 
 
 @pytest.fixture
-def repo(tmp_path: Path, new_repo: Callable[[Path], Repo]) -> Repo:
-    """An empty repository on branch main."""
+def repo(tmp_path: Path, new_repo: NewRepo) -> repos.Repo:
     return new_repo(tmp_path)
 
 
 @pytest.fixture
-def two(repo: Repo):
+def two(repo: repos.Repo) -> Callable[[str, str], repos.Repo]:
     """Makes base and head of one program: `two("print(1)", "print(2)")`."""
-    return functools.partial(base_and_head, repo)
+    return functools.partial(repos.base_and_head, repo)

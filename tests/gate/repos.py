@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +17,16 @@ from advisor.sandbox.capabilities import FORCED
 from tests.light import PYTHONPATH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from tests import warm
 
 ROOT = Path(__file__).resolve().parents[2]
-
+OUTPUTS = {
+    "verdict", "slowdown-pct", "ci-low-pct", "ci-high-pct", "confidence", "pairs",
+    "discarded-pairs", "report-json", "report-md",
+}  # fmt: skip
+"""Of the action."""
 STEADY = """
 import os, pathlib, sys
 rate = {rate}
@@ -34,10 +34,12 @@ rate = {rate}
 print("throughput:", rate * (1 + (os.getpid() % 7) / 5000))
 """
 """A program that says a rate at once: gates of many processes stay short."""
-LONGEST_S = 60.0
-"""That a gate which was asked to end may take."""
 WARM_UPS = ("--max-minutes", "0.01")
 """Enough for one run of each arm, and no pair."""
+GIT = (
+    *("-c", "user.name=Dev", "-c", "user.email=dev@example.com"),
+    *("-c", "maintenance.auto=false"),  # nothing is packed that soon
+)
 
 
 @dataclass
@@ -55,6 +57,15 @@ class Gated:
     def record(self) -> GateRecord:
         return GateRecord.model_validate_json((self.folder / "gate.json").read_text())
 
+    @property
+    def warm_up_rates(self) -> dict[str, float]:
+        """Rate of the one workload in the first run of each arm."""
+        found = {}
+        for run in self.record.programs[0].warm_ups:
+            assert run.problem is None, self.stderr
+            (found[run.arm],) = (round(rate.mean) for rate in run.rates.values())
+        return found
+
 
 @dataclass
 class Repo:
@@ -66,22 +77,18 @@ class Repo:
     env: dict[str, str] = field(default_factory=dict)
 
     def git(self, *args: str) -> str:
-        done = subprocess.run(
-            ["git", "-C", str(self.path), *args], capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
+        command = ["git", "-C", str(self.path), *GIT, *args]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    def commit(self, files: Mapping[str, str], message: str = "change") -> str:
+    def commit(self, files: Mapping[str, str]) -> str:
         """Write `files` and commit; returns the commit."""
         for name, text in files.items():
             path = self.path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        steps = 'git add -A && git commit -q --allow-empty -m "$0" && git rev-parse HEAD'
-        done = subprocess.run(
-            ["sh", "-c", steps, message], cwd=self.path, capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", "change")
+        return self.git("rev-parse", "HEAD")
 
     def words(self, *args: str) -> list[str]:
         return ["gate", "--report", str(self.out / "gate.md"), *args]
@@ -89,39 +96,31 @@ class Repo:
     def command(self, *args: str) -> list[str]:
         return [sys.executable, "-m", "advisor", *self.words(*args)]
 
-    def environment(self, env: Mapping[str, str] | None = None) -> dict[str, str]:
-        base = {k: v for k, v in os.environ.items() if not k.startswith(("GITHUB_", "RUNNER_"))}
+    def environment(self) -> dict[str, str]:
+        foreign = ("GITHUB_", "RUNNER_")
         return {
-            **base,
+            **{name: text for name, text in os.environ.items() if not name.startswith(foreign)},
             "PYTHONPATH": PYTHONPATH,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "XDG_CACHE_HOME": str(self.out / "cache"),
             **self.env,
-            **(env or {}),
         }
 
-    def gate(self, *args: str, env: Mapping[str, str] | None = None) -> Gated:
+    def gate(self, *args: str) -> Gated:
         """Run `gpu-advisor gate` here."""
-        done = self.gpu_advisor.call(*self.words(*args), cwd=self.path, env=self.environment(env))
+        done = self.gpu_advisor.call(*self.words(*args), cwd=self.path, env=self.environment())
         return self.ended(done.returncode, done.stdout, done.stderr)
 
-    @contextlib.contextmanager
-    def begun(self, *args: str) -> Iterator[Begun]:
-        """`gpu-advisor gate` while it runs; killed at the end of the context."""
-        said, told = self.out / "said", self.out / "told"
-        told.touch()
-        call = self.gpu_advisor.start(
-            self.words(*args), cwd=self.path, env=self.environment(), stdout=said, stderr=told
-        )
-        try:
-            yield Begun(call, said, told)
-        finally:
-            if call.poll() is None:
-                os.kill(call.pid, signal.SIGKILL)
-                call.wait(LONGEST_S)
+    def run(self, command: list[str]) -> Gated:
+        """Run a gate by a command of its own."""
+        done = subprocess.run(
+            command, cwd=self.path, env=self.environment(), capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        return self.ended(done.returncode, done.stdout, done.stderr)
 
     def ended(self, code: int, stdout: str, stderr: str) -> Gated:
-        output, summary = self.out / "output", self.out / "summary"
+        output, summary = (self.out / name for name in ("output", "summary"))
         return Gated(
             code=code,
             stdout=stdout,
@@ -147,77 +146,43 @@ class Repo:
         return self
 
 
-@dataclass
-class Begun:
-    """A gate that runs."""
-
-    call: warm.Call
-    said: Path
-    """Its stdout."""
-    told: Path
-    """Its stderr."""
-
-    def until(self, words: str) -> None:
-        """Wait for it to tell of `words`."""
-        while words not in self.told.read_text():
-            assert self.call.poll() is None, self.told.read_text()
-            time.sleep(0.02)
-
-    def stopped(self, number: int) -> int:
-        """Its exit code after this signal."""
-        os.kill(self.call.pid, number)
-        return self.call.wait(LONGEST_S)
-
-
 def parse_outputs(text: str) -> dict[str, str]:
-    """GITHUB_OUTPUT as GitHub reads it: `name<<DELIMITER`, lines, the delimiter."""
+    """GITHUB_OUTPUT as GitHub reads it: `name=value`, or `name<<END`, lines, the END."""
     found: dict[str, str] = {}
     lines = iter(text.splitlines())
     for line in lines:
         name, arrows, delimiter = line.partition("<<")
         if not arrows:
-            name, _, value = line.partition("=")
-            found[name] = value
+            name, _, found[name] = line.partition("=")
             continue
         value = []
-        for body in lines:
-            if body == delimiter:
-                break
+        while (body := next(lines, None)) != delimiter:
+            if body is None:
+                pytest.fail(f"the value of {name} never ends")
             value.append(body)
-        else:
-            pytest.fail(f"the value of {name} never ends")
         found[name] = "\n".join(value)
     return found
 
 
-def new_repo(folder: Path, empty: Path, gpu_advisor: warm.Server) -> Repo:
-    """A copy of the `empty` repository, in `folder`.
+def new_repo(folder: Path, gpu_advisor: warm.Server) -> Repo:
+    """An empty repository on branch main, in `folder`.
 
     Its programs mean no harm, and nothing isolates them: that is a quarter of what a process of
     theirs takes. Where isolation is the rule, a test asks for a kind of it or clears `env`.
     """
     path, out = folder / "project", folder / "out"
-    shutil.copytree(empty, path, symlinks=True)
+    path.mkdir()
     out.mkdir()
-    return Repo(path=path, out=out, gpu_advisor=gpu_advisor, env={FORCED: "guard"})
-
-
-def make_empty(path: Path) -> None:
-    """The repository on branch main, without a commit, that all others are copied from."""
-    for words in (
-        ("init", "-q", "-b", "main", "--template="),
-        ("config", "user.email", "dev@example.com"),
-        ("config", "user.name", "Dev"),
-        ("config", "maintenance.auto", "false"),  # nothing is packed that soon
-    ):
-        subprocess.run(["git", "-C", str(path), *words], check=True)
+    repo = Repo(path=path, out=out, gpu_advisor=gpu_advisor, env={FORCED: "guard"})
+    repo.git("init", "-q", "-b", "main", "--template=")
     (path / ".git" / "hooks").mkdir()
+    return repo
 
 
-def base_and_head(repo: Repo, base: str, head: str, name: str = "bench.py") -> Repo:
+def base_and_head(repo: Repo, base: str, head: str) -> Repo:
     """Commits base and head of one program."""
-    repo.commit({name: base}, "base")
-    repo.commit({name: head}, "head")
+    for program in (base, head):
+        repo.commit({"bench.py": program})
     return repo
 
 

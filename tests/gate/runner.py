@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import os
 import re
 import shutil
@@ -11,48 +9,52 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from tests.gate.repos import ROOT, parse_outputs
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 ACTION = ROOT / "action.yml"
 BASH = shutil.which("bash") or "/bin/bash"
-OUTPUTS = {
-    "verdict", "slowdown-pct", "ci-low-pct", "ci-high-pct", "confidence", "pairs",
-    "discarded-pairs", "report-json", "report-md",
-}  # fmt: skip
-
-
-@functools.cache
-def _parsed(path: Path) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load(path.read_text())
-    return loaded
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A YAML file of the action or of a workflow, for the caller to change."""
-    return copy.deepcopy(_parsed(path))
+    """A YAML file of the action or of a workflow."""
+    loaded: dict[str, Any] = yaml.safe_load(path.read_text())
+    return loaded
 
 
 def steps_of(path: Path) -> list[dict[str, Any]]:
     """All steps of the action, or of a workflow's jobs, in order."""
     content = load(path)
-    if "runs" in content:
-        return list(content["runs"]["steps"])
-    return [step for job in content["jobs"].values() for step in job["steps"]]
+    jobs = [content["runs"]] if "runs" in content else content["jobs"].values()
+    return [step for job in jobs for step in job["steps"]]
+
+
+def evaluated(text: str, facts: Mapping[str, str]) -> str:
+    """`text` with the values of its expressions, each of names and texts joined by `||`."""
+
+    def value(match: re.Match[str]) -> str:
+        terms = [term.strip() for term in match[1].split("||")]
+        values = [facts.get(term, term.strip("'") if "'" in term else "") for term in terms]
+        return next(filter(None, values), "")
+
+    return re.sub(r"\$\{\{(.+?)\}\}", value, text)
 
 
 @dataclass
 class Step:
-    """What came of a call: exit code, log, outputs of the gate and of the action, summary."""
+    """Exit code, log, outputs and summary of a step, or of the whole action."""
 
     code: int
     log: str
     outputs: dict[str, str]
     summary: str
-    action_outputs: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -62,96 +64,56 @@ class Runner:
     workspace: Path
     temp: Path
     env: dict[str, str] = field(default_factory=dict)
-    github: dict[str, str] = field(default_factory=dict)
-    """Facts of the `github` context."""
+    facts: dict[str, str] = field(default_factory=dict)
+    """Values of names in expressions."""
 
-    def expression(self, text: str, inputs: dict[str, str], outputs: dict[str, str]) -> str:
-        def value(match: re.Match[str]) -> str:
-            for term in (part.strip() for part in match[1].split("||")):
-                if term.startswith("inputs."):
-                    found = inputs[term.removeprefix("inputs.")]
-                elif term.startswith("steps.gate.outputs."):
-                    found = outputs.get(term.removeprefix("steps.gate.outputs."), "")
-                elif term == "runner.temp":
-                    found = str(self.temp)
-                elif term.startswith("github."):
-                    found = self.github.get(term.removeprefix("github."), "")
-                else:
-                    found = term.strip("'")
-                if found:
-                    return found
-            return ""
-
-        return re.sub(r"\$\{\{(.+?)\}\}", value, text)
-
-    def call(self, *, skip_install: bool = True, **given: str) -> Step:
+    def call(self, *, installs: bool = False, **given: str) -> Step:
         """Run the action with these inputs (`base_ref=...` is `base-ref`)."""
         content = load(ACTION)
         inputs = {name: entry["default"] for name, entry in content["inputs"].items()}
         inputs |= {name.replace("_", "-"): value for name, value in given.items()}
-        assert set(inputs) == set(content["inputs"])
-        failed_code, log, outputs, summary = 0, "", {}, ""
-        for number, step in enumerate(content["runs"]["steps"]):
-            always = "always()" in step.get("if", "")
-            asked = re.search(r"inputs.comment ([!=]=) 'true'", step.get("if", ""))
-            if asked and (asked[1] == "==") is not (inputs["comment"] == "true"):
-                continue
-            if "run" not in step or (number == 0 and skip_install) or (failed_code and not always):
-                continue
-            code, said, set_, shown = self.run_step(step, inputs)
-            failed_code, log = failed_code or code, log + said
-            outputs |= set_ if step.get("id") == "gate" else {}
-            summary += shown
-        conclusions = {
-            name: self.expression(entry["value"], inputs, outputs)
-            for name, entry in content["outputs"].items()
-        }
-        return Step(failed_code, log, outputs, summary, conclusions)
+        assert inputs.keys() == content["inputs"].keys()
+        self.facts |= {f"inputs.{name}": value for name, value in inputs.items()}
+        asked = f"inputs.comment {'==' if inputs['comment'] == 'true' else '!='} 'true'"
+        done = Step(0, "", {}, "")
+        for step in steps_of(ACTION)[0 if installs else 1 :]:
+            if "run" in step and asked in step.get("if", asked) and not done.code:
+                found = self.run_step(step)
+                done = Step(found.code, done.log + found.log, found.outputs, found.summary)
+        told = {f"steps.gate.outputs.{name}": text for name, text in done.outputs.items()}
+        for name, entry in content["outputs"].items():
+            done.outputs[name] = evaluated(entry["value"], told)
+        return done
 
-    def event(self) -> Path:
-        """The file of a push."""
-        path = self.temp / "event.json"
-        path.write_text("{}")
-        return path
-
-    def run_step(
-        self, step: dict[str, Any], inputs: dict[str, str]
-    ) -> tuple[int, str, dict[str, str], str]:
+    def run_step(self, step: dict[str, Any]) -> Step:
+        """Run one step in bash."""
         assert step["shell"] == "bash"
-        script, output, summary = (self.temp / f"step.{name}" for name in ("sh", "out", "sum"))
-        script.write_text(step["run"])
+        facts = {"runner.temp": str(self.temp), **self.facts}
+        event, output, summary = (self.temp / f"step.{name}" for name in ("json", "out", "sum"))
+        event.write_text("{}")
         output.write_text("")
         summary.write_text("")
-        kept = {
-            k: v
-            for k, v in os.environ.items()
-            if not k.startswith(("GITHUB_", "RUNNER_", "PYTHON"))
-        }
+        foreign = ("GITHUB_", "RUNNER_", "PYTHON")
         env = {
-            **kept,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            **{name: text for name, text in os.environ.items() if not name.startswith(foreign)},
+            "PATH": PATH,
             "XDG_CACHE_HOME": str(self.temp / "cache"),
             "GITHUB_ACTIONS": "true",
             "GITHUB_EVENT_NAME": "push",
-            "GITHUB_EVENT_PATH": str(self.event()),
+            "GITHUB_EVENT_PATH": str(event),
             "GITHUB_ACTION_PATH": str(ROOT),
             "GITHUB_WORKSPACE": str(self.workspace),
             "GITHUB_OUTPUT": str(output),
             "GITHUB_STEP_SUMMARY": str(summary),
             "RUNNER_TEMP": str(self.temp),
             "RUNNER_ENVIRONMENT": "self-hosted",
+            **{name: evaluated(text, facts) for name, text in step.get("env", {}).items()},
             **self.env,
-            **{k: self.expression(v, inputs, {}) for k, v in step.get("env", {}).items()},
         }
-        folder = self.expression(step.get("working-directory", "."), inputs, {})
         done = subprocess.run(
-            [BASH, "--noprofile", "--norc", "-eo", "pipefail", str(script)],
-            cwd=self.workspace / folder, env=env, capture_output=True, text=True,
-            errors="replace", timeout=300, check=False,
+            [BASH, "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            cwd=self.workspace / evaluated(step.get("working-directory", "."), facts),
+            env=env, capture_output=True, text=True, errors="replace", timeout=300, check=False,
         )  # fmt: skip
-        return (
-            done.returncode,
-            done.stdout + done.stderr,
-            parse_outputs(output.read_text()),
-            summary.read_text(),
-        )
+        outputs = parse_outputs(output.read_text())
+        return Step(done.returncode, done.stdout + done.stderr, outputs, summary.read_text())

@@ -2,112 +2,80 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
 
-from advisor.errors import ReportError
+from advisor.errors import GATE_EXIT_CODES, InterruptedByUserError, ReportError
 from advisor.gate import report
+from advisor.gate.checkout import Checkout
 from advisor.gate.cli import exit_code
-from advisor.gate.schema import GateRecord, Inputs
-from tests.gate.repos import ROOT, STEADY, WARM_UPS, Gated, Repo, base_and_head
-from tests.gate.runner import OUTPUTS
+from advisor.gate.schema import GateRecord, Inputs, Revision
+from advisor.gate.setup_step import set_up
+from advisor.gate.validity import why_discard
+from advisor.sandbox.capabilities import FORCED
+from tests import nvml_stub
+from tests.gate.repos import OUTPUTS, ROOT, STEADY, WARM_UPS, fork_event
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BENCH = ("--command", "python bench.py")
+SETUP_LOG = "echo $GPU_ADVISOR_ARM $PWD >> $GPU_ADVISOR_HEAD/../out/setup.log"
+FAILS = "raise SystemExit(3)"
 
 
 def steady(rate: float) -> str:
     return STEADY.format(rate=rate)
 
 
-@pytest.fixture(scope="module")
-def same(tmp_path_factory, new_repo) -> tuple[Repo, Gated]:
-    """A gate on a head that is 1 % slower, with a setup that notes its calls."""
-    repo = new_repo(tmp_path_factory.mktemp("same"))
-    base_and_head(repo, steady(100), steady(99))
-    log = "echo $GPU_ADVISOR_ARM $PWD >> $GPU_ADVISOR_HEAD/../out/setup.log"
-    return repo, repo.gate(*BENCH, "--setup", log)
+GATES: dict[str, tuple[str, str, tuple[str, ...], int]] = {
+    "pass": (steady(100), steady(99), ("--setup", SETUP_LOG), 5),
+    "regression": (steady(100), steady(90), (), 12),
+    "inconclusive": (steady(100), steady(100), WARM_UPS, 0),
+    "no-baseline": (FAILS, steady(100), (), 0),
+    "invalid": (steady(100), steady(99), ("--command", "python {head}/bench.py"), 0),
+    "error": (steady(100), FAILS, (), 0),
+}
+"""Base, head and flags that come to each verdict, and the pairs that it takes."""
 
 
-@pytest.fixture(scope="module")
-def slower(tmp_path_factory, new_repo) -> tuple[Repo, Gated]:
-    """A gate on a head that is 10 % slower."""
-    repo = new_repo(tmp_path_factory.mktemp("slower"))
-    base_and_head(repo, steady(100), steady(90))
-    return repo, repo.gate(*BENCH)
-
-
-def test_equal_speed_passes_after_five_pairs_and_leaves_nothing(same: tuple[Repo, Gated]) -> None:
-    """No worktree, no branch, no file in the checkout; the setup ran once in each arm."""
-    repo, found = same
-    assert found.code == 0, found.stderr
-    assert (found.record.verdict, found.record.pairs) == ("pass", 5)
-    assert found.record.slowdown_pct == pytest.approx(1, abs=0.3)
-    assert found.record.workloads[0].source == "throughput line"
+@pytest.mark.parametrize("verdict", GATE_EXIT_CODES)
+def test_each_verdict_sets_outputs_and_exit_code_and_leaves_its_report_alone(two, verdict) -> None:
+    """No worktree, no branch, no file in the checkout."""
+    base, head, flags, pairs = GATES[verdict]
+    repo = two(base, head).on_github()
+    found = repo.gate(*BENCH, *(word.format(head=repo.path) for word in flags))
+    assert found.code == GATE_EXIT_CODES[verdict], found.stderr
+    assert (found.record.verdict, found.record.pairs) == (verdict, pairs)
+    assert (found.outputs["verdict"], found.outputs.keys()) == (verdict, OUTPUTS)
+    assert found.record.base.sha == repo.git("rev-parse", "HEAD^")
+    assert found.summary.startswith("# Throughput gate: ")
+    assert report.title(found.record) in found.stdout
+    assert f"\n::{'error' if found.code else 'notice'} title=" in found.stderr
+    raw = json.loads((found.folder / "gate.json").read_text())
+    jsonschema.validate(raw, json.loads((ROOT / "docs" / "gate.schema.json").read_text()))
+    for name in ("gate.md", "gate-comment.md"):
+        assert (found.folder / name).stat().st_size > 100
     assert len(repo.git("worktree", "list").splitlines()) == 1
     assert repo.git("branch", "--list") == "* main"
     assert repo.git("status", "--porcelain", "--ignored") == ""
-    setups = (repo.out / "setup.log").read_text().splitlines()
-    assert [line.split()[0] for line in setups] == ["base", "head"]
-    assert setups[0].split()[1] != setups[1].split()[1]
-
-
-def test_the_record_holds_raw_values_and_keeps_its_schema(same: tuple[Repo, Gated]) -> None:
-    _, found = same
-    raw = json.loads((found.folder / "gate.json").read_text())
-    jsonschema.validate(raw, json.loads((ROOT / "docs" / "gate.schema.json").read_text()))
-    assert raw["schema_version"] == 3
-    assert raw["confidence"] == 0.9
-    assert raw["programs"][0]["pairs"][0]["base"]["rates"]["command"]["mean"] > 0
-    assert found.record.validity.startswith(("verified", "unverified", "busy"))
-
-
-def test_a_slower_head_is_red(slower: tuple[Repo, Gated]) -> None:
-    repo, found = slower
-    assert found.code == 1, found.stderr
-    assert (found.record.verdict, found.record.pairs) == ("regression", 12)
-    assert found.record.ci_low_pct > 5
-    assert found.record.base.sha == repo.git("rev-parse", "HEAD^")
-    assert "Regression" in found.stdout
-    for name in ("gate.md", "gate.json", "gate-comment.md", "gate-benchmarks.json"):
-        assert (found.folder / name).stat().st_size > 100
-
-
-def test_the_whole_run_counts_where_no_rate_is_seen(two) -> None:
-    program = "import time; time.sleep({})"
-    found = two(program.format(0), program.format(0.5)).gate(*BENCH, *WARM_UPS)
-    runs = {run.arm: run for run in found.record.programs[0].warm_ups}
-    for run in runs.values():
-        assert (run.source, run.rates["command"].unit) == ("whole-run time", "run")
-    assert runs["head"].rates["command"].mean < 2
-
-
-def test_a_generic_benchmark_file_is_read(two) -> None:
-    write = """
-import json, os
-values = [{{"name": "fps", "value": {}, "unit": "frame"}}]
-json.dump(values, open(os.environ["GPU_ADVISOR_BENCHMARK_JSON"], "w"))
-"""
-    found = two(write.format(100), write.format(50)).gate(*BENCH, *WARM_UPS)
-    rates = {run.arm: run.rates["fps"].mean for run in found.record.programs[0].warm_ups}
-    assert rates == {"base": 100, "head": 50}
-
-
-def test_a_look_that_does_not_fit_is_not_begun(two) -> None:
-    slow = "import time; time.sleep(0.5); print('throughput: 100')"
-    found = two(slow, slow).on_github().gate(*BENCH, "--max-minutes", "0.1", "--bisect-exit")
-    assert (found.code, found.record.verdict) == (125, "inconclusive"), found.stderr
-    assert "budget" in found.record.workloads[0].reason
-    assert set(found.outputs) == OUTPUTS
-    assert not found.record.programs[0].pairs
-    assert re.search(r"give --max-minutes \d+ or more", found.record.workloads[0].reason)
+    if verdict == "pass":
+        assert found.record.slowdown_pct == pytest.approx(1, abs=0.3)
+        assert found.record.workloads[0].source == "throughput line"
+        setups = [line.split() for line in (repo.out / "setup.log").read_text().splitlines()]
+        assert [arm for arm, _ in setups] == ["base", "head"]
+        assert setups[0][1] != setups[1][1]
 
 
 @pytest.mark.parametrize(
@@ -128,33 +96,26 @@ def test_the_exit_code_follows_verdict_and_flags(verdict, asked, *, bisect: bool
     assert exit_code(record, bisect=bisect) == code
 
 
-TURNS = """
-import os, pathlib, time
-turns = pathlib.Path(os.environ["TURNS"])
-with turns.open("a") as file:
-    file.write(".")
-if len(turns.read_text()) >= 5:
-    time.sleep(600)
-print("throughput: 100")
+# --- sources of a rate, base and head -----------------------------------------------------------
+
+
+def test_the_whole_run_counts_where_no_rate_is_seen(two) -> None:
+    program = "import time; time.sleep({})"
+    found = two(program.format(0), program.format(0.5)).gate(*BENCH, *WARM_UPS)
+    runs = {run.arm: run for run in found.record.programs[0].warm_ups}
+    for run in runs.values():
+        assert (run.source, run.rates["command"].unit) == ("whole-run time", "run")
+    assert runs["head"].rates["command"].mean < 2
+
+
+def test_a_generic_benchmark_file_is_read(two) -> None:
+    write = """
+import json, os
+values = [{{"name": "fps", "value": {}, "unit": "frame"}}]
+json.dump(values, open(os.environ["GPU_ADVISOR_BENCHMARK_JSON"], "w"))
 """
-
-
-@pytest.mark.slow
-def test_a_run_that_hangs_does_not_outlast_the_budget(two) -> None:
-    repo = two(TURNS, TURNS)
-    repo.env |= {"TURNS": str(repo.out / "turns")}
-    found = repo.gate(*BENCH, "--max-minutes", "0.3")
-    assert found.record.verdict in {"error", "no-baseline"}
-    assert "timeout" in found.record.workloads[0].reason
-    assert found.record.wall_s < 120
-
-
-@pytest.mark.parametrize(("arm", "verdict"), [("base", "no-baseline"), ("head", "error")])
-def test_a_setup_that_fails(two, arm: str, verdict: str) -> None:
-    fails = f'if [ "$GPU_ADVISOR_ARM" = {arm} ]; then echo cannot build; exit 7; fi'
-    found = two(steady(100), steady(100)).gate(*BENCH, *WARM_UPS, "--setup", fails)
-    assert found.record.verdict == verdict
-    assert "cannot build" in found.record.workloads[0].reason
+    found = two(write.format(100), write.format(50)).gate(*BENCH, *WARM_UPS)
+    assert found.warm_up_rates == {"base": 100, "head": 50}
 
 
 def test_workloads_of_the_settings_file_with_bounds_of_base(repo) -> None:
@@ -172,11 +133,10 @@ def test_workloads_of_the_settings_file_with_bounds_of_base(repo) -> None:
 def test_uncommitted_changes_are_head(repo) -> None:
     repo.commit({"bench.py": steady(100)})
     (repo.path / "bench.py").write_text(steady(80))
-    record = repo.gate(*BENCH, *WARM_UPS).record
-    rates = {run.arm: run.rates["command"].mean for run in record.programs[0].warm_ups}
-    assert rates == {"base": pytest.approx(100, rel=0.01), "head": pytest.approx(80, rel=0.01)}
-    assert record.head.dirty
-    assert record.base.sha == repo.git("rev-parse", "HEAD")
+    found = repo.gate(*BENCH, *WARM_UPS)
+    assert found.warm_up_rates == {"base": 100, "head": 80}
+    assert found.record.head.dirty
+    assert found.record.base.sha == repo.git("rev-parse", "HEAD")
 
 
 def test_head_against_itself_measures_the_noise(repo) -> None:
@@ -202,95 +162,6 @@ def test_a_history_grows_and_is_compared(repo) -> None:
     assert (found.code, found.record.verdict) == (1, "regression"), found.stderr
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "--threshold=five", "--threshold=0", "--threshold=150%", "--max-minutes=-1",
-        "--max-minutes=nan", "--on-inconclusive=maybe", "--keep-network=perhaps",
-        "--mode=foo", "--base-ref=HEAD --history=x",
-    ],
-)  # fmt: skip
-def test_a_wrong_argument_touches_no_file(two, wrong: str) -> None:
-    """Not even a report of an earlier gate, nor the outputs: the action sets their defaults."""
-    repo = two(steady(100), steady(100)).on_github()
-    for name in ("gate.md", "gate.json", "output"):
-        (repo.out / name).write_text("earlier")
-    found = repo.gate(*BENCH, *wrong.split())
-    assert (found.code, found.stdout) == (2, "")
-    assert wrong.partition("=")[0] in found.stderr
-    for name in ("gate.md", "gate.json", "output"):
-        assert (repo.out / name).read_text() == "earlier"
-
-
-def test_the_flags_fit_on_a_page(gpu_advisor, tmp_path) -> None:
-    done = gpu_advisor.call("gate", "--help", cwd=tmp_path, env=dict(os.environ))
-    flags = set(re.findall(r"^  (--[a-z-]+)", done.stdout, re.MULTILINE))
-    assert len(flags - {"--debug", "--help"}) <= 16, flags
-
-
-def test_an_unknown_workload_is_named(repo) -> None:
-    repo.commit({"x": "1"})
-    found = repo.gate("--workload", "unknown")
-    assert found.code == 2
-    assert "no workload 'unknown'" in found.stderr
-
-
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
-)
-def test_a_signal_in_the_middle_ends_with_a_partial_report(two, number) -> None:
-    """Exit code 4, outputs set, pairs so far kept, no process of the program left."""
-    marker = f"gate-signal-test-{os.getpid()}-{number}"
-    slow = f"import time, sys; sys.argv.append('{marker}'); time.sleep(1); print('throughput: 1')"
-    repo = two(slow, slow).on_github()
-    with repo.begun("--command", f"python bench.py {marker}") as gate:
-        gate.until("pair 1")
-        time.sleep(0.5)
-        code = gate.stopped(number)
-    found = repo.ended(code, gate.said.read_text(), gate.told.read_text())
-    assert found.code == 4, found.stderr
-    assert found.outputs["verdict"] == "invalid"
-    assert len(found.record.programs[0].pairs) == 1
-    assert "Interrupted" in found.record.reason
-    left = subprocess.run(["pgrep", "-f", marker], capture_output=True, text=True, check=False)
-    assert left.stdout == ""
-
-
-@pytest.mark.parametrize(
-    "content", ["", "{}", '{"schema_version": 99}', "\udcff"], ids=["empty", "no", "99", "bytes"]
-)
-def test_a_file_that_is_no_record_is_one_clear_error(tmp_path, content: str) -> None:
-    path = tmp_path / "bad.json"
-    path.write_bytes(content.encode(errors="surrogateescape"))
-    with pytest.raises(ReportError, match=re.escape(str(path))) as found:
-        report.read(path)
-    assert "\n" not in str(found.value)
-
-
-def test_an_exception_of_our_own_is_an_error_and_no_regression(two) -> None:
-    """Python ends with 1 on an exception, and 1 means that a slowdown was proven."""
-    repo = two(steady(100), steady(100)).on_github()
-    breaks = (
-        "import sys; from advisor.gate import cli; from advisor.__main__ import main; "
-        "cli._measure = lambda *_: 1 / 0; main(sys.argv[1:])"
-    )
-    command = [sys.executable, "-c", breaks, *repo.command(*BENCH)[3:]]
-    done = subprocess.run(
-        command, cwd=repo.path, env=repo.environment(), capture_output=True, text=True, check=False
-    )
-    found = repo.ended(done.returncode, done.stdout, done.stderr)
-    assert found.code == 2
-    assert "ZeroDivisionError" in found.stderr
-    assert found.outputs["verdict"] == found.record.verdict == "error"
-
-
-def test_without_git_it_is_one_clear_error(two) -> None:
-    found = two(steady(100), steady(100)).gate(*BENCH, env={"PATH": "/nowhere"})
-    assert found.code == 2
-    assert "git" in found.stderr
-    assert found.stderr.count("\n") == 1
-
-
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 9\n"
 
 
@@ -311,30 +182,238 @@ def test_large_files_need_a_second_checkout(repo) -> None:
     repo.git("worktree", "add", "--detach", str(second), "HEAD^")
     (second / "data").write_text("content")
     found = repo.gate(*BENCH, *WARM_UPS, "--base-ref", str(second))
-    assert found.record.verdict == "inconclusive", found.record.reason
-    rates = {run.arm: run.rates["command"].mean for run in found.record.programs[0].warm_ups}
-    assert rates == {"base": pytest.approx(100, rel=0.01), "head": pytest.approx(50, rel=0.01)}
+    assert found.warm_up_rates == {"base": 100, "head": 50}
 
 
 def test_git_runs_no_program_of_the_repository(two) -> None:
     """Hooks, the monitor and filters, in the repository's own settings and in the user's."""
     repo = two(steady(100), steady(100))
-    ran = repo.out / "ran"
-    program = repo.path / "program.sh"
-    program.write_text(f"#!/bin/sh\necho $0 $1 >> {ran}\ncat\n")
-    program.chmod(0o755)
-    hook = repo.path / ".git" / "hooks" / "post-checkout"
-    hook.write_text(program.read_text())
-    hook.chmod(0o755)
+    ran, home, program = repo.out / "ran", repo.out / "home", repo.path / "program.sh"
+    for path in (program, repo.path / ".git" / "hooks" / "post-checkout"):
+        path.write_text(f"#!/bin/sh\necho $0 $1 >> {ran}\ncat\n")
+        path.chmod(0o755)
     repo.commit({".gitattributes": "*.py filter=own\n"})
     (repo.path / "bench.py").write_text(steady(99))
-    home = repo.out / "home"
     home.mkdir()
     (home / ".gitconfig").write_text(f'[filter "own"]\nclean = {program}\nsmudge = {program}\n')
     for name in ("clean", "smudge", "process"):
         repo.git("config", f"filter.own.{name}", str(program))
     repo.git("config", "filter.own.required", "true")
     repo.git("config", "core.fsmonitor", str(program))
-    found = repo.gate(*BENCH, *WARM_UPS, env={"HOME": str(home)})
+    repo.env["HOME"] = str(home)
+    found = repo.gate(*BENCH, *WARM_UPS)
     assert found.record.verdict == "inconclusive", found.stderr
     assert not ran.exists(), ran.read_text()
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "--threshold=five", "--threshold=0", "--threshold=150%", "--max-minutes=-1",
+        "--max-minutes=nan", "--on-inconclusive=maybe", "--keep-network=perhaps",
+        "--mode=foo", "--base-ref=HEAD --history=x",
+    ],
+)  # fmt: skip
+def test_a_wrong_argument_touches_no_file(repo, wrong: str) -> None:
+    """Not even a report of an earlier gate, nor the outputs: the action sets their defaults."""
+    repo.on_github()
+    places = [repo.out / name for name in ("gate.md", "gate.json", "output")]
+    for path in places:
+        path.write_text("earlier")
+    found = repo.gate(*BENCH, *wrong.split())
+    assert (found.code, found.stdout) == (2, "")
+    assert wrong.partition("=")[0] in found.stderr
+    assert {path.read_text() for path in places} == {"earlier"}
+
+
+def test_the_flags_fit_on_a_page(repo) -> None:
+    flags = set(re.findall(r"^  (--[a-z-]+)", repo.gate("--help").stdout, re.MULTILINE))
+    assert 0 < len(flags - {"--debug", "--help"}) <= 16, flags
+
+
+@pytest.mark.parametrize(
+    ("words", "event", "env", "said"),
+    [
+        (("--workload", "unknown"), {}, {}, "no workload 'unknown'"),
+        (BENCH, {}, {"PATH": "/nowhere"}, "git"),
+        ((*BENCH, "--setup", "touch ran"), fork_event(), {}, "fork"),
+    ],
+    ids=["workload", "git", "fork"],
+)
+def test_what_cannot_be_measured_is_one_clear_error(repo, words, event, env, said: str) -> None:
+    """Nothing of it was run."""
+    repo.commit({"bench.py": "open('ran', 'w')"})
+    found = repo.on_github(event, **env).gate(*words)
+    assert (found.code, found.outputs["verdict"]) == (2, "error")
+    (line,) = (line for line in found.stderr.splitlines() if line.startswith("gpu-advisor: "))
+    assert said in line
+    assert not (repo.path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", '{"schema_version": 99}', "\udcff"], ids=["empty", "no", "99", "bytes"]
+)
+def test_a_file_that_is_no_record_is_one_clear_error(tmp_path, content: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(ReportError, match=re.escape(str(path))) as found:
+        report.read(path)
+    assert "\n" not in str(found.value)
+
+
+def test_an_exception_of_our_own_is_an_error_and_no_regression(two) -> None:
+    """Python ends with 1 on an exception, and 1 means that a slowdown was proven."""
+    repo = two(steady(100), steady(100)).on_github()
+    breaks = (
+        "import sys; from advisor.gate import cli; from advisor.__main__ import main; "
+        "cli._measure = lambda *_: 1 / 0; main(sys.argv[1:])"
+    )
+    found = repo.run([sys.executable, "-c", breaks, *repo.words(*BENCH)])
+    assert found.code == 2
+    assert "ZeroDivisionError" in found.stderr
+    assert found.outputs["verdict"] == found.record.verdict == "error"
+
+
+# --- budget, setup and signals ------------------------------------------------------------------
+
+
+def alive(marker: str) -> bool:
+    return not subprocess.run(["pgrep", "-f", marker], capture_output=True, check=False).returncode
+
+
+def test_a_look_that_does_not_fit_is_not_begun(two) -> None:
+    slow = "import time; time.sleep(0.5); print('throughput: 100')"
+    found = two(slow, slow).gate(*BENCH, "--max-minutes", "0.1", "--bisect-exit")
+    assert (found.code, found.record.verdict) == (125, "inconclusive"), found.stderr
+    assert not found.record.programs[0].pairs
+    assert re.search(r"budget .* give --max-minutes \d+ or more", found.record.reason)
+
+
+TURNS = """
+import os, pathlib, time
+turns = pathlib.Path(os.environ["TURNS"])
+with turns.open("a") as file:
+    file.write(".")
+if len(turns.read_text()) >= 5:
+    time.sleep(600)
+print("throughput: 100")
+"""
+
+
+@pytest.mark.slow
+def test_a_run_that_hangs_does_not_outlast_the_budget(two) -> None:
+    repo = two(TURNS, TURNS)
+    repo.env |= {"TURNS": str(repo.out / "turns")}
+    found = repo.gate(*BENCH, "--max-minutes", "0.3")
+    assert found.record.verdict in {"error", "no-baseline"}
+    assert "timeout" in found.record.workloads[0].reason
+    assert found.record.wall_s < 120
+
+
+@pytest.mark.parametrize(("arm", "verdict"), [("base", "no-baseline"), ("head", "error")])
+def test_a_setup_that_fails_shows_its_code_and_last_lines(two, arm: str, verdict: str) -> None:
+    fails = f'if [ "$GPU_ADVISOR_ARM" = {arm} ]; then seq 100; echo cannot build >&2; exit 7; fi'
+    found = two(steady(100), steady(100)).gate(*BENCH, *WARM_UPS, "--setup", fails)
+    assert found.record.verdict == verdict
+    reason = found.record.workloads[0].reason
+    assert "exit code 7" in reason
+    assert "cannot build" in reason
+    assert len(reason.splitlines()) == 20
+
+
+def test_a_setup_leaves_nothing_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither at its limit nor after an interruption."""
+    monkeypatch.setenv(FORCED, "guard")
+    checkout, cancel = Checkout(top=tmp_path, cwd=tmp_path, revision=Revision()), threading.Event()
+    marker = f"sleep 31.{os.getpid()}"
+
+    def ran(limit_s: float) -> str | None:
+        return set_up(
+            checkout, f"({marker} &) ; {marker}", {},
+            scratch=tmp_path / f"{limit_s:g}", limit_s=limit_s, cancel=cancel,
+        )  # fmt: skip
+
+    assert "did not end" in (ran(0.5) or "")
+    threading.Timer(0.5, cancel.set).start()
+    with pytest.raises(InterruptedByUserError):
+        ran(60)
+    assert not alive(marker)
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
+def test_a_signal_in_the_middle_ends_with_a_partial_report(two, number) -> None:
+    """Exit code 4, outputs set, pairs so far kept, no process of the program left."""
+    marker = f"gate-signal-test-{os.getpid()}-{number}"
+    slow = "import time; time.sleep(1); print('throughput: 1')"
+    repo = two(slow, slow).on_github()
+    with subprocess.Popen(
+        repo.command("--command", f"python bench.py {marker}"), cwd=repo.path,
+        env=repo.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as gate:  # fmt: skip
+        assert gate.stderr is not None
+        assert any("pair 1" in line for line in gate.stderr)
+        time.sleep(0.5)
+        gate.send_signal(number)
+        stdout, stderr = gate.communicate()
+    found = repo.ended(gate.returncode, stdout, stderr)
+    assert (found.code, found.outputs["verdict"]) == (4, "invalid"), stderr
+    assert len(found.record.programs[0].pairs) == 1
+    assert "Interrupted" in found.record.reason
+    assert not alive(marker)
+
+
+# --- a GPU whose driver is scripted ---------------------------------------------------------------
+
+# Head scripts the driver while it runs, as a sick card would change by itself.
+THROTTLED = """
+import os, pathlib, time
+script = pathlib.Path(os.environ["NVML_STUB_SCRIPT"])
+original = script.read_text()
+def say(text):  # no reading may see a half of it
+    draft = script.with_name("draft")
+    draft.write_text(text)
+    draft.replace(script)
+if os.environ["GPU_ADVISOR_ARM"] == "head":
+    say(original + "events 0x20\\nclock.sm 1890\\n")
+began = int(pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+age = time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK")
+time.sleep(0.4 + 3 * age)  # most of the run, whose median counts, however slow its start was
+say(original)
+print("throughput:", 100 + os.getpid() % 7 / 100)
+"""
+
+
+def test_a_throttled_card_is_invalid_and_says_why(two, tmp_path: Path) -> None:
+    """Its reasons and its clock are read in each run; either would discard the pair."""
+    repo = two(THROTTLED, THROTTLED)
+    repo.env |= nvml_stub.build(tmp_path / "nvml").env(repo.env)
+    found = repo.gate(*BENCH)
+    assert (found.code, found.record.verdict) == (4, "invalid"), found.stderr
+    assert "software thermal slowdown" in found.record.workloads[0].reason
+    assert found.record.host.gpus == ["NVIDIA H100 80GB HBM3"]
+    pair = found.record.programs[0].pairs[0]
+    assert (pair.base.gpu.sm_clock_mhz, pair.head.gpu.sm_clock_mhz) == (1980, 1890)
+    clock_alone = dataclasses.replace(pair.head.gpu, event_reasons=())
+    assert "SM clock of head was" in (why_discard(pair.base.gpu, clock_alone) or "")
+
+
+@pytest.mark.slow
+def test_two_gates_on_one_card_wait_for_each_other(two, tmp_path: Path) -> None:
+    repo = two(THROTTLED, THROTTLED)
+    repo.env |= nvml_stub.build(tmp_path / "nvml").env(repo.env)
+    with subprocess.Popen(
+        repo.command(*BENCH), cwd=repo.path, env=repo.environment(), stderr=subprocess.PIPE
+    ) as first:
+        assert first.stderr is not None
+        first.stderr.readline()
+        second = repo.gate(*BENCH, "--max-minutes", "0.02")
+        first.terminate()
+        first.communicate()
+    assert second.code == 4
+    assert "Another gpu-advisor" in second.stderr
+    assert "Waiting" in second.stderr
