@@ -35,7 +35,6 @@ LONGEST = (
     "test_gate_real.py",
     "test_gate_attacks.py",
     "test_gate_origins.py",
-    "test_gate_nvml.py",
     "test_matrix.py",
     "test_optimize.py",
     "test_measured_advice.py",

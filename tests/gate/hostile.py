@@ -18,32 +18,34 @@ import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Attack = Callable[[SimpleNamespace], object]
 
 MARK = "ATTACK WORKED:"
 SECRET = "sw0rdf1sh-of-the-job"
-ATTACKS: dict[str, dict[str, Attack]] = {"program": {}, "setup": {}, "records": {}}
-"""By the step that tries them; those on its own records cost a run its rate."""
-
-
-def of(*steps: str) -> Callable[[Attack], Attack]:
-    def noted(attack: Attack) -> Attack:
-        for step in steps:
-            ATTACKS[step][attack.__name__] = attack
-        return attack
-
-    return noted
-
-
-def harm(path: str | Path, name: str) -> None:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with Path(path).open("a", encoding="utf-8") as file:
-        file.write(f"# {MARK} {name}\n")
+WRITES = {
+    "write_the_shells_start": "{home}/.bashrc",
+    "install_a_git_hook": "{head}/.git/hooks/post-checkout",
+    "write_beside_the_checkout": "{head}/../beside",
+    "append_to_steering_files": "{victims}/env",
+    "replace_gpu_advisor": "{temp}/gpu-advisor/app/advisor.py",
+    "stay_in_python": "{site}/attacked.pth",
+    "edit_the_code_of_another_gate": "{tmp}/gpu-advisor-another/base/bench.py",
+}
+READS = {
+    "read_a_key": "{home}/.ssh/id_ed25519",
+    "read_a_key_through_proc": "/proc/self/root{home}/.ssh/id_ed25519",
+    "read_a_key_by_the_parent": "/proc/{ppid}/root{home}/.ssh/id_ed25519",
+    "read_the_token_of_the_hub": "{home}/.cache/huggingface/token",
+    "read_the_login_of_docker": "{home}/.docker/config.json",
+    "read_the_credentials_of_the_runner": "{runner}/.credentials",
+    "read_files_of_another_job": "{runner}/_work/other/secret",
+    "read_files_of_this_job": "{temp}/event.json",
+}
+CALLS = {
+    "call_a_daemon": (".", "{sockets}/docker.sock"),
+    "call_a_daemon_by_a_relative_path": ("{sockets}", "docker.sock"),
+    "call_an_abstract_socket": (".", "\0gate-{port}"),
+}
+"""Folder and address of a socket."""
 
 
 def each(pattern: str) -> list[str]:
@@ -61,277 +63,210 @@ def connects(family: int, address: object) -> bool:
     return True
 
 
-# --- files of the host ------------------------------------------------------------------------
+class Attacks:
+    """Each public method is one attack, beside those of the tables."""
+
+    tables: tuple[dict, ...] = ()
+
+    def __init__(self, host: dict) -> None:
+        self.host = SimpleNamespace(ppid=os.getppid(), **host)
+        self.env = f"{self.host.victims}/env"
+        self.name = ""
+        """Of the attack that is tried."""
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Names of all attacks, in their order."""
+        own = [name for of in cls.__mro__[-3::-1] for name, it in vars(of).items() if callable(it)]
+        found = [name for table in cls.tables for name in table] + own
+        return [name for name in found if not name.startswith("_")]
+
+    def attempt(self, name: str) -> object:
+        self.name = name
+        told = vars(self.host)
+        if name in WRITES:
+            return self.harm(WRITES[name].format(**told))
+        if name in READS:
+            return bool(Path(READS[name].format(**told)).read_text())
+        if name in CALLS:
+            folder, address = (part.format(**told) for part in CALLS[name])
+            with contextlib.chdir(folder):
+                return connects(socket.AF_UNIX, address)
+        return getattr(self, name)()
+
+    def harm(self, path: str | Path) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(f"# {MARK} {self.name}\n")
 
 
-def _writes(name: str, place: str) -> None:
-    def attack(host: SimpleNamespace) -> None:
-        harm(place.format(**vars(host)), name)
+class InSetup(Attacks):
+    """Tried by the setup, and by the program as well."""
 
-    attack.__name__ = name
-    of("setup", "program")(attack)
+    tables = (WRITES, READS, CALLS)
 
+    def _git(self, *words: str) -> None:
+        command = ["git", "-C", self.host.head, "config", *words, f"{MARK} {self.name}"]
+        subprocess.run(command, check=False, capture_output=True)
 
-for _name, _place in {
-    "write_the_shells_start": "{home}/.bashrc",
-    "install_a_git_hook": "{head}/.git/hooks/post-checkout",
-    "write_beside_the_checkout": "{head}/../beside",
-    "append_to_steering_files": "{victims}/env",
-    "replace_gpu_advisor": "{temp}/gpu-advisor/app/advisor.py",
-    "stay_in_python": "{site}/attacked.pth",
-    "edit_the_code_of_another_gate": "{tmp}/gpu-advisor-another/base/bench.py",
-}.items():
-    _writes(_name, _place)
+    def set_gits_monitor(self) -> None:
+        self._git("core.fsmonitor")
 
+    def set_a_git_filter(self) -> None:
+        self._git("filter.x.smudge")
+        self._git("--global", "filter.x.smudge")
+        self.harm(f"{self.host.head}/.git/info/attributes")
 
-@of("setup", "program")
-def set_gits_monitor(host: SimpleNamespace) -> None:
-    words = ("config", "core.fsmonitor", f"{MARK} set_gits_monitor")
-    subprocess.run(["git", "-C", host.head, *words], check=False, capture_output=True)
-
-
-@of("setup", "program")
-def set_a_git_filter(host: SimpleNamespace) -> None:
-    words = ("filter.x.smudge", f"{MARK} set_a_git_filter")
-    subprocess.run(["git", "-C", host.head, "config", *words], check=False, capture_output=True)
-    subprocess.run(["git", "config", "--global", *words], check=False, capture_output=True)
-    harm(f"{host.head}/.git/info/attributes", "set_a_git_filter")
-
-
-@of("program")
-def replace_steering_files(host: SimpleNamespace) -> None:
-    path = Path(host.victims, "state")
-    harm(f"{path}.draft", "replace_steering_files")
-    Path(f"{path}.draft").replace(path)
-
-
-@of("program")
-def link_steering_files(host: SimpleNamespace) -> None:
-    os.link(f"{host.victims}/path", "linked")
-    harm("linked", "link_steering_files")
-
-
-@of("program")
-def replace_the_report(host: SimpleNamespace) -> None:
-    path = Path(host.out, "gate-benchmarks.json")
-    path.unlink(missing_ok=True)
-    path.symlink_to(f"{host.victims}/report")
-    harm(path, "replace_the_report")
-
-
-@of("program")
-def stay_alive(host: SimpleNamespace) -> None:
-    """A daemon that writes once the gate is over.
-
-    Popen returns once the shell runs; a mere fork could still be a Python that another attack sees.
-    """
-    command = f"sleep 3; echo '{MARK} stay_alive' >> {host.victims}/env"
-    subprocess.Popen(["sh", "-c", command], start_new_session=True)
-
-
-# --- the other arm ----------------------------------------------------------------------------
-
-
-@of("setup", "program")
-def edit_base(host: SimpleNamespace) -> None:
-    """By where worktrees lie, and by git's own books."""
-    found = each(f"{host.tmp}/gpu-advisor-*/*/bench.py")
-    for book in each(f"{host.head}/.git/worktrees/*/gitdir"):
-        found.append(str(Path(Path(book).read_text().strip()).parent / "bench.py"))
-    for path in found:
-        if "gpu-advisor-another" not in path:
-            with contextlib.suppress(OSError):
-                Path(path).write_text("print('throughput:', 50)\n")
-
-
-@of("program")
-def edit_base_through_other_processes(host: SimpleNamespace) -> None:
-    """Only files of the test: without a wall the way leads to every process of the machine."""
-    for folder in others("cwd") + others("root") + others("fd/*"):
-        for name in (f"{folder}/bench.py", folder + host.victims + "/env"):
-            if os.path.realpath(name).startswith((host.tmp, host.victims)):
+    def edit_base(self) -> None:
+        """By where worktrees lie, and by git's own books."""
+        found = each(f"{self.host.tmp}/gpu-advisor-*/*/bench.py")
+        for book in each(f"{self.host.head}/.git/worktrees/*/gitdir"):
+            found.append(str(Path(Path(book).read_text().strip()).parent / "bench.py"))
+        for path in found:
+            if "gpu-advisor-another" not in path:
                 with contextlib.suppress(OSError):
-                    harm(name, "edit_base_through_other_processes")
+                    Path(path).write_text("print('throughput:', 50)\n")
+
+    def read_the_environment(self) -> bool:
+        return any(SECRET in value for value in os.environ.values())
+
+    def read_the_environment_of_others(self) -> bool:
+        for path in others("environ"):
+            with contextlib.suppress(OSError):
+                if SECRET.encode() in Path(path).read_bytes():
+                    return True
+        return False
+
+    def call_a_daemon_by_a_link(self) -> bool:
+        with contextlib.chdir(os.environ["TMPDIR"]):
+            Path("link").symlink_to(self.host.sockets)
+            return connects(socket.AF_UNIX, "link/docker.sock")
+
+    def send_a_datagram_to_a_daemon(self) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
+            return bool(own.sendto(b"x", f"{self.host.sockets}/log"))
 
 
-@of("program")
-def poison_the_caches_of_base(host: SimpleNamespace) -> None:
-    for folder in each(f"{host.tmp}/gpu-advisor-*/caches/base"):
-        Path(folder, "poison.py").write_text("")
+class InProgram(InSetup):
+    """Tried by each run."""
 
+    def replace_steering_files(self) -> None:
+        path = Path(self.host.victims, "state")
+        self.harm(f"{path}.draft")
+        Path(f"{path}.draft").replace(path)
 
-# --- secrets ----------------------------------------------------------------------------------
+    def link_steering_files(self) -> None:
+        os.link(f"{self.host.victims}/path", "linked")
+        self.harm("linked")
 
+    def replace_the_report(self) -> None:
+        path = Path(self.host.out, "gate-benchmarks.json")
+        path.unlink(missing_ok=True)
+        path.symlink_to(f"{self.host.victims}/report")
+        self.harm(path)
 
-def _reads(name: str, place: str) -> None:
-    def attack(host: SimpleNamespace) -> bool:
-        return bool(Path(place.format(ppid=os.getppid(), **vars(host))).read_text())
+    def stay_alive(self) -> None:
+        """A daemon that writes once the gate is over.
 
-    attack.__name__ = name
-    of("setup", "program")(attack)
+        Popen returns once the shell runs; a mere fork could still be a Python that another attack
+        sees.
+        """
+        command = f"sleep 3; echo '{MARK} {self.name}' >> {self.env}"
+        subprocess.Popen(["sh", "-c", command], start_new_session=True)
 
+    def edit_base_through_other_processes(self) -> None:
+        """Only files of the test: without a wall the way leads to every process of the machine."""
+        for folder in others("cwd") + others("root") + others("fd/*"):
+            for path in (f"{folder}/bench.py", folder + self.env):
+                if os.path.realpath(path).startswith((self.host.tmp, self.host.victims)):
+                    with contextlib.suppress(OSError):
+                        self.harm(path)
 
-for _name, _place in {
-    "read_a_key": "{home}/.ssh/id_ed25519",
-    "read_a_key_through_proc": "/proc/self/root{home}/.ssh/id_ed25519",
-    "read_a_key_by_the_parent": "/proc/{ppid}/root{home}/.ssh/id_ed25519",
-    "read_the_token_of_the_hub": "{home}/.cache/huggingface/token",
-    "read_the_login_of_docker": "{home}/.docker/config.json",
-    "read_the_credentials_of_the_runner": "{runner}/.credentials",
-    "read_files_of_another_job": "{runner}/_work/other/secret",
-    "read_files_of_this_job": "{temp}/event.json",
-}.items():
-    _reads(_name, _place)
+    def poison_the_caches_of_base(self) -> None:
+        for folder in each(f"{self.host.tmp}/gpu-advisor-*/caches/base"):
+            Path(folder, "poison.py").write_text("")
 
+    def read_the_memory_of_others(self) -> bool:
+        for path in others("maps"):
+            with contextlib.suppress(OSError):
+                if "python" in Path(path).read_text():
+                    Path(path.replace("maps", "mem")).open("rb").close()
+                    return True
+        return False
 
-@of("setup", "program")
-def read_the_environment(_: SimpleNamespace) -> bool:
-    return any(SECRET in value for value in os.environ.values())
+    def call_a_service_of_the_host(self) -> bool:
+        return connects(socket.AF_INET, ("127.0.0.1", self.host.port))
 
+    def take_the_walls_down(self) -> None:
+        libc = ctypes.CDLL(None)
+        for path in (b"/", self.host.victims.encode(), b"/tmp"):
+            libc.umount2(path, 2)
+            libc.mount(b"none", path, None, 1 << 14 | 1 << 5 | 4096, None)
+        self.harm(self.env)
 
-@of("setup", "program")
-def read_the_environment_of_others(_: SimpleNamespace) -> bool:
-    for path in others("environ"):
-        with contextlib.suppress(OSError):
-            if SECRET.encode() in Path(path).read_bytes():
-                return True
-    return False
+    def nest_namespaces(self) -> None:
+        if os.fork() == 0:
+            ctypes.CDLL(None).unshare(0x1000_0000 | 0x2_0000)
+            self._last(self.take_the_walls_down)
+        os.wait()
 
+    def climb_out_of_the_root(self) -> None:
+        def climb() -> None:
+            Path("below").mkdir(exist_ok=True)
+            os.chroot("below")
+            for _ in range(64):
+                os.chdir("..")
+            os.chroot(".")
+            self.harm(self.env)
 
-@of("program")
-def read_the_memory_of_others(_: SimpleNamespace) -> bool:
-    for path in others("maps"):
-        with contextlib.suppress(OSError):
-            if "python" in Path(path).read_text():
-                Path(path.replace("maps", "mem")).open("rb").close()
-                return True
-    return False
+        if os.fork() == 0:
+            self._last(climb)
+        os.wait()
 
-
-# --- sockets and the network ------------------------------------------------------------------
-
-
-@of("setup", "program")
-def call_a_daemon(host: SimpleNamespace) -> bool:
-    return connects(socket.AF_UNIX, f"{host.sockets}/docker.sock")
-
-
-@of("setup", "program")
-def call_a_daemon_by_a_link(host: SimpleNamespace) -> bool:
-    with contextlib.chdir(os.environ["TMPDIR"]):
-        Path("link").symlink_to(host.sockets)
-        return connects(socket.AF_UNIX, "link/docker.sock")
-
-
-@of("setup", "program")
-def call_a_daemon_by_a_relative_path(host: SimpleNamespace) -> bool:
-    with contextlib.chdir(host.sockets):
-        return connects(socket.AF_UNIX, "docker.sock")
-
-
-@of("setup", "program")
-def call_an_abstract_socket(host: SimpleNamespace) -> bool:
-    return connects(socket.AF_UNIX, f"\0gate-{host.port}")
-
-
-@of("setup", "program")
-def send_a_datagram_to_a_daemon(host: SimpleNamespace) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
-        return bool(own.sendto(b"x", f"{host.sockets}/log"))
-
-
-@of("program")
-def call_a_service_of_the_host(host: SimpleNamespace) -> bool:
-    return connects(socket.AF_INET, ("127.0.0.1", host.port))
-
-
-# --- the walls themselves ---------------------------------------------------------------------
-
-
-def _mounts(host: SimpleNamespace, name: str) -> None:
-    libc = ctypes.CDLL(None)
-    for path in (b"/", host.victims.encode(), b"/tmp"):
-        libc.umount2(path, 2)
-        libc.mount(b"none", path, None, 1 << 14 | 1 << 5 | 4096, None)
-    harm(f"{host.victims}/env", name)
-
-
-@of("program")
-def take_the_walls_down(host: SimpleNamespace) -> None:
-    _mounts(host, "take_the_walls_down")
-
-
-def _in_a_child(attack: Callable[[], object]) -> None:
-    if os.fork() == 0:
+    @staticmethod
+    def _last(attack) -> None:
+        """This process, a child, ends with it."""
         try:
             attack()
         finally:
             os._exit(0)
-    os.wait()
+
+    def print_workflow_commands(self) -> None:
+        print(f"::error::{MARK}\n##[error]{MARK}\n::set-env name=X::{MARK}")
+        print("::stop-commands::x\n::x::")
 
 
-@of("program")
-def nest_namespaces(host: SimpleNamespace) -> None:
-    def attack() -> None:
-        ctypes.CDLL(None).unshare(0x1000_0000 | 0x2_0000)
-        _mounts(host, "nest_namespaces")
+class OnRecords(Attacks):
+    """Tried on what the gate reads of a run: they cost it its rate."""
 
-    _in_a_child(attack)
+    @staticmethod
+    def _scratch(name: str) -> Path:
+        """A path in the folder of this run, whose TMPDIR may lie elsewhere."""
+        return Path(os.environ["GPU_ADVISOR_SPEC"]).parent / name
 
+    def replace_the_logs(self) -> None:
+        for log in ("logs/stdout.log", "logs/stderr.log"):
+            self._scratch(log).unlink(missing_ok=True)
+            self._scratch(log).symlink_to(self.env)
+        print(MARK, self.name, flush=True)
 
-@of("program")
-def climb_out_of_the_root(host: SimpleNamespace) -> None:
-    def attack() -> None:
-        Path("below").mkdir(exist_ok=True)
-        os.chroot("below")
-        for _ in range(64):
-            os.chdir("..")
-        os.chroot(".")
-        harm(f"{host.victims}/env", "climb_out_of_the_root")
+    def replace_the_folder_of_logs(self) -> None:
+        self._scratch("logs").rename(self._scratch("away"))
+        self._scratch("logs").symlink_to(self.host.victims)
 
-    _in_a_child(attack)
+    def link_what_the_gate_writes(self) -> None:
+        probe = ("loaded.jsonl", "disturbed.json", "disturbed.tmp", "999.json")
+        rooms = ("room", *(f"room-{pid}" for pid in range(1, 400)))
+        for path in (*rooms, *(f"probe/{name}" for name in probe)):
+            with contextlib.suppress(OSError):
+                self._scratch(path).symlink_to(self.env)
 
-
-@of("program")
-def print_workflow_commands(_: SimpleNamespace) -> None:
-    print(f"::error::{MARK}\n##[error]{MARK}\n::set-env name=X::{MARK}\n::stop-commands::x\n::x::")
-
-
-# --- what the gate reads of a run -------------------------------------------------------------
-
-
-def scratch() -> Path:
-    """Folder of this run, whose TMPDIR may lie elsewhere."""
-    return Path(os.environ["GPU_ADVISOR_SPEC"]).parent
+    def block_the_suite(self) -> None:
+        """A reader of this pipe would wait for ever."""
+        os.mkfifo(self._scratch("benchmark.json"))
 
 
-@of("records")
-def replace_the_logs(host: SimpleNamespace) -> None:
-    for name in ("stdout.log", "stderr.log"):
-        (scratch() / "logs" / name).unlink(missing_ok=True)
-        (scratch() / "logs" / name).symlink_to(f"{host.victims}/env")
-    print(MARK, "replace_the_logs", flush=True)
-
-
-@of("records")
-def replace_the_folder_of_logs(host: SimpleNamespace) -> None:
-    (scratch() / "logs").rename(scratch() / "away")
-    (scratch() / "logs").symlink_to(host.victims)
-
-
-@of("records")
-def link_what_the_gate_writes(host: SimpleNamespace) -> None:
-    names = ("room", *(f"room-{pid}" for pid in range(1, 400)), "probe/loaded.jsonl",
-             "probe/disturbed.json", "probe/disturbed.tmp", "probe/999.json")  # fmt: skip
-    for name in names:
-        with contextlib.suppress(OSError):
-            (scratch() / name).symlink_to(f"{host.victims}/env")
-
-
-@of("records")
-def block_the_suite(_: SimpleNamespace) -> None:
-    """A reader of this pipe would wait for ever."""
-    os.mkfifo(scratch() / "benchmark.json")
+STEPS = {"setup": InSetup, "program": InProgram, "records": OnRecords}
 
 
 def ordinary_work() -> None:
@@ -349,14 +284,16 @@ def ordinary_work() -> None:
 def main() -> None:
     """Try the attacks of a step, but for those that are left out."""
     step, *left_out = sys.argv[1:]
-    host, reached = SimpleNamespace(**json.loads(Path("places.json").read_text())), []
+    arm, reached = os.environ["GPU_ADVISOR_ARM"], []
+    attacks = STEPS[step](json.loads(Path("places.json").read_text()))
     if step == "setup":
-        Path("built").write_text(os.environ["GPU_ADVISOR_ARM"])
-    for name, attack in ATTACKS[step].items() if os.environ["GPU_ADVISOR_ARM"] == "head" else ():
+        Path("built").write_text(arm)
+    for name in attacks.names() if arm == "head" else ():
         if name not in left_out:
             with contextlib.suppress(OSError, EOFError, ValueError):
-                reached += [name] if attack(host) else []
-                harm(f"{host.out}/reached", name) if name in reached else None
+                if attacks.attempt(name):
+                    reached.append(name)
+                    attacks.harm(f"{attacks.host.out}/reached")
     if reached and "exit" not in left_out:
         sys.exit(f"REACHED {' '.join(reached)}")
     if step == "program":

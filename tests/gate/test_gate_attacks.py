@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import socket
-import subprocess
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hostile import ATTACKS, MARK, SECRET
+from hostile import MARK, SECRET, InProgram
 
 from advisor.gate.checkout import Checkout
 from advisor.gate.schema import Revision
@@ -68,20 +67,15 @@ class Host:
         # a path in a command would be shown to it
         both = {"setup.py": HOSTILE, "built": "", ".gitignore": "linked\n"}
         both["places.json"] = json.dumps(self.places)
-        repo.commit({"bench.py": checks + STEADY.format(rate=100), **both}, "base")
-        repo.commit({"bench.py": HOSTILE}, "head")
+        repo.commit({"bench.py": checks + STEADY.format(rate=100), **both})
+        repo.commit({"bench.py": HOSTILE})
         repo.env[FORCED] = kind
         words = " ".join(left_out)
-        command = repo.command(
+        # a process of its own, because the environment that it began with can be read
+        return repo.run(repo.command(
             "--command", f"python bench.py {step} {words}",
             "--setup", f"python setup.py setup {words}", *WARM_UPS, *flags,
-        )  # fmt: skip
-        # a process of its own, because the environment that it began with can be read
-        done = subprocess.run(
-            command, cwd=repo.path, env=repo.environment(), capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
-        return repo.ended(done.returncode, done.stdout, done.stderr)
+        ))  # fmt: skip
 
     def worked(self, found: Gated) -> set[str]:
         """Attacks that left a mark on the host, or saw themselves work."""
@@ -94,21 +88,19 @@ class Host:
 @contextmanager
 def hosted(repo: Repo) -> Iterator[Host]:
     folder = repo.path.parent
-    home, runner = folder / "home", folder / "actions-runner"
+    home, runner, tmp = folder / "home", folder / "actions-runner", folder / "tmp"
     temp, sockets, victims = runner / "_work" / "_temp", folder / "s", repo.out / "victims"
-    site, tmp = folder / "site", folder / "tmp"
     secrets = (
-        home / ".ssh" / "id_ed25519", home / ".cache" / "huggingface" / "token",
-        home / ".docker" / "config.json", home / ".bashrc", runner / ".credentials",
-        runner / "_work" / "other" / "secret", temp / "event.json",
-        tmp / "gpu-advisor-another" / "base" / "bench.py",
+        home / ".ssh/id_ed25519", home / ".cache/huggingface/token", home / ".docker/config.json",
+        home / ".bashrc", runner / ".credentials", runner / "_work/other/secret",
+        temp / "event.json", tmp / "gpu-advisor-another/base/bench.py",
         *(victims / name for name in STEERED),
     )  # fmt: skip
     for path in secrets:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
         path.chmod(0o600)
-    for place in (sockets, site, temp / "gpu-advisor" / "app"):
+    for place in (sockets, folder / "site", temp / "gpu-advisor" / "app"):
         place.mkdir(parents=True)
     repo.env.clear()
     steering = {f"GITHUB_{name.upper()}": str(victims / name) for name in STEERED}
@@ -124,7 +116,7 @@ def hosted(repo: Repo) -> Iterator[Host]:
         stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)).bind(f"{sockets}/log")
         places = {
             "home": home, "runner": runner, "temp": temp, "sockets": sockets, "victims": victims,
-            "site": site, "tmp": tmp, "out": repo.out, "head": repo.path,
+            "site": folder / "site", "tmp": tmp, "out": repo.out, "head": repo.path,
         }  # fmt: skip
         yield Host(repo, {name: str(place) for name, place in places.items()} | {"port": port})
 
@@ -135,44 +127,30 @@ def host(repo: Repo) -> Iterator[Host]:
         yield found
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def attempt(request, tmp_path_factory, new_repo) -> tuple[Gated, set[str]]:
-    """The hostile head under each kind of isolation that this host offers."""
-    folder = tmp_path_factory.mktemp(request.param)
-    if detect_isolation(str(folder)).kind == "guard":
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if detect_isolation(str(tmp_path)).kind == "guard":
         pytest.skip("this host offers no isolation")
-    with hosted(new_repo(folder)) as host:
-        left_out = OPEN_UNDER_LANDLOCK if request.param == "landlock" else ()
-        found = host.attacked(request.param, left_out=left_out)
-        time.sleep(3)  # a daemon that lived on would write now
-        return found, host.worked(found)
+    return str(request.param)
 
 
-@pytest.mark.parametrize("attack", sorted({**ATTACKS["program"], **ATTACKS["setup"]}))
-def test_no_attack_works(attempt: tuple[Gated, set[str]], attack: str) -> None:
-    assert attack not in attempt[1]
-
-
-def test_each_arm_is_measured_all_the_same(attempt: tuple[Gated, set[str]]) -> None:
-    """Base was not edited, its caches are its own, and both builds are there."""
-    found, _ = attempt
+def test_no_attack_works_and_each_arm_is_measured_all_the_same(host: Host, kind: str) -> None:
+    """Base was not edited, its caches are its own, both builds are there, and the log obeys
+    nothing."""
+    found = host.attacked(kind, left_out=OPEN_UNDER_LANDLOCK if kind == "landlock" else ())
+    time.sleep(3)  # a daemon that lived on would write now
+    assert host.worked(found) == set()
     assert (found.record.verdict, found.outputs["verdict"]) == 2 * ("inconclusive",), found.stderr
-    rates = {run.arm: run.rates["command"].mean for run in found.record.programs[0].warm_ups}
-    assert rates == {"base": pytest.approx(100, rel=0.01), "head": pytest.approx(50, rel=0.01)}
-
-
-def test_the_log_obeys_nothing_and_names_what_is_withheld(attempt: tuple[Gated, set[str]]) -> None:
-    found, _ = attempt
-    commands = re.findall(r"^::([\w-]+)", found.stderr + found.stdout, re.MULTILINE)
-    assert commands[0] == "stop-commands"
-    assert commands.count("error") == 1
-    assert "##[" not in found.stderr + found.stdout
+    assert found.warm_up_rates == {"base": 100, "head": 50}
+    said = found.stderr + found.stdout
+    commands = re.findall(r"^::([\w-]+)", said, re.MULTILINE)
+    assert (commands[0], commands.count("error")) == ("stop-commands", 1)
+    assert "##[" not in said
     (note,) = (note for note in found.record.notes if note.startswith("withheld"))
     assert all(name in note for name in TOKENS)
     assert SECRET not in (found.folder / "gate.json").read_text()
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_attacks_on_its_own_records_lose_them_alone(host: Host, kind: str) -> None:
     """The gate reads and writes in a run's folder: it follows no link there."""
     found = host.attacked(kind, step="records")
@@ -187,35 +165,24 @@ def test_each_attack_works_where_its_wall_is_gone(host: Host) -> None:
     """So that the tests above see what they look for."""
     keep = ("--keep-env", ",".join(TOKENS))
     found = host.attacked("guard", *keep, left_out=(*HARMS_ANY_HOST, "exit"))
-    names = {*ATTACKS["program"], *ATTACKS["setup"]}
-    rates = {run.arm: run.rates["command"].mean for run in found.record.programs[0].warm_ups}
-    assert rates["base"] == pytest.approx(50, rel=0.01)
+    assert found.warm_up_rates["base"] == 50
     # the rates told of the first, and the second is open to root alone
-    failed = names - host.worked(found) - {"edit_base", "read_a_key_by_the_parent"}
-    assert failed == HELD_BY_MORE | {*HARMS_ANY_HOST}
+    held = set(InProgram.names()) - host.worked(found) - {"edit_base", "read_a_key_by_the_parent"}
+    assert held == HELD_BY_MORE | {*HARMS_ANY_HOST}
 
 
-def test_the_network_can_be_kept(repo: Repo) -> None:
-    repo.env.clear()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        connects = f"import socket; socket.create_connection({server.getsockname()})"
-        repo.commit({"bench.py": f"{connects}\nprint('throughput: 1')"})
-        repo.commit({"x": "1"})
-        found = repo.gate("--command", "python bench.py", "--keep-network", *WARM_UPS)
-    assert found.record.programs[0].warm_ups[0].problem is None, found.stderr
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_data_elsewhere_is_shown_by_an_absolute_link(host: Host, kind: str) -> None:
+def test_the_network_and_data_elsewhere_can_be_kept(host: Host, kind: str) -> None:
+    """Data by an absolute link."""
     repo, data = host.repo, Path(host.places["home"], "data")
     data.mkdir()
     (data / "x").write_text("7")
     repo.env[FORCED] = kind
-    repo.commit({"bench.py": f"print('throughput:', open('{data}/x').read())"})
+    connects = f"import socket; socket.create_connection(('127.0.0.1', {host.places['port']}))"
+    repo.commit({"bench.py": f"{connects}\nprint('throughput:', open('{data}/x').read())"})
     repo.commit({"x": "1"})
-    assert repo.gate("--command", "python bench.py", *WARM_UPS).record.verdict == "error"
-    found = repo.gate("--command", "python bench.py", "--link", str(data), *WARM_UPS)
-    assert {run.rates["command"].mean for run in found.record.programs[0].warm_ups} == {7}
+    bench = ("--command", "python bench.py", *WARM_UPS, "--keep-network")
+    assert repo.gate(*bench).record.verdict == "error"
+    assert repo.gate(*bench, "--link", str(data)).warm_up_rates == {"base": 7, "head": 7}
 
 
 def test_interpreters_in_the_home_are_shown(tmp_path: Path) -> None:
@@ -248,21 +215,19 @@ def test_the_folder_of_the_runner_is_hidden_by_its_marks(tmp_path: Path) -> None
     assert "/" not in hidden_folders(environ)
 
 
-def test_without_isolation_the_report_says_so_and_a_variable_can_be_handed_over(repo: Repo) -> None:
+def test_without_isolation_the_report_says_so_and_a_variable_can_be_handed_over(two) -> None:
     """By name alone; what steers the job cannot. The program gives no rate without it."""
     handed = (
         "import os; seen = 'HF_TOKEN' in os.environ and 'GITHUB_ENV' not in os.environ\n"
         "print('throughput:', int(seen))"
     )
-    repo.commit({"bench.py": handed})
-    repo.commit({"x": "1"})
+    repo = two(handed, f"{handed} ")
     repo.git("config", "http.https://github.com/.extraheader", "AUTHORIZATION: basic eA==")
     repo.on_github({}, HF_TOKEN=SECRET, GITHUB_ENV=str(repo.out / "env"))
     keep = ("--keep-env", "HF_TOKEN,GITHUB_ENV")
     record = repo.gate("--command", "python bench.py", *WARM_UPS, *keep).record
     assert record.verdict == "inconclusive", record.reason
     assert SECRET not in record.model_dump_json()
-    assert MARK not in record.model_dump_json()
-    assert any(note.startswith("not isolated") for note in record.notes)
-    assert any("persist-credentials: false" in note for note in record.notes)
-    assert "not isolated" in (repo.out / "gate.md").read_text()
+    for words in ("not isolated", "persist-credentials: false"):
+        assert any(words in note for note in record.notes)
+        assert words in (repo.out / "gate.md").read_text()

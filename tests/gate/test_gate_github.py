@@ -20,23 +20,20 @@ if TYPE_CHECKING:
 NASTY = "x%y\r\n::error::injected,title=a:b\x1b[31m"
 
 
-def record(**changes: object):
-    return record_of(program_of(around(100), around(90))).model_copy(update=changes)
+def record(name: str = "train", **changes: object):
+    return record_of(program_of(around(100), around(90), name)).model_copy(update=changes)
 
 
 def test_a_value_cannot_end_its_own_delimiter() -> None:
-    text = github.delimited({"verdict": "pass\nEOF\nverdict=regression", "pairs": "1"})
-    assert parse_outputs(text) == {
-        "verdict": "pass\nEOF\nverdict=regression",
-        "pairs": "1",
-    }
+    values = {"verdict": "pass\nEOF\nverdict=regression", "pairs": "1"}
+    text = github.delimited(values)
+    assert parse_outputs(text) == values
     assert len(set(re.findall(r"<<(\S+)", text))) == 2
 
 
 def test_an_annotation_is_one_line_with_nothing_to_obey() -> None:
     line = github.annotation(record(reason=NASTY), "error")
-    assert "\n" not in line
-    assert "\r" not in line
+    assert not {"\n", "\r"} & set(line)
     assert line.startswith("::error title=Throughput gate%3A regression::x%25y%0D%0A::error")
 
 
@@ -79,24 +76,19 @@ def test_the_report_starts_with_four_lines_to_act_on() -> None:
     assert "90 % interval" in lines[1]
 
 
-def test_hostile_names_stay_text_in_the_report() -> None:
-    entry = program_of(around(100), around(90), "a|b`c\n::error::x <script>")
-    text = report.markdown(record_of(entry))
-    assert "<script>" not in text
-    assert not re.search(r"^::error", text, re.MULTILINE)
-
-
 @pytest.mark.parametrize(
     "said", ["@octocat", "see #12", "us/x#3", "GH-4", "https://evil.example", "www.evil.example",
-             "a@evil.example"],
+             "a@evil.example", "a|b`c\n::error::x <script>"],
 )  # fmt: skip
-def test_a_comment_calls_nobody_and_leads_nowhere(said: str) -> None:
+def test_a_comment_calls_nobody_leads_nowhere_and_obeys_nothing(said: str) -> None:
     """Names and messages of the program are shown; GitHub makes nothing of them."""
-    found = record_of(program_of(around(100), around(90), f"name {said}"))
+    found = record(f"name {said}")
     for text in (report.comment(found), report.markdown(found)):
         prose = re.sub(r"`[^`]*`|```.*?```", "", text, flags=re.DOTALL)
         assert said not in prose
-        assert said in prose.replace("\u2060", "").replace("\\", "")
+        assert "<script>" not in text
+        assert not re.search(r"^::error", text, re.MULTILINE)
+        assert "\n" in said or said in prose.replace("\u2060", "").replace("\\", "")
 
 
 @pytest.mark.parametrize("name", ["x\n::error::injected", "x\r\n::add-mask::y", "a ##[error]b",
@@ -111,11 +103,12 @@ def test_steering_files_and_tokens_are_hidden_from_child_processes() -> None:
         "GITHUB_OUTPUT": "/o", "GITHUB_STEP_SUMMARY": "/s", "GITHUB_ENV": "/e", "PATH": "p",
         "GITHUB_TOKEN": "t", "NPM_TOKEN": "x", "AWS_SECRET_ACCESS_KEY": "y", "X_PAT": "z",
         "PLAIN": "ghp_0123456789abcdefABCDEF", "ACTIONS_RUNTIME_URL": "u",
+        "TOKENIZERS_PARALLELISM": "false",
     }  # fmt: skip
     job = github.take(environ)
     assert str(job.output) == "/o"
-    assert environ == {"PATH": "p"}
-    assert github.take({"TOKENIZERS_PARALLELISM": "false", "HOME": "/h"}).withheld == ()
+    assert environ == {"PATH": "p", "TOKENIZERS_PARALLELISM": "false"}
+    assert github.take(environ).withheld == ()
 
 
 SELF_HOSTED = {"RUNNER_ENVIRONMENT": "self-hosted"}
@@ -163,13 +156,13 @@ def test_code_of_this_repository_is_not_refused(event, env, tmp_path) -> None:
     assert not refused(event, env, tmp_path, unprotected="all")
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "\x00"])
-def test_an_event_that_cannot_be_read_is_refused(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize("content", ["", "{", "[]", "\x00", None])
+def test_an_event_that_cannot_be_read_is_refused(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "event"
-    path.write_text(content)
-    for place in (path, tmp_path / "missing", tmp_path):
-        with pytest.raises(UsageError, match="Nothing was run"):
-            github.is_foreign({"GITHUB_EVENT_PATH": str(place)})
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UsageError, match="Nothing was run"):
+        github.is_foreign({"GITHUB_EVENT_PATH": str(path)})
     with pytest.raises(UsageError, match="not known"):
         github.is_foreign({"GITHUB_ACTIONS": "true"})
     assert not github.is_foreign({})  # no job at all
@@ -184,20 +177,18 @@ out.write(b"gpu-advisor-EOF\\nverdict<<EOF\\npass\\nEOF\\n")
 for name in ("GITHUB_OUTPUT", "GITHUB_ENV", "GITHUB_STEP_SUMMARY", "GITHUB_TOKEN"):
     assert name not in os.environ, name
 out.write(b"y" * (2 << 20) + b"\\n")
-print("throughput:", 100 + os.getpid() % 7 / 100)
 out.flush()
-sys.exit({code})
+sys.exit(9)
 """
 
 
 def test_what_a_failing_program_prints_is_shown_and_steers_nothing(two) -> None:
-    repo = two(STEADY.format(rate=100), HOSTILE.format(code=9)).on_github()
-    found = repo.gate("--command", "python bench.py")
-    assert found.code == 2
-    assert found.outputs["verdict"] == "error"
+    found = two(STEADY.format(rate=100), HOSTILE).on_github().gate("--command", "python bench.py")
+    assert (found.code, found.outputs["verdict"]) == (2, "error")
     commands = re.findall(r"^::(\S+)", found.stderr, re.MULTILINE)
     assert len(commands) == 3  # the guard, its end, our own annotation
     assert commands[0].startswith("stop-commands::")
     assert commands[2] == "error"
+    assert "exit code 9" in found.summary
     assert not re.search(r"^(::|verdict)", found.summary, re.MULTILINE)
     assert len(found.summary) < 5000

@@ -20,8 +20,6 @@ from tests.gate.repos import STEADY, WARM_UPS, Gated
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.gate.schema import WorkloadVerdict
-
 MODEL = "RATE = {}\n"
 USES_MODEL = """
 import os, model
@@ -40,18 +38,17 @@ OF_HEAD = {
     "script": "cd {head}/.. && {name}/run.sh",
     "config": "CONFIG={head}/rate.txt python reads.py",
     "editable": "{shared} elsewhere.py",
+    "copied": "PYTHONPATH={site} python elsewhere.py",
 }
 """Commands by which base runs a file of head, or reads one that differs: a slowdown of a half
-would pass."""
-COPIED = {"copied": "PYTHONPATH={site} python elsewhere.py"}
-"""No file of a checkout is loaded, but what is has the content of head's."""
+would pass. By the last no file of a checkout is loaded, but what is has the content of head's."""
 OF_THEIR_OWN = {
     "own": "python bench.py",
     "environment": "{inside} -c 'import dependency, bench'",
 }
 """The last by an environment in the checkout of head, which holds what both arms depend on, and no
 code of the project's."""
-COMMANDS = {**OF_HEAD, **COPIED, **OF_THEIR_OWN}
+COMMANDS = {**OF_HEAD, **OF_THEIR_OWN}
 
 
 def environment(folder: Path) -> tuple[Path, Path]:
@@ -94,39 +91,30 @@ def gated(tmp_path_factory: pytest.TempPathFactory, new_repo) -> Gated:
         "gpu-advisor.toml": settings,
     }
     (repo.path / "run.sh").touch(0o755)
-    repo.commit({**files, "model.py": MODEL.format(100), "rate.txt": "100"}, "base")
-    repo.commit({"model.py": MODEL.format(50), "rate.txt": "50"}, "head")
+    repo.commit({**files, "model.py": MODEL.format(100), "rate.txt": "100"})
+    repo.commit({"model.py": MODEL.format(50), "rate.txt": "50"})
     repo.env["GITHUB_WORKSPACE"] = str(repo.path)
     return repo.gate("--workload", ",".join(COMMANDS), *WARM_UPS)
 
 
-def verdict_on(gated: Gated, name: str) -> WorkloadVerdict:
-    (found,) = (each for each in gated.record.workloads if each.name == name)
-    return found
-
-
-@pytest.mark.parametrize("name", OF_HEAD)
-def test_base_that_runs_a_file_of_head_is_invalid(gated: Gated, name: str) -> None:
+def test_base_that_runs_a_file_of_head_is_invalid(gated: Gated) -> None:
     """Or reads one that differs, as a config: head's measure in both. The reason names it."""
-    found = verdict_on(gated, name)
-    assert found.verdict == "invalid", gated.stderr
-    assert "head was measured twice" in found.reason
-    assert re.search(r"'(bench|model)\.py'|'rate\.txt'", found.reason)
+    found = {each.name: each for each in gated.record.workloads if each.name in OF_HEAD}
+    assert {name for name, each in found.items() if each.verdict == "invalid"} == set(OF_HEAD)
+    for name, each in found.items():
+        why = "same 'model.py'" if name == "copied" else "head was measured twice"
+        assert why in each.reason
+        assert re.search(r"'(bench|model)\.py'|'rate\.txt'", each.reason)
 
 
-def test_an_installed_copy_of_head_in_both_arms_is_invalid(gated: Gated) -> None:
-    found = verdict_on(gated, "copied")
-    assert found.verdict == "invalid", gated.stderr
-    assert "same 'model.py'" in found.reason
-
-
-@pytest.mark.parametrize("name", OF_THEIR_OWN)
-def test_a_change_that_each_arm_loads_for_itself_is_measured(gated: Gated, name: str) -> None:
-    assert verdict_on(gated, name).verdict == "inconclusive", gated.stderr
-    (entry,) = (each for each in gated.record.programs if each.name == name)
-    loaded = {run.arm: run.loaded for run in entry.warm_ups}
-    assert loaded["base"].changed.keys() == loaded["head"].changed.keys() == {"model.py"}
-    assert loaded["base"].changed != loaded["head"].changed
+def test_a_change_that_each_arm_loads_for_itself_is_measured(gated: Gated) -> None:
+    verdicts = {each.name: each.verdict for each in gated.record.workloads}
+    for entry in gated.record.programs:
+        if entry.name in OF_THEIR_OWN:
+            assert verdicts[entry.name] == "inconclusive", gated.stderr
+            base, head = (run.loaded.changed for run in entry.warm_ups if run.loaded)
+            assert base.keys() == head.keys() == {"model.py"}
+            assert base != head
     assert not any("seen to be loaded" in note for note in gated.record.notes)
 
 
@@ -137,24 +125,21 @@ def test_changed_files_that_neither_arm_loads_are_told_once(repo) -> None:
     repo.commit({"notes.md": "x", "other.py": "", "sub/queue.py": "2"})
     found = repo.gate("--command", "python bench.py", *WARM_UPS)
     assert found.record.verdict == "inconclusive", found.stderr
-    told = [note for note in found.record.notes if "seen to be loaded" in note]
-    assert len(told) == 1
-    assert "notes.md" in told[0]
+    (told,) = (note for note in found.record.notes if "seen to be loaded" in note)
+    assert "notes.md" in told
 
 
 def test_a_difference_counts_uncommitted_and_new_files(repo) -> None:
     """They belong to head; what git ignores does not."""
     first = repo.commit({"a.py": "1", "b.py": "1", ".gitignore": "data\n"})
-    (repo.path / "a.py").write_text("2")
-    (repo.path / "c.py").write_text("new")
-    (repo.path / "data").write_text("ignored")
     base = repo.path.parent / "base"
     repo.git("worktree", "add", "-q", "--detach", str(base), first)
+    for name, text in {"a.py": "2", "c.py": "new", "data": "ignored"}.items():
+        (repo.path / name).write_text(text)
     arms = [Checkout(top=top, cwd=top, revision=Revision(sha=first)) for top in (base, repo.path)]
     between = difference(*arms)
     assert between is not None
-    assert set(between.changed) == {"a.py", "c.py"}
+    assert set(between.changed) == set(between.asked.names) == {"a.py", "c.py"}
     assert between.changed["c.py"]["base"] is None
-    assert set(between.asked.names) == {"a.py", "c.py"}
     assert difference(arms[0], arms[0]) is None
     assert unseen(program([]), between) is None  # nothing was seen at all
