@@ -17,19 +17,14 @@ from advisor.gate.validity import (
 )
 from advisor.model import Disturbance, Telemetry
 
-
-def but(**facts: Any) -> Telemetry:
-    return dataclasses.replace(BUSY, **facts)
-
-
 CAP = "software power cap"
 SLOWER = {"sm_clock_mhz": 1980 * 0.9}
+HARMFUL = (
+    "hardware slowdown", "software thermal slowdown", "hardware thermal slowdown", "power brake",
+)  # fmt: skip
 EVIDENCE = [
     ({}, None),
-    ({"event_reasons": (("hardware slowdown", 0.05),)}, "hardware slowdown"),
-    ({"event_reasons": (("software thermal slowdown", 0.05),)}, "software thermal slowdown"),
-    ({"event_reasons": (("hardware thermal slowdown", 0.05),)}, "hardware thermal slowdown"),
-    ({"event_reasons": (("power brake", 0.05),)}, "power brake"),
+    *(({"event_reasons": ((each, 0.05),)}, each) for each in HARMFUL),
     *(({"event_reasons": ((each, 1.0),)}, None) for each in (CAP, "idle", "application clocks")),
     ({"event_reasons": (("power brake", 0.005),)}, None),  # a passing spike
     ({"sm_clock_mhz": 1980 * 0.985}, "SM clock"),
@@ -41,15 +36,16 @@ EVIDENCE = [
 """Readings that are not those of a clean run, and what they discard the pair for."""
 
 
-@pytest.mark.parametrize("arm", ["base", "head"])
+def but(**facts: Any) -> Telemetry:
+    return dataclasses.replace(BUSY, **facts)
+
+
 @pytest.mark.parametrize(("facts", "why"), EVIDENCE)
-def test_evidence_in_either_arm_discards_the_pair(
-    arm: str, facts: dict[str, object], why: str | None
-) -> None:
+def test_evidence_in_either_arm_discards_the_pair(facts: dict[str, Any], why: str | None) -> None:
     """What is normal under load discards nothing."""
-    base, head = (but(**facts) if each == arm else BUSY for each in ("base", "head"))
-    found = why_discard(base, head)
-    assert (found is None) if why is None else (why in (found or ""))
+    for arms in ((but(**facts), BUSY), (BUSY, but(**facts))):
+        found = why_discard(*arms)
+        assert (found is None) if why is None else (why in (found or ""))
 
 
 BLIND = Telemetry(gaps=(("sm_clock_mhz", "NVML was refused."),))
@@ -74,12 +70,7 @@ def test_pairs_are_verified_by_card_or_cpus(facts: dict[str, Any], words: str) -
 
 @pytest.mark.parametrize(
     ("base", "head", "counts"),
-    [
-        (0.0, 0.1, True),
-        (1.6, 1.8, True),
-        (0.0, 1.6, False),
-        (2.0, 1.0, False),
-    ],
+    [(0.0, 0.1, True), (1.6, 1.8, True), (0.0, 1.6, False), (2.0, 1.0, False)],
 )
 def test_a_pair_counts_where_others_disturbed_both_arms_alike(base, head, *, counts: bool) -> None:
     """A tenth of a CPU discards nothing; runs of another day need a quiet machine."""
@@ -101,13 +92,13 @@ def test_time_that_the_hypervisor_gave_to_one_arm_discards_the_pair() -> None:
     ("pairs", "discarded", "too_many"), [(8, 2, False), (8, 3, True), (24, 6, False), (24, 7, True)]
 )
 def test_a_quarter_of_the_pairs_may_be_discarded(pairs, discarded, *, too_many: bool) -> None:
-    """Of those that others on the CPUs disturbed, as many as the last look needs."""
-    made = [
-        pair(n, run("base"), run("head"), "power brake" if n <= discarded else None)
-        for n in range(1, pairs + 1)
-    ]
+    reasons = ["power brake"] * discarded + [None] * (pairs - discarded)
+    made = [pair(n, run("base"), run("head"), why) for n, why in enumerate(reasons)]
     assert too_many_discarded(made) is too_many
+
+
+def test_of_those_that_others_on_the_cpus_disturbed_as_many_as_the_last_look_needs() -> None:
     busy = run("base", others=Disturbance(disturbed=True, others_cpus=1.0))
-    by_others = [pair(n, busy, run("head"), why_disturbed(busy, run("head"))) for n in range(24)]
-    assert not too_many_discarded(by_others)
-    assert too_many_discarded([*by_others, by_others[0]])
+    one = pair(1, busy, run("head"), why_disturbed(busy, run("head")))
+    assert not too_many_discarded([one] * 24)
+    assert too_many_discarded([one] * 25)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from advisor.gate.sequential_test import Judgement
 
 TAU = -math.log1p(-0.05)
+EVIDENT = TAU + math.log(1.5)
 
 
 def around(centre: float, n: int = 24, spread: float = 0.001) -> list[float]:
@@ -45,47 +46,43 @@ def outcome(values: list[float]) -> tuple[str, int | None]:
     return found.outcome, found.looked_at
 
 
+def five(slowest: float, fastest: float) -> list[float]:
+    return [slowest, *[(slowest + fastest) / 2] * 3, fastest]
+
+
 @pytest.mark.parametrize("verdict", ["pass", "regression"])
 def test_the_shares_spend_the_budget_once(verdict) -> None:
     assert LOOKS == (5, 9, 12, 17, 24)
     assert sum(level(look, verdict) for look in LOOKS) == pytest.approx(ALPHA) == 0.05
-
-
-def test_equal_code_passes_after_five_pairs_and_never_before() -> None:
-    assert outcome(around(0.0, 5)) == ("pass", 5)
-    assert outcome(around(0.0, 4)) == ("inconclusive", None)
-
-
-def test_a_proven_slowdown_is_red_after_twelve_pairs_and_never_before() -> None:
-    assert outcome(around(0.4, 12)) == ("regression", 12)
-    assert outcome(around(0.4, 11)) == ("inconclusive", None)
     assert level(5, "regression") == level(9, "regression") == 0
 
 
+OPEN = ("inconclusive", None)
+
+
 @pytest.mark.parametrize(
-    ("slowest", "fastest", "found"),
+    ("values", "found"),
     [
-        (0.99, 0.99, ("regression", 5)),  # head takes 2.7 times as long
-        (TAU + math.log(1.5) + 0.01, 0.5, ("regression", 5)),
-        (TAU + math.log(1.5) - 0.01, 0.5, ("inconclusive", None)),
-        (0.6, 1.2, ("inconclusive", None)),  # the pairs differ by more than they exceed it
+        (around(0.0, 5), ("pass", 5)),
+        (around(0.0, 4), OPEN),
+        (around(0.4, 12), ("regression", 12)),
+        (around(0.4, 11), OPEN),
+        ([*around(0.0, 5), *around(0.9, 19)], ("pass", 5)),  # later pairs change nothing
+        (around(TAU, 24, spread=0.02), OPEN),
+        (five(0.99, 0.99), ("regression", 5)),  # evident: head takes 2.7 times as long
+        (five(EVIDENT + 0.01, 0.5), ("regression", 5)),
+        (five(EVIDENT - 0.01, 0.5), OPEN),
+        (five(0.6, 1.2), OPEN),  # the pairs differ by more than they exceed it
     ],
 )
-def test_an_evident_slowdown_is_red_after_five_pairs(slowest, fastest, found) -> None:
-    """Also among many workloads, where chance asks for more pairs."""
-    values = [slowest, *[(slowest + fastest) / 2] * 3, fastest]
+def test_a_verdict_falls_at_its_look_and_never_before(values, found) -> None:
     assert outcome(values) == found
+
+
+def test_an_evident_slowdown_is_red_among_many_workloads() -> None:
+    """Where chance asks for more pairs."""
     quiet = {n: around(0.0, 5) for n in range(19)}
-    assert (judge({**quiet, "w": values})["w"].outcome == "regression") is (found[1] == 5)
-
-
-def test_a_decision_does_not_change_with_later_pairs() -> None:
-    values = [*around(0.0, 5), *around(0.9, 19)]
-    assert outcome(values) == ("pass", 5)
-
-
-def test_bounds_at_the_threshold_decide_nothing() -> None:
-    assert outcome(around(TAU, 24, spread=0.02))[0] == "inconclusive"
+    assert judge({**quiet, "w": five(0.99, 0.99)})["w"].outcome == "regression"
 
 
 def test_the_mean_must_show_the_slowdown_as_well() -> None:
@@ -97,30 +94,26 @@ def test_the_mean_must_show_the_slowdown_as_well() -> None:
     assert outcome(values)[0] == "inconclusive"
 
 
-def test_correlated_pairs_delay_every_verdict() -> None:
-    rising = sorted(around(0.02, 5, spread=0.05))
-    assert serial_correlation_z(rising) > SERIAL_LIMIT
-    found = judge({"w": rising})["w"]
-    assert (found.outcome, found.correlated) == ("inconclusive", True)
+RISING = sorted(around(0.02, 5, spread=0.05))
 
 
-def test_correlation_is_named_only_where_it_withheld_the_last_verdict() -> None:
-    values = [*sorted(around(0.02, 5, spread=0.05)), *around(TAU, 19, spread=0.1)]
-    found = judge({"w": values})["w"]
-    assert (found.outcome, found.correlated) == ("inconclusive", False)
-
-
-def test_correlated_pairs_delay_a_regression() -> None:
-    rising = sorted(around(TAU + 0.02, 12, spread=0.035))
-    assert min(rising) > TAU
-    assert outcome(rising)[0] == "inconclusive"
-    assert outcome(around(TAU + 0.02, 12, spread=0.035)) == ("regression", 12)
-
-
-def test_correlation_that_cannot_matter_delays_nothing() -> None:
-    """All pairs lie further from the threshold than from each other."""
-    assert outcome(sorted(around(0.0, 5, spread=0.01))) == ("pass", 5)
-    assert outcome(sorted(around(0.4, 12, spread=0.01))) == ("regression", 12)
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        (RISING, ("inconclusive", True)),
+        # named only where it withheld the last verdict
+        ([*RISING, *around(TAU, 19, spread=0.1)], ("inconclusive", False)),
+        (sorted(around(TAU + 0.02, 12, spread=0.035)), ("inconclusive", True)),
+        (around(TAU + 0.02, 12, spread=0.035), ("regression", False)),
+        # it cannot matter where all lie further from the threshold than from each other
+        (sorted(around(0.0, 5, spread=0.01)), ("pass", False)),
+        (sorted(around(0.4, 12, spread=0.01)), ("regression", False)),
+    ],
+)
+def test_correlated_pairs_delay_every_verdict(values, found) -> None:
+    assert serial_correlation_z(RISING) > SERIAL_LIMIT
+    judged = judge({"w": values})["w"]
+    assert (judged.outcome, judged.correlated) == found
 
 
 @pytest.mark.parametrize(
@@ -180,14 +173,10 @@ def test_every_interval_has_the_same_confidence() -> None:
 
 
 def test_orders_are_random_seeded_and_balanced() -> None:
-    def first(seed: int) -> list[tuple[str, str]]:
-        drawn = orders(seed)
-        return [next(drawn) for _ in range(24)]
-
-    assert first(3) == first(3)
-    assert len({tuple(first(seed)) for seed in range(20)}) > 15
-    for seed in range(20):
-        drawn = first(seed)
-        assert all({drawn[i], drawn[i + 1]} == {("base", "head"), ("head", "base")}
-                   for i in range(0, 24, 2))  # fmt: skip
-    assert {first(seed)[4][0] for seed in range(20)} == {"base", "head"}
+    drawn = [[next(of) for _ in range(24)] for of in map(orders, (*range(20), 3))]
+    assert drawn[3] == drawn[-1]
+    assert len(set(map(tuple, drawn))) > 15
+    for order in drawn:
+        for first in range(0, 24, 2):
+            assert {*order[first : first + 2]} == {("base", "head"), ("head", "base")}
+    assert {order[4][0] for order in drawn} == {"base", "head"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ def pytest_benchmark(**mean_s: float) -> bytes:
     return json.dumps({"benchmarks": found, "machine_info": {}}).encode()
 
 
-def named(*entries: dict) -> bytes:
-    return json.dumps(list(entries)).encode()
+def named(*values: Any, **more: Any) -> bytes:
+    return json.dumps([{"name": "a", "value": value, **more} for value in values]).encode()
 
 
 def test_pytest_benchmark_is_calls_a_second() -> None:
@@ -25,15 +26,11 @@ def test_pytest_benchmark_is_calls_a_second() -> None:
 
 
 def test_any_tool_may_write_names_and_values() -> None:
-    source, rates = read_suite(
-        named(
-            {"name": "fps", "value": 30, "unit": "frame"},
-            {"name": "latency", "value": 2.5, "unit": "ms", "better": "lower", "extra": "x"},
-        )
-    )
+    source, rates = read_suite(named(30, unit="frame"))
     assert source == "benchmark JSON"
-    assert (rates["fps"].unit, rates["fps"].better) == ("frame", "higher")
-    assert (rates["latency"].mean, rates["latency"].better) == (2.5, "lower")
+    assert (rates["a"].mean, rates["a"].unit, rates["a"].better) == (30, "frame", "higher")
+    _, rates = read_suite(named(2.5, better="lower", extra="x"))
+    assert (rates["a"].mean, rates["a"].better) == (2.5, "lower")
 
 
 @pytest.mark.parametrize(
@@ -44,12 +41,12 @@ def test_any_tool_may_write_names_and_values() -> None:
         (b"[" * 100_000, "no-rate", "cannot be read"),
         (b"[]", "work-not-done", "no benchmark"),
         (pytest_benchmark(), "work-not-done", "no benchmark"),
-        (named({"name": "a", "value": 0}), "work-not-done", "a: "),
-        (named({"name": "a", "value": -1}), "work-not-done", "a: "),
-        (b'[{"name": "a", "value": NaN}]', "non-finite", "a: "),
-        (named({"name": "a"}), "no-rate", "0.value"),
-        (named({"name": "a", "value": 1, "better": "up"}), "no-rate", "better"),
-        (named({"name": "a", "value": 1}, {"name": "a", "value": 2}), "no-rate", "twice"),
+        (named(0), "work-not-done", "a: "),
+        (named(-1), "work-not-done", "a: "),
+        (named(float("nan")), "non-finite", "a: "),
+        (b'[{"name": "a"}]', "no-rate", "0.value"),
+        (named(1, better="up"), "no-rate", "better"),
+        (named(1, 2), "no-rate", "twice"),
     ],
 )
 def test_a_file_without_a_rate_says_why(raw: bytes, kind: str, words: str) -> None:
