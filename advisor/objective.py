@@ -51,6 +51,10 @@ class Metric:
         """Ratio by which `after` is better; both are positive."""
         return after / before if self.higher_is_better else before / after
 
+    def unit_for(self, unit: str) -> str:
+        """`tiles/s`, given the unit of work."""
+        return self.unit.format(unit=unit, units=numbers.plural(unit))
+
     def gained(self, ratio: str, unit: str) -> str:
         """`1.42x as many tiles a second`."""
         return self.gain_text.format(ratio=ratio, one=numbers.one(unit), units=numbers.plural(unit))
@@ -195,7 +199,7 @@ class Objective:
 
     def unit(self, unit: str) -> str:
         """`tiles/s`, given the unit of work."""
-        return self.metric.unit.format(unit=unit, units=numbers.plural(unit))
+        return self.metric.unit_for(unit)
 
     def unmeasured(self, run: Run) -> tuple[str, ...]:
         """Names of the requested figures that `run` lacks."""

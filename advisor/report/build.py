@@ -13,7 +13,7 @@ from advisor import __version__, numbers
 from advisor.executor.comparison import AFTER, BEFORE, Comparison, contended_arms
 from advisor.executor.program import COMMAND_LINE
 from advisor.model import Candidate, Failure, Run
-from advisor.objective import THROUGHPUT
+from advisor.objective import METRICS, THROUGHPUT
 from advisor.report import notes, verdict
 from advisor.report.bottleneck import diagnose, typical
 from advisor.report.schema import (
@@ -217,17 +217,15 @@ def side(runs: list[Run], quality: dict[str, float]) -> Side:
     return Side(
         **_rates(rates, statistics.median(rates)),
         tokens_per_s=_median(run.tokens_per_s for run in runs),
-        latency_p50_ms=_median(run.latency_p50_ms for run in runs),
-        latency_p95_ms=_median(run.latency_p95_ms for run in runs),
         peak_mem_gib=mean.peak_mem_gib,
         gpu_mem_used_gib=max((used for run in runs if (used := run.peak_device_gib)), default=None),
         quality=quality,
         gpu_util_pct=_median(run.telemetry.gpu_util_pct for run in runs),
-        energy_j_per_unit=_median(
-            joules / run.units if (joules := run.telemetry.energy_j) and run.units else None
-            for run in runs
-        ),
-        power_w=_median(run.telemetry.power_w for run in runs),
+        figures={
+            name: figure
+            for name, metric in METRICS.items()
+            if (figure := _median(map(metric.read, runs))) is not None
+        },
         batch=mean.effects.batch,
         forwards_per_unit=mean.effects.forwards_per_unit,
         shares={name: share for name, share in asdict(mean.shares).items() if share is not None},

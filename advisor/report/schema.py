@@ -41,16 +41,14 @@ class Side(Part):
     units_per_s_low: float | None = None
     units_per_s_high: float | None = None
     tokens_per_s: float | None = None
-    latency_p50_ms: float | None = None
-    latency_p95_ms: float | None = None
     peak_mem_gib: float | None = None
     gpu_mem_used_gib: float | None = None
     """Highest use of the card's memory by the program."""
     quality: dict[str, float] = Field(default_factory=dict)
     gpu_util_pct: float | None = None
     """NVML's utilisation."""
-    energy_j_per_unit: float | None = None
-    power_w: float | None = None
+    figures: dict[str, float] = Field(default_factory=dict)
+    """Every metric that can be aimed at or bounded, by name and in its unit."""
     batch: float | None = None
     forwards_per_unit: float | None = None
     shares: dict[str, float] = Field(default_factory=dict)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from advisor import numbers
 from advisor.config import argv
 from advisor.model import leaf_of
-from advisor.objective import OBJECTIVES
+from advisor.objective import METRICS, OBJECTIVES, THROUGHPUT
 from advisor.report import figures, markdown
 from advisor.report.bottleneck import IDLE, PARTS
 from advisor.report.markdown import code, details, fenced, fill, table, text
@@ -37,6 +37,8 @@ EFFECTS = {
     "quality": "the product changes",
 }
 """Class of a change to its effect on results."""
+ALWAYS_SHOWN = "energy"
+"""Metric that is shown wherever it was measured; others if they were asked for."""
 OTHER_DRAWS = "same distribution; random draws may differ"
 OUTCOME_ORDER = ("changed", "advised", "kept", "ignored", "skipped", "refused", "listed")
 MOST_CHANGES, MOST_DIFF_LINES, MOST_ACTIONS = 5, 7, 3
@@ -191,29 +193,26 @@ def effect(change: Change) -> str:
 def _measures(page: Page) -> list[tuple[str, ...]]:
     """Measured rows of the table: label, a value a side, change."""
     report, sides = page.report, page.sides
-    units, one = numbers.plural(report.unit), numbers.one(report.unit)
-    asked = " ".join((report.objective, *report.constraints))
-    hours = [1000 / side.units_per_s / 3600 if side.units_per_s else None for side in sides]
-    thousand = [numbers.duration(hour and hour * 3600, 3) for hour in hours]
-    rates = [
+    units, rates = numbers.plural(report.unit), [side.units_per_s for side in page.sides]
+    shown = [
         numbers.interval(side.units_per_s, side.units_per_s_low, side.units_per_s_high)
         for side in sides
     ]
-    speed = _row("", [side.units_per_s for side in sides], numbers.number)[-1]
-    change = report.gain.text if report.gain and report.objective == "throughput" else speed
+    change = _row("", rates, numbers.number)[-1]
+    if report.gain and report.objective == THROUGHPUT.name:
+        change = report.gain.text
+    thousand = [numbers.duration(1000 / rate if rate else None, 3) for rate in rates]
     rows = [
-        (f"{units}/s", *rates, change if report.changes else ""),
+        (f"{units}/s", *shown, change if report.changes else ""),
         (f"time per 1,000 {units}", *thousand, ""),
         _row("peak memory", [side.peak_mem_gib for side in sides], numbers.gib),
+        _row("tokens/s", [side.tokens_per_s for side in sides], numbers.number),
     ]
-    for name, label, show, wanted in (
-        ("latency_p50_ms", "latency, p50", _unit("ms"), "latency" in asked),
-        ("latency_p95_ms", "latency, p95", _unit("ms"), "latency" in asked),
-        ("tokens_per_s", "tokens/s", numbers.number, True),
-        ("energy_j_per_unit", f"energy {one}", _unit("J"), True),
-        ("power_w", "power", _unit("W"), "power" in asked),
-    ):
-        rows += [_row(label, [getattr(side, name) for side in sides], show)] if wanted else []
+    asked = " ".join((ALWAYS_SHOWN, report.objective, *report.constraints))
+    for name, metric in METRICS.items():
+        if name in asked and name != THROUGHPUT.name:
+            label = f"{name}, {metric.unit_for(report.unit)}"
+            rows.append(_row(label, [side.figures.get(name) for side in sides], numbers.number))
     judged = [each.judgement for each in report.quality]
     limits = {each.measure: f" (limit {numbers.measure(each.limit)})" for each in judged}
     for name in dict.fromkeys([*report.before.quality, *report.after.quality]):
@@ -228,10 +227,6 @@ def _row(
     first, last = values[0], values[-1]
     change = numbers.ratio(last / first) if first and last and first != last else ""
     return label, *map(show, values), change
-
-
-def _unit(unit: str) -> Callable[[float | None], str]:
-    return lambda value: numbers.quantity(value, unit)
 
 
 def config_diff(page: Page) -> str | None:

@@ -106,7 +106,7 @@ def test_optimize_aims_at_the_card_in_use(project: Path, environ: Mapping[str, s
     assert report["target"]["present"]
     assert SMALL.memory_gib < report["target"]["memory_limit_gib"] <= LARGE.memory_gib
     assert report["before"]["gpu_util_pct"] == 91
-    assert report["before"]["power_w"] == 650
+    assert report["before"]["figures"]["power"] == 650
     told = " ".join(report["bottleneck_before"]["evidence"])
     assert "H100" in told, told
     assert "RTX 3090" not in told
