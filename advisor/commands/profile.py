@@ -185,9 +185,9 @@ def _batch(run: Run) -> str:
     """Batch as text: `8 a rank, 64 an update`."""
     effects = run.effects
     shown = numbers.count(effects.batch) + f" a {member(run)}" * (run.ranks > 1)
-    many = (effects.accumulation or 1.0) * (effects.group_size or 1)
-    if effects.batch and many != 1 and run.step_kind in TRAINING_STEPS:
-        shown += f", {numbers.count(effects.batch * many)} an update"
+    many = (effects.accumulation or 1.0) * (effects.group_batch or effects.batch or 0.0)
+    if many and many != effects.batch and run.step_kind in TRAINING_STEPS:
+        shown += f", {numbers.count(many)} an update"
     return shown
 
 

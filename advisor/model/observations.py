@@ -45,6 +45,8 @@ class Effects:
     group_size: int | None = None
     """Ranks of the process group, which make each update together; 1 where there is none, and each
     process updates by itself."""
+    group_batch: float | None = None
+    """Samples of one pass by all ranks of the group, whose batches may differ."""
     forwards_per_unit: float | None = None
     input_shapes: tuple[str, ...] = ()
     """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""

@@ -259,8 +259,8 @@ def _step(run: Run) -> Iterator[str]:
         yield f"One {run.step_kind or 'step'} took {_milliseconds(run.step_ms)}{beside}."
     rates = run.rank_units_per_s
     if run.ranks > 1 and rates and min(rates) < max(rates) * (1 - numbers.WORTH_SAYING):
-        slowest = f"{member(run).capitalize()} {rates.index(min(rates))} is the slowest"
-        yield f"{slowest}: {min(rates) / max(rates):.0%} of the fastest one's rate."
+        least = f"{member(run).capitalize()} {rates.index(min(rates))} does the least work"
+        yield f"{least}: {min(rates) / max(rates):.0%} of the rate of the one that does most."
 
 
 def _milliseconds(value: float) -> str:

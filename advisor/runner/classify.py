@@ -63,7 +63,19 @@ def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Finding | No
     """
     found = (check(trial, ending) for check in CHECKS)
     first = next((each for each in found if each is not None), None)
-    return first if first or measured else _nothing_measured(trial, ending)
+    if first is None and not measured:
+        first = _nothing_measured(trial, ending)
+    return first and _by_rank(ending, first)
+
+
+def _by_rank(ending: TrialExit, found: Finding) -> Finding:
+    """Name the rank that failed."""
+    for process in ending.processes:
+        raised = _lines(process.exception) if process.exception else []
+        its_own = found.evidence in raised or f"PID {process.pid}" in found.evidence
+        if process.world_size > 1 and its_own:
+            return found._replace(evidence=f"rank {process.rank}: {found.evidence}")
+    return found
 
 
 # --- checks, in the order of precedence -----------------------------------------------------

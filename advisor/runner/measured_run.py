@@ -138,7 +138,7 @@ def probed_run(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Run | N
         peak_host_gib=host,
         peak_device_gib=reserved if allocated else None,
         losses=first.losses,
-        effects=_effects(lead, len(ranks)),
+        effects=_effects(lead, ranks),
         ceilings=Ceilings(loader=first.ceilings.loader) if first.ceilings and alone else None,
         flops=first.flops,
         footprint=first.footprint,
@@ -195,13 +195,15 @@ def _side_by_side(one: Rank, best: Rank) -> bool:
     return together and (world > 1 or one.record.ppid == best.record.ppid)
 
 
-def _effects(rank: Rank, ranks: int) -> Effects:
-    """Effects of the process, with those that its record tells."""
-    record = rank.record
+def _effects(lead: Rank, ranks: Sequence[Rank]) -> Effects:
+    """Effects of the first rank, with those that its record and the others tell."""
+    record = lead.record
+    batches = _known(rank.run.effects.batch for rank in ranks)
     return replace(
-        rank.run.effects,
-        world_size=max(ranks, record.world_size),
+        lead.run.effects,
+        world_size=max(len(ranks), record.world_size),
         group_size=record.world_size,
+        group_batch=sum(batches) if len(batches) == record.world_size else None,
         fused=record.fused,
         recomputes=record.recomputes,
         optimizers=record.optimizers,

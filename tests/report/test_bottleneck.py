@@ -118,7 +118,8 @@ def test_the_slowest_rank_is_named() -> None:
     several = replace(RUN, ranks=2, rank_units_per_s=(30.0, 20.0))
     ranks = replace(several, effects=Effects(group_size=2))
     for run, name in ((ranks, "Rank"), (several, "Process")):
-        assert f"{name} 1 is the slowest: 67% of the fastest one's rate." in found(run).evidence
+        least = f"{name} 1 does the least work: 67% of the rate of the one that does most."
+        assert least in found(run).evidence
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_networks_that_take_turns_and_parts_of_memory_have_a_line_each() -> None
 
 # --- the memo of `profile` -----------------------------------------------------------------
 
-ALL = Effects(batch=8, accumulation=4, group_size=2)
+ALL = Effects(batch=8, accumulation=4, group_size=2, group_batch=16)
 
 
 def memo(effects: Effects, ranks: int = 1, **more: Any) -> str:
@@ -199,7 +200,8 @@ def memo(effects: Effects, ranks: int = 1, **more: Any) -> str:
         (Effects(batch=8), 1, "batch 8, workers"),
         (Effects(batch=8, accumulation=4), 1, "batch 8, 32 an update, workers"),
         (ALL, 2, "batch 8 a rank, 64 an update, workers"),
-        (replace(ALL, group_size=1), 2, "batch 8 a process, 32 an update, workers"),
+        (Effects(batch=8, group_size=2, group_batch=24), 2, "batch 8 a rank, 24 an update"),
+        (replace(ALL, group_size=1, group_batch=None), 2, "batch 8 a process, 32 an update"),
         (Effects(), 1, "batch not measured, workers"),
     ],
 )

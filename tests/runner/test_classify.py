@@ -89,13 +89,16 @@ RAN_OUT = raised("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2 Gi
         # what a rank raised comes before its launcher and before those that lost a connection
         ([LAUNCHER, ended(STEPPED, LOST, world_size=2),
           ended(STEPPED, CAUSE, pid=9, rank=1, world_size=2)], TORCHRUN,
-         "crash-step", "RuntimeError: shapes do not match"),
+         "crash-step", "rank 1: RuntimeError: shapes do not match"),
         # torch marks each line of a rank that raised
         ([BOOTED], "[rank1]: Traceback (most recent call last):\n[rank1]:  x\n[rank1]: OddError: 1",
          "crash-start", "OddError: 1"),
         # a launcher lists the rank that was killed, and those that it asked to end
         ([BOOTED], TORCHRUN + "Signal 9 (SIGKILL) received by PID 9",
          "killed", "Signal 9 (SIGKILL"),
+        ([replace(STEPPED, pid=9, rank=1, world_size=2)],
+         TORCHRUN + "Signal 9 (SIGKILL) received by PID 9",
+         "killed", "rank 1: Signal 9 (SIGKILL"),
     ],
 )  # fmt: skip
 def test_the_cause_of_a_death(

@@ -87,6 +87,14 @@ def run_of(*processes: ProcessRecord, **plan: int) -> Run:
     return found
 
 
+def with_batch(record: ProcessRecord, batch: float) -> ProcessRecord:
+    """The same process, which saw batches of that size."""
+    assert record.measurement.run is not None
+    seen = replace(record.measurement.run.effects, batch=batch)
+    run = replace(record.measurement.run, effects=seen)
+    return replace(record, measurement=replace(record.measurement, run=run))
+
+
 def test_one_process() -> None:
     """What was not measured is None; a launcher makes no step."""
     run = run_of(process(7, 40.0), process(8, None))
@@ -99,7 +107,8 @@ def test_one_process() -> None:
 def test_ranks_add_up() -> None:
     """Rates are summed over ranks, in the order of rank; rank 0 speaks for the rest."""
     ranks = [process(9 - n, 10.0 + n, rank=n, world_size=3, ppid=n) for n in (0, 1, 2)]
-    run = run_of(*ranks)
+    run = run_of(*(with_batch(each, 8.0 * (1 + each.rank)) for each in ranks))
+    assert (run.effects.batch, run.effects.group_batch) == (8.0, 48.0)
     assert run.rank_units_per_s == (10.0, 11.0, 12.0)
     assert run.units_per_s == 33.0
     assert run.windows == (33.0, 33.0)
