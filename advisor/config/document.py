@@ -133,9 +133,10 @@ class Document:
         return Splice(leaf.start, leaf.end, words if leaf.given else argv.SEPARATOR + words)
 
     def _spell(self, value: JsonScalar, old: str | None) -> str:
-        """Spell `value` like `old`, or as a new key."""
+        """Spell `value` like `old`, if there is any."""
         if isinstance(value, bool):
-            text = spelling.spell_boolean(value, self._boolean_like(old))
+            like = old if old and spelling.is_boolean(old) else self._syntax.true
+            text = spelling.spell_boolean(value, like)
         elif isinstance(value, (int, float)):
             text = spelling.spell_number(value)
         elif isinstance(value, str):
@@ -145,14 +146,6 @@ class Document:
         else:
             text = self._syntax.null
         return f" {text}" if old == "" else text
-
-    def _boolean_like(self, old: str | None) -> str:
-        """Spell a boolean like the replaced or first one."""
-        if old and spelling.is_boolean(old):
-            return old
-        leaves = self.parsed.leaves.values()
-        first = next((leaf for leaf in leaves if isinstance(leaf.value, bool)), None)
-        return self.parsed.text[first.start : first.end] if first else self._syntax.true
 
     def _verified(
         self, splices: Sequence[Splice], wanted: Mapping[str, JsonScalar], gone: set[str]

@@ -21,6 +21,6 @@ class Syntax:
     """Spell a string like the old one."""
     null: str | None = None
     true: str = "true"
-    """Spelling of a boolean in a document that has none."""
+    """Spelling of a boolean in place of another type."""
     comment: str = "#"
     """Marker that begins a comment."""

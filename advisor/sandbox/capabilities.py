@@ -102,11 +102,9 @@ def _try(kind: Kind, cwd: str) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         return str(problem)
-    try:
-        why: str | None = json.loads(tried.stdout)
-    except ValueError:
-        lines = tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"]
-        return lines[-1]
+    if tried.returncode or not tried.stdout:  # it broke off
+        return [f"exit code {tried.returncode}", *tried.stderr.strip().splitlines()][-1]
+    why: str | None = json.loads(tried.stdout)
     return why
 
 
@@ -130,10 +128,8 @@ def trial_policy(
 
     `scratch` and `temporary` are the trial's own folders, `kept` is shared by the trials of a call.
     """
-    passes = [str(scratch), str(kept)]
     pipes = mps_pipes(environ)
-    if pipes is not None:
-        passes.append(pipes)
+    passes = [str(scratch), str(kept), *([pipes] if pipes else [])]
     if not is_within(str(temporary), str(scratch)):
         passes.append(str(temporary))
     if allow_writes and capability.kind == "landlock":

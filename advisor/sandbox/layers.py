@@ -94,24 +94,31 @@ def _is_new(kind: str, path: str, status: os.stat_result, host: int) -> bool:
 def _differences(
     kept: int, upper: str, host: int, place: str
 ) -> Iterator[tuple[str, str, os.stat_result]]:
-    """Yield kind, path and status of each file in one layer."""
-    for inside, folders, files, here in os.fwalk(upper, dir_fd=kept):
-        folders[:] = sorted(name for name in folders if name != COMPILED)
-        links = [name for name in folders if stat.S_ISLNK(_status(name, here).st_mode)]
-        for name in sorted({*files, *links} - {COMPILED}):
-            path = f"{place}{inside.removeprefix(upper)}/{name}"
-            new, old = _status(name, here), _real(path, host)
-            if stat.S_ISCHR(new.st_mode) and new.st_rdev == 0:
-                if old is not None:
-                    yield "removed", path, new
-            elif old is None:
-                yield "created", path, new
-            elif _mark(old) != _mark(new):
-                yield "changed", path, new
-
-
-def _status(name: str, folder: int) -> os.stat_result:
-    return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    folders = [""]
+    while folders:
+        inside = folders.pop()
+        try:
+            here = os.open(f"{upper}{inside}", os.O_RDONLY | os.O_DIRECTORY, dir_fd=kept)
+        except OSError:
+            continue
+        try:
+            for name in sorted(os.listdir(here)):
+                if name == COMPILED:
+                    continue
+                path = f"{place}{inside}/{name}"
+                new = os.stat(name, dir_fd=here, follow_symlinks=False)
+                old = _real(path, host)
+                if stat.S_ISCHR(new.st_mode) and new.st_rdev == 0:
+                    if old is not None:
+                        yield "removed", path, new
+                elif stat.S_ISDIR(new.st_mode):
+                    folders.append(f"{inside}/{name}")
+                elif old is None:
+                    yield "created", path, new
+                elif _mark(old) != _mark(new):
+                    yield "changed", path, new
+        finally:
+            os.close(here)
 
 
 def _real(path: str, host: int) -> os.stat_result | None:
