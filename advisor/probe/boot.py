@@ -31,7 +31,7 @@ current: Session | None = None
 def start(spec_path: str) -> None:
     """Called by sitecustomize, before anything of the program runs."""
     global current
-    line = command_line()
+    line = getattr(sys, "orig_argv", ())  # of Python 3.10 and later
     if current is not None or any(name in word for word in line for name in PASSIVE):
         return
     with open(spec_path, encoding="utf-8") as file:
@@ -69,18 +69,6 @@ def _torch(torch: Any, session: Session, guard: Guard) -> None:
     session.state = "torch"
     _part("hooks").install(torch, session)
     guard.wrap_savers(torch)
-
-
-def command_line() -> list[str]:
-    """Return the interpreter's full command line."""
-    found = getattr(sys, "orig_argv", None)
-    if found is None:
-        try:
-            with open("/proc/self/cmdline", "rb") as file:
-                found = [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
-        except OSError:
-            found = getattr(sys, "argv", [])
-    return list(found)
 
 
 def _stacks(session: Session) -> None:

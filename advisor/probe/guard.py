@@ -24,20 +24,6 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 NAMELESS = getattr(os, "O_TMPFILE", -1)
 REBUILT = ("__pycache__", ".mypy_cache", ".pytest_cache")
 """Folders whose files a tool writes again by itself."""
-CACHE_FOLDERS = ("~/.cache", "~/.triton", "~/.nv", "~/.config/matplotlib")
-"""Defaults of the caches that the variables below name."""
-CACHE_VARIABLES = (
-    "TMPDIR",
-    "XDG_CACHE_HOME",
-    "HF_HOME",
-    "TORCH_HOME",
-    "TRITON_CACHE_DIR",
-    "TORCHINDUCTOR_CACHE_DIR",
-    "CUDA_CACHE_PATH",
-    "MPLCONFIGDIR",
-    "NUMBA_CACHE_DIR",
-)
-
 MOVES = ("os.rename", "os.link")
 """Events of two paths; what is done to a link is done to the file."""
 CHANGES = ("os.remove", "os.chmod", "os.utime", "shutil.rmtree")
@@ -65,11 +51,9 @@ class Guard:
         self._listens = bool(spec.get("guarded", True))
         """Otherwise the kernel refuses or discards the writes itself."""
         self._refuses = not spec.get("allow_writes")
-        self._protect = _folder(str(spec.get("protect") or os.getcwd()))
-        free = [str(spec["scratch"]), str(spec["records"])] if spec.get("scratch") else []
-        free += [os.environ[name] for name in CACHE_VARIABLES if os.environ.get(name)]
-        free += [os.path.expanduser(folder) for folder in CACHE_FOLDERS]
-        self._free = tuple(_folder(path) for path in free)
+        self._protect = _folder(str(spec["protect"]))
+        self._free = tuple(_folder(str(path)) for path in spec.get("free") or ())
+        """Folders of the trial, and caches that a library fills again by itself."""
         self._made = {os.path.realpath(str(path)) for path in spec.get("made") or ()}
         """Files that earlier trials created."""
         self._started = os.stat(spec_path).st_mtime

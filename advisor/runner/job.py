@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from advisor.config.originals import candidate_path
 from advisor.runner.supervisor import SPEC
 from advisor.sandbox.capabilities import cache_variables, detect_isolation, trial_policy
+from advisor.sandbox.path_policy import caches
 from advisor.sandbox.policy import SandboxPolicy
 
 if TYPE_CHECKING:
@@ -147,14 +148,13 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         plan = dataclasses.replace(plan, mode="observe")
     instructions = {
         "records": str(scratch / "probe"),
-        "scratch": str(scratch),
+        "free": [str(scratch), str(tmp), *(folder for _, folder in caches(env))],
         "guarded": sandbox.by_names,
         "protect": trial.cwd,
         "allow_writes": trial.allow_writes,
         "made": [str(Path(trial.cwd, name)) for name in trial.made],
         "plan": dataclasses.asdict(plan),
         "origins": dataclasses.asdict(trial.origins) if trial.origins else None,
-        "shim": str(PROBE / "bin"),
     }
     argv = trial.command if sandbox.throws_away else replace_paths(trial.command, trial.cwd, copies)
     return Job(

@@ -130,11 +130,10 @@ def run(
         json.dumps(
             {
                 "records": str(records),
-                "scratch": str(scratch / "own"),
+                "free": [str(records)],
                 "protect": str(cwd),
                 "allow_writes": allow_writes,
                 "plan": dataclasses.asdict(plan),
-                "shim": str(PROBE / "bin"),
             }
         )
     )
