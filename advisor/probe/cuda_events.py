@@ -8,7 +8,7 @@ nothing waits for the device until the window is over.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Deque, Tuple
 
 from . import module_facts
@@ -135,26 +135,19 @@ class DeviceClock:
 
 
 def card_in_use(session: Session) -> int | None:
-    """Index of the card that holds most data.
+    """Index of the card that holds most parameters.
 
     Without any parameter to go by (a compiled function, plain tensors) it is the current one.
     """
     torch = session.torch
     if torch is None or not torch.cuda.is_initialized():
         return None
-    held: dict[int, int] = {}
-    elsewhere = False
-    for entry in session.modules:
-        module = entry.module()
-        for parameter in module_facts.parameters(module) if module is not None else ():
-            if parameter.device.type == "cuda":
-                index = parameter.device.index or 0
-                held[index] = held.get(index, 0) + parameter.numel() * parameter.element_size()
-            else:
-                elsewhere = True
+    modules = [entry.module() for entry in session.modules]
+    devices = [each.device for module in modules for each in module_facts.parameters(module)]
+    held = Counter(device.index or 0 for device in devices if device.type == "cuda")
     if held:
-        return max(held, key=lambda index: held[index])
-    return None if elsewhere else int(torch.cuda.current_device())
+        return held.most_common(1)[0][0]
+    return None if devices else int(torch.cuda.current_device())
 
 
 def card_facts(session: Session) -> dict[str, Any] | None:

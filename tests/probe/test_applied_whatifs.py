@@ -32,17 +32,6 @@ def test_what_does_not_apply_is_told_with_the_reason(tmp_path: Path) -> None:
     assert reading.effects.workers == 0
 
 
-def test_what_never_came_to_be_is_told_too(tmp_path: Path) -> None:
-    """A line that builds no DataLoader."""
-    asked = "loader.num_workers=1@elsewhere.py:3"
-    plan = MeasurePlan(measure_s=0.2, min_steps=5, whatif=asked)
-    reading = program.python(tmp_path, "whatif_loop.py", plan=plan).measured
-    assert reading.whatif is not None
-    assert reading.whatif.applied is False
-    assert reading.whatif.why
-    assert reading.effects.workers == 0
-
-
 @pytest.mark.parametrize(
     ("command", "asked", "effects"),
     [

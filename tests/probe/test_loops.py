@@ -85,32 +85,12 @@ def test_iterative_samplers(
     assert close(reading.units_per_s, outcome.true_rate())
 
 
-def test_a_sampler_may_be_stopped_inside_an_item(tmp_path: Path) -> None:
-    """With the forwards per unit known, the first item need not be finished."""
-    plan = MeasurePlan(measure_s=0.6, min_steps=10, forwards_per_unit=100_000.0)
-    outcome = python(tmp_path, "ok_sampler.py", "100000", "2", plan=plan)
-    reading = outcome.measured
-    assert reading.whole_units == 0
-    assert close(reading.units_per_s, outcome.true_rate())
-
-
 def test_whole_batches_are_waited_for(tmp_path: Path) -> None:
     """The process is not stopped before the batches asked for were finished."""
     plan = MeasurePlan(measure_s=0.3, min_steps=10, forwards_per_unit=200.0, whole_batches=2)
     reading = python(tmp_path, "ok_sampler.py", "200", "2", plan=plan).measured
     assert reading.whole_units >= 4
     assert reading.effects.forwards_per_unit == 200
-
-
-def test_training_without_a_loader(tmp_path: Path) -> None:
-    """Units come from the batch dimension of the root forwards, found in keyword inputs."""
-    outcome = python(tmp_path, "ok_no_loader.py")
-    reading = outcome.measured
-    assert close(reading.units_per_s, outcome.true_rate())
-    assert reading.effects.batch == 12
-    assert reading.wait_share is None
-    assert reading.shares.other is not None
-    assert reading.shares.other > 0.4
 
 
 @pytest.mark.parametrize("batches", [15, 2000])
