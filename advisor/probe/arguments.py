@@ -239,10 +239,8 @@ def _command_of(parser: Any, around: Any) -> str | None:
 # --- other libraries --------------------------------------------------------------------------
 
 
-def _of_click(
-    _: Any, command: Any, name: Any, args: Any, parent: Any = None, **__: Any
-) -> Iterator[Option]:
-    """Options of a command of click or typer that is reached."""
+def _of_click(command: Any, name: str | None) -> Iterator[Option]:
+    """Options of a command of click or typer."""
     for param in command.params:
         is_help = param.name in ("help", "install_completion", "show_completion")
         if param.param_type_name != "option" or is_help:
@@ -260,24 +258,11 @@ def _of_click(
             choices=getattr(getattr(param, "type", None), "choices", None),
             help=getattr(param, "help", None),
             why=TAKES_SEVERAL if param.multiple or param.nargs != 1 else None,
-            command=name if parent is not None else None,
+            command=name,
         )
 
 
-def _of_absl(_: Any, values: Any, *__: Any, **___: Any) -> Iterator[Option]:
-    """Flags of absl, with the configs of ml_collections."""
-    for module, flags in values.flags_by_module_dict().items():
-        for flag in flags if not module.startswith("absl") else ():
-            if hasattr(flag.value, "to_dict"):
-                for path, value in _flat(flag.value.to_dict()):
-                    yield _option([f"--{flag.name}.{path}"], value)
-            choices = getattr(flag.parser, "enum_values", None)
-            several = TAKES_SEVERAL if isinstance(flag.default, list) else None
-            more = {"choices": choices, "help": flag.help, "why": several}
-            yield _option([f"--{flag.name}"], flag.default, **more)
-
-
-def _of_config(config: Any, *_: Any, **__: Any) -> Iterator[Option]:
+def _of_config(config: Any) -> Iterator[Option]:
     """Values of a config that OmegaConf merged or Hydra composed."""
     for path, value in _flat(sys.modules["omegaconf"].OmegaConf.to_container(config)):
         if path.partition(".")[0] != "hydra":
@@ -295,25 +280,23 @@ def _flat(node: Any, above: str = "") -> Iterator[tuple[str, Any]]:
             yield path, value
 
 
-CALLS: dict[str, tuple[str, str, str, Callable[..., Iterator[Option]]]] = {
-    "click.core": ("click", "Command", "make_context", _of_click),
-    "typer._click.core": ("click", "Command", "make_context", _of_click),
-    "absl.flags._flagvalues": ("absl", "FlagValues", "__call__", _of_absl),
-    "hydra._internal.config_loader_impl": (
-        "hydra", "ConfigLoaderImpl", "load_configuration", _of_config,
-    ),
-}  # fmt: skip
-"""By module: library, class and method whose calls make options known, and their reader."""
+def _hook_click(recorder: Recorder, core: Any) -> None:
+    """click and typer: every command that is reached."""
+
+    def reached(_: Any, command: Any, name: Any, args: Any, parent: Any = None, **__: Any) -> None:
+        found = _of_click(command, name if parent is not None else None)
+        recorder.add(found, "click", complete=not hasattr(command, "list_commands"))
+
+    _hook(core.Command, "make_context", reached)
 
 
-def _hook_call(recorder: Recorder, module: Any) -> None:
-    library, owner, method, read = CALLS[module.__name__]
+def _hook_hydra(recorder: Recorder, loader: Any) -> None:
+    """Hydra: the composed config."""
 
-    def called(result: Any, *args: Any, **kwargs: Any) -> None:
-        is_group = hasattr(args[0], "list_commands")  # of click; the words go on to a command
-        recorder.add(read(result, *args, **kwargs), library, complete=not is_group)
+    def composed(result: Any, *_: Any, **__: Any) -> None:
+        recorder.add(_of_config(result), "hydra")
 
-    _hook(getattr(module, owner), method, called)
+    _hook(loader.ConfigLoaderImpl, "load_configuration", composed)
 
 
 def _hook_omegaconf(recorder: Recorder, omegaconf: Any) -> None:
@@ -352,6 +335,8 @@ def _hook_exec(recorder: Recorder) -> None:
 
 LIBRARIES: dict[str, Callable[[Recorder, Any], None]] = {
     "argparse": _hook_argparse,
+    "click.core": _hook_click,
+    "typer._click.core": _hook_click,
     "omegaconf": _hook_omegaconf,
-    **dict.fromkeys(CALLS, _hook_call),
+    "hydra._internal.config_loader_impl": _hook_hydra,
 }
