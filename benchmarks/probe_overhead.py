@@ -176,9 +176,7 @@ def answer(loop: str, pad_ms: float, learnt: int, counting: bool, arm: str) -> N
 def start_up(rounds: int, folder: str) -> list[float]:
     """CPU milliseconds that are added to a process that imports torch."""
     spec = Path(folder, "spec.json")
-    spec.write_text(
-        json.dumps({"records": folder, "protect": folder, "plan": {}})
-    )
+    spec.write_text(json.dumps({"records": folder, "protect": folder, "plan": {}}))
     bare = {k: v for k, v in os.environ.items() if k != "GPU_ADVISOR_SPEC"}
     with_probe = {**bare, "GPU_ADVISOR_SPEC": str(spec), "PYTHONPATH": str(SITE)}
     added = []
