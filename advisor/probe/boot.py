@@ -17,7 +17,6 @@ from typing import Any, Callable
 
 from . import env_propagation
 from .guard import SAVER_MODULES, Guard
-from .rewrites import Rewrites
 from .session import Session
 
 PASSIVE = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
@@ -46,7 +45,6 @@ def start(spec_path: str) -> None:
     os.register_at_fork(after_in_child=lambda: _forked(session))
     guard = Guard(session, spec_path)
     guard.watch()
-    Rewrites(session).watch()
     if session.spec.get("origins"):
         _part("origins").Origins(session).watch()
     compiler = "torch._dynamo.eval_frame"

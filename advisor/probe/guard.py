@@ -1,8 +1,10 @@
-"""The user's existing files are not written over.
+"""Files that the program changes: the user's existing ones are not written over.
 
 Python tells an audit hook of every file it is about to open, rename or remove. What existed under
 the protected directory before the trial started is refused, before it is touched; what is new is
 let through and listed. Libraries that write from C without telling Python are wrapped by name.
+
+A file that is begun anew while the program runs (one of the latest batch) is told in any case.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from .session import Session
 
 EXIT_CODE = 97
 WRITES_KEPT = 200
+BEGUN_KEPT = 1000
+"""Files that are remembered; a program with more keeps a file an item."""
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 NAMELESS = getattr(os, "O_TMPFILE", -1)
@@ -30,6 +34,8 @@ CHANGES = ("os.remove", "os.chmod", "os.utime", "shutil.rmtree")
 """Events of one path; the last argument is an open folder to which it is relative, or -1."""
 TREES = ("os.rename", "shutil.rmtree")
 """Events that concern a whole folder where the path is one."""
+
+EVENTS = frozenset(("open", "os.truncate", "sqlite3.connect", *MOVES, *CHANGES))
 
 SAVERS = (
     ("torch", "save", 1, "f"),
@@ -60,15 +66,32 @@ class Guard:
         """Files changed since then are the trial's own."""
         self._judging = threading.local()
         """Set in a thread whose own calls must not be judged again."""
+        self._begun: set[str] = set()
 
     def watch(self) -> None:
         """Listen to Python; this cannot be taken back."""
-        if self._listens:
-            sys.addaudithook(self._audit)
+        sys.addaudithook(self._audit)
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
-        for path in _changed(event, args):
+        if event not in EVENTS:
+            return
+        if event == "open" and isinstance(args[2], int) and args[2] & os.O_TRUNC:
+            self._begin(args[0])
+        elif event == "os.rename":
+            self._begin(args[1])
+        for path in _changed(event, args) if self._listens else ():
             self.touch(path, tree=event in TREES)
+
+    def _begin(self, path: Any) -> None:
+        """Note a file that is emptied or replaced; for a second time it is begun anew."""
+        try:
+            full = os.path.abspath(os.fsdecode(path))
+        except (OSError, TypeError, ValueError):  # an open file, or a name that none can have
+            return
+        if full in self._begun:
+            self._session.rewritten.add(full)
+        elif len(self._begun) < BEGUN_KEPT:
+            self._begun.add(full)
 
     def touch(self, path: Any, *, tree: bool = False) -> None:
         """Check a change of `path`, or of its `tree`."""
