@@ -271,21 +271,28 @@ def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, item
         return
     entry.numbers += 1
     session.reading = True
-    found: dict[str, Any] = {}
-    for name, value in [*((str(n), v) for n, v in enumerate(args)), *kwargs.items()]:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            found[name] = value
-        elif batches.is_tensor(value) and hasattr(value, "detach"):
-            size = value.numel()
-            if size == 1 or (size == items and len(value.shape) <= 2):
-                first = value.detach().reshape(-1)[:1]
-                found[name] = first.to("cpu", non_blocking=True) if first.is_cuda else first.clone()
+    given = {**{str(number): value for number, value in enumerate(args)}, **kwargs}
+    numbers = {name: _first_number(value, items) for name, value in given.items()}
+    found = {name: number for name, number in numbers.items() if number is not None}
     session.reading = False
     event = ("numbers", entry.index, found)
     if session.device is None or not any(map(batches.is_tensor, found.values())):
         session.add(read_numbers(event))
     else:
         session.device.after_mark(event)
+
+
+def _first_number(value: Any, items: float) -> Any:
+    """Number, or a copy of a tensor's first one that may be under way; else None."""
+    if isinstance(value, (int, float)):
+        return None if isinstance(value, bool) else value
+    if not batches.is_tensor(value) or not hasattr(value, "detach"):
+        return None
+    size = value.numel()
+    if size != 1 and (size != items or len(value.shape) > 2):
+        return None
+    first = value.detach().reshape(-1)[:1]
+    return first.to("cpu", non_blocking=True) if first.is_cuda else first.clone()
 
 
 def read_numbers(event: tuple[Any, ...]) -> tuple[Any, ...]:

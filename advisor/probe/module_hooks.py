@@ -138,8 +138,7 @@ def _leave(
     alone = not (session.loaders or session.optimizers_built)
     if alone and session.capture is None:
         module_facts.record_numbers(session, entry, args, kwargs or {}, items)
-    if session.diagnosis is not None:
-        session.diagnosis.at("call")
+    session.at("call")
 
 
 # --- compiled -----------------------------------------------------------------------------

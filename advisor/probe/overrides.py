@@ -167,12 +167,7 @@ def _rearrange(
     needs_workers = [name for name in wanted if name in WITHOUT_WORKERS and wanted[name]]
     if not workers and needs_workers:
         return f"{needs_workers[0]} needs workers, and the loader has none"
-    own: Any = given.get("batch_sampler")
-    if "batch_size" in wanted and own is not None:
-        if not isinstance(getattr(own, "batch_size", None), int):
-            return "the program makes its batches itself"
-        own.batch_size = wanted.pop("batch_size")
-    elif "batch_size" in wanted and given.get("batch_size", 1) is None:
+    if "batch_size" in wanted and not _resized(given, wanted.pop("batch_size")):
         return "the program makes its batches itself"
     given.update(wanted)
     if not workers:
@@ -184,6 +179,18 @@ def _rearrange(
             "yields all of it"
         )
     return None
+
+
+def _resized(given: dict[str, Any], batch: int) -> bool:
+    """Set another batch size, where one is given."""
+    own: Any = given.get("batch_sampler")
+    if own is None and given.get("batch_size", 1) is not None:
+        given["batch_size"] = batch
+        return True
+    if isinstance(getattr(own, "batch_size", None), int):
+        own.batch_size = batch
+        return True
+    return False
 
 
 # --- the whole process --------------------------------------------------------------------

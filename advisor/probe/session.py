@@ -162,6 +162,11 @@ class Session:
         """Record one event."""
         self.recorder.add(event)
 
+    def at(self, kind: str, optimizer: Any = None) -> None:
+        """Tell the diagnosis, if it is on, where a step may end."""
+        if self.diagnosis is not None:
+            self.diagnosis.at(kind, optimizer)
+
     # --- hooks ----------------------------------------------------------------------------
 
     def switch(self, *, counting: bool, calls: bool = True) -> None:

@@ -50,14 +50,9 @@ def backwards(torch: Any, session: Session) -> None:
         if session.device is not None and session.capture is None:
             session.attempt(session.device.mark, end, True)
         if not session.optimizers:  # else their steps are the ends of steps
-            _boundary(session, "backward")
+            session.at("backward")
             step_ended(end)
         return result
-
-
-def _boundary(session: Session, kind: str) -> None:
-    if session.diagnosis is not None:
-        session.diagnosis.at(kind)
 
 
 def asked_for(torch: Any, session: Session) -> None:
@@ -77,7 +72,7 @@ def asked_for(torch: Any, session: Session) -> None:
         if updates or len(several) > 1 or not session.heavy_modules:
             session.add(("gradient", enter, end))
             if not session.optimizers:
-                _boundary(session, "gradient")
+                session.at("gradient")
                 step_ended(end)
         return result
 
@@ -175,8 +170,7 @@ def optimizers(torch: Any, session: Session) -> None:
         session.updates += 1
         session.add(("step", entered or end, end, number_of(optimizer)))
         entered = 0.0
-        if session.diagnosis is not None:
-            session.diagnosis.at("step", optimizer)
+        session.at("step", optimizer)
         if end >= session.due or session.device is not None:
             step_ended(end)
 
