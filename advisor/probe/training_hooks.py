@@ -68,8 +68,7 @@ def asked_for(torch: Any, session: Session) -> None:
         end = clock()
         several = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
         updates = any(isinstance(each, torch.nn.Parameter) for each in several)
-        # of one tensor that is no parameter, beside modules: guidance of a sampler, or forces
-        if updates or len(several) > 1 or not session.heavy_modules:
+        if updates or len(several) > 1:  # of one input it is guidance of a sampler, or forces
             session.add(("gradient", enter, end))
             if not session.optimizers:
                 session.at("gradient")

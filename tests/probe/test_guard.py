@@ -89,14 +89,13 @@ def test_a_second_thread_is_judged_while_the_first_is(tmp_path: Path, mine: Path
     assert mine.read_text() == "precious"
 
 
-@pytest.mark.parametrize("name", [".git/HEAD", ".cache/data.pt", ".ipynb_checkpoints/a.ipynb"])
-def test_hidden_folders_hold_files_of_the_user(tmp_path: Path, mine: Path, name: str) -> None:
+def test_hidden_folders_hold_files_of_the_user(tmp_path: Path, mine: Path) -> None:
     """Only folders that a tool fills again by itself may be written over."""
-    hidden = mine.parent / name
+    hidden = mine.parent / ".git" / "HEAD"
     hidden.parent.mkdir()
     hidden.write_text("precious")
     time.sleep(0.02)
-    assert saves(tmp_path, OPEN, name).exit_code == 97
+    assert saves(tmp_path, OPEN, str(hidden)).exit_code == 97
     assert hidden.read_text() == "precious"
 
 

@@ -113,16 +113,13 @@ def test_a_swallowed_out_of_memory_is_seen(tmp_path: Path) -> None:
     assert not list((tmp_path / "probe").glob("*.tmp"))
 
 
-@pytest.mark.parametrize(("how", "message"), [("memory", "CUDA out of memory"), ("shape", "mat1")])
-def test_an_exception_that_is_caught_while_steps_are_only_counted_is_seen(
-    tmp_path: Path, how: str, message: str
-) -> None:
+def test_an_exception_that_is_caught_while_steps_are_only_counted_is_seen(tmp_path: Path) -> None:
     """Forwards are not recorded then; what they raise is."""
-    outcome = python(tmp_path, "raises_late.py", how, plan=MeasurePlan(measure_s=1.5, min_steps=10))
+    outcome = python(tmp_path, "raises_late.py", plan=MeasurePlan(measure_s=1.5, min_steps=10))
     assert outcome.measured.units_per_s > 0
     (record,) = outcome.records
     assert record.steps > 300
-    assert [(e.where, e.message[: len(message)]) for e in record.caught] == [("forward", message)]
+    assert [each.where for each in record.caught] == ["forward"]
     reader = EventReader()
     reader.feed((tmp_path / "probe" / f"events-{record.pid}.jsonl").read_bytes())
     log = reader.log

@@ -43,7 +43,7 @@ def test_plain_training(tmp_path: Path) -> None:
     assert reading.losses
 
 
-@pytest.mark.parametrize(("context", "workers"), [("fork", 2), ("spawn", 1), ("forkserver", 1)])
+@pytest.mark.parametrize(("context", "workers"), [("fork", 2), ("forkserver", 1)])
 def test_loader_workers(tmp_path: Path, context: str, workers: int) -> None:
     """Worker processes are counted, and are no ranks, however they were started."""
     options = ("--workers", str(workers), "--context", context, "--items", "1000000")

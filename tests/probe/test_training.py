@@ -68,15 +68,6 @@ def test_updates_of_the_programs_own(tmp_path: Path, how: str, sign: str) -> Non
     assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=0.02)
 
 
-def test_without_a_module_steps_are_counted(tmp_path: Path) -> None:
-    """A step of plain tensors has an unknown number of samples."""
-    outcome = python(tmp_path, "own_updates.py", "tensors")
-    reading = outcome.measured
-    assert (reading.effects.trains, reading.effects.batch) == ("gradients", None)
-    assert reading.unit == "step"
-    assert reading.units_per_s == pytest.approx(outcome.true_rate() / 6, rel=0.02)
-
-
 def test_gradients_by_what_goes_in_are_no_training(tmp_path: Path) -> None:
     """A sampler asks for them as guidance."""
     reading = python(tmp_path, "own_updates.py", "guided").measured
