@@ -6,7 +6,6 @@ from the validated record: no text of an artifact is posted as it stands.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 MARKER = "<!-- gpu-advisor gate -->"
 """First line of a sticky comment, by which the next gate finds and replaces it."""
-BENCHMARKS = "gate-benchmarks.json"
-"""Rates of head for github-action-benchmark and Bencher."""
 TITLES = {
     "pass": "No regression",
     "regression": "Regression",
@@ -196,21 +193,6 @@ def _pairs(program: ProgramEntry) -> str:
 # --- files --------------------------------------------------------------------------------
 
 
-def benchmarks(record: GateRecord) -> list[dict[str, object]]:
-    """Rates of head for github-action-benchmark (`customBiggerIsBetter`) and Bencher's adapter."""
-    return [
-        {
-            "name": w.name,
-            "value": w.head_units_per_s,
-            "unit": f"{w.unit}/s",
-            "better": w.better,
-            "written_by": "gpu-advisor",
-        }
-        for w in record.workloads
-        if w.head_units_per_s is not None
-    ]
-
-
 def masked(record: GateRecord) -> GateRecord:
     """`record` without text that looks like a secret."""
     return GateRecord.model_validate(masking.mask_value(record.model_dump()))
@@ -235,7 +217,7 @@ def read(path: Path) -> GateRecord:
 def claim(path: Path, history: Path | None = None) -> files.Claim:
     """Claim the report's places before any measurement.
 
-    They are `path`, and beside it JSON, comment and benchmarks. Raises OutputRefusedError when a
+    They are `path`, and beside it JSON and comment. Raises OutputRefusedError when a
     place is another's, or cannot be written.
     """
     if path.is_dir():
@@ -246,21 +228,16 @@ def claim(path: Path, history: Path | None = None) -> files.Claim:
 
 def write(record: GateRecord, path: Path, claimed: files.Claim) -> None:
     """Write the report into the claimed places. Raises OutputRefusedError."""
-    report, raw, posted, rates = _places(path)
+    report, raw, posted = _places(path)
     claimed.write(raw, (record.model_dump_json(indent=1) + "\n").encode())
     for place, body in ((report, markdown(record)), (posted, comment(record))):
         claimed.write(place, f"{body}\n{files.MARKS['.md']}\n".encode(errors="replace"))
-    if rates_of_head := benchmarks(record):
-        claimed.write(rates, (json.dumps(rates_of_head, indent=1) + "\n").encode())
-    else:
-        claimed.remove(rates)
 
 
-def _places(path: Path) -> tuple[Path, Path, Path, Path]:
-    """Report, record, comment and benchmarks."""
+def _places(path: Path) -> tuple[Path, Path, Path]:
+    """Report, record and comment."""
     real = Path(os.path.realpath(path))
-    posted = real.with_name(f"{real.stem}-comment.md")
-    return real, real.with_suffix(".json"), posted, real.with_name(BENCHMARKS)
+    return real, real.with_suffix(".json"), real.with_name(f"{real.stem}-comment.md")
 
 
 if __name__ == "__main__":

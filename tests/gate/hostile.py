@@ -160,7 +160,7 @@ class InProgram(InSetup):
         self.harm("linked")
 
     def replace_the_report(self) -> None:
-        path = Path(self.host.out, "gate-benchmarks.json")
+        path = Path(self.host.out, "gate-comment.md")
         path.unlink(missing_ok=True)
         path.symlink_to(f"{self.host.victims}/report")
         self.harm(path)

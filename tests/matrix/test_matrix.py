@@ -38,12 +38,11 @@ START_S = 150.0
 """A framework takes a while to import."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Case:
     """One program, and what is known of it."""
 
-    name: str
-    command: tuple[str, ...]
+    command: str
     """Arguments of Python; `{port}` stands for a free port."""
     batch: float | None
     """Of one loader batch or one root forward; None: it varies."""
@@ -56,77 +55,43 @@ class Case:
     """Framework that has to be installed."""
 
 
-LOOPS = (
-    ("skip", 7, 0),
-    ("zip", 6, 0),
-    ("lengths", None, 0),
-    ("gan", 9, None),
-    ("closure", 9, None),
-    ("validated", 9, None),
-    ("anew", 9, None),
-)
-"""Loop of `matrix_loops.py`, its batch and its workers."""
+LOOPS = {
+    "skip": (7, 0),
+    "zip": (6, 0),
+    "lengths": (None, 0),
+    "gan": (9, None),
+    "closure": (9, None),
+    "validated": (9, None),
+    "anew": (9, None),
+}
+"""Loops of `matrix_loops.py`: batch and workers."""
 ALONE = (
-    *(
-        Case(name=name, command=("matrix_loops.py", name), batch=batch, workers=workers)
-        for name, batch, workers in LOOPS
-    ),
-    Case(name="sampler in forward", command=("matrix_inner.py", "30", "4"), batch=4),
-    Case(
-        name="Lightning",
-        command=("matrix_lightning.py", "fit"),
-        batch=20,
-        workers=2,
-        needs="lightning",
-    ),
-    Case(
-        name="Lightning predict",
-        command=("matrix_lightning.py", "predict"),
-        batch=20,
-        workers=2,
-        needs="lightning",
-    ),
-    Case(name="Trainer", command=("matrix_trainer.py",), batch=6, needs="transformers"),
-    Case(
-        name="generate",
-        command=("matrix_generate.py",),
-        batch=4,
-        forwards_per_unit=20,
-        needs="transformers",
-    ),
-    Case(name="pipeline", command=("matrix_pipeline.py",), batch=8, needs="transformers"),
-    Case(
-        name="accelerate",
-        command=("matrix_accelerate.py",),
-        batch=10,
-        workers=1,
-        needs="accelerate",
-    ),
-    Case(name="evaluation", command=("matrix_gather.py",), batch=18, needs="accelerate"),
+    *(Case(f"matrix_loops.py {name}", batch, workers) for name, (batch, workers) in LOOPS.items()),
+    Case("matrix_inner.py 30 4", 4),
+    Case("matrix_lightning.py fit", 20, 2, needs="lightning"),
+    Case("matrix_lightning.py predict", 20, 2, needs="lightning"),
+    Case("matrix_trainer.py", 6, needs="transformers"),
+    Case("matrix_generate.py", 4, forwards_per_unit=20, needs="transformers"),
+    Case("matrix_pipeline.py", 8, needs="transformers"),
+    Case("matrix_accelerate.py", 10, 1, needs="accelerate"),
+    Case("matrix_gather.py", 18, needs="accelerate"),
 )
 """Commands that are one Python process."""
-TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "{port}")
-LAUNCH = ("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1")
+TORCHRUN = "-m torch.distributed.run --nproc-per-node 2 --master-port {port}"
+LAUNCH = "-m accelerate.commands.launch --cpu --num_processes 1"
 SEVERAL = (
-    Case(name="torchrun", command=(*TORCHRUN, "ok_ranks.py"), batch=20, ranks=2),
-    Case(name="spawn", command=("ok_ranks.py", "spawn"), batch=20, ranks=2),
-    Case(
-        name="accelerate launch",
-        command=(*LAUNCH, "matrix_accelerate.py"),
-        batch=10,
-        workers=1,
-        needs="accelerate",
-    ),
+    Case(f"{TORCHRUN} ok_ranks.py", 20, ranks=2),
+    Case("ok_ranks.py spawn", 20, ranks=2),
+    Case(f"{LAUNCH} matrix_accelerate.py", 10, 1, needs="accelerate"),
 )
 
 
 def each(cases: Iterable[Case]) -> pytest.MarkDecorator:
     """Parametrizes by `cases`, each with its marker."""
+    marks = [pytest.mark.frameworks if case.needs else pytest.mark.slow for case in cases]
     params = [
-        pytest.param(
-            case, id=case.name, marks=pytest.mark.frameworks if case.needs else pytest.mark.slow
-        )
-        for case in cases
+        pytest.param(case, id=case.command, marks=mark)
+        for case, mark in zip(cases, marks, strict=True)
     ]
     return pytest.mark.parametrize("case", params)
 
@@ -148,9 +113,8 @@ def test_the_probe_measures_the_program_as_it_measures_itself(
     case: Case, tmp_path: Path, begin: Begin
 ) -> None:
     skip_without(case)
-    outcome = python(
-        tmp_path, *case.command, env=ENVIRONMENT, plan=PLAN, begin=begin, timeout_s=START_S
-    )
+    words = case.command.split()
+    outcome = python(tmp_path, *words, env=ENVIRONMENT, plan=PLAN, begin=begin, timeout_s=START_S)
     effects = outcome.measured.effects
     rate = outcome.measured.units / (outcome.measured.window_end - outcome.measured.window_start)
     assert rate == pytest.approx(outcome.true_rate(), rel=WITHIN)
@@ -168,10 +132,8 @@ def test_the_command_measures_the_program_as_it_measures_itself(case: Case, tmp_
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = str(taken.getsockname()[1])
-    words = [
-        str(PROGRAMS / word) if word.endswith(".py") else word.replace("{port}", port)
-        for word in case.command
-    ]
+    command = case.command.format(port=port).split()
+    words = [str(PROGRAMS / word) if word.endswith(".py") else word for word in command]
     own = {
         "PYTHONPATH": str(ROOT),
         "TRUTH": str(tmp_path / "truth"),
@@ -180,13 +142,9 @@ def test_the_command_measures_the_program_as_it_measures_itself(case: Case, tmp_
     }
     profile_it = [sys.executable, "-m", "advisor", "profile", "--json", "--window", "1s", "--"]
     done = subprocess.run(
-        [*profile_it, sys.executable, *words],
-        cwd=tmp_path,
-        env={**os.environ, **ENVIRONMENT, **own},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        [*profile_it, sys.executable, *words], cwd=tmp_path,
+        env={**os.environ, **ENVIRONMENT, **own}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     profile = json.loads(done.stdout)
     start, end = profile["window"]["start"], profile["window"]["end"]

@@ -16,6 +16,11 @@ AHEAD = 1024
 """Launches that may be pending before the host blocks, as on a real card."""
 CONTEXT_BYTES = 400 << 20
 GIB = 1 << 30
+SEGMENT = 20 << 20
+"""Bytes that the allocator reserves at once."""
+WORKSPACE = 32 << 20
+"""Bytes that the library of matrix products takes with its first one, and keeps."""
+NOT_PERMITTED = "CUDA error: operation not permitted when stream is capturing"
 
 clock = time.perf_counter
 
@@ -33,24 +38,20 @@ class Graph:
 
 
 class Memory:
-    """A caching allocator, roughly: what is freed stays reserved."""
+    """A caching allocator, roughly: it reserves whole segments, and keeps what is freed."""
 
     def __init__(self, total: int) -> None:
-        self.total = total
-        self.limit = total
-        self.allocated = self.reserved = 0
-        self.peak = self.peak_reserved = 0
-        self.ooms = self.retries = 0
+        self.total = self.limit = total
+        self.allocated = self.reserved = self.peak = self.peak_reserved = self.ooms = 0
 
     def take(self, size: int) -> bool:
         """Whether there was room for `size` bytes."""
         if self.allocated + size > self.limit:
-            self.retries += 1
             self.ooms += 1
-            self.reserved = self.allocated
+            self.free_cache()
             return False
         self.allocated += size
-        self.reserved = max(self.reserved, self.allocated)
+        self.reserved = max(self.reserved, self._segments())
         self.peak = max(self.peak, self.allocated)
         self.peak_reserved = max(self.peak_reserved, self.reserved)
         return True
@@ -58,6 +59,13 @@ class Memory:
     def give(self, size: int) -> None:
         """Bytes that nobody holds any more."""
         self.allocated -= size
+
+    def free_cache(self) -> None:
+        """Keep no more than what is allocated needs."""
+        self.reserved = self._segments()
+
+    def _segments(self) -> int:
+        return min(self.limit, -(-self.allocated // SEGMENT) * SEGMENT)
 
 
 class Card:
@@ -76,7 +84,7 @@ class Card:
         """By stream: when its queued work is over."""
         self.stream = 0
         """The current one."""
-        self._context = False
+        self._context = self._workspace = False
         self.graph: Graph | None = None
         """While it is captured."""
         self._pending: deque[float] = deque()
@@ -114,6 +122,13 @@ class Card:
         end = self.ends[self.stream] = start + seconds
         pending.append(end)
         tell("copy" if copy else "work", self.index, start, end)
+
+    def prepare(self, *, waits: bool, multiplies: bool) -> None:
+        """Come to an operation: wait for the card, or take the workspace of products, once."""
+        if waits:
+            self.synchronize()
+        if multiplies and not self._workspace:
+            self._workspace = self.memory.take(WORKSPACE)
 
     def synchronize(self) -> None:
         """Wait until all streams are empty."""
@@ -159,8 +174,7 @@ def not_in_a_capture(what: str) -> None:
         if card.graph is not None:
             card.graph.spoilt = True
             tell("spoilt", f"{what} inside a capture")
-            msg = "CUDA error: operation not permitted when stream is capturing"
-            raise CaptureError(msg)
+            raise CaptureError(NOT_PERMITTED)
 
 
 def launch(ms: float) -> None:

@@ -6,6 +6,7 @@ CPU, queues the work on the card and marks what came out.
 
 from __future__ import annotations
 
+import _thread
 import sys
 import threading
 import weakref
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import _python_dispatch
 
 from tests.simulated_gpu import device as sim, surface
 
@@ -40,7 +42,8 @@ FREE = {
     "type_as", "movedim", "swapaxes", "_make_subclass", "is_same_size", "is_tensor", "__dlpack__",
 }  # fmt: skip
 """What launches no kernel."""
-SELF = "the program's own card"
+PRODUCTS = {"linear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "einsum"}
+"""What multiplies matrices."""
 WITHIN = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 """Folders of those that call for others."""
 
@@ -68,7 +71,7 @@ class Placement(TorchFunctionMode):
                                        "rand_like", "randn_like", "randint_like"}:  # fmt: skip
             target = where
         if target is not None:
-            surface.lazy_init()
+            surface._lazy_init()
             where = target
         if where is None:
             return func(*args, **kwargs)
@@ -76,8 +79,7 @@ class Placement(TorchFunctionMode):
         special = {"backward": self._backward, "copy_": self._filled}.get(name)
         if special is not None:
             return special(card, func, args, kwargs)
-        if name in WAITS:
-            card.synchronize()
+        card.prepare(waits=name in WAITS, multiplies=name in PRODUCTS)
         result = func(*args, **kwargs)
         if name not in FREE:
             size = sum(t.numel() * t.element_size() for t in tensors(result))
@@ -123,65 +125,47 @@ class Placement(TorchFunctionMode):
         asked = kwargs.get("device")
         if asked is None or isinstance(asked, int):
             return None
-        asked = torch.device(asked)
-        if asked.type != "cuda":
-            return None
-        kwargs["device"] = "cpu"
-        return sim.current if asked.index is None else asked.index
+        card = _card_named(asked)
+        if card is not None:
+            kwargs["device"] = "cpu"
+        return card
 
     def _moved(
         self, func: Any, name: str, args: Any, kwargs: dict[str, Any], where: int | None
     ) -> Any:
         """`to`, `cuda` and `cpu`: a copy where the device changes."""
         tensor, rest = args[0], list(args[1:])
-        target: int | str | None = SELF
-        if name == "cpu":
-            target = None
-        elif name == "cuda":
-            asked = (
-                rest.pop(0)
-                if rest and not isinstance(rest[0], bool)
-                else kwargs.pop("device", None)
-            )
+        target = None if name == "cpu" else where
+        if name == "cuda":
+            named = rest and not isinstance(rest[0], bool)
+            asked = rest.pop(0) if named else kwargs.pop("device", None)
             target = surface.card_of(asked).index
-        else:
-            for position, value in enumerate([*rest, kwargs.get("device")]):
-                if isinstance(value, (str, torch.device)):
-                    asked = torch.device(value)
-                    target = None
-                    if asked.type == "cuda":
-                        target = sim.current if asked.index is None else asked.index
-                    if position < len(rest):
-                        rest[position] = torch.device("cpu")
-                    else:
-                        kwargs["device"] = torch.device("cpu")
-                elif isinstance(value, torch.Tensor):
+        elif name == "to":
+            for place_, value in [*enumerate(rest), ("device", kwargs.get("device"))]:
+                if isinstance(value, torch.Tensor):
                     target = card_index(value)
-        non_blocking = bool(kwargs.get("non_blocking")) or any(v is True for v in rest)
-        if target == SELF:
-            target = where
+                elif isinstance(value, (str, torch.device)):
+                    target = _card_named(value)
+                    (kwargs if place_ == "device" else rest)[place_] = torch.device("cpu")
         if target is not None:
-            surface.lazy_init()
+            surface._lazy_init()
+        made = func(tensor, *rest, **kwargs) if name == "to" else tensor
         if target == where:
-            result = tensor if name != "to" else func(tensor, *rest, **kwargs)
-            if where is not None and result is not tensor:
+            if where is not None and made is not tensor:
                 sim.cards[where].launch(sim.cards[where].kernel_s)
-                place(result, sim.cards[where])
-            return result
+                place(made, sim.cards[where])
+            return made
+        non_blocking = bool(kwargs.get("non_blocking")) or any(v is True for v in rest)
+        made = made.clone() if made is tensor else made
         size = tensor.numel() * tensor.element_size()
         if target is None:
-            transfer(sim.cards[where], size, waits=not non_blocking)  # type: ignore[index]
-            made = func(tensor, *rest, **kwargs) if name == "to" else tensor
-            made = made.clone() if made is tensor else made
+            transfer(sim.cards[where or 0], size, waits=not non_blocking)
             made.__dict__.pop("_simulated_card", None)
             made._simulated_pinned = non_blocking  # as torch makes it
             return made
-        card = sim.cards[target]  # type: ignore[index]
         staged = is_pinned(tensor) or size <= STAGED_BYTES
-        transfer(card, size, waits=not (non_blocking and staged))
-        made = func(tensor, *rest, **kwargs) if name == "to" else tensor
-        made = made.clone() if made is tensor else made
-        place(made, card)
+        transfer(sim.cards[target], size, waits=not (non_blocking and staged))
+        place(made, sim.cards[target])
         return made
 
     def _pinned(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -222,7 +206,34 @@ class Placement(TorchFunctionMode):
         seconds, self.forward_s = self.forward_s, 0.0
         card.launch(BACKWARD * seconds)
         bare = getattr(func, "__wrapped__", func)  # who hooks it was called already
-        return bare(*args, **kwargs)
+        return in_a_thread(bare, args, kwargs)
+
+
+def in_a_thread(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Call it in a thread that Python did not begin, as the engine of a device calls hooks.
+
+    As there, modes of the dispatcher go with it, and modes of functions do not.
+    """
+    found: dict[str, Any] = {}
+    modes = _python_dispatch._get_current_dispatch_mode_stack()
+    done = _thread.allocate_lock()
+    done.acquire()
+
+    def run() -> None:
+        try:
+            for mode in modes:
+                _python_dispatch._push_mode(mode)
+            found["result"] = func(*args, **kwargs)
+        except BaseException as problem:
+            found["problem"] = problem
+        finally:
+            done.release()
+
+    _thread.start_new_thread(run, ())
+    with done:
+        if "problem" in found:
+            raise found["problem"]
+        return found["result"]
 
 
 def transfer(card: sim.Card, size: int, *, waits: bool) -> None:
@@ -230,6 +241,14 @@ def transfer(card: sim.Card, size: int, *, waits: bool) -> None:
     card.launch(card.kernel_s + card.copy_s_per_byte * size, copy=True)
     if waits:
         card.synchronize()
+
+
+def _card_named(device: Any) -> int | None:
+    """The card that this names, None for the CPU."""
+    asked = torch.device(device)
+    if asked.type != "cuda":
+        return None
+    return sim.current if asked.index is None else asked.index
 
 
 def is_pinned(tensor: torch.Tensor) -> bool:

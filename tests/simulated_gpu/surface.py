@@ -1,45 +1,37 @@
-"""torch.cuda's own names over the simulated cards: what programs and their observers call."""
+"""torch.cuda's own names over the simulated cards: what programs and their observers call.
+
+Each function and class here whose name torch.cuda has too takes its place there.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import types
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
 from tests.simulated_gpu import device as sim
 
-DEVICE_NAMES = (
-    "is_available", "is_initialized", "device_count", "current_device", "set_device", "synchronize",
-    "get_device_name", "get_device_capability", "get_device_properties", "current_stream",
-    "default_stream", "stream", "set_stream", "device", "Event", "Stream", "CUDAGraph", "graph",
-    "graph_pool_handle", "is_current_stream_capturing", "memory_stats", "memory_allocated",
-    "max_memory_allocated", "memory_reserved", "max_memory_reserved", "reset_peak_memory_stats",
-    "mem_get_info", "empty_cache", "set_per_process_memory_fraction", "is_bf16_supported",
-    "_lazy_init", "manual_seed", "manual_seed_all", "get_rng_state", "set_rng_state",
-    "_is_in_bad_fork",
-)  # fmt: skip
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def install(cuda: Any) -> None:
     """Replace the names of torch.cuda; called as soon as that module was executed."""
-    ours = globals()
-    for name in DEVICE_NAMES:
-        setattr(cuda, name, ours["lazy_init" if name == "_lazy_init" else name])
+    for name, value in list(globals().items()):
+        if getattr(value, "__module__", "") == __name__ and hasattr(cuda, name):
+            setattr(cuda, name, value)
 
 
 def accelerate(accelerator: Any) -> None:
     """Make the cards torch's accelerator, for which loaders pin memory."""
-    accelerator.is_available = is_available
-    accelerator.device_count = device_count
+    for own in (is_available, device_count, synchronize, current_stream, set_stream):
+        setattr(accelerator, own.__name__, own)
     accelerator.current_accelerator = lambda check_available=False: torch.device("cuda")
     accelerator.current_device_index = current_device
     accelerator.set_device_index = set_device
-    accelerator.synchronize = synchronize
-    accelerator.current_stream = current_stream
-    accelerator.set_stream = set_stream
 
 
 def card_of(device: Any = None) -> sim.Card:
@@ -63,7 +55,7 @@ def is_initialized() -> bool:
     return sim.initialized
 
 
-def lazy_init() -> None:
+def _lazy_init() -> None:
     """Begin to use the cards, once."""
     if not sim.initialized:
         sim.initialized = True
@@ -80,12 +72,12 @@ def device_count() -> int:
 
 
 def current_device() -> int:
-    lazy_init()
+    _lazy_init()
     return sim.current
 
 
 def set_device(device: Any) -> None:
-    lazy_init()
+    _lazy_init()
     sim.current = card_of(device).index
 
 
@@ -93,10 +85,10 @@ class device:
     """Another current card for a while."""
 
     def __init__(self, device: Any) -> None:
-        self._index = -1 if device is None else card_of(device).index
+        self._index = 0 if device is None else card_of(device).index
 
     def __enter__(self) -> None:
-        self._before, sim.current = sim.current, max(self._index, 0)
+        self._before, sim.current = sim.current, self._index
 
     def __exit__(self, *args: object) -> None:
         sim.current = self._before
@@ -117,13 +109,9 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
 def get_device_properties(device: Any = None) -> types.SimpleNamespace:
     card = card_of(device)
     return types.SimpleNamespace(
-        name=card.name,
-        uuid=card.uuid.removeprefix("GPU-"),
-        total_memory=card.memory.total,
-        major=9,
-        minor=0,
-        multi_processor_count=132,
-    )
+        name=card.name, uuid=card.uuid.removeprefix("GPU-"), total_memory=card.memory.total,
+        major=9, minor=0, multi_processor_count=132,
+    )  # fmt: skip
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
@@ -147,8 +135,7 @@ def set_rng_state(state: Any, device: Any = None) -> None:
 
 # --- streams --------------------------------------------------------------------------------
 
-
-_streams = itertools.count(1)
+_numbers = itertools.count(1)
 
 
 class Stream:
@@ -157,21 +144,17 @@ class Stream:
     def __init__(
         self, device: Any = None, priority: int = 0, *, number: int | None = None, **_: object
     ) -> None:
-        lazy_init()
+        _lazy_init()
         self.card = card_of(device)
         self.device = torch.device("cuda", self.card.index)
-        self.cuda_stream = next(_streams) if number is None else number
+        self.cuda_stream = next(_numbers) if number is None else number
         self._before: list[int] = []
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and self._key == other._key
+        return isinstance(other, Stream) and hash(self) == hash(other)
 
     def __hash__(self) -> int:
-        return hash(self._key)
-
-    @property
-    def _key(self) -> tuple[int, int]:
-        return self.card.index, self.cuda_stream
+        return hash((self.card.index, self.cuda_stream))
 
     @property
     def end(self) -> float:
@@ -234,16 +217,15 @@ class Event:
         self.captured = False
 
     def record(self, stream: Any = None) -> None:
-        card = stream.card if stream is not None else sim.here()
-        if self.card not in (None, card):
+        stream = stream or current_stream()
+        if self.card not in (None, stream.card):
             msg = "Event device does not match recording stream's device."
             raise RuntimeError(msg)
-        self.captured = card.graph is not None
+        self.card, self.captured = stream.card, stream.is_capturing()
         if self.captured:
             sim.tell("spoilt", "an event inside a capture")
-        card.context = True
-        number = card.stream if stream is None else stream.cuda_stream
-        self.card, self.at = card, max(sim.clock(), card.ends.get(number, 0.0))
+        self.card.context = True
+        self.at = max(sim.clock(), stream.end)
 
     def query(self) -> bool:
         self._require_a_time("a look at an event")
@@ -258,9 +240,7 @@ class Event:
         """A captured event never has one, and no other is asked while a stream is captured."""
         sim.not_in_a_capture(what)
         if self.captured:
-            msg = "CUDA error: operation not permitted on an event last recorded in a capturing "
-            msg += "stream"
-            raise sim.CaptureError(msg)
+            raise sim.CaptureError(sim.NOT_PERMITTED)
 
     def wait(self, stream: Any = None) -> None:
         (stream or current_stream()).wait_event(self)
@@ -291,8 +271,10 @@ class CUDAGraph:
     """Work that is captured once and queued as a whole afterwards."""
 
     def __init__(self, *_: object, **__: object) -> None:
-        self._graph = sim.Graph()
-        self._card = sim.here()
+        self.reset()
+
+    def reset(self) -> None:
+        self._graph, self._card = sim.Graph(), sim.here()
 
     def capture_begin(self, *_: object, **__: object) -> None:
         self._card = sim.here()
@@ -308,11 +290,7 @@ class CUDAGraph:
     def replay(self) -> None:
         self._card.launch(self._graph.seconds)
 
-    def pool(self) -> tuple[int, int]:
-        return (0, 0)
-
-    def reset(self) -> None:
-        self._graph = sim.Graph()
+    pool = staticmethod(graph_pool_handle)
 
 
 class graph:
@@ -332,6 +310,18 @@ class graph:
 # --- memory ---------------------------------------------------------------------------------
 
 
+def _reader(name: str) -> Callable[..., int]:
+    def read(device: Any = None) -> int:
+        return int(getattr(card_of(device).memory, name))
+
+    return read
+
+
+memory_allocated, max_memory_allocated, memory_reserved, max_memory_reserved = map(
+    _reader, ("allocated", "peak", "reserved", "peak_reserved")
+)
+
+
 def memory_stats(device: Any = None) -> dict[str, int]:
     memory = card_of(device).memory
     return {
@@ -339,25 +329,9 @@ def memory_stats(device: Any = None) -> dict[str, int]:
         "allocated_bytes.all.peak": memory.peak,
         "reserved_bytes.all.current": memory.reserved,
         "reserved_bytes.all.peak": memory.peak_reserved,
-        "num_alloc_retries": memory.retries,
+        "num_alloc_retries": memory.ooms,
         "num_ooms": memory.ooms,
     }
-
-
-def memory_allocated(device: Any = None) -> int:
-    return card_of(device).memory.allocated
-
-
-def max_memory_allocated(device: Any = None) -> int:
-    return card_of(device).memory.peak
-
-
-def memory_reserved(device: Any = None) -> int:
-    return card_of(device).memory.reserved
-
-
-def max_memory_reserved(device: Any = None) -> int:
-    return card_of(device).memory.peak_reserved
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
@@ -367,14 +341,14 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     card = card_of(device)
-    lazy_init()
+    _lazy_init()
     card.context = True
     return card.memory.total - card.memory.reserved - sim.CONTEXT_BYTES, card.memory.total
 
 
 def empty_cache() -> None:
     for card in sim.cards:
-        card.memory.reserved = card.memory.allocated
+        card.memory.free_cache()
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
