@@ -123,7 +123,7 @@ def test_workloads_of_the_settings_file_with_bounds_of_base(repo) -> None:
     settings = '[workload.a]\ncommand = "python a.py"\nunit = "image"\n{}'
     bound = '[workload.a.gate]\nthroughput = "{}"\n'
     repo.commit({"a.py": steady(100), "gpu-advisor.toml": settings.format(bound.format("3%"))})
-    repo.commit({"a.py": steady(96), "gpu-advisor.toml": settings.format(bound.format("90%"))})
+    repo.commit({"a.py": steady(60), "gpu-advisor.toml": settings.format(bound.format("90%"))})
     found = repo.gate("--workload", "a")
     (workload,) = found.record.workloads
     assert (workload.verdict, workload.threshold) == ("regression", 0.03), found.stderr
