@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Literal
 
@@ -184,36 +184,33 @@ def _judged(
 ) -> QualityJudgement:
     old = [means(before)[name] for before, _ in pairs if name in dict(before)]
     reference = fmean(old) if old else None
-    if len(old) < len(pairs) or any(name not in dict(after) for _, after in pairs):
-        return QualityJudgement(
-            measure=name,
-            value=None,
-            reference=reference,
-            limit=measure.limit(reference) if reference is not None else None,
-            runs=len(pairs),
-            items=0,
-            stage=stage,
-            within=False,
-        )
-    assert reference is not None
-    sign = 1.0 if measure.better == "lower" else -1.0
+    missing = QualityJudgement(
+        measure=name,
+        value=None,
+        reference=reference,
+        limit=None if reference is None else measure.limit(reference),
+        runs=len(pairs),
+        items=0,
+        stage=stage,
+        within=False,
+    )
+    if reference is None or not all(name in dict(run) for pair in pairs for run in pair):
+        return missing
+    sign = measure.sign
     by_run = differences(pairs, name, sign)
     worse = bounds(by_run)
     slack = max(0.0, 1.0 - spent) * measure.slack(reference)
-    resolved = worse.high - worse.estimate <= slack
-    shown = [reference + sign * each for each in (worse.low, worse.high)]
-    finite = math.isfinite(worse.high)
-    return QualityJudgement(
-        measure=name,
+    most = worse.estimate if stage == "chosen" else max(worse.high, worse.high - worse.estimate)
+    shown = sorted(reference + sign * each for each in (worse.low, worse.high))
+    low, high = shown if math.isfinite(worse.high) else (None, None)
+    return replace(
+        missing,
         value=reference + sign * worse.estimate,
-        reference=reference,
         limit=reference + sign * slack,
-        low=min(shown) if finite else None,
-        high=max(shown) if finite else None,
-        runs=len(pairs),
+        low=low,
+        high=high,
         items=min(map(len, by_run)),
-        stage=stage,
-        within=worse.estimate <= slack if stage == "chosen" else (worse.high <= slack and resolved),
+        within=most <= slack,
     )
 
 
@@ -221,7 +218,7 @@ def moved(measures: Mapping[str, QualityMeasure], pairs: Sequence[Pair]) -> bool
     """True if a measure surely left its tolerance."""
     random = seeds_matter(pairs) is not False
     for name, measure in measures.items():
-        by_run = differences(pairs, name, 1.0 if measure.better == "lower" else -1.0)
+        by_run = differences(pairs, name, measure.sign)
         slack = measure.slack(fmean(means(before)[name] for before, _ in pairs))
         worse = bounds(by_run)
         if (worse.low if random else worse.estimate) > slack:
@@ -241,7 +238,7 @@ def given_away(
         if name not in first or name not in latest:
             continue
         slack = measure.slack(first[name])
-        worse = (latest[name] - first[name]) * (1.0 if measure.better == "lower" else -1.0)
+        worse = (latest[name] - first[name]) * measure.sign
         found[name] = max(0.0, worse / slack) if slack else 0.0
     return found
 

@@ -89,13 +89,12 @@ def test_pyproject_holds_the_same_table_up_to_the_repository(tmp_path: Path) -> 
     assert settings.find(tmp_path / "repo") is None
 
 
-def test_tolerance_is_relative_with_a_percent_sign_and_absolute_without() -> None:
-    for better, tolerance, value, within in (
-        ("lower", "2%", 1.02, True),
-        ("lower", "2%", 1.03, False),
-        ("lower", "0.5", 1.5, True),
-        ("higher", "2%", 0.98, True),
-        ("higher", "2%", 0.97, False),
-    ):
-        table = {"pattern": "x", "better": better, "tolerance": tolerance}
-        assert QualityMeasure.model_validate(table).within(value, 1.0) is within
+@pytest.mark.parametrize(
+    ("better", "tolerance", "limit"),
+    [("lower", "2%", 2.04), ("lower", "0.5", 2.5), ("higher", "2%", 1.96)],
+)
+def test_a_percent_sign_makes_a_tolerance_relative(
+    better: str, tolerance: str, limit: float
+) -> None:
+    table = {"pattern": "x", "better": better, "tolerance": tolerance}
+    assert QualityMeasure.model_validate(table).limit(2.0) == pytest.approx(limit)

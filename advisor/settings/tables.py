@@ -50,20 +50,19 @@ class QualityMeasure(_Table):
     tolerance: Tolerance = "0%"
     """Largest loss against the original: `2%` relative, `0.01` absolute."""
 
+    @property
+    def sign(self) -> float:
+        """1 where a lower value is better, else -1."""
+        return 1.0 if self.better == "lower" else -1.0
+
     def limit(self, reference: float) -> float:
         """The worst value still accepted, given the original's `reference`."""
-        slack = self.slack(reference)
-        return reference + slack if self.better == "lower" else reference - slack
+        return reference + self.sign * self.slack(reference)
 
     def slack(self, reference: float) -> float:
         """Accepted loss against `reference`."""
         text = self.tolerance.strip()
         return abs(reference) * parse_share(text) if text.endswith("%") else float(text)
-
-    def within(self, value: float, reference: float) -> bool:
-        """Return True if `value` is within tolerance."""
-        limit = self.limit(reference)
-        return value <= limit if self.better == "lower" else value >= limit
 
 
 class GateLimits(_Table):
