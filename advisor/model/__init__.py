@@ -20,7 +20,6 @@ from advisor.model.machines import (
 )
 from advisor.model.observations import (
     Card as Card,
-    Ceilings as Ceilings,
     Disturbance as Disturbance,
     Effects as Effects,
     Flops as Flops,

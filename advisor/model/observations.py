@@ -146,15 +146,10 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderCeiling:
+    """Rate of the loader alone."""
+
     workers: int
     units_per_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ceilings:
-    """Rates of isolated parts in one process."""
-
-    loader: tuple[LoaderCeiling, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from advisor.model.kinds import TRAINING_STEPS
 from advisor.model.observations import (
     Card,
-    Ceilings,
     Disturbance,
     Effects,
     Flops,
     Footprint,
+    LoaderCeiling,
     ResultFile,
     RunPhase,
     Shares,
@@ -72,7 +72,8 @@ class Run:
     losses: tuple[float, ...] = ()
     quality: tuple[tuple[str, float], ...] = ()
     effects: Effects = field(default_factory=Effects)
-    ceilings: Ceilings | None = None
+    ceilings: tuple[LoaderCeiling, ...] = ()
+    """Of a process that worked alone."""
     syncs: tuple[SyncPoint, ...] = ()
     """The costliest first."""
     flops: Flops | None = None

@@ -57,7 +57,7 @@ class Diagnosis:
 
     def found(self) -> dict[str, Any]:
         """Entries of the record."""
-        return {**self._flops, "ceilings": {"loader": self._rates}}
+        return {**self._flops, "ceilings": self._rates}
 
     def at(self, kind: str, optimizer: Any = None) -> None:
         """Begin or end the profile where a step may end."""

@@ -295,10 +295,7 @@ def _isolated(runs: Sequence[Run]) -> Iterator[str]:
     """Rates of the loader alone; one slower than the whole bounds nothing."""
     units = numbers.plural(runs[-1].unit)
     slowest = min(run.units_per_s for run in runs)
-    alone = [
-        {each.workers: each.units_per_s for each in run.ceilings.loader} if run.ceilings else {}
-        for run in runs
-    ]
+    alone = [{each.workers: each.units_per_s for each in run.ceilings} for run in runs]
     for workers in alone[-1]:
         rates = [rates[workers] for rates in alone if workers in rates]
         if len(rates) == len(runs) and statistics.fmean(rates) >= slowest:

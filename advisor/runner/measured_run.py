@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from advisor.analysis.measurement import NO_RUN
-from advisor.model import TRAINING_STEPS, Ceilings, Effects, Run, RunPhase
+from advisor.model import TRAINING_STEPS, Effects, Run, RunPhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -139,7 +139,7 @@ def probed_run(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Run | N
         peak_device_gib=reserved if allocated else None,
         losses=first.losses,
         effects=_effects(lead, ranks),
-        ceilings=Ceilings(loader=first.ceilings.loader) if first.ceilings and alone else None,
+        ceilings=first.ceilings if alone else (),
         flops=first.flops,
         footprint=first.footprint,
         trace=first.trace,

@@ -29,10 +29,10 @@ from advisor.analysis.measurement import Measurement
 from advisor.files import within
 from advisor.model import (  # noqa: TC001  the parser resolves them
     Card,
-    Ceilings,
     Flops,
     Footprint,
     JsonScalar,
+    LoaderCeiling,
     WhatIfOutcome,
 )
 from advisor.probe.record import VERSION
@@ -124,7 +124,7 @@ class ProcessRecord:
     skipped_updates: int = 0
     """Updates that a GradScaler left out because gradients were not finite."""
     whatif: WhatIfOutcome | None = None
-    ceilings: Ceilings | None = None
+    ceilings: tuple[LoaderCeiling, ...] = ()
     flops: Flops | None = None
     footprint: Footprint | None = None
     trace: dict[str, object] | None = None

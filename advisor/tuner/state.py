@@ -206,7 +206,7 @@ class TunerState:
         """Loader's own rate by worker count, in units/s."""
         rates: dict[int, list[float]] = {}
         for run in self.originals:
-            for ceiling in run.ceilings.loader if run.ceilings else ():
+            for ceiling in run.ceilings:
                 rates.setdefault(ceiling.workers, []).append(ceiling.units_per_s)
         return {workers: statistics.fmean(each) for workers, each in rates.items()}
 
@@ -313,7 +313,7 @@ class TunerState:
         timed = request.purpose in {"search", "confirm"} and not request.plan.whole
         if not timed and request.purpose != "baseline":
             return state
-        parts = len(run.ceilings.loader) + 1 if run.ceilings else 0
+        parts = len(run.ceilings) + 1 if request.plan.ceilings_workers else 0
         spent_s = max(spent_s, run.wall_s)
         cost_s = max(spent_s - CEILINGS_S * parts, spent_s / 2)
         return replace(state, costs_s=(*self.costs_s, cost_s))

@@ -21,6 +21,5 @@ def test_the_loader_alone_at_each_worker_count(tmp_path: Path) -> None:
     outcome = python(tmp_path, "ok_train.py", "--workers", "1", plan=plan)
     reading = outcome.measured
     assert outcome.exit_code == 0
-    assert reading.ceilings is not None
-    assert [entry.workers for entry in reading.ceilings.loader] == [0, 1]
-    assert all(entry.units_per_s > reading.units_per_s for entry in reading.ceilings.loader)
+    assert [entry.workers for entry in reading.ceilings] == [0, 1]
+    assert all(entry.units_per_s > reading.units_per_s for entry in reading.ceilings)

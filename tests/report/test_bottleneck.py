@@ -10,7 +10,6 @@ import pytest
 from advisor.commands import profile
 from advisor.machine import profiles
 from advisor.model import (
-    Ceilings,
     Effects,
     Flops,
     Footprint,
@@ -108,7 +107,7 @@ def test_no_sentence_contradicts_the_utilisation_that_nvidia_smi_shows(part: str
 
 def test_the_loader_alone_is_told_if_every_run_had_it_faster_than_the_whole() -> None:
     parts = (LoaderCeiling(workers=0, units_per_s=42.0), LoaderCeiling(workers=2, units_per_s=61.0))
-    alone = replace(RUN, ceilings=Ceilings(loader=parts))
+    alone = replace(RUN, ceilings=parts)
     lines = [line for line in found(alone).evidence if "alone" in line]
     assert lines == ["The loader alone, with 2 workers, did 61.0 tiles/s."]
     assert not any("alone" in line for line in found(alone, RUN).evidence)

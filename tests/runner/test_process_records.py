@@ -128,13 +128,12 @@ def test_processes_side_by_side_are_one_job() -> None:
 
     The loader's ceiling of one of them is none of all.
     """
-    ceilings = {"loader": [{"workers": 0, "units_per_s": 90.0}]}
+    ceilings = [{"workers": 0, "units_per_s": 90.0}]
     one = run_of(process(3, 10.0, ceilings=ceilings))
-    assert one.ceilings is not None
-    assert one.ceilings.loader[0].units_per_s == 90.0
+    assert one.ceilings[0].units_per_s == 90.0
     both = run_of(*(process(n, 10.0, ceilings=ceilings) for n in (3, 4)))
     assert (both.units_per_s, both.ranks, both.effects.group_size, both.notes) == (20.0, 2, 1, ())
-    assert both.ceilings is None
+    assert both.ceilings == ()
 
 
 def test_parts_of_a_script_are_no_ranks() -> None:
@@ -277,7 +276,7 @@ JUNK: tuple[Any, ...] = (
 FULL: dict[str, Any] = {
     "exception": {"type": "X", "message": "m", "where": "step", "tail": "t"},
     "swallowed": [{"type": "A", "message": "b", "where": "forward"}],
-    "ceilings": {"loader": [{"workers": 1, "units_per_s": 3.0}]},
+    "ceilings": [{"workers": 1, "units_per_s": 3.0}],
     "whatif": {"name": "x", "applied": True},
     "arguments": {"a": 1},
 }

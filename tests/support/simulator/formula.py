@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from advisor.model import (
-    Ceilings,
     Effects,
     Failure,
     JsonScalar,
@@ -180,14 +179,10 @@ class Formula:
             losses=losses,
             effects=self._effects(used),
             whatif=self._outcome(whatif),
-            ceilings=Ceilings(
-                loader=tuple(
-                    LoaderCeiling(workers=each, units_per_s=1 / self._load_s(1, each))
-                    for each in plan.ceilings_workers
-                ),
-            )
-            if plan.ceilings_workers
-            else None,
+            ceilings=tuple(
+                LoaderCeiling(workers=each, units_per_s=1 / self._load_s(1, each))
+                for each in plan.ceilings_workers
+            ),
             stdout_tail=self._printed(used, trial),
             to_its_end=True,
             files_in_window=math.ceil(finished / batch) * self.files(batch) if self.files else None,
