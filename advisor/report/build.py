@@ -277,13 +277,15 @@ def next_actions(found: TuningResult) -> list[str]:
         for each in state.suggestions
         if each.outcome is None
     ]
+    known = [found.winner.label] if found.winner.changes else []
     best = verdict.best_candidate(found)
     if best is not None and verdict.verdict_of(found) == "partial":
         steps.append((best.ratio, f"Prove {best.label}"))
+        known.append(best.label)
     untried = [
         f"Measure {each.what}, which takes about {numbers.duration(each.needed_s)}"
         for each in state.skipped
-        if each.what != found.winner.label
+        if not each.what.endswith(tuple(known))
     ]
     return [step for _, step in sorted(steps, reverse=True)] + untried
 

@@ -254,9 +254,9 @@ def run_and_undo(page: Page) -> str | None:
 def next_actions(page: Page) -> str | None:
     """Steps with the call that does them, and suggestions with their patches."""
     report = page.report
-    steps = [fill("- {step}.", step=step) for step in report.next_actions[:MOST_ACTIONS]]
+    steps = [fill("  - {step}.", step=step) for step in report.next_actions[:MOST_ACTIONS]]
     if steps:
-        steps[-1] += fill(" One call does it: {command}", command=code(report.next_command))
+        steps.insert(0, fill("- Go on with {command}", command=code(report.next_command)))
     numbered = sorted(
         enumerate(report.suggestions, 1),
         key=lambda each: -(each[1].gain.ratio if each[1].gain else 0.0),

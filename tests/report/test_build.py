@@ -107,7 +107,7 @@ def test_an_unproven_candidate_is_named_with_the_call_that_proves_it(tmp_path: P
     args = build_parser("optimize").parse_args(words[2:])
     assert args.budget % 60 == 0
     assert args.budget > 36.0
-    assert f"One call does it: `{report.next_command}`" in sections.render(report)
+    assert f"- Go on with `{report.next_command}`" in sections.render(report)
     assert report.candidate.label in report.reason
 
 
