@@ -199,34 +199,6 @@ def test_a_state_folder_that_is_a_file_is_said(
     assert ".gpu-advisor is a file" in capsys.readouterr().err
 
 
-def test_a_report_without_an_end_is_not_read(project: Path) -> None:
-    (project / "deep.json").write_bytes(b"[" * 100_000)
-    os.mkfifo(project / "r.json")
-    for endless in ("/dev/zero", "r.json", ".", "loop", "deep.json"):
-        (project / "loop").unlink(missing_ok=True)
-        (project / "loop").symlink_to("loop")
-        assert called("report", endless, "--output", "x.md") == errors.ReportError.exit_code
-
-
-def test_a_loop_of_links_is_a_sentence_everywhere(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (project / "loop.json").symlink_to("loop.json")
-    expected = {
-        errors.ConfigUnreadableError.exit_code,
-        errors.ConfigMissingError.exit_code,
-    }
-    assert optimize(config="loop.json") in expected
-    assert optimize(config="loop.json/x.json") in expected
-    for name in ("inspect", "revert", "profile"):
-        assert called(name, "loop.json") in expected
-    (project / "gpu-advisor.toml").write_text(
-        '[workload.w]\nconfig = "loop.json"\ncommand = "python run.py {config}"\n'
-    )
-    assert called("profile", "--workload", "w") in expected
-    assert "Traceback" not in capsys.readouterr().err
-
-
 def test_what_json_prints_and_what_is_kept_masks_the_same(project: Path) -> None:
     """One place masks: what is printed by --json is the head of report.json."""
     report = plain(reason="ran with --api-key hunter2", config="c.json")

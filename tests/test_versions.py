@@ -7,7 +7,6 @@ import random
 import stat
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,14 +17,10 @@ from advisor.errors import (
     ConfigMissingError,
     RevertConflictError,
     StateBusyError,
-    StateUnusableError,
 )
 from advisor.model import Change, JsonScalar
 from advisor.state import state_folder
 from tests.support import kills
-
-if TYPE_CHECKING:
-    from tests import warm
 
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where a file system asks no disk to keep up with a thousand syncs."""
@@ -66,6 +61,8 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_one_rewrite_or_all_of_them_go_back_byte_for_byte(config: Path) -> None:
+    """Originals are open to their user alone."""
+    config.chmod(0o600)
     for everything in (False, True):
         rewrite(config, batch_size=8)
         tuned = config.read_bytes()
@@ -73,6 +70,8 @@ def test_one_rewrite_or_all_of_them_go_back_byte_for_byte(config: Path) -> None:
         assert revert([config], everything=everything) == {config: 1 + everything}
         assert config.read_bytes() == (ORIGINAL if everything else tuned)
         if not everything:
+            (kept,) = state_folder(config.parent).glob("versions/*/*.json")
+            assert stat.S_IMODE(kept.stat().st_mode) == 0o600
             revert([config])
 
 
@@ -150,25 +149,15 @@ def test_two_calls_do_not_rewrite_one_config_at_once(config: Path) -> None:
         revert([config])
 
 
-def test_originals_are_open_to_their_user_alone(config: Path) -> None:
-    config.chmod(0o600)
-    rewrite(config, batch_size=8)
-    state = state_folder(config.parent)
-    assert stat.S_IMODE(state.stat().st_mode) == 0o700
-    (kept,) = state.glob("versions/*/*.json")
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-
-
-def test_killed_at_any_line_the_config_is_whole_and_the_next_call_right() -> None:
-    """Some lines of the write and of the revert."""
+@pytest.mark.parametrize(
+    ("every", "least"), [(23, 40), pytest.param(1, 1000, marks=pytest.mark.slow)]
+)
+def test_killed_at_any_line_the_config_is_whole_and_the_next_call_right(
+    every: int, least: int
+) -> None:
+    """Lines of the write and of the revert."""
     with tempfile.TemporaryDirectory(dir=FAST) as folder:
-        assert kills.kill_at_lines(Path(folder, "k"), every=23) >= 40
-
-
-@pytest.mark.slow
-def test_killed_at_every_line_the_config_is_whole_and_the_next_call_right() -> None:
-    with tempfile.TemporaryDirectory(dir=FAST) as folder:
-        assert kills.kill_at_lines(Path(folder, "k"), every=1) >= 1000
+        assert kills.kill_at_lines(Path(folder, "k"), every=every) >= least
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small file system needs root")
@@ -193,36 +182,6 @@ def test_nothing_to_revert_is_an_error_not_a_success(config: Path) -> None:
     revert([config])
     with pytest.raises(RevertConflictError):
         revert([config])
-
-
-QUALITY = """
-[workload.a]
-command = "sh run.sh c.json"
-config = "c.json"
-unit-regex = "done"
-[workload.a.quality.loss]
-pattern = "loss ([0-9.]+)"
-tolerance = "5%"
-"""
-
-
-def test_a_version_store_that_cannot_be_written_is_refused_before_the_first_trial(
-    tmp_path: Path, gpu_advisor: warm.Server
-) -> None:
-    """Else the search would end without a report and without a config."""
-    (tmp_path / "c.json").write_text('{"batch_size": 1}')
-    (tmp_path / "run.sh").write_text("while true; do echo done; echo loss 1; sleep 0.1; done")
-    (tmp_path / "gpu-advisor.toml").write_text(QUALITY)
-    versions = Versions(state_folder(tmp_path), tmp_path / "c.json")
-    with versions.held():
-        pass
-    (place,) = state_folder(tmp_path).glob("versions/*/quality")
-    place.rmdir()
-    place.write_text("a file")
-    done = gpu_advisor.call("optimize", "c.json", "--budget", "5s", cwd=tmp_path)
-    assert done.returncode == StateUnusableError.exit_code, done.stderr
-    assert f"{place} cannot hold originals" in done.stderr
-    assert "trial 1" not in done.stderr
 
 
 def test_the_quality_reference_lives_as_long_as_the_config_descends_from_us(config: Path) -> None:
