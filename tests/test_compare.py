@@ -25,6 +25,11 @@ import pathlib, re, sys, time
 settings = dict(re.findall(r"(\\w+): (\\S+)", pathlib.Path(sys.argv[1]).read_text()))
 if "crash" in settings:
     sys.exit("no such option")
+ran = pathlib.Path("ran")
+if "later" in settings:
+    if ran.exists():
+        sys.exit("not twice")
+    ran.touch()
 for number in range(2000):
     time.sleep(float(settings["step_s"]))
     print("did 4 items", flush=True)
@@ -133,6 +138,17 @@ def test_worse_outputs_and_crashes_fail_the_call(with_quality: Path, compare: Co
     verdicts = [found[name]["verdict"] for name in "ABC"]
     assert verdicts == ["reference", "worse", "failed"]
     assert "error: 1.2, limit 1.05 (1 in the first variant)" in found["B"]["reason"]
+
+
+def test_a_variant_that_fails_in_a_round_ends_the_rounds(
+    project: Path, compare: Compare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPU_ADVISOR_ISOLATION", "guard")  # its file stays
+    (project / "later.yaml").write_text("step_s: 0.01\nlater: 1\n")
+    code, found = compared(compare, "a.yaml", "later.yaml", "b.yaml")
+    assert code == 1
+    verdicts = [found[name]["verdict"] for name in "ABC"]
+    assert verdicts == ["reference", "failed", "undecided"]
 
 
 def test_a_first_variant_that_crashes_ends_the_call(compare: Compare) -> None:

@@ -181,18 +181,8 @@ def test_strict_exits_with_1_and_a_mistake_of_the_call_with_2(
 def test_the_interpreter_is_that_of_the_command(bare_python: Path) -> None:
     """Never through what may install, ask for a job, or a password."""
     path = {"PATH": f"{bare_python.parent}:/usr/bin:/bin"}
-    script = bare_python.parent / "torchrun"
-    script.write_text(f"#!{bare_python}\n")
-    script.chmod(0o755)
-    cases: list[tuple[list[str], list[str] | None]] = [
-        (["python", "train.py"], ["python"]),
-        (["/opt/py/bin/python3.12", "-m", "x"], ["/opt/py/bin/python3.12"]),
-        (["env", "A=1", "python", "t.py"], None),
-        (["torchrun", "--nproc-per-node", "2", "train.py"], [str(bare_python)]),
-        (["uv", "run", "python", "t.py"], None),
-        (["srun", "python", "t.py"], None),
-        (["bash", "run.sh"], None),
-        ([], [str(bare_python)]),
-    ]
-    for command, words in cases:
-        assert asking(None, command, path) == words, command
+    own = "/opt/py/bin/python3.12"
+    assert asking(None, [own, "-m", "x"], path) == own
+    assert asking(None, [], path) == str(bare_python)
+    for command in (["uv", "run", "python", "t.py"], ["torchrun", "t.py"], ["bash", "run.sh"]):
+        assert asking(None, command, path) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import time
@@ -167,16 +168,12 @@ def split_blocks(command: list[str]) -> list[list[str]]:
 
     Raises UsageError for an empty one.
     """
-    blocks: list[list[str]] = [[]]
-    for word in command:
-        if word == SEPARATOR:
-            blocks.append([])
-        else:
-            blocks[-1].append(word)
-    if len(blocks) > 1 and not all(blocks):
+    parts = itertools.groupby(command, key=lambda word: word == SEPARATOR)
+    blocks = [list(words) for is_separator, words in parts if not is_separator]
+    if command and len(blocks) != command.count(SEPARATOR) + 1:
         msg = f"A command is missing beside {SEPARATOR}. Write `-- CMD A {SEPARATOR} CMD B`."
         raise UsageError(msg)
-    return [block for block in blocks if block]
+    return blocks
 
 
 def _workload_of(configs: Sequence[Path]) -> str | None:

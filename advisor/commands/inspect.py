@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from advisor import config as documents, knobs
 from advisor.commands import output, program_options
 from advisor.commands.invocation import configs_among
-from advisor.config.formats import SUFFIXES
 from advisor.errors import AdvisorError, UsageError
 from advisor.knobs.candidate_values import multiple_of
 from advisor.knobs.registry import REGISTRY
@@ -72,44 +71,34 @@ class Inspected:
     document: Document | None = None
     findings: Findings | None = None
     error: AdvisorError | None = None
-    named_by: str | None = None
-    """The document that names this one, if the user did not."""
 
 
 def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> list[Inspected]:
-    """Find the knobs of configs and of a command line.
+    """Find the knobs of configs, of those that a command names, and of the command line.
 
-    Configs that these name are included. A file that cannot be read or parsed is kept with its
-    error, and the others go on.
+    A file that cannot be read or parsed is kept with its error, and the others go on.
     """
     phase = knobs.phase_of_command(documents.of_command(command)) if command else None
-    seen: set[str] = set()
-    inspected: list[Inspected] = []
-    waiting: list[tuple[Path, str | None]] = [(path, None) for path in paths]
-    if command:
-        waiting += [(path, COMMAND_LINE) for path in configs_among(command, Path())]
-    while waiting:
-        path, named_by = waiting.pop(0)
-        real = os.path.realpath(path)
-        if real in seen:
-            continue
-        seen.add(real)
-        one = _inspect(path, named_by, phase)
-        inspected.append(one)
-        if one.findings:
-            waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
+    named = configs_among(command, Path()) if command else []
+    files: dict[str, Path] = {}
+    for path in (*paths, *named):
+        files.setdefault(os.path.realpath(path), path)
+    inspected = [_of_config(path, phase) for path in files.values()]
     if command:
         inspected.append(_of_command(tuple(command), with_parser=not paths))
     return inspected
 
 
-def _inspect(path: Path, named_by: str | None, phase: Phase | None) -> Inspected:
+def _of_config(path: Path, phase: Phase | None) -> Inspected:
     try:
         document = documents.read(path)
     except AdvisorError as problem:
-        return Inspected(name=str(path), error=problem, named_by=named_by)
-    findings = knobs.find(document, phase=phase)
-    return Inspected(name=str(path), document=document, findings=findings, named_by=named_by)
+        return Inspected(name=str(path), error=problem)
+    found = knobs.find(document, phase=phase)
+    names = ", ".join(reference.file for reference in found.references)
+    notes = (f"it names {names}, which may be inspected too",) if names else ()
+    found = replace(found, notes=(*found.notes, *notes))
+    return Inspected(name=str(path), document=document, findings=found)
 
 
 def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
@@ -121,20 +110,6 @@ def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
     notes = (f"only the typed options are known: {unread}",) if unread else ()
     found = replace(found, notes=(*found.notes, *notes))
     return Inspected(name=COMMAND_LINE, document=document, findings=found)
-
-
-def _files_named(findings: Findings, path: Path) -> list[Path]:
-    """Existing configs that the document at `path` names.
-
-    Paths are relative to it or to the working directory.
-    """
-    found = []
-    for reference in findings.references:
-        places = (path.parent / reference.file, Path(reference.file))
-        file = next((place for place in places if place.is_file()), None)
-        if file is not None and file.suffix.lower() in SUFFIXES:
-            found.append(file)
-    return found
 
 
 def doubt(knob: Knob, findings: Findings) -> str | None:
@@ -166,7 +141,6 @@ def as_json(found: Sequence[Inspected]) -> dict[str, Any]:
             {
                 "document": one.name,
                 "format": one.document.format if one.document else None,
-                "named_by": one.named_by,
                 "outputs": findings.outputs if findings else (),
                 "notes": findings.notes if findings else (),
                 "error": str(one.error) if one.error else None,
@@ -195,11 +169,10 @@ def _knob(knob: Knob, findings: Findings, document: Document | None) -> dict[str
 
 def section(one: Inspected) -> str:
     """Table of one document and the remarks on it."""
-    title = f"{one.name} (named by {one.named_by})" if one.named_by else one.name
     found = one.findings
     if found is None:
-        return f"{title}\n  not read: {one.error}"
-    lines = [title, *_table(found, one.document)]
+        return f"{one.name}\n  not read: {one.error}"
+    lines = [one.name, *_table(found, one.document)]
     lines += [f"  doubtful  {k.path}: {why}" for k in found.knobs if (why := doubt(k, found))]
     lines += [f"  note  {note}" for note in found.notes]
     if found.traps or found.links:

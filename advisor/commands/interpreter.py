@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
+import contextlib
 import re
 import shutil
 import subprocess
@@ -41,6 +40,10 @@ class TorchFacts(BaseModel):
     warned: tuple[str, ...] = ()
 
 
+class _Answer(BaseModel):
+    torch_facts: TorchFacts
+
+
 def ask_torch(
     python: str | None, command: Sequence[str], environ: Mapping[str, str]
 ) -> TorchFacts | str:
@@ -49,13 +52,13 @@ def ask_torch(
     It is that of `python`, else of `command`, else the first on PATH. Raises UsageError where
     `python` is no program.
     """
-    words = asking(python, command, environ)
-    if words is None:
+    program = asking(python, command, environ)
+    if program is None:
         return f"which Python `{command[0]}` starts is not known; name it with --python"
     source = Path(torch_info.__file__).read_text(encoding="utf-8")
     try:
         done = subprocess.run(
-            [*words, "-c", source],
+            [program, "-c", source],
             env={**environ, "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -65,23 +68,18 @@ def ask_torch(
             timeout=ASK_LIMIT_S,
         )
     except (subprocess.TimeoutExpired, OSError) as problem:
-        return f"{words[-1]} gave no answer: {problem}"
+        return f"{program} gave no answer: {problem}"
     for line in reversed(done.stdout.splitlines()):
-        try:
-            return TorchFacts.model_validate(json.loads(line)["torch_facts"])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            continue
+        with contextlib.suppress(ValueError):
+            return _Answer.model_validate_json(line).torch_facts
     errors = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
-    return f"{words[-1]} gave no answer: {errors[-1][:200]}"
+    return f"{program} gave no answer: {errors[-1][:200]}"
 
 
-def asking(
-    python: str | None, command: Sequence[str], environ: Mapping[str, str]
-) -> list[str] | None:
-    """Words that start the interpreter.
+def asking(python: str | None, command: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    """Interpreter of the command.
 
-    It is the command's first word, or named by that script's first line. None for other programs:
-    `uv` or `conda` may install something first.
+    None where the command starts another program, which may install something first.
     """
     path = environ.get("PATH")
     if python is not None:
@@ -89,20 +87,7 @@ def asking(
         if found is None:
             msg = f"--python {python}: there is no such program. Give the path of an interpreter."
             raise UsageError(msg)
-        return [found]
-    if not command:
-        first = shutil.which("python", path=path) or shutil.which("python3", path=path)
-        return [first or sys.executable]
-    if PYTHON.fullmatch(PurePath(command[0]).name):
-        return [command[0]]
-    script = shutil.which(command[0], path=path)
-    return _shebang(Path(script)) if script else None
-
-
-def _shebang(script: Path) -> list[str] | None:
-    """Interpreter named by a script's first line."""
-    with script.open("rb") as file:
-        line = os.fsdecode(file.readline(512))
-    words = line.removeprefix("#!").split()
-    python = any(PYTHON.fullmatch(PurePath(word).name) for word in words)
-    return words if line.startswith("#!") and python else None
+        return found
+    if command:
+        return command[0] if PYTHON.fullmatch(PurePath(command[0]).name) else None
+    return shutil.which("python", path=path) or shutil.which("python3", path=path) or sys.executable

@@ -305,11 +305,9 @@ def verdict(entries: Sequence[Prediction], cards: Sequence[GpuProfile], unit: st
     if not fitting:
         return "It fits on none of these cards."
     best = max(fitting, key=lambda entry: entry.units_per_s)
-    equal = {entry.card for entry in fitting if entry.units_per_s > 0.99 * best.units_per_s}
     titles = {card.name: card.title for card in cards}
-    first = "These cards are equally fast" if len(equal) > 1 else titles[best.card]
     rate = f"{about(best.units_per_s)} {unit}/s with batch {best.batch:g}"
-    return f"{first}: about {rate}, predicted, not measured."
+    return f"{titles[best.card]}: about {rate}, predicted, not measured."
 
 
 def rows(entries: Sequence[Prediction], unit: str) -> list[tuple[str, ...]]:

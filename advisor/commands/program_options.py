@@ -140,17 +140,17 @@ def _script(command: Sequence[str], first: int, cwd: Path) -> str | None:
         return "/" + name.replace(".", "/")
     try:
         path = cwd / name
-        if path.is_dir() and (path / "__main__.py").is_file():
-            return str(path.resolve())
-        if path.is_file() and (path.suffix == ".py" or _is_python(path)):
-            return str(path.resolve())
-        found = shutil.which(name) if "/" not in name else None
-        return str(Path(found).resolve()) if found and _is_python(Path(found)) else None
+        if not path.exists() and "/" not in name:
+            path = Path(shutil.which(name) or path)
+        package = (path / "__main__.py").is_file()
+        return str(path.resolve()) if package or _is_python(path) else None
     except OSError:  # no path at all, such as code of many lines
         return None
 
 
 def _is_python(path: Path) -> bool:
-    """True if the file begins like Python."""
+    """True if the file is named or begins like Python."""
+    if path.suffix == ".py":
+        return path.is_file()
     with path.open("rb") as file:
         return bool(re.match(rb"#!.*python|#!/bin/sh\n'''exec'", file.read(200)))
