@@ -19,7 +19,7 @@ from advisor.files import atomic
 from advisor.files.reading import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 MARKS = {
     ".md": "<!-- written by gpu-advisor -->",
@@ -59,7 +59,6 @@ class Claim:
     mode: int
     """Permissions of what is written: never more than those of the config."""
     overwrite: bool
-    ours: Callable[[Path], bool]
 
     def write(self, path: Path, content: bytes) -> None:
         """Write one claimed place whole.
@@ -101,14 +100,13 @@ def claim(
     never: Iterable[Path] = (),
     like: Path | None = None,
     overwrite: bool = False,
-    ours: Callable[[Path], bool] = is_marked,
 ) -> Claim:
     """Check and claim every place before a run.
 
     Raises OutputRefusedError for the first place that cannot be written.
 
     `never` are files that must stay, even with `overwrite`. What is written is open to no
-    more people than the file `like` is. `ours` decides if an existing file may be replaced.
+    more people than the file `like` is.
     """
     umask = os.umask(0o077)
     os.umask(umask)
@@ -126,7 +124,6 @@ def claim(
         never=tuple(Path(os.path.realpath(path)) for path in never),
         mode=(widest & 0o666 & ~umask) | 0o600,
         overwrite=overwrite,
-        ours=ours,
     )
     for place in claimed:
         _refuse_foreign(place, found)
@@ -154,7 +151,7 @@ def _refuse_foreign(place: Path, claimed: Claim) -> None:
         kind = KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
         raise _refusal(place, f"is {kind}, so no output can go there")
     try:
-        is_free = claimed.overwrite or not facts.st_size or claimed.ours(place)
+        is_free = claimed.overwrite or not facts.st_size or is_marked(place)
     except OSError as problem:
         raise _refusal(place, f"cannot be read: {_reason(problem)}") from problem
     if not is_free:

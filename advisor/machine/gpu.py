@@ -96,10 +96,8 @@ def _cu_init() -> None:
 @functools.cache
 def _load() -> tuple[Any, str | None]:
     """Initialise pynvml once, or return the reason."""
-    try:
-        import pynvml
-    except ImportError:
-        return None, "The Python package nvidia-ml-py is not installed: pip install nvidia-ml-py."
+    import pynvml
+
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as problem:
