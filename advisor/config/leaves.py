@@ -65,7 +65,10 @@ class Parsed:
         self.text = text
         self.aliases = leaves.aliases
         self.leaves: dict[str, Leaf] = {}
-        notes = [*leaves.notes, *self._on_duplicates(leaves.again)]
+        notes = list(leaves.notes)
+        for path, position in leaves.again.items():
+            line = text.count("\n", 0, position) + 1
+            notes.append(f"{path} is written more than once; the last one, on line {line}, counts")
         for leaf in leaves.found:
             if leaf is not None:
                 if leaf.path in self.leaves:
@@ -73,14 +76,6 @@ class Parsed:
                     leaf = leaf._replace(why="two different keys are written alike")  # noqa: PLW2901
                 self.leaves[leaf.path] = leaf
         self.notes = tuple(notes)
-
-    def _on_duplicates(self, again: dict[str, int]) -> list[str]:
-        starts = line_starts(self.text) if again else []
-        return [
-            f"{path} is written more than once; the last one, on line "
-            f"{bisect_right(starts, position)}, counts"
-            for path, position in again.items()
-        ]
 
     def is_derived(self, path: str) -> bool:
         """Return True if the value comes from others."""
@@ -116,11 +111,9 @@ def scalars(parsed: Parsed, bom: int, marker: str) -> dict[str, Scalar]:
 def _why_not(text: str) -> str | None:
     """Reason against editing this spelling."""
     found = _NOT_A_LITERAL.search(text)
-    if not found:
-        return None
-    if found[0] in "\r\n":
+    if found and found[0] in "\r\n":
         return "it spans several lines"
-    return f"it refers to another value: {text}"
+    return f"it refers to another value: {text}" if found else None
 
 
 class _Comments:

@@ -80,16 +80,19 @@ class Versions:
             "tuned": tuned.decode(),
         }
         version = _version(max(taken, default=0) + 1, kept)
+        self._write(self._place(version), kept, f"The original of {self._config}")
+        return version
+
+    def _write(self, path: Path, content: object, what: str) -> None:
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            atomic.place(self._place(version), json.dumps(kept, indent=2).encode(), 0o600)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            atomic.place(path, json.dumps(content, indent=2).encode(), 0o600)
         except OSError as problem:
             msg = (
-                f"The original of {self._config} could not be kept in {self._folder}: "
-                f"{problem.strerror}. So the config was left as it was. Mend that and call again."
+                f"{what} could not be kept in {path.parent}: {problem.strerror}. "
+                "So the config was left as it was. Mend that and call again."
             )
             raise StateUnusableError(msg) from problem
-        return version
 
     def forget(self, version: Version) -> None:
         """Drop a rewrite that was undone."""
@@ -159,13 +162,7 @@ class Versions:
 
     def keep_quality_reference(self, measure_key: str, values: dict[str, float]) -> None:
         """Remember the original's quality. Raises StateUnusableError."""
-        path = self._reference(measure_key)
-        try:
-            self._quality.mkdir(parents=True, exist_ok=True, mode=0o700)
-            atomic.place(path, json.dumps(values).encode(), 0o600)
-        except OSError as problem:
-            msg = f"{path} could not be written: {problem.strerror}."
-            raise StateUnusableError(msg) from problem
+        self._write(self._reference(measure_key), values, "The quality of the original")
 
 
 def _version(number: int, kept: dict[str, Any]) -> Version:
