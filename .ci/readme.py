@@ -1,4 +1,4 @@
-"""Holds the README to the truth: its two commands, its option tables, its links.
+"""Holds the README to the truth: its commands, option tables and links; calls in docs, too.
 
 python3 .ci/readme.py test-command    prints the README's test command
 python3 .ci/readme.py check           fails when the README says what is not so
@@ -8,11 +8,20 @@ python3 .ci/readme.py write           regenerates the option tables
 from __future__ import annotations
 
 import re
-import subprocess
+import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from advisor.__main__ import build_parser  # noqa: E402
+from advisor.errors import AdvisorError  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 README = ROOT / "README.md"
 TABLE = re.compile(r"<!-- options: (\w+) -->\n(.*?)<!-- end -->", re.DOTALL)
 
@@ -28,9 +37,6 @@ def commands() -> tuple[str, str]:
 
 def option_table(name: str) -> str:
     """The options of one subcommand as a Markdown table, read from its parser."""
-    sys.path.insert(0, str(ROOT))
-    from advisor.__main__ import build_parser
-
     rows = ["| option | meaning |", "| --- | --- |"]
     for action in build_parser(name)._actions:  # noqa: SLF001  argparse has no public listing
         if action.dest == "help":
@@ -45,6 +51,22 @@ def option_table(name: str) -> str:
 def with_tables(text: str) -> str:
     """The README with every option table as the parsers have it."""
     return TABLE.sub(lambda m: f"<!-- options: {m[1]} -->\n{option_table(m[1])}<!-- end -->", text)
+
+
+def calls() -> Iterator[tuple[Path, list[str]]]:
+    """Every call of gpu-advisor in a block of the README and of `docs/`."""
+    for page in (README, *sorted((ROOT / "docs").glob("*.md"))):
+        for block in re.findall(r"```(?:sh|text)\n(.*?)```", page.read_text(), re.DOTALL):
+            for line in block.splitlines():
+                if line.startswith("gpu-advisor "):
+                    yield page, shlex.split(line, comments=True)
+
+
+def parse(words: list[str]) -> None:
+    """Parse one call. Raises AdvisorError or SystemExit where it is none."""
+    _, name, *own = words[: words.index("--")] if "--" in words else words
+    if not name.startswith("-"):
+        build_parser(name).parse_args(own)
 
 
 def check() -> None:
@@ -62,17 +84,11 @@ def check() -> None:
     for config in re.findall(r"\bconfig/\w+\.(?:json|yaml)\b", " ".join(commands())):
         if not (ROOT / config).is_file():
             sys.exit(f"README: {config} is not there")
-    names = subprocess.run(
-        [sys.executable, "-m", "advisor", "--help"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL))
-    for name in re.findall(r"^gpu-advisor (\w+)", blocks, re.MULTILINE):
-        if f"  {name} " not in names:
-            sys.exit(f"README: `gpu-advisor {name}` is no command")
+    for page, words in calls():
+        try:
+            parse(words)
+        except (AdvisorError, SystemExit) as problem:
+            sys.exit(f"{page.name}: `{shlex.join(words)}` is no call: {problem}")
     print("README: commands, option tables and links are true")
 
 
