@@ -78,7 +78,7 @@ def test_gradients_by_what_goes_in_are_no_training(tmp_path: Path) -> None:
 def test_gradients_asked_for_by_name_over_a_loader_are_profiled(tmp_path: Path) -> None:
     """No backward pass ends a step: the program would run on for ever."""
     plan = MeasurePlan(measure_s=0.25, min_steps=10, ceilings_workers=(0,), ceilings_s=0.2)
-    outcome = python(tmp_path, "own_updates.py", "grad", "--loader", "0", plan=plan)
+    outcome = python(tmp_path, "own_updates.py", "grad", "--loader", plan=plan)
     (record,) = outcome.records
     assert (outcome.measured.step_kind, outcome.measured.effects.batch_asked) == (
         "training step",

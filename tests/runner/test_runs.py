@@ -47,7 +47,7 @@ def test_a_busy_first_step_is_no_hang(how: str, make_trial: MakeTrial) -> None:
     """torch.compile works for minutes between the first batch and the first step, and an update of
     many passes may be silent for as long in each of them."""
     trial = make_trial(
-        *program("fail_training", how), plan=MeasurePlan(measure_s=0.5), hang_limit_s=4.0
+        *program("fail_training", how), plan=MeasurePlan(measure_s=0.5), hang_limit_s=2.0
     )
     measured(trial)
 
