@@ -32,20 +32,11 @@ def ratio(value: float | None) -> str:
     """`2.91x`."""
     if value is None or not math.isfinite(value):
         return NOT_MEASURED
-    return f"{_ratio_figure(value)}x"
+    return f"{factor(value)}x"
 
 
-def gain(estimate: float, low: float, high: float | None) -> str:
-    """Format a gain: `2.91x (2.71 to 3.12)`.
-
-    `more than 2.71x` where the bounds are too far apart to show more, or even that it is a gain.
-    """
-    if high is not None:
-        return f"{ratio(estimate)} ({_ratio_figure(low)} to {_ratio_figure(high)})"
-    return f"more than {ratio(low)}" if low >= 1 else f"{ratio(estimate)}, bounds too wide to tell"
-
-
-def _ratio_figure(value: float) -> str:
+def factor(value: float) -> str:
+    """`2.91`, `31.2`."""
     return f"{value:.2f}" if value < 10 else number(value)
 
 

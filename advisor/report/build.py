@@ -19,6 +19,7 @@ from advisor.report.bottleneck import diagnose, typical
 from advisor.report.schema import (
     Bottleneck,
     ComparisonEntry,
+    Gain,
     QualityEntry,
     Report,
     RoundEntry,
@@ -27,7 +28,7 @@ from advisor.report.schema import (
     TargetEntry,
     TrialEntry,
 )
-from advisor.report.verdict import gain_entry, whole_gain
+from advisor.report.verdict import whole_gain
 from advisor.stats import walsh_interval
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
     steps = next_actions(found)
     return Report(
         verdict=outcome,
-        gain=gain_entry(whole_gain(found)),
-        gain_free=gain_entry(free.interval(objective)) if free else None,
+        gain=Gain.of(whole_gain(found)),
+        gain_free=Gain.of(free.interval(objective)) if free else None,
         unit=found.unit,
         before=before,
         after=after,
@@ -135,7 +136,7 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
             SuggestionEntry(
                 title=advice.title,
                 detail=advice.reason,
-                gain=gain_entry(advice.gain),
+                gain=Gain.of(advice.gain),
                 site=advice.site,
                 patch=advice.patch,
             )
@@ -367,7 +368,7 @@ def _comparison(found: Comparison, objective: Objective) -> ComparisonEntry:
         purpose=found.ab_test.purpose,
         before=before.label,
         after=after.label,
-        gain=gain_entry(found.interval(objective)),
+        gain=Gain.of(found.interval(objective)),
         rounds=[
             RoundEntry(
                 round=each.number,

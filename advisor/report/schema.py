@@ -7,10 +7,13 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from advisor import numbers
-from advisor.model import Change, Decision, JsonScalar, Machine  # noqa: TC001  pydantic reads it
+from advisor.model import Change, Decision, Interval, JsonScalar, Machine  # noqa: TC001  pydantic reads it
 from advisor.quality import QualityJudgement  # noqa: TC001
 
 SCHEMA_VERSION: Final = 4
+
+WIDE = 4.0
+"""An interval whose high is so many times its low tells a direction and no size."""
 
 OptimizeVerdict = Literal["improved", "unchanged", "partial"]
 
@@ -28,10 +31,27 @@ class Gain(Part):
     """Null where the interval is too wide to give a size."""
     pairs: int
 
+    @classmethod
+    def of(cls, found: Interval | None) -> Gain | None:
+        """The interval in a report."""
+        if found is None:
+            return None
+        high = None if found.high > WIDE * found.low else found.high
+        return cls(ratio=found.estimate, low=found.low, high=high, pairs=found.n)
+
+    @property
+    def size(self) -> str:
+        """`2.91x`, or `more than 2.71x` where the interval gives no size."""
+        return numbers.ratio(self.ratio) if self.high else f"more than {numbers.ratio(self.low)}"
+
     @property
     def text(self) -> str:
-        """`2.91x (2.71 to 3.12)`."""
-        return numbers.gain(self.ratio, self.low, self.high)
+        """`2.91x (2.71 to 3.12)`; no size where it may be no gain at all."""
+        if self.high is None and self.low < 1:
+            return f"{numbers.ratio(self.ratio)}, bounds too wide to tell"
+        if self.high is None:
+            return self.size
+        return f"{self.size} ({numbers.factor(self.low)} to {numbers.factor(self.high)})"
 
 
 class Side(Part):
@@ -144,6 +164,13 @@ class CandidateEntry(Part):
     """Gain so far over the original."""
     gain: Gain | None = None
     """Null where no pair of runs has bounds."""
+
+    @property
+    def text(self) -> str:
+        """`1.38x (0.94 to 2.02) in 2 rounds`."""
+        if self.gain is None:
+            return f"{numbers.ratio(self.ratio)} in one run, without bounds"
+        return f"{self.gain.text} in {numbers.many(self.gain.pairs, 'round')}"
 
 
 class Bottleneck(Part):

@@ -110,8 +110,7 @@ def title(report: Report) -> str:
     if report.verdict != "improved" or gain is None:
         likely = "likely, not proven" if report.candidate else "not finished"
         return likely if report.verdict == "partial" else "unchanged"
-    ratio = numbers.ratio(gain.ratio) if gain.high else f"more than {numbers.ratio(gain.low)}"
-    shown = OBJECTIVES[report.objective].gained(ratio, report.unit)
+    shown = OBJECTIVES[report.objective].gained(gain.size, report.unit)
     kept = " and ".join(report.restored_constraints)
     kept = f"inside {kept}, " if kept else ""
     return f"{kept}{shown}{', not written (dry run)' if report.dry_run else ''}"

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from advisor.tuner.state import Stop, Suggestion, TunerState
 
 
-WIDE = 4.0
-"""An interval whose high is so many times its low tells a direction and no size."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningResult:
     """Finished search, with the candidate to write."""
@@ -118,7 +114,7 @@ def reason(found: TuningResult) -> str:
     """Reason of the verdict, in short."""
     if found.stop is None:
         return _interrupted(found)
-    if (whole := whole_gain(found)) is not None:
+    if (whole := Gain.of(whole_gain(found))) is not None:
         return _improved(found, whole)
     if found.stop.reason == "budget-too-small":
         text, budget_s = _too_small(found.state), found.stop.needed_s or 0.0
@@ -138,10 +134,10 @@ def _interrupted(found: TuningResult) -> str:
         "these measurements."
     )
     best = best_candidate(found)
-    return f"{text} Best so far: {best.label}, {seen(best)}." if best else text
+    return f"{text} Best so far: {best.label}, {best.text}." if best else text
 
 
-def _improved(found: TuningResult, whole: Interval) -> str:
+def _improved(found: TuningResult, whole: Gain) -> str:
     state = found.state
     text = f"The tuned {found.subject} "
     text += f"{gained(whole, found.unit, state.context.objective.name)}."
@@ -152,24 +148,17 @@ def _improved(found: TuningResult, whole: Interval) -> str:
     return text
 
 
-def gained(interval: Interval, unit: str, objective: str = "throughput") -> str:
+def gained(gain: Gain, unit: str, objective: str = "throughput") -> str:
     """Sentence on a proven gain.
 
     `gives 2.04x as many tiles a second in 6 rounds ...; 95 % interval 1.98 to 2.11`
     """
-    ratio = f"{interval.estimate:.2f}x"
-    bounds = f"95 % interval {interval.low:.2f} to {interval.high:.2f}"
-    if too_wide(interval):
-        ratio = f"more than {interval.low:.2f}x"
-        bounds = "lower 95 % bound; the machine was too unsteady to say how much more"
-    rounds = numbers.many(interval.n, "interleaved round")
-    text = OBJECTIVES[objective].gained(ratio, unit)
+    bounds = "lower 95 % bound; the machine was too unsteady to say how much more"
+    if gain.high is not None:
+        bounds = f"95 % interval {numbers.factor(gain.low)} to {numbers.factor(gain.high)}"
+    rounds = numbers.many(gain.pairs, "interleaved round")
+    text = OBJECTIVES[objective].gained(gain.size, unit)
     return f"gives {text} in {rounds} of fresh processes; {bounds}"
-
-
-def too_wide(interval: Interval) -> bool:
-    """True if only the lower bound is worth showing."""
-    return interval.high > WIDE * interval.low
 
 
 def _too_small(state: TunerState) -> str:
@@ -196,7 +185,7 @@ def _nothing_proven(found: TuningResult) -> str:
     if best is not None:
         least = f"{state.context.smallest_gain:.0%}"
         unproven = f"The best candidate, {best.label}, was not proven to gain more than {least}"
-        return f"{unproven}: {seen(best)}."
+        return f"{unproven}: {best.text}."
     for ratio, candidate, why in _faster(found):
         if why:
             faster = f"{candidate.label} was faster ({numbers.ratio(ratio)} in one run)"
@@ -257,25 +246,8 @@ def _refusal(state: TunerState, run: Run) -> str:
 
 def _compared(label: str, step: Comparison, state: TunerState) -> CandidateEntry | None:
     """Candidate with the gain of its rounds; None without an interval."""
-    gain = step.interval(state.context.objective)
-    if gain is None:
-        return None
-    return CandidateEntry(label=label, ratio=gain.estimate, gain=gain_entry(gain))
-
-
-def seen(best: CandidateEntry) -> str:
-    """`1.38x (0.94 to 2.02) in 2 rounds`."""
-    if best.gain is None:
-        return f"{numbers.ratio(best.ratio)} in one run, without bounds"
-    return f"{best.gain.text} in {numbers.many(best.gain.pairs, 'round')}"
-
-
-def gain_entry(interval: Interval | None) -> Gain | None:
-    """Interval for the report; no high bound where it gives no size."""
-    if interval is None:
-        return None
-    high = None if too_wide(interval) else interval.high
-    return Gain(ratio=interval.estimate, low=interval.low, high=high, pairs=interval.n)
+    gain = Gain.of(step.interval(state.context.objective))
+    return CandidateEntry(label=label, ratio=gain.ratio, gain=gain) if gain else None
 
 
 def _never_compared(state: TunerState) -> bool:
