@@ -31,7 +31,7 @@ from advisor.report import build, notes, screen, writing
 from advisor.report.verdict import TuningResult
 from advisor.tuner import next_request
 from advisor.tuner.confirm import proven_candidate
-from advisor.tuner.context import PriorData, TuningContext
+from advisor.tuner.context import TuningContext
 from advisor.tuner.decisions import decisions
 from advisor.tuner.state import Stop
 
@@ -174,9 +174,8 @@ def context_of(job: Job, lab: Executor) -> TuningContext:
         budget_s=session.budget_s,
         safe=job.args.safe,
         measure_s=job.args.window,
-        earlier=PriorData(
-            host_noise=lab.run_cache.host_noise(), quality_reference=tuple(kept.items())
-        ),
+        host_noise=lab.run_cache.host_noise(),
+        quality_reference=tuple(kept.items()),
     )
 
 
@@ -193,7 +192,7 @@ def conclude(
     written: tuple[Path, ...] = ()
     refused: AdvisorError | None = None
     try:
-        if state.quality.reference and not context.earlier.quality_reference:
+        if state.quality.reference and not context.quality_reference:
             reference = dict(state.quality.reference)
             job.versions[0].keep_quality_reference(quality_key(job, lab), reference)
         written = () if job.args.dry_run else write_tuned(job, lab, winner)

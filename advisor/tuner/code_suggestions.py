@@ -317,7 +317,7 @@ def fastest(
 
 def is_gain(state: TunerState, run: Run, best: Tried | None) -> bool:
     """True if `run` beats the best so far, and the fastest change by a tie."""
-    if state.gain_over_incumbent(run) <= 1 + state.level_threshold:
+    if state.gain_over_incumbent(run) <= 1 + state.tie_threshold:
         return False
     return best is None or state.is_faster(run, best[1])
 

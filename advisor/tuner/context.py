@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,16 +18,6 @@ class Source:
 
     document: documents.Document
     findings: knobs.Findings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriorData:
-    """Figures that earlier calls left."""
-
-    host_noise: float | None = None
-    """Relative spread between equal processes on this host."""
-    quality_reference: tuple[tuple[str, float], ...] = ()
-    """Quality by measure from before the first rewrite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +40,10 @@ class TuningContext:
     safe: bool = False
     """Refuse all that could change rounding or the product."""
     measure_s: float = 3.0
-    earlier: PriorData = field(default_factory=PriorData)
+    host_noise: float | None = None
+    """Relative spread between equal processes on this host, by earlier calls."""
+    quality_reference: tuple[tuple[str, float], ...] = ()
+    """Quality by measure from before the first rewrite."""
 
     @property
     def has_gpu(self) -> bool:

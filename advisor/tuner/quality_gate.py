@@ -8,7 +8,7 @@ tolerance. Losses and outputs are compared within a pair, declared measures as a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,10 @@ CHECK_SHARE = 0.25
 """Part of the remaining budget for the original beside the best free candidate."""
 
 
+Pairs = list[tuple["Run", "Run"]]
+"""Runs of the reference and the candidate with equal seeds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """Verdict of the gate on one candidate."""
@@ -80,6 +84,9 @@ class Verdict:
     """Sentence on why it is not inside, or not confirmed."""
     refuted: bool = True
     """Other runs or seeds would not help: the next candidate may be tried."""
+    pairs: Pairs = field(default_factory=list)
+    """Pairs that were judged."""
+    judgements: tuple[QualityJudgement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,19 +98,6 @@ class Reference:
     """Empty where losses or outputs of the user's own command are compared."""
     spent: tuple[tuple[str, float], ...] = ()
     """Share of each tolerance that earlier calls have given away."""
-
-
-Pairs = list[tuple["Run", "Run"]]
-"""Runs of the reference and the candidate with equal seeds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Screening:
-    """Pairs of a candidate, judged."""
-
-    pairs: Pairs
-    judgements: tuple[QualityJudgement, ...]
-    verdict: Verdict
 
 
 def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Verdict]:
@@ -165,19 +159,20 @@ def assess(
     pairs: Pairs,
     name: str = "It",
     stage: QualityStage = "chosen",
-) -> tuple[TunerState, Screening]:
+) -> tuple[TunerState, Verdict]:
     """Judge the pairs, and log the declared measures."""
     if not pairs:
         full = any(entry.what == variant.label for entry in state.skipped)
         why = "the budget had no room for the run" if full else "a run failed"
-        verdict = Verdict(inside=False, why=f"{name} could not be judged: {why}.", refuted=False)
-        return state, Screening(pairs=pairs, judgements=(), verdict=verdict)
+        why = f"{name} could not be judged: {why}."
+        return state, Verdict(inside=False, why=why, refuted=False)
     judgements = judge_pairs(state, reference, pairs, stage)
     if reference.runs:
         known = (*state.quality.judgements, *((variant.label, each) for each in judgements))
         state = replace(state, quality=replace(state.quality, judgements=known))
     shown = (figure_of(each, declared=bool(reference.runs)) for each in judgements)
-    verdict = Verdict(inside=True, figures=": " + ", ".join(shown))
+    figures = ": " + ", ".join(shown)
+    verdict = Verdict(inside=True, figures=figures, pairs=pairs, judgements=judgements)
     for each in judgements:
         if not each.within:
             when = "in screening"
@@ -190,20 +185,20 @@ def assess(
                 f"(pairs of runs: {each.runs})."
             )
             verdict = replace(verdict, inside=False, why=why)
-    return state, Screening(pairs=pairs, judgements=judgements, verdict=verdict)
+    return state, verdict
 
 
 def confirm_quality(
     state: TunerState,
     reference: Reference,
     variant: Variant,
-    screening: Screening,
+    screening: Verdict,
     name: str = "It",
 ) -> Trials[Verdict]:
     """True if pairs of other seeds, or other items, are inside the tolerance as well."""
-    if not screening.verdict.inside:
-        return state, screening.verdict
-    open_ = replace(screening.verdict, inside=False, refuted=False)
+    if not screening.inside:
+        return state, screening
+    open_ = replace(screening, inside=False, refuted=False)
     rounds, why = rounds_to_confirm(state, reference, screening)
     if why:
         return state, replace(open_, why=f"{name} passed screening, and {why}", refuted=rounds > 0)
@@ -238,13 +233,13 @@ def confirm_quality(
     if result.failure is not None:
         pairs = []
     state, found = assess(state, reference, variant, pairs, name, "confirmed")
-    if found.verdict.inside and reference.runs and variant.whatif is None:
+    if found.inside and reference.runs and variant.whatif is None:
         state = adopt_quality(state, reference, found.judgements)
-    return state, found.verdict
+    return state, found
 
 
 def rounds_to_confirm(
-    state: TunerState, reference: Reference, screening: Screening
+    state: TunerState, reference: Reference, screening: Verdict
 ) -> tuple[int, str]:
     """Runs a side that confirm a candidate, and the reason if none do.
 
@@ -340,7 +335,7 @@ def run_seeds(
 
 def screen(
     state: TunerState, reference: Reference, variant: Variant, name: str = "It"
-) -> Trials[Screening]:
+) -> Trials[Verdict]:
     """Judge one pair of `variant` and the reference."""
     state, runs = yield from run_seeds(state, variant, 1, reference.runs[0].wall_s)
     pairs = list(zip(reference.runs, runs, strict=False))
@@ -367,7 +362,7 @@ def measure_reference(
         if why := changed_results(state, list(zip(originals, runs, strict=False))):
             return (yield from measure_reference(without_best(state, why)))
     now, before = mean_values(state, runs), mean_values(state, originals)
-    earlier = dict(state.context.earlier.quality_reference)
+    earlier = dict(state.context.quality_reference)
     spent = given_away(state.context.workload.quality, earlier, now)
     log = replace(
         state.quality,

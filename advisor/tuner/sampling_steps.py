@@ -15,7 +15,7 @@ from advisor.tuner.value_trials import try_values
 
 if TYPE_CHECKING:
     from advisor.model import Candidate, Knob
-    from advisor.tuner.quality_gate import Screening
+    from advisor.tuner.quality_gate import Verdict
 
 MOST_CONFIRMED = 2
 """Step counts that may be confirmed: each has its own chance to pass by luck."""
@@ -50,15 +50,15 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
         reason = "The original's quality could not be measured: its output shows no figure."
         return state.set_verdict(key, "refused", reason)
     counts, stop = step_counts(state, knob)
-    screened: dict[int, Screening] = {}
+    screened: dict[int, Verdict] = {}
     low, high, found = 0, len(counts) - 1, -1
     while low <= high:
         at = (low + high + 1) // 2
         state, screened[at] = yield from screen(state, reference, *named(counts[at]))
-        if screened[at].verdict.inside:
+        if screened[at].inside:
             found, low = at, at + 1
         else:
-            stop, high = screened[at].verdict.why, at - 1
+            stop, high = screened[at].why, at - 1
     for at in range(found, max(-1, found - MOST_CONFIRMED), -1):
         variant, name = named(counts[at])
         if at not in screened:

@@ -296,16 +296,14 @@ def most_promising(
     return min(may_tie, default=None), 0.0
 
 
-def forecast_at(model: ThroughputModel, point: GridPoint, *, ran: bool = False) -> Forecast:
+def forecast_at(model: ThroughputModel, point: GridPoint) -> Forecast:
     """Forecast of the model at a point."""
-    return model.at(batch_of(point), point[1], ran=ran)
+    return model.at(batch_of(point), point[1])
 
 
-def worth(
-    state: TunerState, model: ThroughputModel, point: GridPoint, *, ran: bool = False
-) -> Forecast:
+def worth(state: TunerState, model: ThroughputModel, point: GridPoint) -> Forecast:
     """Log worth of a point to the objective."""
-    found = forecast_at(model, point, ran=ran)
+    found = forecast_at(model, point)
     worth = state.context.objective.log_worth(found.log_rate, batch_of(point))
     return replace(found, log_rate=worth)
 
@@ -417,7 +415,7 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
     allowed = allowed_points(state, grid)
     hopeful = allowed or [grid.start]
     model = fit(state, grid)
-    smooth = {point: worth(state, model, point, ran=True) for point in {*hopeful, grid.start}}
+    smooth = {point: worth(state, model, point) for point in {*hopeful, grid.start}}
     chosen = smallest_level(state, grid, {point: smooth[point] for point in hopeful})
     gained = smooth[chosen].log_rate - smooth[grid.start].log_rate
     if grid.start in allowed and gained <= math.log1p(state.context.smallest_gain):

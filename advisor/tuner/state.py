@@ -214,7 +214,7 @@ class TunerState:
     def noise(self) -> float:
         """Relative spread between equal processes, here or earlier."""
         here = noise_band([run.windows or (run.units_per_s,) for run in self.steady_originals])
-        return max(here or 0.0, self.context.earlier.host_noise or 0.0)
+        return max(here or 0.0, self.context.host_noise or 0.0)
 
     @property
     def tie_threshold(self) -> float:
@@ -227,11 +227,6 @@ class TunerState:
         if self.noise > self.tie_threshold:
             return f"the {100 * self.noise:.2g} % that equal runs differ by"
         return f"{100 * self.tie_threshold:.2g} %"
-
-    @property
-    def level_threshold(self) -> float:
-        """Half a tie: neighbours on a rising curve speak for each other."""
-        return max(self.context.smallest_gain, self.tie_threshold / 2)
 
     @property
     def sigma(self) -> float:

@@ -25,11 +25,6 @@ SHAPE = 0.02
 """Relative error of the form itself, where something was measured."""
 FAR = 0.04
 """The same, far from everything that was measured."""
-UNLUCKY = 3.0
-"""Largest residual that neighbours inherit, in deviations."""
-FEW = 5
-NORMAL = 1.4826
-"""Standard deviations in a median of absolute ones."""
 TAILS = 4.0
 """Degrees of freedom of Student's distribution: a run may have been unlucky."""
 
@@ -96,38 +91,20 @@ class ThroughputModel:
             (point, math.log(point.rate) - self._mean(point.batch, point.workers)[0])
             for point in points
         ]
-        residuals = [abs(each) for _, each in self._residuals]
-        self._off = max(self._sigma, NORMAL * statistics.median(residuals))
-        self._cache: dict[tuple[float, int, bool], Forecast] = {}
 
-    def at(self, batch: float, workers: int, *, ran: bool = False) -> Forecast:
-        """Forecast for one batch and worker count.
-
-        A large residual at a point that ran is the program's own.
-        """
-        key = batch, workers, ran
-        if key not in self._cache:
-            self._cache[key] = self._forecast(batch, workers, self._off if ran else self._sigma)
-        return self._cache[key]
-
-    def _forecast(self, batch: float, workers: int, off: float) -> Forecast:
-        """The mean of all splits, and residuals of the neighbours.
-
-        `off`: how far programs lie from the form, as a standard deviation.
-        """
+    def at(self, batch: float, workers: int) -> Forecast:
+        """Mean of all splits for one batch and worker count, and its neighbours' residuals."""
         mean, variance = self._mean(batch, workers)
-        near, carried, most = 0.0, 0.0, UNLUCKY * off
+        near, carried = 0.0, 0.0
         for point, residual in self._residuals:
             apart = math.log2(batch / point.batch) ** 2
-            apart += (workers - point.workers) ** 2 / (
-                1.0 + 0.25 * max(workers, point.workers) ** 2
-            )
+            most = max(workers, point.workers)
+            apart += (workers - point.workers) ** 2 / (1.0 + 0.25 * most**2)
             alike = math.exp(-apart / 2)
             near += alike
-            carried += alike * max(-most, min(most, residual))
-        doubt = (self._sigma / off) ** 2
+            carried += alike * residual
         variance += (0.7 * self._sigma) ** 2 / (1 + near) + FAR**2 / (1 + 4 * near)
-        return Forecast(log_rate=mean + carried / (near + doubt), sd=math.sqrt(variance))
+        return Forecast(log_rate=mean + carried / (near + 1), sd=math.sqrt(variance))
 
     def _weighed(self, points: tuple[Point, ...]) -> tuple[_Split, ...]:
         found = []
@@ -137,7 +114,7 @@ class ThroughputModel:
                 math.log(point.step_s) - _log_share(launch, growth, point.batch / self._first)
                 for point in points
             ]
-            split = _Split(launch, growth, _middle(shape))
+            split = _Split(launch, growth, statistics.fmean(shape))
             belief = sum(_log_student(each - split.log_step_s, self._sigma) for each in shape)
             for point in points:
                 expected = self._log_rate(split, point.batch, point.workers)
@@ -176,11 +153,6 @@ fitted = functools.lru_cache(maxsize=64)(ThroughputModel)
 
 def _log_share(launch: float, growth: float, batches: float) -> float:
     return math.log((launch + batches ** (1 + growth)) / (launch + 1))
-
-
-def _middle(values: list[float]) -> float:
-    """The mean of few, the median of many."""
-    return statistics.fmean(values) if len(values) < FEW else statistics.median(values)
 
 
 def _log_student(error: float, scale: float) -> float:

@@ -137,12 +137,8 @@ def tune_precision(state: TunerState) -> Stage:
             values = list(dict.fromkeys(there[dtype] for dtype in order))
             state = yield from try_with_consent(state, knob, values)
             continue
-        if isinstance(knob.value, bool) and len(spelled) > 1:
-            asked = "Switched on, it leaves the dtype to the program"
-        else:
-            asked = ", ".join(f"{value!r} asks for {dtype}" for dtype, value in spelled.items())
         here = ", ".join(state.context.precisions)
-        reason = f"{asked or 'No narrower value is known'}; this target computes in {here}."
+        reason = f"No other value is known to compute in one of {here}, as this target does."
         state = state.set_verdict(key_of(knob), "kept", reason)
     return state
 

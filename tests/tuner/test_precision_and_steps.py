@@ -118,19 +118,6 @@ def test_what_is_free_is_proven_before_quality_is_touched(tmp_path: Path) -> Non
     assert all(change.knob_class == "free" for change in first.changes)
 
 
-@pytest.mark.parametrize("budget_s", [40.0, 44.0, 48.0, 52.0])
-def test_what_was_proven_is_written_though_the_budget_ends_later(
-    budget_s: float, tmp_path: Path
-) -> None:
-    """Quality runs that take for ever cost the free part nothing."""
-    engine = sampler(process_s=lambda trial: 30.0 if trial.purpose == "quality" else 1.0)
-    measure = {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": "5%"}}
-    workload = {"phase": "test", "quality": measure}
-    search = formula_search(tmp_path, engine, SAMPLER, workload=workload, budget_s=budget_s)
-    assert search.values["batch_size"] > 2
-    assert "n_timestep" not in search.values
-
-
 def test_what_trades_results_is_written_only_for_a_gain_of_its_own(tmp_path: Path) -> None:
     """A precision that gains 2 % is no gain beyond the free part, which stays."""
     for speedup, taken in ((1.5, True), (1.02, False)):

@@ -90,24 +90,6 @@ def test_what_promises_most_is_tried_first(load_s: float, first: str, tmp_path: 
     assert min(switches) > max(n for n, label in enumerate(labels) if "batch " in label)
 
 
-@pytest.mark.parametrize("processes", range(8, 14))
-def test_a_small_budget_runs_the_batch_of_a_training(processes: int, tmp_path: Path) -> None:
-    """Switches that gain little do not spend it first."""
-    switches = {"channels_last": 1.05, "cudnn_benchmark": 1.05}
-    engine = on_formula(
-        load_s=1e-6,
-        observed=ON_CUDA,
-        step_kind="optimizer step",
-        switches=switches,
-        process_s=30.0,
-        noise=0.1,
-    )
-    text, budget_s = "batch_size: 4\nlr: 0.1\n", 30.0 * processes
-    search = formula_search(tmp_path, engine, text, budget_s=budget_s, host_noise=0.26)
-    assert search.stop.reason == "done"
-    assert search.decisions["batch_size"].outcome != "skipped"
-
-
 def test_what_is_on_already_is_never_tried(tmp_path: Path) -> None:
     """The probe saw it."""
     on = {
@@ -175,16 +157,6 @@ def test_rounding_is_only_changed_behind_the_guard(
     search = formula_search(tmp_path, engine, CONFIG, workload=workload)
     assert tried(engine) == ([] if expected is None else ["autocast=bfloat16"])
     assert [advice.title for advice in advice_of(search)] == (expected or [])
-
-
-def test_a_lucky_run_is_not_advised(tmp_path: Path) -> None:
-    """Faster once by the draw: its pairs say so, and it is no advice."""
-    advised = 0
-    for seed in range(20):
-        engine = computing(switches={"cudnn_benchmark": 1.0}, noise=0.1, seed=seed)
-        (tmp_path / f"{seed}").mkdir()
-        advised += bool(advice_of(formula_search(tmp_path / f"{seed}", engine, CONFIG)))
-    assert advised <= 1
 
 
 def test_a_spent_budget_is_said(tmp_path: Path) -> None:

@@ -156,13 +156,14 @@ class RecordedEngine:
         after_s = max(0.0, found.wall_s - (found.startup_s or 0.0) - seconds)
         told, slow = self._disturbed(values)
         longer = slow / self._noise.factor(self._random)
-        if trial.plan.mode == "whole":
-            seconds *= longer
         rate = found.units_per_s / longer
+        units = rate * seconds
+        if trial.plan.mode == "whole":
+            units, seconds = found.units, seconds * longer
         return replace(
             found,
             **_identity(trial),
-            units=rate * seconds,
+            units=units,
             units_per_s=rate,
             latency_p50_ms=_times(found.latency_p50_ms, longer),
             latency_p95_ms=_times(found.latency_p95_ms, longer),

@@ -163,7 +163,7 @@ class Formula:
             purpose=trial.purpose,
             label=trial.label,
             unit=trial.unit,
-            units=rate * seconds,
+            units=float(self.whole_units) if whole else rate * seconds,
             units_per_s=rate,
             rate_source="formula",
             window_start=0.0,

@@ -18,7 +18,7 @@ from advisor.history import History
 from advisor.objective import THROUGHPUT, Objective
 from advisor.settings import Workload
 from advisor.tuner.confirm import proven_candidate
-from advisor.tuner.context import PriorData, Source, TuningContext
+from advisor.tuner.context import Source, TuningContext
 from advisor.tuner.decisions import decisions
 from advisor.tuner.pipeline import pipeline
 from tests.support.simulator.engine import QUIET_MACHINE, RecordedEngine
@@ -157,7 +157,7 @@ def formula_search(
         smallest_gain=0.03,
         budget_s=budget_s,
         safe=safe,
-        earlier=PriorData(host_noise=host_noise),
+        host_noise=host_noise,
     )
     lab = Executor(
         engine=engine,
