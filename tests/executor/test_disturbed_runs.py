@@ -34,7 +34,7 @@ def told(search: FormulaSearch) -> str:
     """The line on how busy the machine was."""
     proofs = search.state.confirmations
     runs = [run for proof in proofs for run in (*proof.runs("before"), *proof.runs("after"))]
-    everything = [a.run for a in search.lab.attempts if a.run is not None]
+    everything = [a.run for a in search.executor.attempts if a.run is not None]
     note = notes.load_note(runs, neighbours(everything), QUIET_MACHINE.cpus)
     used = any(proof.used_contended_rounds for proof in proofs)
     return f"{note} {notes.UNDER_LOAD}" if note and used else note
@@ -44,7 +44,7 @@ def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path: Path) -> N
     """The third process, a candidate, was slowed to a half; nothing rests on that."""
     quiet = busy_search(tmp_path, None)
     search = busy_search(tmp_path, lambda process: 1.0 if process == 2 else 0.0)
-    disturbed, again = search.lab.attempts[2:4]
+    disturbed, again = search.executor.attempts[2:4]
     assert disturbed.repeated
     assert not again.repeated
     assert disturbed.label == again.label
@@ -55,7 +55,7 @@ def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path: Path) -> N
 def test_a_disturbed_round_is_repeated_whole(tmp_path: Path) -> None:
     """Both arms run again, never one alone; the rounds that were asked for are had."""
     quiet = busy_search(tmp_path, None)
-    first = next(n for n, a in enumerate(quiet.lab.attempts) if a.request.purpose == "confirm")
+    first = next(n for n, a in enumerate(quiet.executor.attempts) if a.request.purpose == "confirm")
     search = busy_search(tmp_path, lambda process: 1.0 if process == first + 3 else 0.0)
     proof = search.state.confirmations[0]
     assert [each.contended is None for each in proof.rounds] == [True, False] + [True] * 5
@@ -126,4 +126,4 @@ def test_a_process_that_is_dear_for_the_budget_is_not_repeated_by_itself(
     """Twice 5 s are little of a quarter of an hour, and too much of a minute."""
     engine = on_formula(load_s=1e-6, process_s=5.0, held=lambda *_: 1.0)
     search = formula_search(tmp_path, engine, TEXT, workload=TEST, budget_s=budget_s)
-    assert sum(attempt.repeated for attempt in search.lab.attempts) == repeats
+    assert sum(attempt.repeated for attempt in search.executor.attempts) == repeats

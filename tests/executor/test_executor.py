@@ -41,7 +41,7 @@ class Reasons(Quiet):
 def test_a_trial_that_the_budget_ended_failed_in_nothing(tmp_path: Path) -> None:
     """It is skipped for want of time: no failed attempt, and nothing kept of it."""
     search = formula_search(tmp_path, on_formula(process_s=5.0), "lr: 0.1\n", budget_s=60.0)
-    executor = search.lab
+    executor = search.executor
     executor.budget.total_s = executor.budget.spent_s + 1.0
     before = len(executor.attempts)
     plan = MeasurePlan(measure_s=4.0)
@@ -58,7 +58,7 @@ def test_a_process_that_is_given_up_is_told_with_its_own_limit(
 ) -> None:
     """A sampler's first item has a part of the budget; neither limit is the program's failure."""
     search = formula_search(tmp_path, on_formula(), "lr: 0.1\n", budget_s=60.0)
-    executor, heard = search.lab, Reasons()
+    executor, heard = search.executor, Reasons()
     executor.listener = heard
     executor.budget.total_s = executor.budget.spent_s + 60.0
     late = Failure(

@@ -78,7 +78,11 @@ def test_no_smaller_difference_is_ruled_out_than_equal_runs_have(tmp_path: Path)
     assert search.state.tie_percent == "3 %"
     assert noisy.tie_percent == "the 81 % that equal runs differ by"
     found = SimpleNamespace(
-        state=noisy, attempts=search.lab.attempts, never_run=[], stop=search.stop, winner=ORIGINAL
+        state=noisy,
+        attempts=search.executor.attempts,
+        never_run=[],
+        stop=search.stop,
+        winner=ORIGINAL,
     )
     assert verdict._nothing_proven(found) == (
         "No value tested was faster by more than the 81 % that equal runs differ by."
@@ -251,7 +255,7 @@ def test_a_knob_found_by_experiment_is_told_with_its_effect(tmp_path: Path) -> N
 def test_files_that_a_trial_left_or_changed_are_named(tmp_path: Path, kind: str) -> None:
     """Those of an overlay went with their trial; a file of an earlier trial is none of theirs."""
     search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
-    attempts = search.lab.attempts
+    attempts = search.executor.attempts
     run = attempts[0].run
     assert run is not None
     created, changed = ("b.log", "a.png"), ("a.png", "best.ckpt")

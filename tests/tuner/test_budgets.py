@@ -61,8 +61,8 @@ def test_nine_of_ten_start_ups_end_in_a_proven_answer(kind: str) -> None:
     ended = [at(kind, startup_s) for startup_s in STARTUPS_S]
     assert sum(map(proven, ended)) >= 9
     for search in ended:
-        assert search.lab.budget.remaining_s >= 0
-        assert not any(found.cut_short for found in search.lab.comparisons)
+        assert search.executor.budget.remaining_s >= 0
+        assert not any(found.cut_short for found in search.executor.comparisons)
         assert proven(search) or search.stop.needed_s
         if kind != "nothing" and proven(search):
             assert search.winner.changes
@@ -74,8 +74,8 @@ def test_nothing_is_left_unspent_that_could_still_be_tried_and_proven(kind: str)
     for startup_s in STARTUPS_S:
         search = at(kind, startup_s)
         left_out = [skipped for skipped in search.state.skipped if skipped.matters]
-        if left_out and search.lab.budget.remaining_s > BUDGET_S / 10:
-            assert search.lab.budget.remaining_s < search.state.fewest_s
+        if left_out and search.executor.budget.remaining_s > BUDGET_S / 10:
+            assert search.executor.budget.remaining_s < search.state.fewest_s
 
 
 @pytest.mark.parametrize("startup_s", [35.0, 60.0, 110.0, 200.0])
@@ -134,7 +134,7 @@ def test_a_budget_is_overrun_by_a_few_seconds_at_most(
     costs, text = PROGRAMS["both"]
     engine = on_formula(process_s=process_s, noise=0.02, held=held, **costs)
     search = formula_search(tmp_path, engine, text, workload=TEST, budget_s=budget_s, gpu=False)
-    assert search.lab.budget.spent_s <= budget_s + LATE_S
+    assert search.executor.budget.spent_s <= budget_s + LATE_S
     assert LATE_S + TERM_GRACE_S <= 5.0
 
 
@@ -177,7 +177,7 @@ def test_an_item_of_a_sampler_is_not_waited_for_until_the_budget_is_gone(
         )
     assert search.values["batch_size"] > 1
     assert [run.effects.forwards_per_unit for run in search.state.originals] == [1000.0] * 2
-    assert search.lab.budget.remaining_s >= 0
+    assert search.executor.budget.remaining_s >= 0
 
 
 @pytest.mark.parametrize("budget_s", [80.0, 120.0, 160.0, 240.0])
@@ -204,12 +204,12 @@ def test_rounds_that_take_less_than_was_feared_are_more(tmp_path: Path) -> None:
     (proof,) = search.state.confirmations
     assert proof.ab_test.rounds < len(proof.counted) <= proof.ab_test.max_rounds
     assert not proof.cut_short
-    assert search.lab.budget.spent_s <= search.context.budget_s
+    assert search.executor.budget.spent_s <= search.context.budget_s
 
 
 def test_a_budget_too_small_is_told_after_one_process(tmp_path: Path) -> None:
     engine = on_formula(load_s=1e-6, process_s=88.0, startup_s=5.0)
     search = formula_search(tmp_path, engine, INFERENCE, workload=TEST, budget_s=240.0)
     assert search.stop.reason == "budget-too-small"
-    assert len(search.lab.attempts) == 1
+    assert len(search.executor.attempts) == 1
     assert search.state.originals

@@ -77,7 +77,7 @@ def test_what_is_not_told_ends_the_search_before_it_begins(tmp_path: Path) -> No
     """After the original, which is the first that could have told it."""
     search = searched(tmp_path, objective.parse("energy"))
     assert search.stop.reason == "not-measured"
-    assert {attempt.request.purpose for attempt in search.lab.attempts} == {"baseline"}
+    assert {attempt.request.purpose for attempt in search.executor.attempts} == {"baseline"}
     assert objective.parse("energy").unmeasured(search.state.original) == ("energy",)
 
 

@@ -109,9 +109,9 @@ def test_steps_go_down_to_the_tolerance_and_take_their_schedule_along(tmp_path: 
 
 
 def test_what_is_free_is_proven_before_quality_is_touched(tmp_path: Path) -> None:
-    """The first contest is of free knobs alone, and no quality process ran before its end."""
+    """The first comparison is of free knobs alone, and no quality process ran before its end."""
     search = sampler_search(tmp_path, "5%")
-    purposes = [attempt.request.purpose for attempt in search.lab.attempts]
+    purposes = [attempt.request.purpose for attempt in search.executor.attempts]
     assert purposes.index("confirm") < purposes.index("quality")
     first = search.state.confirmations[0].ab_test.after.variant.candidate
     assert first.changes

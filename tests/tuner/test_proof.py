@@ -68,5 +68,5 @@ def test_a_second_search_starts_no_process_but_the_baseline_and_the_proof(tmp_pa
     assert first.winner.changes
     again = formula_search(tmp_path, engine, TRAINING, history=history)
     assert again.winner.key == first.winner.key
-    fresh = {a.request.purpose for a in again.lab.attempts if not a.reused}
+    fresh = {a.request.purpose for a in again.executor.attempts if not a.reused}
     assert fresh == {"baseline", "confirm"}

@@ -59,7 +59,7 @@ def seeds(search: FormulaSearch, command: str) -> list[tuple[str, bool]]:
             dict(asked.trial.env)["GPU_ADVISOR_SEED"],
             any(c.kind == "timesteps" for c in asked.trial.candidate.changes),
         )
-        for asked, attempt in zip(search.engine.asked, search.lab.attempts, strict=False)
+        for asked, attempt in zip(search.engine.asked, search.executor.attempts, strict=False)
         if attempt.request.command == command
     ]
 
@@ -169,7 +169,7 @@ def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_pat
     assert search.values["batch_size"] > 1
     assert "n_timestep" not in search.values
     assert any("confirmation" in skipped.what for skipped in search.state.skipped)
-    assert search.lab.budget.remaining_s >= 0
+    assert search.executor.budget.remaining_s >= 0
 
 
 def test_precision_is_confirmed_by_losses_with_equal_seeds(tmp_path: Path) -> None:

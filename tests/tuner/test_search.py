@@ -203,7 +203,7 @@ def test_a_failing_original_stops_everything(tmp_path: Path) -> None:
     search = formula_search(tmp_path, on_formula(fails=lambda *_: "no-steps"), TRAINING)
     assert search.stop.reason == "baseline-failed"
     assert search.stop.failed is not None
-    assert search.lab.processes == 1
+    assert search.executor.processes == 1
 
 
 def test_history_of_another_speed_is_not_believed(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_setting_of_evaluation_is_not_tried_while_the_program_trains(
 ) -> None:
     """No phase is declared; the steps that were seen are those of a training."""
     search = formula_search(tmp_path, on_formula(**TRAINED), f"{train}{name}: 16\nlr: 0.1\n")
-    tried = {c.path for a in search.lab.attempts for c in a.request.variant.candidate.changes}
+    tried = {c.path for a in search.executor.attempts for c in a.request.variant.candidate.changes}
     assert name not in tried
     assert search.decisions[name].reason.startswith("Belongs to the ")
     assert "what was measured here is train" in search.decisions[name].reason

@@ -168,6 +168,6 @@ def test_plain_attention_is_set_against_that_of_torch(
     """It rounds otherwise, so only where the user declared a tolerance."""
     text = "lr: 0.1\nmodel:\n  attn_implementation: eager\n"
     search = formula_search(tmp_path, training(), text, workload=guard)
-    tried = {c.new for a in search.lab.attempts for c in a.request.variant.candidate.changes}
+    tried = {c.new for a in search.executor.attempts for c in a.request.variant.candidate.changes}
     assert ("sdpa" in tried) is asked
     assert search.decisions["attn_implementation"].outcome == ("kept" if asked else "listed")

@@ -29,7 +29,7 @@ ON_CPU = {"device": "cpu", "threads": 4, "loader_site": "train.py:1"}
 
 def advice_of(search: FormulaSearch) -> tuple[Advice, ...]:
     """What was proven and is not ours to write."""
-    return proven_advice(search.state, search.lab.program)
+    return proven_advice(search.state, search.executor.program)
 
 
 def tried(engine: RecordedEngine) -> list[str]:
@@ -84,7 +84,7 @@ def test_what_promises_most_is_tried_first(load_s: float, first: str, tmp_path: 
         switches={"cudnn_benchmark": 1.3, "channels_last": 1.2},
     )
     search = formula_search(tmp_path, engine, "batch_size: 4\nlr: 0.1\n")
-    labels = [attempt.request.variant.label for attempt in search.lab.attempts]
+    labels = [attempt.request.variant.label for attempt in search.executor.attempts]
     assert first in next(label for label in labels if label != "original")
     switches = [n for n, label in enumerate(labels) if "cudnn" in label]
     assert min(switches) > max(n for n, label in enumerate(labels) if "batch " in label)

@@ -1,4 +1,4 @@
-"""A whole search over a program that is a formula: facts, a lab on its own clock, the loop.
+"""A whole search over a program that is a formula: facts, an executor on its own clock, the loop.
 
 Tests judge the strategy by it, and `benchmarks.search_quality` measures it.
 """
@@ -95,7 +95,7 @@ class FormulaSearch:
 
     engine: RecordedEngine
     context: TuningContext
-    lab: Executor
+    executor: Executor
     answers: tuple[Result, ...]
     stop: Stop
 
@@ -116,12 +116,12 @@ class FormulaSearch:
     @property
     def decisions(self) -> dict[str, Decision]:
         """Decision by the last part of its path."""
-        found = decisions(self.state, self.winner, self.lab.attempts, whole=self.stop.whole)
+        found = decisions(self.state, self.winner, self.executor.attempts, whole=self.stop.whole)
         return {decision.path.rsplit(".", 1)[-1]: decision for decision in found}
 
     def asked(self, purpose: str) -> list[TrialResult]:
         """Processes for `purpose`, in order."""
-        return [attempt for attempt in self.lab.attempts if attempt.request.purpose == purpose]
+        return [attempt for attempt in self.executor.attempts if attempt.request.purpose == purpose]
 
 
 def formula_search(
@@ -159,7 +159,7 @@ def formula_search(
         safe=safe,
         host_noise=host_noise,
     )
-    lab = Executor(
+    executor = Executor(
         engine=engine,
         program=Program(configs=(document,), command_line=command, cwd=folder, unit="item"),
         run_cache=RunCache(history=history or Forgetful(), machine_key="m", program_key="p"),
@@ -171,10 +171,12 @@ def formula_search(
     with engine:
         turn = next(steps)
         while True:
-            answers.append(lab.answer(turn.request))
+            answers.append(executor.answer(turn.request))
             try:
                 turn = steps.send(answers[-1])
             except StopIteration as end:
                 stop: Stop = end.value
                 break
-    return FormulaSearch(engine=engine, context=context, lab=lab, answers=tuple(answers), stop=stop)
+    return FormulaSearch(
+        engine=engine, context=context, executor=executor, answers=tuple(answers), stop=stop
+    )

@@ -46,7 +46,7 @@ def after_rounds(gains: list[float]) -> Comparison:
 
 
 def ended(gain: float, sigma: float, seed: int) -> Comparison:
-    """A contest of arms that lie `gain` apart, with rounds until it ends."""
+    """A comparison of variants that lie `gain` apart, with rounds until it ends."""
     rng = random.Random(seed)
     gains: list[float] = []
     while len(gains) < PLANNED and not after_rounds(gains).is_futile:
@@ -70,12 +70,12 @@ def test_what_gains_enough_is_proven_as_often() -> None:
     ("minimum_effect", "gain", "rounds"),
     [(True, 1.0, 3), (True, 1.5, PLANNED), (False, 1.0, PLANNED)],
 )
-def test_the_lab_ends_a_contest_that_is_in_vain(
+def test_a_comparison_that_can_hardly_prove_anything_ends_early(
     tmp_path: Path, minimum_effect: bool, gain: float, rounds: int
 ) -> None:
     """And no other."""
     engine = on_formula(switches={"channels_last": gain}, observed={"channels_last": False})
     search = formula_search(tmp_path, engine, "lr: 0.1\n", budget_s=1e9)
-    found = search.lab.compare(ab_test(minimum_effect))
+    found = search.executor.compare(ab_test(minimum_effect))
     assert len(found.rounds) == rounds
     assert not found.cut_short
