@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.5
 """Time in which others are watched."""
-WIDTH = 100
 LEAST_FREE_SHARE, LEAST_FREE_GIB = 0.10, 1.0
 """RAM that must be left, or the kernel begins to drop cached files and to swap."""
 LEAST_SHM_GIB = 1.0
@@ -262,11 +260,7 @@ def as_text(rows: Sequence[Row]) -> str:
     lines = [verdict(rows), ""]
     for row in rows:
         mark = "?" if row.status == "unknown" else row.status
-        lines += _wrapped(f"  {mark:<4}  {row.name:<14}  {row.value}")
+        lines.append(f"  {mark:<4}  {row.name:<14}  {row.value}")
         if row.fix:
-            lines += [*_wrapped(f"{'':<8}{row.why}"), f"{'':<8}{row.fix}"]
+            lines += [f"{'':<8}{row.why}", f"{'':<8}{row.fix}"]
     return "\n".join(lines)
-
-
-def _wrapped(line: str) -> list[str]:
-    return textwrap.wrap(line, WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False)

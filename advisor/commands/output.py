@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from advisor import masking
+from advisor.errors import FAILURE_EXIT_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,12 +33,10 @@ def table(rows: Sequence[Sequence[str]], indent: str = "") -> list[str]:
     return lines
 
 
-def failure_fields(failure: Failure) -> dict[str, str]:
-    """The failure in a JSON object."""
-    return {name: getattr(failure, name) for name in ("kind", "evidence", "next_step")}
-
-
-def failure_memo(failure: Failure) -> str:
-    """The failure, its evidence, and the next step."""
+def show_failure(failure: Failure, hint: str = "", *, as_json: bool) -> int:
+    """Print the failure, its evidence and the next step; return its exit code."""
+    named = {name: getattr(failure, name) for name in ("kind", "evidence", "next_step")}
     tail = f"\n\nLast lines of the program:\n{failure.log_tail}" if failure.log_tail else ""
-    return f"Not measured: {failure.kind}. {failure.evidence}\n{failure.next_step}{tail}"
+    text = f"Not measured: {failure.kind}. {failure.evidence}\n{failure.next_step}{tail}\n{hint}"
+    show({"ok": False, "failure": named}, text, as_json=as_json)
+    return FAILURE_EXIT_CODES[failure.kind]

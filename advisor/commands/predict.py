@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from advisor import knobs, numbers
 from advisor.commands import invocation, output
 from advisor.commands.measuring import session_of
-from advisor.errors import FAILURE_EXIT_CODES, PredictionError, UsageError
+from advisor.errors import PredictionError, UsageError
 from advisor.machine import profiles
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run
 from advisor.prediction import speed
@@ -34,6 +34,7 @@ FITS_SHARE = 0.9
 MEMORY_ERROR = 0.15
 """Not validated on a card."""
 LARGEST_BATCH = 1 << 16
+NEEDS_CUDA = "The program needs CUDA: predict can only trace one that runs on this host."
 GIB = 1024.0**3
 
 
@@ -115,12 +116,9 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     with session.trials() as run_trial:
         found = trace_twice(asked, run_trial)
     if isinstance(found, Failure):
-        text = output.failure_memo(found)
-        if not session.machine.gpus and "cuda" in f"{found.evidence}{found.log_tail}".lower():
-            text += "\nThe program needs CUDA: predict can only trace one that runs on this host."
-        failed = {"ok": False, "failure": output.failure_fields(found), "predictions": []}
-        output.show(failed, text, as_json=args.json)
-        return FAILURE_EXIT_CODES[found.kind]
+        needs_cuda = "cuda" in f"{found.evidence}{found.log_tail}".lower()
+        hint = NEEDS_CUDA if needs_cuda and not session.machine.gpus else ""
+        return output.show_failure(found, hint, as_json=args.json)
     entries, unit = predictions(found, cards), numbers.plural(found.run.unit)
     remarks = notes(found, cards, entries)
     fields = {

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from advisor import numbers
 from advisor.commands import invocation, output, whole_run
 from advisor.commands.measuring import session_of
-from advisor.errors import FAILURE_EXIT_CODES
 from advisor.machine import target
 from advisor.model import TRAINING_STEPS, Candidate, Failure, MeasurePlan, Run
 from advisor.report import bottleneck, notes
@@ -28,14 +27,10 @@ RUNS = 2
 
 OF_RUN = (
     *("units", "units_per_s", "tokens_per_s", "wait_share", "step_ms", "achieved_tflops"),
-    *("ranks", "peak_mem_gib"),
+    *("ranks", "peak_mem_gib", "host_growth_gib_per_min"),
 )
 OF_EFFECTS = ("batch", "workers", "forwards_per_unit")
-OF_ALL = (
-    *("ok", "failure", "unit", "window", "units_per_s_range", "runs", "disturbed", "effects"),
-    *("shares", "bottleneck", "unused_gpu", "phases", "host_growth_gib_per_min"),
-)
-"""Keys of the JSON object, null where nothing was measured."""
+"""Figures of a run and of its effects in the JSON object."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,16 +68,14 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     session = session_of(asked, allow_writes=args.allow_writes)
     result = measure(session, *plan_of(asked, args, session.machine.cpus))
     if isinstance(result, Failure):
-        fields = as_object(asked.workload.unit, failure=output.failure_fields(result))
-        output.show(fields, output.failure_memo(result), as_json=args.json)
-        return FAILURE_EXIT_CODES[result.kind]
+        return output.show_failure(result, as_json=args.json)
     aim, cards, machine = session.target, result[0].cards, session.machine
     if cards:
         aim = target.computed_on(aim, machine, cards[0])
     found = diagnose(result, profile=aim.profile)
     unused = notes.unused_gpu(result, machine.gpus)
     text = whole_run.memo(result[0]) if found is None else memo(result, found)
-    fields = as_object(typical(result).unit, **of_runs(result, found), unused_gpu=unused or None)
+    fields = as_object(result, found) | {"unused_gpu": unused or None}
     output.show(fields, f"{unused}\n\n{text}" if unused else text, as_json=args.json)
     return 0
 
@@ -113,14 +106,11 @@ def measure(session: Session, plan: MeasurePlan, runs: int) -> tuple[Run, ...] |
 # --- one JSON object ----------------------------------------------------------------------
 
 
-def as_object(unit: str, **known: Any) -> dict[str, Any]:
-    """Object of `--json`; None is "not measured"."""
-    keys = dict.fromkeys((*OF_RUN, *OF_EFFECTS, *OF_ALL))
-    return keys | {"ok": False, "unit": numbers.plural(unit)} | known
+def as_object(result: tuple[Run, ...], found: Bottleneck | None) -> dict[str, Any]:
+    """Object of `--json`: means over the runs, beside the range of the rate.
 
-
-def of_runs(result: tuple[Run, ...], found: Bottleneck | None) -> dict[str, Any]:
-    """Figures of the runs: means, beside the range of the rate."""
+    None is "not measured"; the unit is in the plural.
+    """
     run = typical(result)
     effects, rates = run.effects, [each.units_per_s for each in result]
     shares = dataclasses.asdict(run.shares)
@@ -128,6 +118,8 @@ def of_runs(result: tuple[Run, ...], found: Bottleneck | None) -> dict[str, Any]
         **{name: getattr(run, name) for name in OF_RUN},
         **{name: getattr(effects, name) for name in OF_EFFECTS},
         "ok": True,
+        "failure": None,
+        "unit": numbers.plural(run.unit),
         "window": {"start": run.window_start, "end": run.window_end},
         "units_per_s_range": [min(rates), max(rates)],
         "runs": len(result),
@@ -136,7 +128,6 @@ def of_runs(result: tuple[Run, ...], found: Bottleneck | None) -> dict[str, Any]
         "shares": {name: share for name, share in shares.items() if share is not None} or None,
         "bottleneck": found and found.model_dump(),
         "phases": [dataclasses.asdict(phase) for phase in run.phases] if found is None else None,
-        "host_growth_gib_per_min": run.host_growth_gib_per_min,
     }
 
 
