@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shlex
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -71,12 +70,12 @@ class Program:
 
     def argv(self, checkout: Checkout) -> tuple[str, ...]:
         """Command line in `checkout`, with one seed."""
-        if self.in_shell:
-            return with_seed(("bash", "-c", self.command), None)
-        if self.config is None:
-            return with_seed(tuple(shlex.split(self.command)), None)
-        cwd = self.cwd(checkout)
-        return with_seed(invocation.split(self.command, [cwd / self.config], cwd), None)
+        words: Sequence[str] = ("bash", "-c", self.command)
+        if not self.in_shell:
+            cwd = self.cwd(checkout)
+            configs = [cwd / self.config] if self.config else []
+            words = invocation.split(self.command, configs, cwd)
+        return with_seed(tuple(words), None)
 
 
 def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tuple[Program, ...]:

@@ -15,12 +15,12 @@ import statistics
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from advisor import files, stats
 from advisor.errors import ReportError
 from advisor.gate.comparison import Workload
-from advisor.gate.schema import WorkloadVerdict
+from advisor.gate.schema import Part, WorkloadVerdict
 from advisor.gate.verdict import led
 
 if TYPE_CHECKING:
@@ -39,11 +39,7 @@ ALPHA = 0.001
 """Chance of a false alarm a session, shared by all series of the machine."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Session(_Part):
+class Session(Part):
     """One day's rate of one workload."""
 
     series: str
@@ -55,7 +51,7 @@ class Session(_Part):
     red: bool = False
 
 
-class History(_Part):
+class History(Part):
     """The file."""
 
     format: Literal[3] = FORMAT

@@ -158,14 +158,8 @@ def entry(
     record = RunEntry(arm=arm, wall_s=wall_s)
     if isinstance(result, Run):
         on_gpu = not str(result.effects.device or "cpu").startswith("cpu")
-        record = RunEntry(
-            arm=arm,
-            wall_s=wall_s,
-            figures=figures(result),
-            on_gpu=on_gpu,
-            gpu=result.telemetry,
-            others=result.disturbance,
-        )
+        facts = {"gpu": result.telemetry, "others": result.disturbance, "on_gpu": on_gpu}
+        record = record.model_copy(update={**facts, "figures": figures(result)})
     elif not (result.kind in NOT_RECOGNISED and result.exit_code == 0):
         problem = Problem(kind=result.kind, evidence=result.evidence, next_step=result.next_step)
         return record.model_copy(update={"problem": problem})
