@@ -74,7 +74,6 @@ ALONE = (
     Case("matrix_generate.py", 4, forwards_per_unit=20, needs="transformers"),
     Case("matrix_pipeline.py", 8, needs="transformers"),
     Case("matrix_accelerate.py", 10, 1, needs="accelerate"),
-    Case("matrix_gather.py", 18, needs="accelerate"),
 )
 """Commands that are one Python process."""
 TORCHRUN = "-m torch.distributed.run --nproc-per-node 2 --master-port {port}"
