@@ -76,13 +76,6 @@ TABLE = (
         budget="5m",
     ),
     Program(
-        name="k_diffusion",
-        command=("python", "sample.py", "--config", "config.json", "-n", "4000"),
-        batch=2,
-        workers=None,
-        trains=False,
-    ),
-    Program(
         name="lightning_cli",
         command=("python", "main.py", "fit", "--config", "config.yaml"),
         config="config.yaml",
