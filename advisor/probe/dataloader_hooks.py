@@ -213,13 +213,6 @@ def describe_all(session: Session) -> None:
         describe(session, index)
 
 
-def worker_pids(facts: Facts) -> list[int]:
-    """Worker processes of a loader that are alive now."""
-    held = facts.get("iterator")
-    iterator = held() if held is not None else None
-    return [worker.pid for worker in getattr(iterator, "_workers", ()) if worker.is_alive()]
-
-
 def _length(dataset: Any) -> int | None:
     try:
         return len(dataset)

@@ -129,36 +129,13 @@ def facts(session: Session) -> dict[str, Any]:
 
 
 def memory(session: Session) -> dict[str, Any]:
-    """Peak device and resident memory so far."""
-    found: dict[str, Any] = {}
+    """Peak device memory so far."""
     torch = session.torch
-    if torch is not None and torch.cuda.is_initialized():
-        stats = [torch.cuda.memory_stats(n) for n in range(torch.cuda.device_count())]
-        found = {
-            "allocated_gib": max(s.get("allocated_bytes.all.peak", 0) for s in stats) / GIB,
-            "reserved_gib": max(s.get("reserved_bytes.all.peak", 0) for s in stats) / GIB,
-            "alloc_retries": sum(s.get("num_alloc_retries", 0) for s in stats),
-        }
-    found["rss_gib"] = _own_rss_gib()
-    alive = {pid for facts in session.loaders for pid in dataloader_hooks.worker_pids(facts)}
-    found["workers_rss_gib"] = sum(map(_private_gib, alive))
-    return found
-
-
-def _own_rss_gib() -> float | None:
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1.0 if sys.platform == "darwin" else 1024.0) / GIB
-
-
-def _private_gib(pid: int) -> float:
-    """Private memory of a worker on Linux."""
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
-            private = [line.split()[1] for line in file if line.startswith("Private_")]
-        return sum(map(int, private)) * 1024.0 / GIB
-    except (OSError, ValueError, IndexError):
-        return 0.0
+    if torch is None or not torch.cuda.is_initialized():
+        return {}
+    stats = [torch.cuda.memory_stats(n) for n in range(torch.cuda.device_count())]
+    return {
+        "allocated_gib": max(s.get("allocated_bytes.all.peak", 0) for s in stats) / GIB,
+        "reserved_gib": max(s.get("reserved_bytes.all.peak", 0) for s in stats) / GIB,
+        "alloc_retries": sum(s.get("num_alloc_retries", 0) for s in stats),
+    }

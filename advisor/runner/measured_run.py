@@ -50,12 +50,10 @@ def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
         return None
     if run is None:
         return None
-    # sampled outside or self-reported; both count shared pages once
-    host = max(ending.peak_host_gib or 0.0, run.peak_host_gib or 0.0) or None
     return replace(
         run,
-        peak_host_gib=host,
-        peak_mem_gib=host if run.peak_device_gib is None else run.peak_mem_gib,
+        peak_host_gib=ending.peak_host_gib,
+        peak_mem_gib=run.peak_mem_gib or ending.peak_host_gib,
         host_growth_gib_per_min=ending.host_growth_gib_per_min,
         phases=_to_the_end(run.phases, ending.wall_s),
     )
@@ -116,10 +114,6 @@ def probed_run(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Run | N
     rates = tuple(rank.run.units_per_s for rank in ranks)
     all_of_them = max(1.0, first.world_size / len(ranks))  # ranks without a window work, too
     counted = sum(rank.run.units / rank.seconds for rank in ranks)
-    memories = [rank.record.memory for rank in ranks]
-    allocated = max(_known(memory.allocated_gib for memory in memories), default=0.0)
-    reserved = max(_known(memory.reserved_gib for memory in memories), default=None)
-    host = sum(memory.host_gib for memory in memories) or None
     waits = _known(rank.run.wait_share for rank in ranks)
     tokens = _known(rank.run.tokens_per_s for rank in ranks)
     starts = _known(process.boot_time for process in processes)
@@ -134,9 +128,8 @@ def probed_run(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Run | N
         wait_share=sum(waits) / len(waits) if waits else None,
         phases=_from_the_start(lead, starts) if alone else (),
         whole_units=sum(rank.run.whole_units for rank in ranks),
-        peak_mem_gib=allocated or host,
-        peak_host_gib=host,
-        peak_device_gib=reserved if allocated else None,
+        peak_mem_gib=_largest(rank.record.memory.allocated_gib for rank in ranks),
+        peak_device_gib=_largest(rank.record.memory.reserved_gib for rank in ranks),
         losses=first.losses,
         effects=_effects(lead, ranks),
         ceilings=first.ceilings if alone else (),
@@ -169,6 +162,11 @@ def failed_effects(processes: Sequence[ProcessRecord]) -> Effects | None:
 
 def _known(values: Iterable[T | None]) -> list[T]:
     return [value for value in values if value is not None]
+
+
+def _largest(values: Iterable[float | None]) -> float | None:
+    """Largest value above zero, or None."""
+    return max((value for value in values if value), default=None)
 
 
 def _of_one_job(able: Sequence[Rank]) -> list[Rank]:

@@ -59,18 +59,11 @@ class ProgramException:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Peak device and resident memory."""
+    """Peak memory of the device's allocator."""
 
     allocated_gib: Finite | None = None
     reserved_gib: Finite | None = None
     alloc_retries: int | None = None
-    rss_gib: Finite | None = None
-    workers_rss_gib: Finite | None = None
-
-    @property
-    def host_gib(self) -> float:
-        """Memory of process and workers, shared pages once."""
-        return (self.rss_gib or 0.0) + (self.workers_rss_gib or 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

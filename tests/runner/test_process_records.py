@@ -34,7 +34,7 @@ def content(pid: int, **other: Any) -> dict[str, Any]:
         "steps": 10, "rank": 0, "world_size": 1,
         "first_step_time": start - 1, "last_step_time": start + 10, "errors": [], "notes": [],
         "swallowed": [], "writes": [],
-        "losses": [3.0, 2.0], "memory": {"rss_gib": 1.0, "workers_rss_gib": 0.5}, **other,
+        "losses": [3.0, 2.0], "memory": {"allocated_gib": 1.5}, **other,
     }  # fmt: skip
 
 
@@ -112,7 +112,7 @@ def test_ranks_add_up() -> None:
     assert run.rank_units_per_s == (10.0, 11.0, 12.0)
     assert run.units_per_s == 33.0
     assert run.windows == (33.0, 33.0)
-    assert (run.peak_host_gib, run.effects.world_size) == (4.5, 3)
+    assert (run.peak_mem_gib, run.effects.world_size) == (1.5, 3)
 
 
 def test_a_rank_without_a_window_is_noted_and_not_dropped() -> None:
@@ -187,7 +187,7 @@ def test_what_is_no_record_of_this_version_says_why(data: bytes) -> None:
     ("wrong", "named"),
     [
         ({"losses": ["x"]}, "losses"),
-        ({"memory": {"rss_gib": "many"}}, "memory"),
+        ({"memory": {"allocated_gib": "many"}}, "memory"),
         ({"last_step_time": "NaN"}, "last_step_time"),
         ({"writes": {"a": 1}, "rank": "first"}, "rank"),
     ],
