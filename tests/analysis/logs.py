@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.analysis.events import BackwardPass, BatchFetch, EventLog, ForwardCall, OptimizerStep
+from advisor.analysis.events import (
+    PASS_ENDED,
+    BackwardPass,
+    BatchFetch,
+    EventLog,
+    ForwardCall,
+    OptimizerStep,
+)
 from advisor.analysis.facts import LoaderFacts, ModuleFacts
 from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.window import Window, find_window
@@ -76,6 +83,19 @@ def train(
             backward(log, now + work / 2, now + work)
             now += work
         update(log, now, now)
+    return now
+
+
+def infer(
+    log: EventLog, batches: int, *, start: float, length: float = 0.003, batch: float = 10.0
+) -> float:
+    """Append a pass of forwards without gradient over the second loader; returns its end."""
+    now = start
+    for _ in range(batches):
+        fetch(log, now, now + length / 3, 1, batch)
+        call(log, now + length / 3, now + length, batch, graded=False)
+        now += length
+    fetch(log, now, now, 1, PASS_ENDED)
     return now
 
 

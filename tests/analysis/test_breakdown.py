@@ -8,7 +8,7 @@ import pytest
 
 from advisor.analysis import breakdown
 from advisor.analysis.device_time import DeviceClock, Host, seconds
-from advisor.analysis.events import DeviceMark, EventLog, HookChange, OptimizerStep, Span, SyncCall
+from advisor.analysis.events import DeviceMark, EventLog, HookChange, Span, SyncCall
 from advisor.analysis.facts import LoaderFacts
 from advisor.analysis.step_series import OPTIMIZER, StepSeries
 from advisor.analysis.window import Window
@@ -51,13 +51,6 @@ def test_what_nests_in_the_optimizers_step_counts_once(shape: str, recorded: int
     shares, waits = shares_of(log_of(shape, recorded=recorded), until=0.1 * recorded)
     assert shares == pytest.approx(PLAIN, abs=0.01)
     assert shares["data_wait"] == pytest.approx(waits)
-
-
-def test_an_optimizer_in_another_counts_once() -> None:
-    log = log_of("nothing")
-    both = [OptimizerStep(u.start, u.end, n) for u in log.updates for n in (1, 2)]
-    log.updates = both
-    assert shares_of(log)[0] == pytest.approx(PLAIN, abs=0.01)
 
 
 def test_validation_and_what_it_saves_are_left_out() -> None:

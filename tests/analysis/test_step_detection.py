@@ -17,24 +17,12 @@ from tests.analysis.logs import (
     call,
     detected,
     fetch,
+    infer,
     log_with,
     measured,
     train,
     update,
 )
-
-
-def infer(
-    log: EventLog, batches: int, *, start: float, batch: float = 10.0, loader: int = 1
-) -> float:
-    """Append forwards without gradient over another loader, to its end."""
-    now = start
-    for _ in range(batches):
-        fetch(log, now, now + 0.001, loader, batch)
-        call(log, now + 0.001, now + 0.003, batch, graded=False)
-        now += 0.003
-    fetch(log, now, now, loader, PASS_ENDED)
-    return now
 
 
 def test_training_counts_the_train_loader_only() -> None:
