@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -81,25 +79,10 @@ def by_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def processes_of(scratch: str) -> list[psutil.Process]:
     """Every living process of the trials in this folder, with their supervisors."""
-    found, wanted = [], os.fsencode(scratch)
-    for pid in psutil.pids():
-        told = [_variable(pid), *_read(pid, "cmdline").split(b"\0")]
-        if wanted in told[0] or any(word.startswith(wanted) for word in told[1:]):
-            with contextlib.suppress(psutil.Error):
-                process = psutil.Process(pid)
-                if process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+    found = []
+    for process in psutil.process_iter(["cmdline", "environ", "status"]):
+        told = process.info
+        words = [*(told["cmdline"] or ()), (told["environ"] or {}).get("GPU_ADVISOR_SPEC", "")]
+        if told["status"] != psutil.STATUS_ZOMBIE and any(w.startswith(scratch) for w in words):
+            found.append(process)
     return found
-
-
-def _variable(pid: int) -> bytes:
-    """The one that starts the probe, of this process; empty where it has none."""
-    name = b"GPU_ADVISOR_SPEC="
-    words = _read(pid, "environ").split(b"\0")
-    return next((word for word in words if word.startswith(name)), b"")
-
-
-def _read(pid: int, name: str) -> bytes:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    return b""

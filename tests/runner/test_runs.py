@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +17,7 @@ from advisor.executor.engines.local import LocalEngine
 from advisor.model import Failure, MeasurePlan, Run
 from advisor.runner import run_trial
 from advisor.runner.output import LOG_BYTES, TAIL_BYTES
+from advisor.runner.resources import TreeSampler
 from advisor.tuner import output_check
 from tests.runner.conftest import MakeTrial, failed, measured, processes_of, program
 
@@ -40,6 +43,28 @@ def test_a_training_program_is_measured_by_the_probe(make_trial: MakeTrial) -> N
     assert run.files_created == ()
     assert said
     assert processes_of(trial.scratch) == []
+
+
+FORKS = """\
+import os, time
+held = b"x" * (200 << 20)
+if not os.fork():
+    own = b"y" * (100 << 20)
+    print("forked", flush=True)
+time.sleep(600)
+"""
+
+
+def test_pages_forked_from_the_parent_count_once() -> None:
+    """Many workers read what their parent read before; only what is their own is added."""
+    command = ("sh", "-c", f"{sys.executable} -c '{FORKS}'; true")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as root:
+        assert root.stdout is not None
+        root.stdout.readline()
+        tree = TreeSampler(root.pid)
+        tree.sample()
+        os.killpg(root.pid, signal.SIGKILL)
+    assert tree.peak_gib == pytest.approx(300 / 1024, abs=0.05)
 
 
 @pytest.mark.parametrize("how", ["slow-start", "slow-update"])
