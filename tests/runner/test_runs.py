@@ -266,7 +266,7 @@ def test_a_program_that_fails_tells_what_it_came_to(make_trial: MakeTrial) -> No
     failure = failed(make_trial(sys.executable, "-c", BUILDS_A_LOADER))
     assert failure.effects is not None
     assert (failure.effects.batch_asked, failure.effects.workers) == (7, None)
-    failure = failed(make_trial(*program("fail_crash_start")))
+    failure = failed(make_trial(sys.executable, "-c", "raise RuntimeError(1)"))
     assert failure.effects is None
 
 
