@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Any
 import nvml_stub
 import pytest
 
-from advisor.commands.doctor import Readings, as_text, checked, verdict
-from advisor.commands.interpreter import TorchFacts, asking
+from advisor.commands.doctor import (
+    Readings,
+    TorchFacts,
+    as_text,
+    asking,
+    checked,
+    verdict,
+)
 from advisor.machine.lock import gpu_lock
 from advisor.model import Disturbance, Gpu, Neighbour
 from advisor.sandbox.capabilities import Capability

@@ -5,22 +5,28 @@ Looks only: nothing is written or changed, and no program of the user's is run.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
+from pydantic import BaseModel, ConfigDict
 
 from advisor import __version__, numbers
 from advisor.commands import output
-from advisor.commands.interpreter import TorchFacts, ask_torch
+from advisor.errors import UsageError
 from advisor.machine import contention, host, lock
 from advisor.machine.contention import OTHERS_SHARE
 from advisor.machine.gpu import uvm_loaded
 from advisor.machine.host import nvidia_devices, read_machine
 from advisor.machine.readings import GIB
+from advisor.probe import torch_info
 from advisor.sandbox.capabilities import FORCED, Capability, detect_isolation
 
 if TYPE_CHECKING:
@@ -34,6 +40,9 @@ LOOK_S = 0.5
 LEAST_FREE_SHARE, LEAST_FREE_GIB = 0.10, 1.0
 """RAM that must be left, or the kernel begins to drop cached files and to swap."""
 LEAST_SHM_GIB = 1.0
+ASK_LIMIT_S = 120.0
+"""A first import of torch from a cold network disk takes a minute."""
+PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
 INSTALL_TORCH = (
     "python -m pip install --force-reinstall torch"
     "  # pytorch.org/get-started names the build for an older driver"
@@ -107,6 +116,79 @@ def take(python: str | None, command: Sequence[str], environ: Mapping[str, str])
         own_calls=lock.holders(),
         torch=ask_torch(python, command, environ),
     )
+
+
+# --- torch of the user ---------------------------------------------------------------------
+
+
+class TorchFacts(BaseModel):
+    """Facts that an interpreter reported; None: it could not."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    python: str
+    executable: str
+    missing: str | None = None
+    """Why torch could not be imported."""
+    torch: str | None = None
+    cuda: str | None = None
+    """CUDA that torch was built with."""
+    rocm: str | None = None
+    available: bool | None = None
+    warned: tuple[str, ...] = ()
+
+
+class _Answer(BaseModel):
+    torch_facts: TorchFacts
+
+
+def ask_torch(
+    python: str | None, command: Sequence[str], environ: Mapping[str, str]
+) -> TorchFacts | str:
+    """Read the torch of the user's interpreter, or the reason.
+
+    It is that of `python`, else of `command`, else the first on PATH. Raises UsageError where
+    `python` is no program.
+    """
+    program = asking(python, command, environ)
+    if program is None:
+        return f"which Python `{command[0]}` starts is not known; name it with --python"
+    source = Path(torch_info.__file__).read_text(encoding="utf-8")
+    try:
+        done = subprocess.run(
+            [program, "-c", source],
+            env={**environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=ASK_LIMIT_S,
+        )
+    except (subprocess.TimeoutExpired, OSError) as problem:
+        return f"{program} gave no answer: {problem}"
+    for line in reversed(done.stdout.splitlines()):
+        with contextlib.suppress(ValueError):
+            return _Answer.model_validate_json(line).torch_facts
+    errors = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+    return f"{program} gave no answer: {errors[-1][:200]}"
+
+
+def asking(python: str | None, command: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    """Interpreter of the command.
+
+    None where the command starts another program, which may install something first.
+    """
+    path = environ.get("PATH")
+    if python is not None:
+        found = shutil.which(python, path=path)
+        if found is None:
+            msg = f"--python {python}: there is no such program. Give the path of an interpreter."
+            raise UsageError(msg)
+        return found
+    if command:
+        return command[0] if PYTHON.fullmatch(PurePath(command[0]).name) else None
+    return shutil.which("python", path=path) or shutil.which("python3", path=path) or sys.executable
 
 
 # --- checks -------------------------------------------------------------------------------
