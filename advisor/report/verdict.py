@@ -105,7 +105,7 @@ def verdict_of(found: TuningResult) -> OptimizeVerdict:
         return "improved"
     cut_short = bool(state.confirmations) and state.confirmations[-1].cut_short
     left_out = bool(found.never_run) or any(entry.matters for entry in state.skipped)
-    is_open = _never_compared(state) or state.likely is not None or _likely_suggestion(state)
+    is_open = _never_compared(state) or state.likely or _likely_suggestion(state)
     is_partial = cut_short or left_out or is_open or stop.reason == "budget-too-small"
     return "partial" if is_partial else "unchanged"
 

@@ -57,7 +57,7 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
         if rounds < fewest:
             what = f"{'a second' if again else 'the'} confirmation of {winner.label}"
             state = state.skip(what, fewest * state.round_s)
-            state = replace(state, likely=state.likely or (winner.label, expected))
+            state = replace(state, likely=True)
             break
         ab_test = ABTest(
             purpose="confirm",
@@ -74,7 +74,7 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
         result = yield SearchStep(request=ab_test, state=state)
         assert isinstance(result, Comparison)
         state = with_comparison(state, winner, rounds, result)
-        if state.likely is None or result.cut_short or result.collapsed(AFTER) > MOST_COLLAPSED:
+        if not state.likely or result.cut_short or result.collapsed(AFTER) > MOST_COLLAPSED:
             break
     return back_to(state, proven_candidate(state))
 
@@ -83,7 +83,7 @@ def with_comparison(
     state: TunerState, winner: Candidate, rounds: int, result: Comparison
 ) -> TunerState:
     """With the rounds of `winner`, unless it loses results."""
-    state = replace(state.with_result(result), likely=None)
+    state = replace(state.with_result(result), likely=False)
     lost = [output_check.output_regression(state.originals, run) for run in result.runs(AFTER)]
     if any(lost):
         for change in winner.changes:
@@ -105,8 +105,7 @@ def with_comparison(
         return state
     found = result.interval(state.context.objective)
     gain = found.estimate if found else state.gain_over_incumbent(state.incumbent_run)
-    worth_it = gain > 1 + state.context.smallest_gain
-    return replace(state, likely=(winner.label, gain)) if worth_it else state
+    return replace(state, likely=gain > 1 + state.context.smallest_gain)
 
 
 def to_finish_s(state: TunerState) -> float:

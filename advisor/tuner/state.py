@@ -148,8 +148,8 @@ class TunerState:
     skipped: tuple[Skipped, ...] = ()
     confirmations: tuple[Comparison, ...] = ()
     """Each against the one before, the first against the original."""
-    likely: tuple[str, float] | None = None
-    """Label and gain of a candidate that was faster and is not confirmed yet."""
+    likely: bool = False
+    """A candidate was faster, and is not confirmed yet."""
     suggestions: tuple[Suggestion, ...] = ()
     quality: QualityLog = field(default_factory=QualityLog)
 

@@ -84,7 +84,7 @@ class ThroughputModel:
         relative standard deviation between equal processes.
         """
         self._first = points[0].batch
-        self._loader = dict(loader)
+        self._loader = loader
         self._sigma = math.hypot(sigma, SHAPE)
         self._splits = self._weighed(points)
         self._residuals = [
@@ -159,8 +159,10 @@ def _log_student(error: float, scale: float) -> float:
     return -(TAILS + 1) / 2 * math.log1p((error / scale) ** 2 / TAILS)
 
 
-def _between(table: dict[int, float], count: int) -> float:
-    """Interpolate the table's value at `count`."""
+@functools.lru_cache(maxsize=1024)
+def _between(pairs: tuple[tuple[int, float], ...], count: int) -> float:
+    """Interpolate the value at `count`."""
+    table = dict(pairs)
     below = max((known for known in table if known <= count), default=min(table))
     above = min((known for known in table if known >= count), default=max(table))
     if above <= below:

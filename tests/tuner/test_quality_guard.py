@@ -75,8 +75,8 @@ def seeds(search: FormulaSearch, command: str) -> list[tuple[str, bool]]:
 def test_a_measure_twice_as_noisy_as_its_tolerance_proves_nothing(
     tmp_path: Path, items: int, noise: str, deviation: float
 ) -> None:
-    """20 of 20 are refused although no step costs any quality: it cannot be seen."""
-    for draw in range(20):
+    """10 of 10 are refused although no step costs any quality: it cannot be seen."""
+    for draw in range(10):
         search = searched(
             tmp_path / f"{draw}", quality_draw=draw, quality_items=items, **{noise: deviation}
         )

@@ -298,5 +298,5 @@ def test_a_gain_that_noise_hides_is_likely_with_the_budget_that_would_do(tmp_pat
         estimates = [each.interval(search.context.objective) for each in search.state.confirmations]
         if search.winner.changes or not any(e and e.estimate > 1.03 for e in estimates[-1:]):
             continue
-        assert search.state.likely is not None
+        assert search.state.likely
         assert any("confirmation" in each.what and each.matters for each in search.state.skipped)
