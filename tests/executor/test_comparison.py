@@ -144,14 +144,6 @@ def test_two_steps_together_hold_their_product() -> None:
 # --- which rounds count -----------------------------------------------------------------------
 
 
-def test_rounds_that_others_disturbed_are_left_out_whole() -> None:
-    """With enough others, both arms of a contended one go."""
-    rates = [(1.0, 2.0), (1.0, 9.0), (1.0, 2.0)]
-    found = compared(rates, others={2: (0.0, 1.0)}, wanted=2)
-    assert [each.number for each in found.counted] == [1, 3]
-    assert not found.used_contended_rounds
-
-
 def test_on_a_machine_that_stays_busy_rounds_disturbed_alike_stand_in() -> None:
     """1.0 and 1.1 CPUs are alike, 0.1 and 1.0 are not: that arm alone was slowed."""
     held = {1: (1.0, 1.1), 2: (0.1, 1.0), 3: (1.0, 0.9)}

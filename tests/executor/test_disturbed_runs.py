@@ -77,19 +77,6 @@ def test_a_machine_that_stays_busy_still_gives_an_answer_that_says_so(tmp_path: 
     assert "rerun on an idle machine" in line
 
 
-def test_an_arm_that_alone_was_slowed_proves_nothing(tmp_path: Path) -> None:
-    """Others come whenever the original runs: that gain is theirs."""
-    engine = on_formula(
-        load_s=1e-6,
-        launch_s=1e-6,
-        unit_s=0.01,
-        slowed=3.0,
-        held=lambda _, values: 1.0 if values["batch_size"] == 1 else 0.0,
-    )
-    search = formula_search(tmp_path, engine, TEXT, workload=TEST)
-    assert not search.winner.changes
-
-
 def test_a_large_gain_is_proven_beside_a_busy_neighbour(tmp_path: Path) -> None:
     """Others hold up to two CPUs beside three of five processes, which take up to twice as long."""
     proven = 0

@@ -124,16 +124,6 @@ def test_scratch_is_of_one_trial_alone_and_gone_afterwards(
     assert not Path(trial.scratch).exists()
 
 
-def test_a_cancelled_engine_interrupts_what_is_asked_of_it(
-    make: Callable[..., Engine], folder: Path
-) -> None:
-    with make() as engine:
-        engine.cancel()
-        outcome = engine.run(trial_of(engine, folder))
-        assert isinstance(outcome, Failure)
-        assert (outcome.kind, outcome.trial_id) == ("interrupted", "001")
-
-
 def test_a_second_lease_of_one_machine_is_refused_by_name() -> None:
     """Two at once would spoil each other's figures; another card is another lease."""
     with LocalEngine():
