@@ -67,8 +67,6 @@ class Effects:
     """The same of what came out."""
     arguments: tuple[tuple[str, JsonScalar], ...] = ()
     """Values from the program's argparse parsers, by destination."""
-    defaulted_arguments: tuple[str, ...] = ()
-    """Destinations of `arguments` that were not on the command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

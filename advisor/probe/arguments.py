@@ -1,6 +1,6 @@
 """Arguments that the program declares and parses.
 
-`install` listens during a measured run: values, and which of them were defaults.
+`install` listens to the values during a measured run.
 `start_recording` serves a run that ends once its arguments are parsed. It records every option
 that a parser declares. Libraries built on argparse or click need nothing of their own here.
 """
@@ -42,33 +42,29 @@ Option = Dict[str, Any]
 def install(argparse: Any, session: Session) -> None:
     """Observe every ArgumentParser, with subcommands under their parent."""
 
-    def keep(parser: Any, result: Any, typed: set[str], nested: list[Any]) -> None:
+    def keep(parser: Any, result: Any, nested: list[Any]) -> None:
         for name, value in list(vars(result[0]).items())[:NAMES_KEPT]:
             session.arguments[str(name)] = value if isinstance(value, PLAIN) else str(value)[:200]
-            if name in typed and name in session.defaulted:
-                session.defaulted.remove(name)
-            elif name not in typed and name not in session.defaulted:
-                session.defaulted.append(str(name))
 
     _listen(argparse, keep, session.fail)
 
 
 def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception], None]) -> None:
-    """Call `keep` with each outermost parser's result."""
+    """Call `keep` with each outermost parser, its result, and the parsers that it called."""
     parser = argparse.ArgumentParser
-    at_work: list[tuple[set[str], list[Any]]] = []
+    at_work: list[list[Any]] = []
 
     def listening(parse: Any) -> Any:
         @functools.wraps(parse)
         def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
             if at_work:
-                at_work[0][1].append(self)
+                at_work[0].append(self)
                 return parse(self, *args, **kwargs)
-            at_work.append((set(), []))
+            at_work.append([])
             try:
                 result = parse(self, *args, **kwargs)
                 try:
-                    keep(self, result, *at_work[0])
+                    keep(self, result, at_work[0])
                 except Exception as problem:
                     fail(problem)
                 return result
@@ -77,13 +73,8 @@ def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception]
 
         return wrapped
 
-    def typed(_: Any, self: Any, action: Any, words: Any) -> None:
-        if at_work and (words or action.option_strings):
-            at_work[0][0].add(action.dest)
-
     for name in ("parse_known_args", "_parse_known_args"):  # jsonargparse only calls the inner one
         setattr(parser, name, listening(getattr(parser, name)))
-    _hook(parser, "_get_values", typed)
 
 
 def _hook(owner: Any, name: str, act: Callable[..., None]) -> None:
@@ -174,7 +165,7 @@ def _option(flags: Iterable[Any], default: Any, form: str = "joint", **more: Any
 
 
 def _hook_argparse(recorder: Recorder, argparse: Any) -> None:
-    def keep(parser: Any, result: Any, typed: set[str], nested: list[Any]) -> None:
+    def keep(parser: Any, result: Any, nested: list[Any]) -> None:
         if type(parser).__module__.startswith(("hydra.", "torch.distributed")):
             return
         if "hydra" in str(parser.description).lower():  # what Hydra composes comes later

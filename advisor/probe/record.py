@@ -112,7 +112,6 @@ def facts(session: Session) -> dict[str, Any]:
         "recomputes": lambda: session.recomputes,
         "skipped_updates": lambda: session.skipped_updates,
         "arguments": lambda: session.arguments,
-        "defaulted": lambda: session.defaulted,
         "optimizers": lambda: sorted(session.optimizers),
         "whatif": lambda: overrides.summary() if overrides is not None else None,
         "memory": lambda: memory(session),

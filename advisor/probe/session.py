@@ -130,7 +130,6 @@ class Session:
         self.recomputes: bool | None = None
         """Activations were computed twice to save memory; None where that cannot be seen."""
         self.arguments: dict[str, Any] = {}
-        self.defaulted: list[str] = []
         self.writes: list[str] = []
         self.altered: list[str] = []
         self.rewritten: set[str] = set()

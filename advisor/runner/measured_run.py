@@ -206,7 +206,6 @@ def _effects(lead: Rank, ranks: Sequence[Rank]) -> Effects:
         recomputes=record.recomputes,
         optimizers=record.optimizers,
         arguments=tuple(record.arguments.items()),
-        defaulted_arguments=record.defaulted,
     )
 
 

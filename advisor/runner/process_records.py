@@ -106,7 +106,6 @@ class ProcessRecord:
     # the fields below are known once the process stopped or exited
     losses: tuple[float, ...] = ()
     arguments: dict[str, JsonScalar] = field(default_factory=dict)
-    defaulted: tuple[str, ...] = ()
     memory: Memory = field(default_factory=Memory)
     card: Card | None = None
     """Card of the model."""

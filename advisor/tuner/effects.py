@@ -74,8 +74,7 @@ def overriding(leaf: str, value: object, run: Run) -> str:
     arguments = dict(run.effects.arguments)
     if name not in arguments or arguments[name] == value:
         return ""
-    own = "own default " if name in run.effects.defaulted_arguments else ""
-    return f"; the command line's {own}--{name} {arguments[name]} is used instead"
+    return f"; the program's argument --{name} {arguments[name]} is used instead"
 
 
 # --- batches of a training ------------------------------------------------------------------------

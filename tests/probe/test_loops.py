@@ -38,7 +38,6 @@ def test_plain_training(tmp_path: Path) -> None:
     assert reading.effects.loader_site is not None
     assert "ok_train.py:" in reading.effects.loader_site
     assert dict(reading.effects.arguments)["batch"] == 16
-    assert "batch" in reading.effects.defaulted_arguments
     assert "trained" not in outcome.stdout
     assert reading.losses
 

@@ -250,16 +250,13 @@ def test_a_setting_of_training_is_not_called_ignored_by_a_program_that_tests(
 
 
 @pytest.mark.parametrize(
-    ("seen", "told"), [(4, "the command line's own default --batch_size 4 is used"), (32, None)]
+    ("seen", "told"), [(4, "the program's argument --batch_size 4 is used"), (32, None)]
 )
 def test_an_argument_with_the_value_that_was_tried_overrides_nothing(
     tmp_path: Path, seen: int, told: str | None
 ) -> None:
     """What the arguments are is set against what was asked for, not against the config's own."""
-    asked: dict[str, Any] = {
-        "arguments": (("batch_size", seen),),
-        "defaulted_arguments": ("batch_size",),
-    }
+    asked: dict[str, Any] = {"arguments": (("batch_size", seen),)}
     engine = on_formula(ignored=frozenset({"batch_size"}), observed=asked, **LOADS)
     search = formula_search(tmp_path, engine, "batch_size: 4\n")
     decision = search.decisions["batch_size"]
