@@ -150,15 +150,10 @@ class _Finder:
                 self.links.append(self._lives_elsewhere(*elsewhere))
             elif (meaning := self._meaning(leaf)) is None:
                 continue
-            elif meaning.trap:
-                self._refuse(leaf, meaning.trap)
-            elif catalogue().comments["unused"].search(leaf.comment or ""):
-                self._refuse(leaf, f'the comment beside it says "{leaf.comment}"')
+            elif why := meaning.trap or _unused(leaf):
+                self.traps.append(FalseMatch(document=self.document.name, path=leaf.path, why=why))
             else:
                 self._accept(leaf, meaning)
-
-    def _refuse(self, leaf: Leaf, why: str) -> None:
-        self.traps.append(FalseMatch(document=self.document.name, path=leaf.path, why=why))
 
     def _accept(self, leaf: Leaf, meaning: Meaning) -> None:
         self.knobs.append(self._knob(leaf, meaning))
@@ -182,7 +177,7 @@ class _Finder:
         around = {
             "under": leaf.words,
             "parent": words_of(next((a for a in leaf.ancestors if a not in wrappers), "")),
-            "sibling": leaf.siblings,
+            "sibling": leaf.keys - {leaf.name},
             "document": self.names,
         }
         fitting = (
@@ -226,12 +221,9 @@ class _Finder:
     def _switched_unit(self, leaf: Leaf) -> str | None:
         """Unit by a switch beside the batch size."""
         row = catalogue().table["unit-switch"]
-        for other in self.leaves:
-            if other.mapping == leaf.mapping and other.name in row["keys"]:
-                unit: str | None = row["units"].get(str(other.value).lower())
-                if unit:
-                    return unit
-        return None
+        beside = [other for other in self.leaves if other.mapping == leaf.mapping]
+        words = (str(other.value).lower() for other in beside if other.name in row["keys"])
+        return next((row["units"][word] for word in words if word in row["units"]), None)
 
     def _scope(self, leaf: Leaf) -> str | None:
         """Scope by the comment beside it, else by keys of the document."""
@@ -241,6 +233,12 @@ class _Finder:
         row = catalogue().table["global-batch"]
         shared = not self.names.isdisjoint(row["keys"]) and self.names.isdisjoint(row["not-keys"])
         return "global" if shared else None
+
+
+def _unused(leaf: Leaf) -> str | None:
+    """Comment that says so of the leaf, or None."""
+    unused = catalogue().comments["unused"].search(leaf.comment or "")
+    return f'the comment beside it says "{leaf.comment}"' if unused else None
 
 
 def _frozen(leaf: Leaf, kind: str) -> str | None:

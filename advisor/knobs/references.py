@@ -19,16 +19,14 @@ _PLAIN_REFERENCE = re.compile(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$?@([\w#]+
 
 def elsewhere(document: Document, leaf: Leaf) -> tuple[str, ...] | None:
     """Reason and paths of a value that lives elsewhere, or None."""
-    repeated = document.aliases.get(leaf.scalar.path)
-    if repeated:
+    if repeated := document.aliases.get(leaf.scalar.path):
         return f"repeats {repeated}: change it there", leaf.path, repeated
     why = leaf.scalar.why
     if leaf.value is None and why and why.startswith(COMPUTED):
         return why, leaf.path
     if not isinstance(leaf.value, str) or not _REFERENCE.search(leaf.value):
         return None
-    found = target(document, leaf.value)
-    if found:
+    if found := target(document, leaf.value):
         return f"{leaf.value}: the value lives at {found}", leaf.path, found
     return f"{leaf.value}: it is computed elsewhere", leaf.path
 

@@ -44,11 +44,6 @@ class Leaf:
     """The comment beside it, on one line; of a list, also the one behind its last element."""
 
     @property
-    def siblings(self) -> frozenset[str]:
-        """Canonical names of the keys beside it."""
-        return self.keys - {self.name}
-
-    @property
     def is_list(self) -> bool:
         return isinstance(self.value, tuple)
 
