@@ -56,6 +56,11 @@ def test_the_files_are_linted(words: tuple[object, ...]) -> None:
 
 def test_shell_of_the_files_is_linted(tmp_path: Path) -> None:
     """Of the action's steps, the workflows, and the one that the guide begins with."""
+    scripts = []
+    for number, step in enumerate(step for step in steps_of(ACTION) if "run" in step):
+        scripts.append(tmp_path / str(number))
+        scripts[-1].write_text(step["run"])
+    linted("shellcheck", "--shell=bash", *scripts)
     guide = (ROOT / "docs" / "gate.md").read_text()
     examples = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
     (shown,) = (text for text in examples if "jobs:" in text)
@@ -63,11 +68,6 @@ def test_shell_of_the_files_is_linted(tmp_path: Path) -> None:
     lint += ("-shellcheck", shutil.which("shellcheck", path=PATH) or "")
     linted(*lint, *WORKFLOWS)
     linted(*lint, "-", given=shown)
-    scripts = []
-    for number, step in enumerate(step for step in steps_of(ACTION) if "run" in step):
-        scripts.append(tmp_path / str(number))
-        scripts[-1].write_text(step["run"])
-    linted("shellcheck", "--shell=bash", *scripts)
 
 
 def test_the_examples_name_this_version_of_the_action() -> None:
