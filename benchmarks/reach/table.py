@@ -106,12 +106,6 @@ TABLE = (
         needs=("hydra",),
     ),
     Program(
-        name="audio_collate",
-        command=("python", "train.py", "hparams.toml"),
-        config="hparams.toml",
-        batch=8,
-    ),
-    Program(
         name="detection",
         command=("python", "train_net.py", "--config-file", "configs/base.yaml"),
         config="configs/base.yaml",
