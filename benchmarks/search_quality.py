@@ -163,7 +163,7 @@ def written(program: Problem, folder: Path) -> tuple[Values, int]:
 def put_to_proof(program: Problem, folder: Path) -> tuple[Values, int]:
     """What `optimize` chose: as the other rules do, which prove nothing."""
     search = searched(program, folder)
-    asked = (a.request for a in search.lab.attempts if a.request.purpose == "confirm")
+    asked = (a.request for a in search.executor.attempts if a.request.purpose == "confirm")
     chosen = next(
         (each.variant.candidate for each in asked if each.variant.candidate.changes), None
     )
@@ -177,7 +177,8 @@ def plain(candidate: Candidate) -> Values:
 
 def before_proof(search: FormulaSearch) -> int:
     """Processes of the baseline and the search."""
-    return sum(attempt.request.purpose in {"baseline", "search"} for attempt in search.lab.attempts)
+    attempts = search.executor.attempts
+    return sum(attempt.request.purpose in {"baseline", "search"} for attempt in attempts)
 
 
 def largest_that_fits(program: Problem, folder: Path) -> tuple[Values, int]:
