@@ -59,6 +59,20 @@ TABLE = (
         prepare=("python", "prepare.py"),
     ),
     Program(
+        name="own_optimizer",
+        command=("python", "main.py", "--config", "config.json"),
+        config="config.json",
+        batch=16,
+    ),
+    Program(
+        name="list_inference",
+        command=("python", "predict.py", "reviews.txt"),
+        batch=4,
+        workers=None,
+        trains=False,
+        prepare=("python", "prepare.py"),
+    ),
+    Program(
         name="queue_server",
         command=("python", "server.py", "serve.yaml"),
         config="serve.yaml",
@@ -74,6 +88,21 @@ TABLE = (
         accumulation=2,
         needs=("transformers", "accelerate"),
         budget="5m",
+    ),
+    Program(
+        name="k_diffusion",
+        command=("python", "sample.py", "--config", "config.json", "-n", "4000"),
+        batch=2,
+        workers=None,
+        trains=False,
+    ),
+    Program(
+        name="accelerate_cv",
+        command=("python", "cv_example.py", "--config", "config.yaml"),
+        config="config.yaml",
+        batch=16,
+        accumulation=2,
+        needs=("accelerate",),
     ),
     Program(
         name="lightning_cli",
@@ -106,6 +135,30 @@ TABLE = (
         needs=("hydra",),
     ),
     Program(
+        name="click_cli",
+        command=("python", "cli.py", "train", "weights.pt", "--batch-size", "4"),
+        batch=4,
+    ),
+    Program(
+        name="click_apply",
+        folder="click_cli",
+        command=("python", "cli.py", "apply", "masks"),
+        batch=2,
+        trains=False,
+    ),
+    Program(
+        name="gnn_sampler",
+        command=("python", "main.py", "config.yaml"),
+        config="config.yaml",
+        batch=32,
+    ),
+    Program(
+        name="audio_collate",
+        command=("python", "train.py", "hparams.toml"),
+        config="hparams.toml",
+        batch=8,
+    ),
+    Program(
         name="detection",
         command=("python", "train_net.py", "--config-file", "configs/base.yaml"),
         config="configs/base.yaml",
@@ -133,6 +186,13 @@ TABLE = (
         config="config.yaml",
         batch=8,
         accumulation=3,
+    ),
+    Program(
+        name="spawn_loaders",
+        command=("python", "run.py", "settings.json"),
+        config="settings.json",
+        batch=12,
+        workers=1,
     ),
     Program(
         name="super_resolution",
