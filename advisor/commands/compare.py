@@ -201,12 +201,12 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
     """
     first = arms[0].asked
     session = session_of(first, budget_s=args.budget)
-    with session.executor(started, earlier_calls=False) as lab:
-        lab.programs = {arm.name: program_of(arm.asked, session.target) for arm in arms}
-        warm_up(arms, lab, args.window)
+    with session.executor(started, earlier_calls=False) as executor:
+        executor.programs = {arm.name: program_of(arm.asked, session.target) for arm in arms}
+        warm_up(arms, executor, args.window)
         session.progress.stage("confirm")
-        rounds, notes = compare(sound(arms), lab, args)
-        check_quality(sound(arms), lab, args.window)
+        rounds, notes = compare(sound(arms), executor, args)
+        check_quality(sound(arms), executor, args.window)
     judge_gains(arms, args.threshold / 100)
     verdicts = {arm.verdict for arm in arms}
     undecided = "undecided" if "undecided" in verdicts else "ok"
@@ -238,10 +238,10 @@ def request(arm: Arm, purpose: Purpose, window_s: float) -> TrialRequest:
     )
 
 
-def warm_up(arms: Sequence[Arm], lab: Executor, window_s: float) -> None:
+def warm_up(arms: Sequence[Arm], executor: Executor, window_s: float) -> None:
     """Run each variant once; caches are full then."""
     for arm in arms:
-        answer = lab.run_once(request(arm, "profile", window_s), earlier_calls=False)
+        answer = executor.run_once(request(arm, "profile", window_s), earlier_calls=False)
         if isinstance(answer, SkippedRun):
             msg = (
                 "The budget ended before each variant had run once. Call again with a larger "
@@ -258,15 +258,17 @@ def warm_up(arms: Sequence[Arm], lab: Executor, window_s: float) -> None:
             arm.drop("failed", failure_text(result))
 
 
-def compare(arms: Sequence[Arm], lab: Executor, args: argparse.Namespace) -> tuple[int, list[str]]:
+def compare(
+    arms: Sequence[Arm], executor: Executor, args: argparse.Namespace
+) -> tuple[int, list[str]]:
     """Run the rounds of all variants.
 
     Returns the number of rounds that count, and notes on them.
     """
     if len(arms) < FEWEST:
         return 0, []
-    noise = lab.run_cache.host_noise() or 0.0
-    found = lab.compare(
+    noise = executor.run_cache.host_noise() or 0.0
+    found = executor.compare(
         ABTest(
             purpose="confirm",
             title="compare",
@@ -301,7 +303,7 @@ def work_of(arm: Arm) -> list[Run]:
     return [*([arm.warm_up] if arm.warm_up else []), *arm.runs]
 
 
-def check_quality(arms: Sequence[Arm], lab: Executor, window_s: float) -> None:
+def check_quality(arms: Sequence[Arm], executor: Executor, window_s: float) -> None:
     """Drop variants with a worse quality than the first's."""
     measures = arms[0].asked.workload.quality
     if not measures or len(arms) < FEWEST:
@@ -316,7 +318,7 @@ def check_quality(arms: Sequence[Arm], lab: Executor, window_s: float) -> None:
         )
         for arm in arms
     )
-    found = lab.compare(
+    found = executor.compare(
         ABTest(
             purpose="quality",
             title="quality",
@@ -365,12 +367,13 @@ def failure_text(failure: Failure) -> str:
 def as_table(found: dict[str, Any]) -> str:
     """Format the result as a table and verdicts."""
     units, variants = numbers.plural(found["unit"]), found["variants"]
-    rows = [("", "variant", f"{units}/s", "memory", "against A")]
+    rows = [("", "variant", f"{units}/s", f"1,000 {units}", "memory", "against A")]
     for arm in variants:
         gain = arm["gain"]
         ratio = "{ratio:.2f}x ({low:.2f} to {high:.2f})".format(**gain) if gain else "-"
-        rate, memory = numbers.number(arm["units_per_s"]), numbers.gib(arm["peak_mem_gib"])
-        rows.append((arm["name"], arm["label"], rate, memory, ratio))
+        per_s, memory = arm["units_per_s"], numbers.gib(arm["peak_mem_gib"])
+        takes = numbers.duration(1000 / per_s if per_s else None)
+        rows.append((arm["name"], arm["label"], numbers.number(per_s), takes, memory, ratio))
     lines = [*output.table(rows), ""]
     for arm in variants[1:]:
         reason = f", {arm['reason']}" if arm["reason"] else ""

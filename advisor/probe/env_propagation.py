@@ -19,14 +19,26 @@ TEMPORARY = "TMPDIR"
 OPTIONS_WITH_VALUE = "cmWX"
 SHUT_OUT = "IES"
 """Options of Python's that ignore PYTHONPATH, or what is found through it."""
+OTHER_ENVIRONMENT = ("sudo", "su", "doas", "docker", "podman", "singularity", "apptainer")
+"""Commands that start a program with variables of its own."""
+CLEARED = ("-i", "-", "--ignore-environment")
+"""First words of `env` that clear the variables."""
 
 
 def isolating(command: Sequence[str]) -> str | None:
-    """Return the option that keeps the probe out."""
+    """Return the word of a command that keeps the probe out."""
     words = [os.fsdecode(word) for word in command]
-    if not words or not os.path.basename(words[0]).startswith("python"):
-        return None
-    for word in words[1:]:
+    program = os.path.basename(words[0]) if words else ""
+    if program in OTHER_ENVIRONMENT:
+        return program
+    if program == "env":
+        return words[1] if words[1:2] and words[1] in CLEARED else None
+    return _isolating_option(words[1:]) if program.startswith("python") else None
+
+
+def _isolating_option(words: Sequence[str]) -> str | None:
+    """Return the option of Python that keeps the probe out."""
+    for word in words:
         if not word.startswith("-") or word.startswith("--") or word == "-":
             return None
         for letter in word[1:]:

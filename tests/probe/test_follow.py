@@ -37,9 +37,12 @@ def test_a_cleared_environment_is_followed_into(tmp_path: Path) -> None:
         ("python -m pkg -I", None),
         ("python x.py -I", None),
         ("bash -I", None),
+        ("env -i PATH=/bin python x.py", "-i"),
+        ("env SEED=1 python -i x.py", None),
+        ("/usr/bin/sudo python x.py", "sudo"),
     ],
 )
-def test_options_that_keep_the_probe_out(line: str, option: str | None) -> None:
+def test_words_that_keep_the_probe_out(line: str, option: str | None) -> None:
     assert isolating(line.split()) == option
 
 
