@@ -97,7 +97,7 @@ def test_a_slower_config_fails_the_call_and_the_table_says_by_how_much(
     code, out, err = compare("b.yaml", "a.yaml")
     assert code == 1
     first, *rows = out.splitlines()
-    assert first.split() == ["variant", "items/s", "memory", "against", "A"]
+    assert first.split() == ["variant", "items/s", "1,000", "items", "memory", "against", "A"]
     assert [row.split()[:2] for row in rows[:2]] == [["A", "b.yaml"], ["B", "a.yaml"]]
     assert "B: slower, by more than 3.0 %" in rows
     assert "trial 1" in err

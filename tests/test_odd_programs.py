@@ -102,6 +102,17 @@ def test_an_overridden_value_is_reported_with_the_used_one(
 
 
 @pytest.mark.slow
+def test_memory_errors_that_were_swallowed_end_the_search_with_their_words(
+    tmp_path: Path, gpu_advisor: Server
+) -> None:
+    """The exit code was 0 and a rate was there: over work that was not done."""
+    code, stderr, report = optimize(gpu_advisor, tmp_path, "batch_size: 2\n", "oom")
+    assert code == FAILURE_EXIT_CODES["work-not-done"]
+    assert "(work-not-done): caught in the forward: OutOfMemoryError: CUDA out of" in stderr
+    assert report == ""
+
+
+@pytest.mark.slow
 def test_a_batch_that_would_lose_samples_is_refused_with_their_number(
     tmp_path: Path, gpu_advisor: Server
 ) -> None:

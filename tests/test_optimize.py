@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from advisor import errors
+from advisor import config as documents, errors
 from advisor.machine.host import read_machine
 from advisor.report import writing
 from advisor.report.schema import SuggestionEntry
@@ -154,6 +154,19 @@ def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(
     undone = call("revert", "infer.yaml")
     assert undone.returncode == 0, undone.stderr
     assert config.read_text() == CONFIG
+
+
+@pytest.mark.slow
+def test_the_tuned_file_can_go_elsewhere(project: Path, call: Call) -> None:
+    """It holds what was proven, and the config stays."""
+    words = ("optimize", "infer.yaml", "--output", "tuned.yaml", "--window", "0.5s", "--json")
+    found = result_of(call(*words, "--budget", "25s", "--", *RESTORE))
+    assert (project / "infer.yaml").read_text() == CONFIG
+    assert (project / "tuned.yaml").exists() is bool(found["changes"])
+    if found["changes"]:
+        tuned = documents.read(project / "tuned.yaml")
+        before = {change["path"]: change["old"] for change in found["changes"]}
+        assert tuned.with_values(before) == CONFIG.encode()
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import random
 import stat
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,10 +18,14 @@ from advisor.errors import (
     ConfigMissingError,
     RevertConflictError,
     StateBusyError,
+    StateUnusableError,
 )
 from advisor.model import Change, JsonScalar
 from advisor.state import state_folder
 from tests.support import kills
+
+if TYPE_CHECKING:
+    from tests import warm
 
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where a file system asks no disk to keep up with a thousand syncs."""
@@ -182,6 +187,36 @@ def test_nothing_to_revert_is_an_error_not_a_success(config: Path) -> None:
     revert([config])
     with pytest.raises(RevertConflictError):
         revert([config])
+
+
+QUALITY = """
+[workload.a]
+command = "sh run.sh c.json"
+config = "c.json"
+unit-regex = "done"
+[workload.a.quality.loss]
+pattern = "loss ([0-9.]+)"
+tolerance = "5%"
+"""
+
+
+def test_a_version_store_that_cannot_be_written_is_refused_before_the_first_trial(
+    tmp_path: Path, gpu_advisor: warm.Server
+) -> None:
+    """Else the search would end without a report and without a config."""
+    (tmp_path / "c.json").write_text('{"batch_size": 1}')
+    (tmp_path / "run.sh").write_text("while true; do echo done; echo loss 1; sleep 0.1; done")
+    (tmp_path / "gpu-advisor.toml").write_text(QUALITY)
+    versions = Versions(state_folder(tmp_path), tmp_path / "c.json")
+    with versions.held():
+        pass
+    (place,) = state_folder(tmp_path).glob("versions/*/quality")
+    place.rmdir()
+    place.write_text("a file")
+    done = gpu_advisor.call("optimize", "c.json", "--budget", "5s", cwd=tmp_path)
+    assert done.returncode == StateUnusableError.exit_code, done.stderr
+    assert f"{place} cannot hold originals" in done.stderr
+    assert "trial 1" not in done.stderr
 
 
 def test_the_quality_reference_lives_as_long_as_the_config_descends_from_us(config: Path) -> None:
