@@ -149,6 +149,16 @@ parsed, = HfArgumentParser(ModelArguments).parse_args_into_dataclasses()
 print(json.dumps(vars(parsed)))
 """
 
+ABSL = """\
+import json
+from absl import app, flags
+flags.DEFINE_integer("batch_size", 128, "Batch size.", lower_bound=1)
+flags.DEFINE_bool("use_bf16", False, "Half.")
+def main(argv):
+    print(json.dumps({"batch_size": flags.FLAGS.batch_size, "use_bf16": flags.FLAGS.use_bf16}))
+app.run(main)
+"""
+
 HYDRA = {
     "conf/config.yaml": "defaults:\n  - data: mnist\n  - _self_\ntrainer: {amp: false, lr: 0.1}\n",
     "conf/data/mnist.yaml": "batch_size: 32 # per step\nnum_workers: 0\n",
@@ -208,6 +218,10 @@ PROGRAMS = {
     "transformers": Program(
         HF, "main.py", {"--block_size": 1024, "--bf16": False},
         {"--block_size": 512, "--bf16": True}, needs="transformers",
+    ),
+    "absl": Program(
+        ABSL, "main.py rest", {"--batch_size": 128, "--use_bf16": False},
+        {"--batch_size": 256, "--use_bf16": True}, needs="absl",
     ),
     "hydra": Program(
         HYDRA, "main.py trainer.lr=0.3 data=cifar",

@@ -1,7 +1,7 @@
 """Program options, as its own parser declares them.
 
 The program is started in the sandbox and ends as soon as its arguments are parsed. The probe
-records what argparse, click, Hydra, OmegaConf and what is built on them declare.
+records what argparse, click, absl, Hydra, OmegaConf and what is built on them declare.
 """
 
 from __future__ import annotations

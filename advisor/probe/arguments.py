@@ -253,6 +253,19 @@ def _of_click(command: Any, name: str | None) -> Iterator[Option]:
         )
 
 
+def _of_absl(values: Any) -> Iterator[Option]:
+    """Flags of absl, with the configs of ml_collections."""
+    for module, flags in values.flags_by_module_dict().items():
+        for flag in flags if not module.startswith("absl") else ():
+            if hasattr(flag.value, "to_dict"):
+                for path, value in _flat(flag.value.to_dict()):
+                    yield _option([f"--{flag.name}.{path}"], value)
+            choices = getattr(flag.parser, "enum_values", None)
+            several = TAKES_SEVERAL if isinstance(flag.default, list) else None
+            more = {"choices": choices, "help": flag.help, "why": several}
+            yield _option([f"--{flag.name}"], flag.default, **more)
+
+
 def _of_config(config: Any) -> Iterator[Option]:
     """Values of a config that OmegaConf merged or Hydra composed."""
     for path, value in _flat(sys.modules["omegaconf"].OmegaConf.to_container(config)):
@@ -279,6 +292,15 @@ def _hook_click(recorder: Recorder, core: Any) -> None:
         recorder.add(found, "click", complete=not hasattr(command, "list_commands"))
 
     _hook(core.Command, "make_context", reached)
+
+
+def _hook_absl(recorder: Recorder, flags: Any) -> None:
+    """absl: every declared flag, once the words are parsed."""
+
+    def parsed(_: Any, values: Any, *__: Any, **___: Any) -> None:
+        recorder.add(_of_absl(values), "absl")
+
+    _hook(flags.FlagValues, "__call__", parsed)
 
 
 def _hook_hydra(recorder: Recorder, loader: Any) -> None:
@@ -326,6 +348,7 @@ def _hook_exec(recorder: Recorder) -> None:
 
 LIBRARIES: dict[str, Callable[[Recorder, Any], None]] = {
     "argparse": _hook_argparse,
+    "absl.flags._flagvalues": _hook_absl,
     "click.core": _hook_click,
     "typer._click.core": _hook_click,
     "omegaconf": _hook_omegaconf,
