@@ -10,9 +10,6 @@ from advisor.model import Run
 def a_run(**given: Any) -> Run:
     """A measured run of the original, one unit a second; `given` fields of Run as they are."""
     usual: dict[str, Any] = {
-        "trial_id": "001",
-        "purpose": "search",
-        "label": "original",
         "unit": "sample",
         "units": 1.0,
         "units_per_s": 1.0,

@@ -26,9 +26,6 @@ def kept(rate: float = 2.0) -> Run:
 
 def broken(evidence: str = "CUDA out of memory", log_tail: str = "") -> Failure:
     return Failure(
-        trial_id="002",
-        purpose="search",
-        label="batch_size=64",
         kind="gpu-oom",
         evidence=evidence,
         next_step="try less",

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from advisor.model import MeasurePlan
 
 NO_RUN = Run(
-    trial_id="",
-    purpose="",
-    label="",
     unit="sample",
     units=0.0,
     units_per_s=0.0,

@@ -26,9 +26,6 @@ from advisor.model.observations import (
 class Run:
     """Measured process; kept in history before any decision."""
 
-    trial_id: str
-    purpose: str
-    label: str
     unit: str
     units: float
     """Units of work finished inside the window."""
@@ -147,9 +144,6 @@ class Run:
 class Failure:
     """Failure of a process to do its work."""
 
-    trial_id: str
-    purpose: str
-    label: str
     kind: str
     """A key of errors.FAILURE_EXIT_CODES."""
     evidence: str

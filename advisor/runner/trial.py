@@ -73,9 +73,6 @@ def run_trial(
     else:
         files = isolated_changes(launched.changes, trial.cwd, thrown_away=job.over)
     facts: dict[str, Any] = {
-        "trial_id": trial.id,
-        "purpose": trial.purpose,
-        "label": trial.label,
         "exit_code": ending.exit_code,
         "wall_s": ending.wall_s,
         "files_created": tuple(files.created),

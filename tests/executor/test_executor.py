@@ -62,8 +62,7 @@ def test_a_process_that_is_given_up_is_told_with_its_own_limit(
     executor.listener = heard
     executor.budget.total_s = executor.budget.spent_s + 60.0
     late = Failure(
-        trial_id="1", purpose="baseline", label="", kind="timeout",
-        evidence="still running", next_step="-", wall_s=wall_s,
+        kind="timeout", evidence="still running", next_step="-", wall_s=wall_s,
     )  # fmt: skip
     executor.engine.run = lambda _: late  # type: ignore[method-assign]
     plan = MeasurePlan()

@@ -38,8 +38,7 @@ def test_memory_that_ran_out_beside_others_is_tried_again(
 ) -> None:
     """Without the memory of others it may fit; a time-out may have been the machine's."""
     failure = Failure(
-        trial_id="1", purpose="search", label="batch_size=64", kind=kind,
-        evidence="CUDA out of memory", next_step="-", gpu_mem_others_gib=others_gib,
+        kind=kind, evidence="CUDA out of memory", next_step="-", gpu_mem_others_gib=others_gib,
     )  # fmt: skip
     found = cache(tmp_path)
     found.append("key", failure)

@@ -100,9 +100,6 @@ class Fragile(RecordedEngine):
         if fits or isinstance(answer, Failure):
             return answer
         return Failure(
-            trial_id=trial.id,
-            purpose=trial.purpose,
-            label=trial.label,
             kind="crash-start",
             evidence=self.says.format(width=width, heads=heads),
             effects=answer.effects if self.loads_first else None,

@@ -75,9 +75,6 @@ def answer(request: TrialRequest, rate: float | str | None) -> Result:
             id="1", request=request, result=a_run(units_per_s=rate), remaining_s=599.0
         )
     failed = Failure(
-        trial_id="1",
-        purpose="search",
-        label="",
         kind=rate,
         evidence="it died",
         next_step="mend it",

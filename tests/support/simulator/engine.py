@@ -15,7 +15,7 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -137,13 +137,13 @@ class RecordedEngine:
     def run(self, trial: Trial) -> Run | Failure:
         """Answer one trial, and let as much time pass as it would have taken."""
         if self._cancelled:
-            return _failure(trial, "interrupted", "stopped on request after 0.0 s", 0.0)
+            return _failure("interrupted", "stopped on request after 0.0 s", 0.0)
         values = settings_of(trial)
         self.asked.append(RunInfo(trial=trial, values=values))
         found = self._surface.answer(trial, values, self.asked[0].values)
         if isinstance(found, Failure):
             self._clock.advance(found.wall_s)
-            return replace(found, **_identity(trial))
+            return found
         run = self._limited(trial, self._played(trial, found, values))
         self._clock.advance(run.wall_s)
         return run
@@ -162,7 +162,6 @@ class RecordedEngine:
             units, seconds = found.units, seconds * longer
         return replace(
             found,
-            **_identity(trial),
             units=units,
             units_per_s=rate,
             latency_p50_ms=_times(found.latency_p50_ms, longer),
@@ -190,11 +189,11 @@ class RecordedEngine:
         """A run that would have broken one of the trial's limits did not come to its end."""
         if (run.startup_s or 0.0) > trial.start_limit_s:
             evidence = f"no step within {trial.start_limit_s:.0f} s"
-            return _failure(trial, "no-steps", evidence, trial.start_limit_s)
+            return _failure("no-steps", evidence, trial.start_limit_s)
         at_work_s = trial.total_limit_s if trial.steps_limit_s is None else trial.steps_limit_s
         most_s = min(trial.total_limit_s, (run.startup_s or 0.0) + at_work_s)
         if run.wall_s > most_s:
-            return _failure(trial, "timeout", f"still running after {most_s:.0f} s", most_s)
+            return _failure("timeout", f"still running after {most_s:.0f} s", most_s)
         return run
 
 
@@ -223,17 +222,8 @@ def _times(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _identity(trial: Trial) -> dict[str, Any]:
-    return {
-        "trial_id": trial.id,
-        "purpose": trial.purpose,
-        "label": trial.label,
-    }
-
-
-def _failure(trial: Trial, kind: str, evidence: str, wall_s: float) -> Failure:
+def _failure(kind: str, evidence: str, wall_s: float) -> Failure:
     return Failure(
-        **_identity(trial),
         kind=kind,
         evidence=evidence,
         next_step=NEXT_STEPS[kind],
@@ -290,4 +280,4 @@ class Table:
             if all(values.get(name) == value for name, value in cell.values.items()):
                 return next(turn)
         shown = " ".join(f"{name}={value}" for name, value in values.items())
-        return _failure(trial, "crash-start", f"nothing was recorded at {shown}", 0.0)
+        return _failure("crash-start", f"nothing was recorded at {shown}", 0.0)

@@ -131,9 +131,6 @@ class Formula:
             kind = "gpu-oom"
         if kind:
             return Failure(
-                trial_id=trial.id,
-                purpose=trial.purpose,
-                label=trial.label,
                 kind=kind,
                 evidence=f"{kind} at {memory_gib:.2f} GiB",
                 next_step=NEXT_STEPS[kind],
@@ -159,9 +156,6 @@ class Formula:
         drift = self.bf16_drift * half + self.drifts.get(whatif, 0.0)
         losses = tuple(1.0 + drift for _ in range(LOSSES)) if self.trains else ()
         return Run(
-            trial_id=trial.id,
-            purpose=trial.purpose,
-            label=trial.label,
             unit=trial.unit,
             units=float(self.whole_units) if whole else rate * seconds,
             units_per_s=rate,
