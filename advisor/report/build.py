@@ -140,7 +140,7 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
                 site=advice.site,
                 patch=advice.patch,
             )
-            for advice in found.advice
+            for advice in sorted(found.advice, key=lambda each: -each.gain.estimate)
         ],
         notes=list(notes.caveats(found, info.target)),
         files_created=notes.touched_files(found)[0],

@@ -91,17 +91,31 @@ def _row(cells: Sequence[object]) -> str:
     return f"| {' | '.join(cell(each) for each in cells)} |"
 
 
-def details(summary: object, body: str) -> Markup:
-    """A block that opens on a click; no Markdown is read in its summary."""
+def bullets(lines: Iterable[object]) -> list[Markup]:
+    """Lines of a list."""
+    return [fill("- {line}", line=line) for line in lines]
+
+
+def stacked(*blocks: str) -> Markup:
+    """Blocks with a blank line between; an empty one is left out."""
+    return as_markdown("\n\n".join(filter(None, blocks)))
+
+
+def details(summary: object, *blocks: str) -> Markup:
+    """Blocks that open on a click; no Markdown is read in their summary.
+
+    Nothing without a block.
+    """
     head = f"<details>\n<summary>{_calm(one_line(str(summary)))}</summary>"
-    return as_markdown(f"{head}\n\n{body}\n\n</details>")
+    body = stacked(*blocks)
+    return stacked(head, body, "</details>") if body else body
 
 
 def fenced(content: str, language: str = "") -> Markup:
-    """Code block with a fence longer than any inside."""
+    """Code block with a fence longer than any inside; nothing without content."""
     body = _visible(content.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
     fence = "`" * max(3, _longest_run(body) + 1)
-    return as_markdown(f"{fence}{language}\n{body}\n{fence}")
+    return as_markdown(f"{fence}{language}\n{body}\n{fence}" if body else "")
 
 
 def clip(content: str, limit: int = 120) -> str:

@@ -12,20 +12,12 @@ from advisor.report.progress import is_terminal
 if TYPE_CHECKING:
     from advisor.report.schema import Report
 
-FIRST = (
-    sections.verdict,
-    sections.before_and_after,
-    sections.config_diff,
-    sections.run_and_undo,
-    sections.next_actions,
-)
-
 
 def show(report: Report, stream: TextIO | None = None) -> None:
     """Print verdict, table, diff and commands: in colour on a terminal, else as Markdown."""
     stream = stream or sys.stdout
     page = sections.Page(report=report, stem=Path(report.report).stem)
-    parts = [section(page) for section in FIRST]
+    parts = [section(page) for section in sections.FIRST_SCREEN]
     text = "\n\n".join(filter(None, (*parts, f"Report: `{report.report}`")))
     if not is_terminal(stream):
         stream.write(f"{text}\n")
