@@ -108,6 +108,7 @@ def typical(runs: Sequence[Run]) -> Run:
         flops=next((run.flops for run in runs if run.flops is not None), None),
         footprint=next((run.footprint for run in runs if run.footprint is not None), None),
         peak_mem_gib=max((run.peak_mem_gib for run in runs if run.peak_mem_gib), default=None),
+        peak_device_gib=max((r.peak_device_gib for r in runs if r.peak_device_gib), default=None),
     )
 
 

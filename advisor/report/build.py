@@ -17,7 +17,6 @@ from advisor.objective import METRICS, THROUGHPUT
 from advisor.report import notes, verdict
 from advisor.report.bottleneck import diagnose, typical
 from advisor.report.schema import (
-    Bottleneck,
     ComparisonEntry,
     Gain,
     QualityEntry,
@@ -32,7 +31,7 @@ from advisor.report.verdict import whole_gain
 from advisor.stats import walsh_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from advisor.executor.requests import TrialResult
@@ -72,16 +71,17 @@ class RunInfo:
 def optimize_report(found: TuningResult, info: RunInfo) -> Report:
     """The whole report of one `optimize`."""
     state, winner, objective = found.state, found.winner, found.state.context.objective
-    free = next((step for step in found.chain if not verdict.is_traded(step)), None)
     before, after = sides(found)
     runs = [a.run for a in found.attempts if a.run is not None and not a.reused]
     outcome = verdict.verdict_of(found)
     unused = notes.unused_gpu(state.originals, found.machine.gpus)
+    profile = info.target.profile if info.target.present else None
+    tuned = runs_of(found, winner) if winner.changes else []
     steps = next_actions(found)
     return Report(
         verdict=outcome,
         gain=Gain.of(whole_gain(found)),
-        gain_free=Gain.of(free.interval(objective)) if free else None,
+        gain_free=Gain.of(verdict.free_gain(found)),
         unit=found.unit,
         before=before,
         after=after,
@@ -107,8 +107,8 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         cwd=str(info.cwd),
         machine=found.machine,
         target=_target(info.target, state.context.memory_limit_gib),
-        bottleneck_before=bottleneck(found, Candidate(), info),
-        bottleneck_after=bottleneck(found, winner, info) if winner.changes else None,
+        bottleneck_before=diagnose(runs_of(found, Candidate()), profile=profile),
+        bottleneck_after=diagnose(tuned, profile=profile),
         decisions=found.decisions,
         quality=[
             QualityEntry(candidate=label, judgement=judgement)
@@ -155,40 +155,20 @@ def sides(found: TuningResult) -> tuple[Side, Side]:
 
     The rates are those of the comparison's rounds, at its ratio where throughput decides.
     """
-    state, winner = found.state, found.winner
-    original, tuned = dict(state.quality.before), dict(state.quality.after)
-    before = side(runs_of(found, Candidate()), original)
-    if not winner.changes:
-        return before, before
-    traded = winner.only("numeric", "quality").changes
-    after = side(runs_of(found, winner), (traded and tuned) or original)
+    state, gain = found.state, whole_gain(found)
+    measured, tuned = dict(state.quality.before), dict(state.quality.after)
+    originals = runs_of(found, Candidate())
     if not found.chain:
-        return before, after
-    gain, objective = whole_gain(found), state.context.objective
-    ends = (before, found.chain[0], BEFORE), (after, found.chain[-1], AFTER)
-    rates = [step.typical(THROUGHPUT, arm) or 0.0 for _, step, arm in ends]
-    if objective.name == THROUGHPUT.name and gain is not None:
-        rates[1] = rates[0] * gain.estimate
-    first, second = (
-        old.model_copy(update=_rates([run.units_per_s for run in step.runs(arm)], rate))
-        for (old, step, arm), rate in zip(ends, rates, strict=True)
-    )
-    return first, second
-
-
-def _rates(rates: list[float], estimate: float) -> dict[str, float | None]:
-    """Rate of equal processes with bounds.
-
-    Exact bounds where there are enough, else the range; none for one process.
-    """
-    exact = walsh_interval(rates, 0.025)
-    low = exact.low if exact.low > 0 else min(rates)
-    high = exact.high if exact.high < math.inf else max(rates)
-    return {
-        "units_per_s": estimate,
-        "units_per_s_low": min(low, estimate) if len(rates) > 1 else None,
-        "units_per_s_high": max(high, estimate) if len(rates) > 1 else None,
-    }
+        before = side(originals, measured, originals)
+        return before, before
+    first, last = found.chain[0], found.chain[-1]
+    before = side(originals, measured, first.runs(BEFORE))
+    rate = statistics.median(run.units_per_s for run in last.runs(AFTER))
+    if state.context.objective.name == THROUGHPUT.name and gain and before.units_per_s:
+        rate = before.units_per_s * gain.estimate
+    traded = found.winner.only("numeric", "quality").changes
+    quality = (traded and tuned) or measured
+    return before, side(runs_of(found, found.winner), quality, last.runs(AFTER), rate)
 
 
 def runs_of(found: TuningResult, candidate: Candidate) -> list[Run]:
@@ -209,24 +189,32 @@ def runs_of(found: TuningResult, candidate: Candidate) -> list[Run]:
     return quiet if len(quiet) > 1 else runs
 
 
-def side(runs: list[Run], quality: dict[str, float]) -> Side:
-    """One column, from the runs of one configuration."""
-    if not runs:
+def side(
+    runs: Sequence[Run], quality: dict[str, float], timed: Sequence[Run], rate: float | None = None
+) -> Side:
+    """One column, from the runs of one configuration.
+
+    `timed` are those of its rate: their median, unless it is given. Its bounds are exact where
+    there are enough, else the range; none for one process.
+    """
+    if not runs or not timed:
         return Side(quality=quality)
-    rates = [run.units_per_s for run in runs]
+    rates = [run.units_per_s for run in timed]
+    rate, exact = rate or statistics.median(rates), walsh_interval(rates, 0.025)
+    low = exact.low if exact.low > 0 else min(rates)
+    high = exact.high if exact.high < math.inf else max(rates)
+    figures = {name: _median(map(metric.read, runs)) for name, metric in METRICS.items()}
     mean = typical(runs)
     return Side(
-        **_rates(rates, statistics.median(rates)),
+        units_per_s=rate,
+        units_per_s_low=min(low, rate) if len(rates) > 1 else None,
+        units_per_s_high=max(high, rate) if len(rates) > 1 else None,
         tokens_per_s=_median(run.tokens_per_s for run in runs),
         peak_mem_gib=mean.peak_mem_gib,
-        gpu_mem_used_gib=max((used for run in runs if (used := run.peak_device_gib)), default=None),
+        gpu_mem_used_gib=mean.peak_device_gib,
         quality=quality,
         gpu_util_pct=_median(run.telemetry.gpu_util_pct for run in runs),
-        figures={
-            name: figure
-            for name, metric in METRICS.items()
-            if (figure := _median(map(metric.read, runs))) is not None
-        },
+        figures={name: figure for name, figure in figures.items() if figure is not None},
         batch=mean.effects.batch,
         forwards_per_unit=mean.effects.forwards_per_unit,
         shares={name: share for name, share in asdict(mean.shares).items() if share is not None},
@@ -236,12 +224,6 @@ def side(runs: list[Run], quality: dict[str, float]) -> Side:
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
-
-
-def bottleneck(found: TuningResult, candidate: Candidate, info: RunInfo) -> Bottleneck | None:
-    """Largest cost of one configuration; None with fewer than two runs of it."""
-    profile = info.target.profile if info.target.present else None
-    return diagnose(runs_of(found, candidate), profile=profile)
 
 
 # --- commands and next actions ------------------------------------------------------------
@@ -270,7 +252,7 @@ def how_to_revert(info: RunInfo) -> str:
 
 def next_actions(found: TuningResult) -> list[str]:
     """Faster or untried steps, the best first."""
-    state = found.state
+    state, best = found.state, verdict.best_candidate(found)
     if not state.originals:
         return []
     steps = [
@@ -279,7 +261,6 @@ def next_actions(found: TuningResult) -> list[str]:
         if each.outcome is None
     ]
     known = [found.winner.label] if found.winner.changes else []
-    best = verdict.best_candidate(found)
     if best is not None and verdict.verdict_of(found) == "partial":
         steps.append((best.ratio, f"Prove {best.label}"))
         known.append(best.label)
@@ -325,28 +306,24 @@ def _target(found: Target, memory_limit_gib: float | None) -> TargetEntry:
     )
 
 
-def _settings(candidate: Candidate) -> dict[str, Any]:
-    """Changed values of a candidate, by path."""
-    return {change.path: change.new for change in candidate.changes}
-
-
 def trial_entry(attempt: TrialResult) -> TrialEntry:
     """One process, for the report and the progress display."""
     result, variant = attempt.result, attempt.request.variant
+    changes = variant.candidate.changes
     facts: dict[str, Any] = {
         "id": attempt.id,
         "purpose": attempt.request.purpose,
         "label": attempt.label,
         "wall_s": result.wall_s,
-        "settings": _settings(variant.candidate),
+        "settings": {change.path: change.new for change in changes},
         "whatif": variant.whatif,
         "reused": attempt.reused,
         "repeated": attempt.repeated,
     }
     if isinstance(result, Failure):
-        asked = [c.new for c in variant.candidate.changes if c.kind == "batch_size"]
-        batch = asked[-1] if asked and isinstance(asked[-1], int) else None
+        asked = [c.new for c in changes if c.kind == "batch_size" and isinstance(c.new, int)]
         detail = f"{result.evidence}\n{result.log_tail}".strip()
+        batch = asked[-1] if asked else None
         return TrialEntry(outcome=result.kind, batch=batch, detail=detail, **facts)
     return TrialEntry(
         outcome="ok",
@@ -362,24 +339,23 @@ def trial_entry(attempt: TrialResult) -> TrialEntry:
 
 def _comparison(found: Comparison, objective: Objective) -> ComparisonEntry:
     """The rounds of one comparison."""
-    before, after = found.ab_test.before.variant, found.ab_test.after.variant
     counted = {each.number for each in found.counted}
+    rounds = []
+    for each in found.rounds:
+        scores = {arm: objective.score(done.run) for arm, done in each.runs.items() if done.run}
+        if not each.failed:
+            rounds.append(
+                RoundEntry(
+                    round=each.number,
+                    **scores,
+                    contended=contended_arms(each.runs),
+                    counted=each.number in counted,
+                )
+            )
     return ComparisonEntry(
         purpose=found.ab_test.purpose,
-        before=before.label,
-        after=after.label,
+        before=found.ab_test.before.variant.label,
+        after=found.ab_test.after.variant.label,
         gain=Gain.of(found.interval(objective)),
-        rounds=[
-            RoundEntry(
-                round=each.number,
-                before=objective.score(original),
-                after=objective.score(tuned),
-                contended=contended_arms(each.runs),
-                counted=each.number in counted,
-            )
-            for each in found.rounds
-            if not each.failed
-            and (original := each.runs[BEFORE].run) is not None
-            and (tuned := each.runs[AFTER].run) is not None
-        ],
+        rounds=rounds,
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from advisor.executor.requests import TrialResult
     from advisor.model import Advice, Candidate, Decision, Interval, Machine, Neighbour, Run
     from advisor.report.schema import OptimizeVerdict
-    from advisor.tuner.state import Stop, Suggestion, TunerState
+    from advisor.tuner.state import Stop, TunerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +76,12 @@ class TuningResult:
         return [decision.path for decision in self.decisions if decision.outcome == "skipped"]
 
 
-def is_traded(comparison: Comparison) -> bool:
-    """True if the step adds changes that may alter results."""
-    old, new = (
-        request.variant.candidate.only("numeric", "quality").key
-        for request in (comparison.ab_test.before, comparison.ab_test.after)
-    )
-    return old != new
+def free_gain(found: TuningResult) -> Interval | None:
+    """Gain of the free knobs alone."""
+    for step in found.chain:
+        if not step.ab_test.after.variant.candidate.only("numeric", "quality").changes:
+            return step.interval(found.state.context.objective)
+    return None
 
 
 def whole_gain(found: TuningResult) -> Interval | None:
@@ -105,7 +104,7 @@ def verdict_of(found: TuningResult) -> OptimizeVerdict:
         return "improved"
     cut_short = bool(state.confirmations) and state.confirmations[-1].cut_short
     left_out = bool(found.never_run) or any(entry.matters for entry in state.skipped)
-    is_open = _never_compared(state) or state.likely or _likely_suggestion(state)
+    is_open = _never_compared(state) or state.likely or bool(_likely_suggestions(state))
     is_partial = cut_short or left_out or is_open or stop.reason == "budget-too-small"
     return "partial" if is_partial else "unchanged"
 
@@ -138,27 +137,24 @@ def _interrupted(found: TuningResult) -> str:
 
 
 def _improved(found: TuningResult, whole: Gain) -> str:
-    state = found.state
-    text = f"The tuned {found.subject} "
-    text += f"{gained(whole, found.unit, state.context.objective.name)}."
+    """Sentence on a proven gain.
+
+    `The tuned config gives 2.04x as many tiles a second in 6 interleaved rounds ...`
+    """
+    state, objective = found.state, found.state.context.objective
+    bounds = "lower 95 % bound; the machine was too unsteady to say how much more"
+    if whole.high is not None:
+        bounds = f"95 % interval {numbers.factor(whole.low)} to {numbers.factor(whole.high)}"
+    text = (
+        f"The tuned {found.subject} gives "
+        f"{OBJECTIVES[objective.name].gained(whole.size, found.unit)} in "
+        f"{numbers.many(whole.pairs, 'interleaved round')} of fresh processes; {bounds}."
+    )
     if found.restored_constraints:
         text += f" It keeps {', '.join(found.restored_constraints)}; no run of the original did."
     if not all(is_significant(state, each) for each in state.confirmations):
         text += " Changes that were not proven on top of it were left out."
     return text
-
-
-def gained(gain: Gain, unit: str, objective: str = "throughput") -> str:
-    """Sentence on a proven gain.
-
-    `gives 2.04x as many tiles a second in 6 rounds ...; 95 % interval 1.98 to 2.11`
-    """
-    bounds = "lower 95 % bound; the machine was too unsteady to say how much more"
-    if gain.high is not None:
-        bounds = f"95 % interval {numbers.factor(gain.low)} to {numbers.factor(gain.high)}"
-    rounds = numbers.many(gain.pairs, "interleaved round")
-    text = OBJECTIVES[objective].gained(gain.size, unit)
-    return f"gives {text} in {rounds} of fresh processes; {bounds}"
 
 
 def _too_small(state: TunerState) -> str:
@@ -179,10 +175,7 @@ def _nothing_proven(found: TuningResult) -> str:
             f"The best candidate failed in the comparison ({last.failure.kind}: {evidence}), so "
             "nothing was written."
         )
-    best = _compared(last.ab_test.after.variant.label, last, state) if last else None
-    if best is None and (last is not None or verdict_of(found) == "partial"):
-        best = best_candidate(found)
-    if best is not None:
+    if best := (last and _compared(label_of(last), last, state)) or best_candidate(found):
         least = f"{state.context.smallest_gain:.0%}"
         unproven = f"The best candidate, {best.label}, was not proven to gain more than {least}"
         return f"{unproven}: {best.text}."
@@ -206,10 +199,8 @@ def _nothing_proven(found: TuningResult) -> str:
 def best_candidate(found: TuningResult) -> CandidateEntry | None:
     """Most promising unproven candidate or suggestion, with its gain."""
     state = found.state
-    compared = [(each.ab_test.after.variant.label, each) for each in reversed(state.confirmations)]
-    if (likely := _likely_suggestion(state)) and likely.outcome:
-        compared.append((likely.title, likely.outcome))
-    for label, step in compared:
+    compared = [(label_of(each), each) for each in reversed(state.confirmations)]
+    for label, step in (*compared, *_likely_suggestions(state)):
         best = _compared(label, step, state)
         if best is not None and best.ratio > 1:
             return best
@@ -218,6 +209,32 @@ def best_candidate(found: TuningResult) -> CandidateEntry | None:
         if not why and candidate.key not in suggested:
             return CandidateEntry(label=candidate.label, ratio=ratio)
     return None
+
+
+def label_of(step: Comparison) -> str:
+    """Label of the candidate of a comparison."""
+    return step.ab_test.after.variant.label
+
+
+def _compared(label: str, step: Comparison, state: TunerState) -> CandidateEntry | None:
+    """Candidate with the gain of its rounds; None without an interval."""
+    gain = Gain.of(step.interval(state.context.objective))
+    return CandidateEntry(label=label, ratio=gain.ratio, gain=gain) if gain else None
+
+
+def _likely_suggestions(state: TunerState) -> list[tuple[str, Comparison]]:
+    """Suggestions that were faster in their rounds and are not proven, the best first."""
+    objective, least = state.context.objective, state.context.smallest_gain
+    ranked = sorted(state.suggestions, key=lambda each: -each.gain)
+    tried = [(each.title, each.outcome) for each in ranked if each.outcome is not None]
+    return [each for each in tried if each[1].verdict(objective, least) == "likely"]
+
+
+def _never_compared(state: TunerState) -> bool:
+    """True if a faster candidate never came to its comparison."""
+    unproven = any(suggestion.outcome is None for suggestion in state.suggestions)
+    found = any(verdict.outcome == "found" for verdict in state.verdicts)
+    return not state.confirmations and (unproven or found)
 
 
 def _faster(found: TuningResult) -> list[tuple[float, Candidate, str]]:
@@ -242,30 +259,6 @@ def _refusal(state: TunerState, run: Run) -> str:
     """Reason against a candidate that ran so; empty without one."""
     broken = state.context.objective.broken(run)
     return unusable(state, run) or (f"was outside of {broken[0].text}" if broken else "")
-
-
-def _compared(label: str, step: Comparison, state: TunerState) -> CandidateEntry | None:
-    """Candidate with the gain of its rounds; None without an interval."""
-    gain = Gain.of(step.interval(state.context.objective))
-    return CandidateEntry(label=label, ratio=gain.ratio, gain=gain) if gain else None
-
-
-def _never_compared(state: TunerState) -> bool:
-    """True if a faster candidate never came to its comparison."""
-    unproven = any(suggestion.outcome is None for suggestion in state.suggestions)
-    found = any(verdict.outcome == "found" for verdict in state.verdicts)
-    return not state.confirmations and (unproven or found)
-
-
-def _likely_suggestion(state: TunerState) -> Suggestion | None:
-    """Suggestion that was faster in its rounds and is not proven."""
-    objective, least = state.context.objective, state.context.smallest_gain
-    likely = [
-        each
-        for each in state.suggestions
-        if each.outcome is not None and each.outcome.verdict(objective, least) == "likely"
-    ]
-    return max(likely, key=lambda each: each.gain, default=None)
 
 
 def needed_budget_s(state: TunerState) -> float:
