@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advisor import numbers
 from advisor.machine.readings import GIB
@@ -52,9 +52,7 @@ PARTS = {
     "host_to_device": Part(
         "transfer", "copies to the device", "pinned memory, non-blocking copies or fewer bytes"
     ),
-    "launch": Part(
-        "launch", "launching small kernels", "compilation, CUDA graphs or a larger batch"
-    ),
+    "launch": Part("launch", "launching small kernels", "compiling, CUDA graphs or a larger batch"),
     "sync": Part(
         "synchronisation", "the host waiting for the GPU", "fewer `.item()`, `.cpu()` and prints"
     ),
@@ -85,31 +83,20 @@ def ranged(
     return " to ".join(dict.fromkeys((shown(min(values)), shown(max(values)))))
 
 
-def mean_of(values: Sequence[float | None]) -> float | None:
-    """Mean of the values; None if any is missing."""
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known and len(known) == len(values) else None
-
-
 def typical(runs: Sequence[Run]) -> Run:
     """Mean run of equal ones, with the highest memory."""
-    shares = {
-        part: mean
-        for part in PARTS
-        if (mean := mean_of([getattr(run.shares, part) for run in runs])) is not None
-    }
-    return replace(
-        runs[-1],
-        units_per_s=statistics.fmean(run.units_per_s for run in runs),
-        tokens_per_s=mean_of([run.tokens_per_s for run in runs]),
-        wait_share=mean_of([run.wait_share for run in runs]),
-        step_ms=mean_of([run.step_ms for run in runs]),
-        shares=Shares(**shares),
-        flops=next((run.flops for run in runs if run.flops is not None), None),
-        footprint=next((run.footprint for run in runs if run.footprint is not None), None),
-        peak_mem_gib=max((run.peak_mem_gib for run in runs if run.peak_mem_gib), default=None),
-        peak_device_gib=max((r.peak_device_gib for r in runs if r.peak_device_gib), default=None),
-    )
+
+    def mean(of: Sequence[Any]) -> float | None:
+        return None if None in of else statistics.fmean(of)
+
+    measured = ("units_per_s", "tokens_per_s", "wait_share", "step_ms")
+    facts: dict[str, Any] = {name: mean([getattr(r, name) for r in runs]) for name in measured}
+    for name in ("peak_mem_gib", "peak_device_gib"):
+        facts[name] = max(filter(None, (getattr(run, name) for run in runs)), default=None)
+    for name in ("flops", "footprint"):
+        facts[name] = next(filter(None, (getattr(run, name) for run in runs)), None)
+    shares = {part: mean([getattr(run.shares, part) for run in runs]) for part in PARTS}
+    return replace(runs[-1], shares=Shares(**shares), **facts)
 
 
 def part_share(run: Run, part: str) -> float | None:
@@ -129,28 +116,22 @@ def member(run: Run) -> str:
     return "rank" if (run.effects.group_size or 1) > 1 else "process"
 
 
-def rate_of(runs: Sequence[Run]) -> str:
-    """Range of the rate: `50.0 to 60.0 tiles/s in 2 runs`."""
-    rate = ranged(runs, lambda run: run.units_per_s, numbers.number)
-    return f"{rate} {numbers.plural(runs[-1].unit)}/s in {len(runs)} runs"
-
-
 def parts_of_time(runs: Sequence[Run]) -> list[str]:
     """Lines of the parts of the time, each with the largest gain without it.
 
     A part with the share s gives at most 1 / (1 - s): Amdahl's law. Compute never vanishes, so its
     bound is that of compute twice as fast.
     """
-    run = typical(runs)
-    lines = []
+    run, lines = typical(runs), []
     for name, words in PARTS.items():
         share = getattr(run.shares, name)
         if share is None:
             continue
         line = f"{numbers.percent(share):>7}  {part_name(run, name)}"
-        saved = share / 2 if name == "compute" else share
+        saved, speed = share, "without it"
+        if name == "compute":
+            saved, speed = share / 2, "at twice the speed"
         if numbers.WORTH_SAYING <= saved < 1:
-            speed = "at twice the speed" if name == "compute" else "without it"
             line += f": at most {numbers.ratio(1 / (1 - saved))} {speed}. Try {words.how}."
         lines.append(line)
     return lines
@@ -190,39 +171,42 @@ def diagnose(runs: Sequence[Run], *, profile: GpuProfile | None = None) -> Bottl
         return None
     run = typical(runs)
     part = bottleneck_part(run)
+    rate = ranged(runs, lambda each: each.units_per_s, numbers.number)
+    rate = f"{rate} {numbers.plural(run.unit)}/s in {len(runs)} runs"
     forwards = run.effects.forwards_per_unit or 1.0
     if part is None:
-        name, text = "other", f"The parts could not be separated; the whole ran at {rate_of(runs)}."
+        name, text = "other", f"The parts could not be separated; the whole ran at {rate}."
     elif part == "compute" and forwards >= SAMPLER_FORWARDS:
-        name = "sampling steps"
-        step = ranged(runs, lambda r: r.step_ms, lambda ms: numbers.duration(ms / 1000, 3))
+        step = ranged(runs, lambda each: each.step_ms, _milliseconds)
         batch = numbers.count(run.effects.batch or 1)
-        text = (
-            f"Each {run.unit} needs {forwards:.0f} forwards, and one of a batch of {batch} takes "
-            f"{step}: their product is its time."
+        name, text = (
+            "sampling steps",
+            (
+                f"Each {run.unit} needs {forwards:.0f} forwards, and one of a batch of {batch} takes "
+                f"{step}: their product is its time."
+            ),
         )
     else:
-        name, text = PARTS[part].cause, _sentence(runs, run, part)
+        name, text = PARTS[part].cause, _sentence(runs, run, part, rate)
     evidence = [*_step(run), *_waste(run), *_isolated(runs), *_device(run, profile)]
     return Bottleneck(name=name, sentence=text, evidence=evidence)
 
 
-def _sentence(runs: Sequence[Run], run: Run, part: str) -> str:
-    """One sentence on the part that sets the rate, led by NVML's figure."""
-    words = PARTS[part]
-    on_device = run.shares.launch is not None
+def _sentence(runs: Sequence[Run], run: Run, part: str, rate: str) -> str:
+    """Sentence on the part that sets the rate, led by NVML's figure."""
+    by_events = run.shares.launch is not None
     text = ""
     if run.telemetry.gpu_util_pct is not None:
         shown = ranged(runs, lambda r: r.telemetry.gpu_util_pct, lambda pct: f"{pct:.0f} %")
         text = f"GPU utilisation was {shown}, as nvidia-smi counts it. "
-    least = "at least " if on_device and part == "compute" else ""
+    least = "at least " if by_events and part == "compute" else ""
     share = ranged(runs, lambda r: part_share(r, part), numbers.percent)
     name = part_name(run, part)
-    text += f"{name[0].upper()}{name[1:]} takes {least}{share} of the time, at {rate_of(runs)}."
-    if on_device and part != "compute":
+    text += f"{name[0].upper()}{name[1:]} takes {least}{share} of the time, at {rate}."
+    if by_events and part != "compute":
         worked = ranged(runs, lambda each: each.shares.compute, numbers.percent)
         text += f" The GPU computed during at least {worked}."
-    return f"{text} Shorter by {words.how}."
+    return f"{text} Shorter by {PARTS[part].how}."
 
 
 def bottleneck_part(run: Run) -> str | None:
@@ -270,16 +254,15 @@ def _milliseconds(value: float) -> str:
 
 def _waste(run: Run) -> Iterator[str]:
     """Padding, and numbers that are read from tensors."""
-    padded = run.effects.padding_share
-    if padded is not None and padded >= numbers.WORTH_SAYING:
+    padded = run.effects.padding_share or 0.0
+    if padded >= numbers.WORTH_SAYING:
         yield (
             f"Padding fills {100 * padded:.1f} % of the positions of its batches: batches of items "
             "of like length (length bucketing) save that work."
         )
     if run.syncs:
-        does = "Numbers go from tensors to the host"
-        if run.syncs[0].ms is not None:
-            does = "The host waits for the GPU"
+        waits = run.syncs[0].ms is not None
+        does = "The host waits for the GPU" if waits else "Numbers go from tensors to the host"
         yield f"{does} at {', '.join(_sync_point(run, each) for each in run.syncs[:MOST_SITES])}."
 
 
@@ -294,33 +277,27 @@ def _sync_point(run: Run, point: SyncPoint) -> str:
 
 def _isolated(runs: Sequence[Run]) -> Iterator[str]:
     """Rates of the loader alone; one slower than the whole bounds nothing."""
-    units = numbers.plural(runs[-1].unit)
     slowest = min(run.units_per_s for run in runs)
-    alone = [{each.workers: each.units_per_s for each in run.ceilings} for run in runs]
-    for workers in alone[-1]:
-        rates = [rates[workers] for rates in alone if workers in rates]
+    for workers in [each.workers for each in runs[-1].ceilings]:
+        alone = [each for run in runs for each in run.ceilings if each.workers == workers]
+        rates = [each.units_per_s for each in alone]
         if len(rates) == len(runs) and statistics.fmean(rates) >= slowest:
             shown = " to ".join(dict.fromkeys(map(numbers.number, (min(rates), max(rates)))))
-            many = numbers.many(workers, "worker")
+            units, many = numbers.plural(runs[-1].unit), numbers.many(workers, "worker")
             yield f"The loader alone, with {many}, did {shown} {units}/s."
 
 
-def _operations(run: Run, profile: GpuProfile | None) -> Iterator[str]:
-    """Counted operations, against the card's rate."""
-    flops, achieved, seen = run.flops, run.achieved_tflops, run.effects
-    if flops is None or achieved is None or not run.on_gpu:
-        return
-    line = "Matrix products, convolutions and attention came to at least "
-    line += f"{numbers.measure(achieved, 3)} TFLOP/s, waits included"
-    rate = profile.tflops(seen.dtype, tf32=bool(seen.tf32)) if profile else None
-    if rate and profile:
-        line += f": {achieved / rate:.2%} of the {rate:g} of {profile.title} at {seen.dtype}"
-    yield f"{line}."
-
-
 def _device(run: Run, profile: GpuProfile | None) -> Iterator[str]:
+    """Counted operations, memory and clocks of the card; CPUs where there is none."""
     seen = run.telemetry
-    yield from _operations(run, profile)
+    if run.achieved_tflops is not None and run.on_gpu:
+        line = "Matrix products, convolutions and attention came to at least "
+        line += f"{numbers.measure(run.achieved_tflops, 3)} TFLOP/s, waits included"
+        dtype, tf32 = run.effects.dtype, bool(run.effects.tf32)
+        if profile and (rate := profile.tflops(dtype, tf32=tf32)):
+            share = f"{run.achieved_tflops / rate:.2%}"
+            line += f": {share} of the {rate:g} of {profile.title} at {dtype}"
+        yield f"{line}."
     if run.peak_device_gib is not None:
         whole = profile.memory_gib if profile else run.cards[0].total_gib if run.cards else None
         of = "" if whole is None else f" of {whole:.0f}"
@@ -330,6 +307,6 @@ def _device(run: Run, profile: GpuProfile | None) -> Iterator[str]:
         )
     if seen.gpu_util_pct is None and run.disturbance.own_cpus is not None:
         yield f"The program kept {run.disturbance.own_cpus:.1f} CPUs busy."
-    for name, share in seen.event_reasons:
-        if share > numbers.WORTH_SAYING and name not in {"idle", "none"}:
-            yield f"The GPU held its clocks down for {name} in {share:.0%} of the samples."
+    for name, share_held in seen.event_reasons:
+        if share_held > numbers.WORTH_SAYING and name not in {"idle", "none"}:
+            yield f"The GPU held its clocks down for {name} in {share_held:.0%} of the samples."
