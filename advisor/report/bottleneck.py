@@ -179,12 +179,10 @@ def diagnose(runs: Sequence[Run], *, profile: GpuProfile | None = None) -> Bottl
     elif part == "compute" and forwards >= SAMPLER_FORWARDS:
         step = ranged(runs, lambda each: each.step_ms, _milliseconds)
         batch = numbers.count(run.effects.batch or 1)
-        name, text = (
-            "sampling steps",
-            (
-                f"Each {run.unit} needs {forwards:.0f} forwards, and one of a batch of {batch} takes "
-                f"{step}: their product is its time."
-            ),
+        name = "sampling steps"
+        text = (
+            f"Each {run.unit} needs {forwards:.0f} forwards, and one of a batch of {batch} takes "
+            f"{step}: their product is its time."
         )
     else:
         name, text = PARTS[part].cause, _sentence(runs, run, part, rate)

@@ -62,10 +62,6 @@ class Curve:
         beside = f", with {self.beside}" if self.beside else ""
         return f"Throughput and peak memory by batch size{beside}"
 
-    def sizes(self) -> int:
-        """Number of batch sizes that ran."""
-        return len(self.by_batch("units_per_s"))
-
     def by_batch(self, name: str) -> dict[float, list[float]]:
         """Values of a field of the trials, by batch size."""
         found: dict[float, list[float]] = {}
@@ -85,8 +81,8 @@ def batch_curve(report: Report) -> Curve | None:
             beside = " · ".join(w for w in words if "batch" not in w.split() and w != "original")
             groups.setdefault(beside, []).append(trial)
     curves = [Curve(beside=beside, trials=tuple(trials)) for beside, trials in groups.items()]
-    best = max(curves, key=Curve.sizes, default=None)
-    return best if best is not None and best.sizes() > 1 else None
+    sizes = [len(curve.by_batch("units_per_s")) for curve in curves]
+    return curves[sizes.index(max(sizes))] if max(sizes, default=0) > 1 else None
 
 
 # --- drawing ------------------------------------------------------------------------------
@@ -120,7 +116,7 @@ def draw(report: Report) -> bytes | None:
 
 def _paint(canvas: Figure, report: Report, curve: Curve) -> None:
     rates, peaks = curve.by_batch("units_per_s"), curve.by_batch("peak_mem_gib")
-    failures = {t.batch: t.outcome for t in curve.trials if t.batch not in rates}
+    failures = {t.batch: t.outcome for t in curve.trials if t.batch and t.batch not in rates}
     panels = canvas.subplots(2 if peaks else 1, 1, sharex=True, squeeze=False)[:, 0]
     chosen = (report.after if report.changes else report.before).batch
     highest = max(map(max, rates.values()))
@@ -139,7 +135,7 @@ def _paint(canvas: Figure, report: Report, curve: Curve) -> None:
         panels[1].set_ylim(0, top * 1.15)
         panels[1].set_title(title)
         _line(panels[1], {batch: max(each) for batch, each in peaks.items()}, chosen, INK)
-    batches = sorted({trial.batch for trial in curve.trials if trial.batch})
+    batches = sorted({*rates, *failures})
     for panel in panels:
         panel.set_xscale("log", base=2)
         panel.set_xticks(batches, [numbers.count(batch) for batch in batches])

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rich.console import RenderResult
-    from rich.table import Table
 
     from advisor.report.schema import TrialEntry
 
@@ -63,23 +62,17 @@ class Progress:
             from rich.console import Console
             from rich.live import Live
 
-            console = Console(file=self._stream)
+            console = Console(file=self._stream, markup=False, emoji=False, highlight=False)
             self._live = Live(self, console=console, redirect_stdout=False, redirect_stderr=False)
 
     # --- events ---------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
         """One line that stays."""
-        self._line(one_line(text))
-
-    def _line(self, line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # a closed pipe, a closed file
-            if self._live is None:
-                print(line, file=self._stream, flush=True)
-            else:
-                from rich.text import Text
-
-                self._live.console.print(Text(line))
+        self._plain(one_line(text))
+        if self._live is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._live.console.print(one_line(text))
 
     def status(self, text: str) -> None:
         """Latest state of what runs; only a live view shows it."""
@@ -88,14 +81,12 @@ class Progress:
     def busy(self, text: str) -> None:
         """Others at work, until the next result."""
         self._others = one_line(text)
-        if self._live is None:
-            self.note(text)
+        self._plain(self._others)
 
     def stage(self, name: str) -> None:
         """Begin the stage with this purpose."""
         self._stage = STAGES.get(name, name)
-        if self._live is None:
-            self.note(f"{self._stage} ({self._elapsed()})")
+        self._plain(f"{self._stage} ({self._elapsed()})")
 
     def trial_started(self, number: int, label: str) -> None:
         """Show process `number` of this call."""
@@ -108,9 +99,14 @@ class Progress:
         label = one_line(entry.label)
         if entry.purpose in COMPARABLE and not entry.repeated:
             self._variants.setdefault(label, []).append(entry)
+        facts = (f"trial {self._number}", label, entry.purpose, *self._facts(entry))
+        self._plain("  ".join(facts))
+
+    def _plain(self, line: str) -> None:
+        """Line of a stream; a live view shows it in its own way."""
         if self._live is None:
-            trial = f"trial {self._number}"
-            self._line("  ".join((trial, label, entry.purpose, *self._facts(entry))))
+            with contextlib.suppress(OSError, ValueError):  # a closed pipe, a closed file
+                print(line, file=self._stream, flush=True)
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -143,14 +139,31 @@ class Progress:
         if entry.reused:
             yield "from history"
 
-    def rows(self) -> Iterator[tuple[str, ...]]:
+    def __rich_console__(self, *_: object) -> RenderResult:
+        from rich.table import Table
+        from rich.text import Text
+
+        def lines(*shown: str) -> Iterator[Text]:
+            return (Text(line, no_wrap=True, overflow="ellipsis") for line in shown if line)
+
+        yield from lines(self._stage, self._elapsed())
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for head in ("variant", f"{self._units}/s", "gain", "runs", "memory"):
+            side: Literal["left", "right"] = "left" if head == "variant" else "right"
+            table.add_column(head, no_wrap=True, overflow="ellipsis", justify=side)
+        for row in self._rows():
+            table.add_row(*map(Text, row))  # a label is no markup
+        yield from [table] if self._variants else []
+        yield from lines(self._trial, self._status, self._others)
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
         """Variants so far: the original, then the fastest ones, then failures."""
         rates = {label: mean_rate(entries) for label, entries in self._variants.items()}
         original = rates.get(ORIGINAL)
         ranked = sorted(rates, key=lambda label: (label != ORIGINAL, -rates[label]))
         for label in ranked[:MOST_ROWS]:
             entries, rate = self._variants[label], rates[label]
-            peak = max((entry.peak_mem_gib or 0.0 for entry in entries), default=0.0)
+            peak = max(entry.peak_mem_gib or 0.0 for entry in entries)
             yield (
                 label,
                 numbers.number(rate) if rate else entries[-1].outcome,
@@ -158,29 +171,6 @@ class Progress:
                 str(len(entries)),
                 numbers.gib(peak) if peak else "",
             )
-
-    def __rich_console__(self, *_: object) -> RenderResult:
-        from rich.text import Text
-
-        above = (self._stage, self._elapsed())
-        below = (self._trial, self._status, self._others)
-        yield from (Text(line, no_wrap=True, overflow="ellipsis") for line in above if line)
-        if self._variants:
-            yield self._table()
-        yield from (Text(line, no_wrap=True, overflow="ellipsis") for line in below if line)
-
-    def _table(self) -> Table:
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for head in ("variant", f"{self._units}/s", "gain", "runs", "memory"):
-            side: Literal["left", "right"] = "left" if head == "variant" else "right"
-            table.add_column(head, no_wrap=True, overflow="ellipsis", justify=side)
-        for row in self.rows():
-            # Text, not str: a label must not be read as rich's own markup.
-            table.add_row(*map(Text, row))
-        return table
 
 
 def mean_rate(entries: list[TrialEntry]) -> float:
