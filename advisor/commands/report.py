@@ -53,8 +53,9 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     beside = Path(os.path.realpath(place)).with_suffix(".json")
     in_place = not as_page and beside == Path(os.path.realpath(args.report))
     never = () if in_place else (args.report,)
-    claim = writing.claim_page if as_page else writing.claim
-    claimed = claim(place, never=never, like=args.report, overwrite=args.overwrite)
+    claimed = writing.claim(
+        place, page=as_page, never=never, like=args.report, overwrite=args.overwrite
+    )
     if as_page:
         writing.write_page(report, place, claimed, args.report)
     else:

@@ -24,7 +24,6 @@ from advisor.report.schema import (
     RoundEntry,
     Side,
     SuggestionEntry,
-    TargetEntry,
     TrialEntry,
 )
 from advisor.report.verdict import whole_gain
@@ -106,7 +105,9 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         command=info.command,
         cwd=str(info.cwd),
         machine=found.machine,
-        target=_target(info.target, state.context.memory_limit_gib),
+        target=_aim(info.target),
+        target_figures=info.target.figures,
+        memory_limit_gib=state.context.memory_limit_gib,
         bottleneck_before=diagnose(runs_of(found, Candidate()), profile=profile),
         bottleneck_after=diagnose(tuned, profile=profile),
         decisions=found.decisions,
@@ -143,7 +144,6 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
             for advice in sorted(found.advice, key=lambda each: -each.gain.estimate)
         ],
         notes=list(notes.caveats(found, info.target)),
-        files_created=notes.touched_files(found)[0],
     )
 
 
@@ -292,18 +292,13 @@ def _changes(state: TunerState, winner: Candidate) -> tuple[Change, ...]:
     )
 
 
-def _target(found: Target, memory_limit_gib: float | None) -> TargetEntry:
+def _aim(target: Target) -> str | None:
     """The card that was aimed at, in words."""
-    place = "" if found.present else ", not on this machine"
-    if found.stood_in:
-        place = ", a larger card with its memory capped"
-    return TargetEntry(
-        name=found.name,
-        title=f"{found.title}{place}",
-        present=found.present,
-        memory_limit_gib=memory_limit_gib,
-        figures=found.figures,
-    )
+    if target.name == "cpu":
+        return None
+    if target.stood_in:
+        return f"{target.title}, a larger card with its memory capped"
+    return target.title if target.present else f"{target.title}, not on this machine"
 
 
 def trial_entry(attempt: TrialResult) -> TrialEntry:
@@ -315,7 +310,6 @@ def trial_entry(attempt: TrialResult) -> TrialEntry:
         "purpose": attempt.request.purpose,
         "label": attempt.label,
         "wall_s": result.wall_s,
-        "settings": {change.path: change.new for change in changes},
         "whatif": variant.whatif,
         "reused": attempt.reused,
         "repeated": attempt.repeated,

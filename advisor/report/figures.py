@@ -127,7 +127,7 @@ def _paint(canvas: Figure, report: Report, curve: Curve) -> None:
         panels[0].plot([batch] * len(each), each, "o", color=ACCENT)
     panels[0].plot(list(failures), [0.05 * highest] * len(failures), "x", color=BAD)
     if peaks:
-        limit = report.target.memory_limit_gib if report.target else None
+        limit = report.memory_limit_gib
         top, title = max(map(max, peaks.values())), "peak memory, GiB"
         if limit is not None and limit < top * 4:
             top, title = max(top, limit), f"{title}; the dashed line is the limit"

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from advisor import numbers
-from advisor.model import Change, Decision, Interval, JsonScalar, Machine  # noqa: TC001  pydantic reads it
+from advisor.model import Change, Decision, Interval, Machine  # noqa: TC001  pydantic reads it
 from advisor.quality import QualityJudgement  # noqa: TC001
 
 SCHEMA_VERSION: Final = 4
@@ -90,8 +90,6 @@ class TrialEntry(Part):
     peak_mem_gib: float | None = None
     wall_s: float | None = None
     detail: str = ""
-    settings: dict[str, JsonScalar] | None = None
-    """Values other than the original's, by path; null: not kept."""
     whatif: str | None = None
     """The change inside the process; null for none."""
     reused: bool = False
@@ -131,19 +129,6 @@ class QualityEntry(Part):
     candidate: str
     """Its label."""
     judgement: QualityJudgement
-
-
-class TargetEntry(Part):
-    """The card that was aimed at, and its capacity."""
-
-    name: str
-    title: str
-    """With its place: `NVIDIA H100, not on this machine`."""
-    present: bool
-    memory_limit_gib: float | None = None
-    """Largest peak that the search accepted."""
-    figures: str = ""
-    """One line: memory, bandwidth, dense tensor rates, with the source."""
 
 
 class SuggestionEntry(Part):
@@ -229,7 +214,12 @@ class Report(Part):
     command: str
     cwd: str
     machine: Machine
-    target: TargetEntry | None = None
+    target: str | None = None
+    """The card that was aimed at, with its place; null on a CPU."""
+    target_figures: str = ""
+    """One line: memory, bandwidth, dense tensor rates, with the source."""
+    memory_limit_gib: float | None = None
+    """Largest peak that the search accepted."""
     bottleneck_before: Bottleneck | None = None
     bottleneck_after: Bottleneck | None = None
     decisions: tuple[Decision, ...] = ()
@@ -261,8 +251,6 @@ class Report(Part):
     """Shell commands, one a line."""
     suggestions: list[SuggestionEntry] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
-    files_created: list[str] = Field(default_factory=list)
-    """Files that the command left outside the scratch folders, relative to its cwd."""
 
 
 HEADLINE = tuple(Report.model_fields)[2 : list(Report.model_fields).index("report") + 1]

@@ -457,7 +457,7 @@ def patches(page: Page) -> str:
 
 def machine(page: Page) -> str:
     """Host, card, isolation, noise and the command."""
-    report, host, target = page.report, page.report.machine, page.report.target
+    report, host = page.report, page.report.machine
     rows: list[tuple[str, object]] = [
         ("CPU", f"{host.cpu_model}, {host.cpus} usable"),
         ("memory", numbers.gib(host.ram_limit_gib)),
@@ -467,9 +467,9 @@ def machine(page: Page) -> str:
         ("Python", host.python),
         ("isolation", report.isolation),
         ("spread of equal runs", report.noise and numbers.percent(report.noise)),
+        ("target", report.target),
+        ("capacity", report.target and report.target_figures),
     ]
-    if target is not None and target.name != "cpu":
-        rows += [("target", target.title), ("capacity", target.figures)]
     later = [f"Not tried: {action}" for action in report.next_actions[MOST_ACTIONS:]]
     return details(
         "Machine and call",

@@ -26,23 +26,25 @@ NO_PATCH = (
 
 
 def claim(
-    report_md: Path,
+    place: Path,
     *,
+    page: bool = False,
     never: Iterable[Path] = (),
     like: Path | None = None,
     overwrite: bool = False,
 ) -> files.Claim:
-    """Claim `report_md` and, beside it, JSON, figures and patches.
+    """Claim `place` of a report and, beside it, JSON, figure and patches; of a page that alone.
 
     `never` are files that must stay; nothing is open to more people than the file `like`. Raises
     OutputRefusedError when one of the places is another's, or cannot be written.
     """
-    if report_md.suffix == ".json":
-        msg = f"{report_md} would be overwritten by the JSON beside it; name the report *.md."
+    if place.suffix != ".html" if page else place.suffix == ".json":
+        kind = "html" if page else "md"
+        msg = f"{place} is the name of another file; name the report *.{kind}."
         raise OutputRefusedError(msg)
-    real = Path(os.path.realpath(report_md))
-    places = [real, real.with_suffix(".json"), _figure(real), *_patch_places(real)]
-    return files.claim(places, never=never, like=like, overwrite=overwrite)
+    real = Path(os.path.realpath(place))
+    beside = () if page else (real.with_suffix(".json"), _figure(real), *_patch_places(real))
+    return files.claim([real, *beside], never=never, like=like, overwrite=overwrite)
 
 
 def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -> None:
@@ -78,19 +80,6 @@ def holds_finished(report_md: Path) -> bool:
         return False
 
 
-def claim_page(
-    place: Path, *, never: Iterable[Path] = (), like: Path | None = None, overwrite: bool = False
-) -> files.Claim:
-    """Claim the place of the HTML page.
-
-    Raises OutputRefusedError, also where its name does not end in `.html`.
-    """
-    if place.suffix != ".html":
-        msg = f"{place} would hold HTML, and its name does not say so; name it *.html."
-        raise OutputRefusedError(msg)
-    return files.claim([place], never=never, like=like, overwrite=overwrite)
-
-
 def write_page(report: Report, place: Path, claimed: files.Claim, source: Path) -> None:
     """Write the HTML page of `report`, with secrets masked.
 
@@ -98,8 +87,8 @@ def write_page(report: Report, place: Path, claimed: files.Claim, source: Path) 
     cannot be written.
     """
     report = masked(report)
-    text = html.page(report, figures.draw(report), source.stem)
-    claimed.write(place, f"{text}{files.MARKS['.html']}\n".encode(errors="replace"))
+    text = html.page(report, figures.draw(report), source.stem) + files.MARKS[".html"]
+    claimed.write(Path(os.path.realpath(place)), f"{text}\n".encode(errors="replace"))
 
 
 def masked(report: Report) -> Report:

@@ -102,9 +102,9 @@ def test_optimize_aims_at_the_card_in_use(project: Path, environ: Mapping[str, s
     done = called(project, environ, "optimize", "train.json", "--json", *budget, device="cuda:0")
     assert done.returncode in OPTIMIZE_EXIT_CODES.values(), done.stderr
     report: dict[str, Any] = json.loads((project / "report.json").read_text())
-    assert report["target"]["name"] == "h100-sxm"
-    assert report["target"]["present"]
-    assert SMALL.memory_gib < report["target"]["memory_limit_gib"] <= LARGE.memory_gib
+    assert "H100" in report["target"]
+    assert "not on this" not in report["target"]
+    assert SMALL.memory_gib < report["memory_limit_gib"] <= LARGE.memory_gib
     assert report["before"]["gpu_util_pct"] == 91
     assert report["before"]["figures"]["power"] == 650
     told = " ".join(report["bottleneck_before"]["evidence"])

@@ -26,8 +26,7 @@ def hostile(report: Report) -> Report:
 
     def spoil(part: Any, key: str = "") -> Any:
         if isinstance(part, dict):
-            keys = {name: f"{name} {bad}" if key == "settings" else name for name in part}
-            return {keys[name]: spoil(entry, name) for name, entry in part.items()}
+            return {name: spoil(entry, name) for name, entry in part.items()}
         if isinstance(part, list):
             return [spoil(entry, key) for entry in part]
         if not isinstance(part, str) or not part or key in fixed:

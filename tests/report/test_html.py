@@ -93,19 +93,19 @@ def test_the_page_goes_beside_the_json_and_over_no_file_of_the_user(
     place = tmp_path / "report.html"
     assert (done.returncode, done.stdout.strip()) == (0, str(place))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json"]
-    writing.claim_page(place)  # may be written again
+    writing.claim(place, page=True)  # may be written again
     mine = tmp_path / "mine.html"
     mine.write_text("<p>mine</p>")
     done = gpu_advisor.call("report", str(record), "--html", str(mine), cwd=tmp_path)
     assert done.returncode == OutputRefusedError.exit_code
     assert mine.read_text() == "<p>mine</p>"
-    with pytest.raises(OutputRefusedError, match=r"name it \*\.html"):
-        writing.claim_page(tmp_path / "page.txt")
+    with pytest.raises(OutputRefusedError, match=r"name the report \*\.html"):
+        writing.claim(tmp_path / "page.txt", page=True)
 
 
 def test_secrets_are_masked_on_the_page(tmp_path: Path) -> None:
     place = tmp_path / "report.html"
     secret = "hf_" + "a1B2c3D4" * 4
     report = examples.partial(command=f"python run.py --token {secret}")
-    writing.write_page(report, place, writing.claim_page(place), tmp_path / "report.json")
+    writing.write_page(report, place, writing.claim(place, page=True), tmp_path / "report.json")
     assert secret not in place.read_text()
