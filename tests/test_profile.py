@@ -181,12 +181,17 @@ def test_the_phases_of_a_whole_run_agree_with_the_programs_own_clocks(
     assert theirs == pytest.approx(own, abs=0.03)
 
 
-@pytest.mark.parametrize("kind", ["crash-import", "no-steps"])
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("crash-import", ("-c", "import package_that_nobody_has")),
+        ("no-steps", (str(PROGRAMS / "fail_no_steps.py"),)),
+    ],
+)
 def test_a_failure_has_its_own_code_and_the_object_is_printed_all_the_same(
-    profile: Profile, kind: str
+    profile: Profile, kind: str, words: tuple[str, ...]
 ) -> None:
-    program = PROGRAMS / f"fail_{kind.replace('-', '_')}.py"
-    code, stdout, _ = profile("--json", "--", sys.executable, str(program))
+    code, stdout, _ = profile("--json", "--", sys.executable, *words)
     assert code == FAILURE_EXIT_CODES[kind]
     found = json.loads(stdout)
     assert found["ok"] is False
