@@ -38,29 +38,19 @@ GROWS_WITH = {
 class Part(NamedTuple):
     """One part of the time, in words."""
 
-    cause: str
-    """Name of the bottleneck."""
     name: str
     how: str
     """Means to shorten it."""
 
 
 PARTS = {
-    "data_wait": Part(
-        "data", "waiting for data", "more loader workers, a cheaper transform or faster storage"
-    ),
-    "host_to_device": Part(
-        "transfer", "copies to the device", "pinned memory, non-blocking copies or fewer bytes"
-    ),
-    "launch": Part("launch", "launching small kernels", "compiling, CUDA graphs or a larger batch"),
-    "sync": Part(
-        "synchronisation", "the host waiting for the GPU", "fewer `.item()`, `.cpu()` and prints"
-    ),
-    "compute": Part("compute", "compute", "a larger batch, a lower precision or compilation"),
-    "other": Part(
-        "host code", "host code between steps", "fewer conversions and prints, or loader workers"
-    ),
-    "saving": Part("saving", "saving", "rarer or asynchronous checkpoints"),
+    "data_wait": Part("waiting for data", "more loader workers, faster transforms or storage"),
+    "host_to_device": Part("copies to the device", "pinned, non-blocking copies or fewer bytes"),
+    "launch": Part("launching small kernels", "compiling, CUDA graphs or a larger batch"),
+    "sync": Part("the host waiting for the GPU", "fewer `.item()`, `.cpu()` and prints"),
+    "compute": Part("compute", "a larger batch, a lower precision or compilation"),
+    "other": Part("host code between steps", "fewer conversions and prints, or loader workers"),
+    "saving": Part("saving", "rarer or asynchronous checkpoints"),
 }
 """Words for each field of Shares."""
 IDLE = ("data_wait", "host_to_device", "launch", "sync", "other")
@@ -175,7 +165,7 @@ def diagnose(runs: Sequence[Run], *, profile: GpuProfile | None = None) -> Bottl
     rate = f"{rate} {numbers.plural(run.unit)}/s in {len(runs)} runs"
     forwards = run.effects.forwards_per_unit or 1.0
     if part is None:
-        name, text = "other", f"The parts could not be separated; the whole ran at {rate}."
+        name, text = "unknown", f"The parts could not be separated; the whole ran at {rate}."
     elif part == "compute" and forwards >= SAMPLER_FORWARDS:
         step = ranged(runs, lambda each: each.step_ms, _milliseconds)
         batch = numbers.count(run.effects.batch or 1)
@@ -185,7 +175,7 @@ def diagnose(runs: Sequence[Run], *, profile: GpuProfile | None = None) -> Bottl
             f"{step}: their product is its time."
         )
     else:
-        name, text = PARTS[part].cause, _sentence(runs, run, part, rate)
+        name, text = part, _sentence(runs, run, part, rate)
     evidence = [*_step(run), *_waste(run), *_isolated(runs), *_device(run, profile)]
     return Bottleneck(name=name, sentence=text, evidence=evidence)
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from advisor.report.schema import Report
 
 EMBEDDED = "data:image/svg+xml;base64,"
+TEMPLATES = [folder / "templates" for folder in Path(__file__).resolve().parents[1:3]]
+"""Of the package, or else of the source tree."""
 
 
 class _Parser(MarkdownIt):
@@ -44,7 +46,7 @@ def page(report: Report, drawn: bytes | None, stem: str = "report") -> str:
     heading = next((line for line in text.splitlines() if line.startswith("# ")), "# report")
     title = re.sub(r"<[^>]*>", "", parser.renderInline(heading[2:]))
     environment = Environment(
-        loader=FileSystemLoader(templates_folder()),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         keep_trailing_newline=True,
@@ -54,10 +56,3 @@ def page(report: Report, drawn: bytes | None, stem: str = "report") -> str:
         title=Markup(title),  # noqa: S704  the renderer escapes
         body=Markup(parser.render(text)),  # noqa: S704  the renderer escapes
     )
-
-
-def templates_folder() -> Path:
-    """Folder `templates/` of the package or source tree."""
-    package = Path(__file__).resolve().parents[1]
-    places = (package / "templates", package.parent / "templates")
-    return next((place for place in places if place.is_dir()), places[0])

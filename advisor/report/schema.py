@@ -162,8 +162,7 @@ class Bottleneck(Part):
     """Largest cost, with measured evidence."""
 
     name: str
-    """data, transfer, launch, synchronisation, compute, host code, saving, sampling steps, or other
-    where the parts are unknown."""
+    """A part of `shares`, sampling steps, or unknown."""
     sentence: str
     evidence: list[str] = Field(default_factory=list)
 

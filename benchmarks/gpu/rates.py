@@ -38,15 +38,15 @@ MEND = {
 }
 
 CAUSES = {
-    "data": "--train --loader --fetch 30 --kernel 10",
-    "host code": "--train --loader --host 60 --kernel 15",
+    "data_wait": "--train --loader --fetch 30 --kernel 10",
+    "other": "--train --loader --host 60 --kernel 15",
     "launch": "--train --loader --small 400",
-    "transfer": "--train --loader --copied 256 --kernel 5",
-    "synchronisation": "--train --loader --host 12 --kernel 14 --item",
+    "host_to_device": "--train --loader --copied 256 --kernel 5",
+    "sync": "--train --loader --host 12 --kernel 14 --item",
     "compute": "--train --loader --host 2 --kernel 30",
 }
-ON_A_SIMULATED_CARD = {"transfer": "--train --loader --copied 8 --kernel 5"}
-FEW_CAUSES = ("host code", "transfer")
+ON_A_SIMULATED_CARD = {"host_to_device": "--train --loader --copied 8 --kernel 5"}
+FEW_CAUSES = ("other", "host_to_device")
 SHARE_OFF = 0.05
 
 
@@ -110,7 +110,7 @@ def causes(bench: Bench) -> Iterator[Line]:
             "compare the shares",
         )  # fmt: skip
         kernel = _kernel_ms(asked)
-        if cause in {"data", "host code", "compute"} and kernel and run.step_ms:
+        if cause in {"data_wait", "other", "compute"} and kernel and run.step_ms:
             expected = min(1.0, kernel / run.step_ms)
             off = (run.shares.compute or 0.0) - expected
             yield bench.line(

@@ -18,19 +18,19 @@ POINTS = 0.05
 """What a share may be off."""
 
 QUICK = (
-    ("host code", "--train --loader --host 80 --kernel 19"),
+    ("other", "--train --loader --host 80 --kernel 19"),
     ("launch", "--train --loader --small 300"),
-    ("synchronisation", "--train --loader --host 10 --kernel 12 --item"),
+    ("sync", "--train --loader --host 10 --kernel 12 --item"),
     ("compute", "--train --loader --host 2 --kernel 60"),
 )
 SLOW = (
-    ("data", "--train --loader --fetch 20 --kernel 8"),
-    ("data", "--loader --fetch 15 --kernel 5 --item"),
-    ("host code", "--host 30 --kernel 8"),
-    ("host code", "--train --loader --host 80 --kernel 19 --item"),
+    ("data_wait", "--train --loader --fetch 20 --kernel 8"),
+    ("data_wait", "--loader --fetch 15 --kernel 5 --item"),
+    ("other", "--host 30 --kernel 8"),
+    ("other", "--train --loader --host 80 --kernel 19 --item"),
     ("launch", "--loader --small 300 --host 1"),
-    ("transfer", "--train --loader --copied 512 --kernel 5"),
-    ("transfer", "--loader --copied 512 --kernel 5 --item"),
+    ("host_to_device", "--train --loader --copied 512 --kernel 5"),
+    ("host_to_device", "--loader --copied 512 --kernel 5 --item"),
     ("compute", "--loader --kernel 60 --item"),
 )
 

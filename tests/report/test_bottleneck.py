@@ -72,15 +72,15 @@ IDLE = dict.fromkeys(("data_wait", "host_to_device", "sync", "other"), 0.13)
 @pytest.mark.parametrize(
     ("run", "shares", "name"),
     [
-        (RUN, {"data_wait": 0.6, "compute": 0.3, "other": 0.1}, "data"),
-        (QUICK, {"data_wait": 0.02, "compute": 0.1, "other": 0.88}, "host code"),
+        (RUN, {"data_wait": 0.6, "compute": 0.3, "other": 0.1}, "data_wait"),
+        (QUICK, {"data_wait": 0.02, "compute": 0.1, "other": 0.88}, "other"),
         (QUICK, {"data_wait": 0.02, "compute": 0.9, "other": 0.08}, "compute"),
-        (replace(RUN, wait_share=None), {}, "other"),
+        (replace(RUN, wait_share=None), {}, "unknown"),
         (replace(QUICK, effects=Effects(forwards_per_unit=100.0)), BUSY, "sampling steps"),
         # the host may wait for a card that works: calls return at once
         (ON_GPU, {"data_wait": 0.0, "compute": 0.2, "other": 0.8}, "compute"),
         (at_util(None), {"data_wait": 0.0, "compute": 0.2, "other": 0.8}, "compute"),
-        (at_util(20.0), {"data_wait": 0.0, "compute": 0.2, "other": 0.8}, "host code"),
+        (at_util(20.0), {"data_wait": 0.0, "compute": 0.2, "other": 0.8}, "other"),
         # a card that has nothing to do most of the time, for many reasons
         (ON_GPU, IDLE | {"compute": 0.34, "launch": 0.14}, "launch"),
         (ON_GPU, IDLE | {"sync": 0.0, "other": 0.0, "compute": 0.67, "launch": 0.07}, "compute"),
