@@ -75,11 +75,6 @@ def cell(content: object) -> Markup:
     return as_markdown(_PIPE.sub(_escape_pipe, shown))
 
 
-def fill(template: str, **values: object) -> Markup:
-    """Fill a Markdown `template` with escaped values."""
-    return as_markdown(template.format(**{name: text(each) for name, each in values.items()}))
-
-
 def table(head: Sequence[object], align: str, rows: Iterable[Sequence[object]]) -> Markup:
     """Table; `align` has `l` or `r` a column."""
     marks = [":--" if letter == "l" else "--:" for letter in align]
@@ -91,9 +86,9 @@ def _row(cells: Sequence[object]) -> str:
     return f"| {' | '.join(cell(each) for each in cells)} |"
 
 
-def bullets(lines: Iterable[object]) -> list[Markup]:
+def bullets(lines: Iterable[object]) -> list[str]:
     """Lines of a list."""
-    return [fill("- {line}", line=line) for line in lines]
+    return [f"- {text(line)}" for line in lines]
 
 
 def stacked(*blocks: str) -> Markup:

@@ -15,7 +15,7 @@ from advisor.model import leaf_of
 from advisor.objective import METRICS, OBJECTIVES, THROUGHPUT
 from advisor.report import figures, markdown
 from advisor.report.bottleneck import IDLE, PARTS
-from advisor.report.markdown import bullets, code, details, fenced, fill, stacked, table, text
+from advisor.report.markdown import bullets, code, details, fenced, stacked, table, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -77,12 +77,12 @@ def verdict(page: Page) -> str:
     report = page.report
     said = outcome(report)
     if report.config and not report.written and report.verdict != "improved":
-        said += ": {config} was not changed"
+        said += f": {code(report.config)} was not changed"
     notes = (f"{measured_on(report)}.", report.isolation_note, report.load_note)
     return stacked(
-        fill("# {subject}: {title}", subject=subject(report), title=title(report)),
-        fill("**{note}**", note=report.baseline_note) if report.baseline_note else "",
-        fill(f"**{said}.** {{reason}}", reason=report.reason, config=code(report.config)),
+        f"# {text(subject(report))}: {text(title(report))}",
+        f"**{text(report.baseline_note)}**" if report.baseline_note else "",
+        f"**{said}.** {text(report.reason)}",
         text(gpu_lead(page)),
         text(" ".join(filter(None, notes))),
     )
@@ -249,20 +249,20 @@ def run_and_undo(page: Page) -> str:
 def next_actions(page: Page) -> str:
     """Steps with the call that does them, and suggestions with their patches."""
     report = page.report
-    steps = [fill("  - {step}.", step=step) for step in report.next_actions[:MOST_ACTIONS]]
+    steps = [f"  - {text(step)}." for step in report.next_actions[:MOST_ACTIONS]]
     if steps:
-        steps.insert(0, fill("- Go on with {command}", command=code(report.next_command)))
+        steps.insert(0, f"- Go on with {code(report.next_command)}")
     lines = [_suggestion(e, page.stem, n) for n, e in enumerate(report.suggestions, 1)]
     return _listed("Next actions", [*steps, *_first(lines, MOST_ACTIONS, "suggestion")])
 
 
 def _suggestion(entry: SuggestionEntry, stem: str, number: int) -> str:
-    line = fill("- Suggested, not applied: **{title}**", title=entry.title)
-    line += fill(" at {site}", site=code(entry.site)) if entry.site else ""
-    line += fill(", {gain}", gain=entry.gain.text) if entry.gain else ""
+    site = f" at {code(entry.site)}" if entry.site else ""
+    gain = f", {entry.gain.text}" if entry.gain else ""
+    how = text(entry.detail)
     if entry.patch:
-        return f"{line}. {code(f'git apply {shlex.quote(patch_file(stem, number))}')}"
-    return line + fill(". {detail}", detail=entry.detail)
+        how = code(f"git apply {shlex.quote(patch_file(stem, number))}")
+    return f"- Suggested, not applied: **{text(entry.title)}**{site}{gain}. {how}"
 
 
 def _first(lines: list[str], most: int, noun: str) -> list[str]:
@@ -328,14 +328,9 @@ def _considered(page: Page) -> list[str]:
 
 
 def _setting(entry: Decision) -> str:
-    change = "{old} to {new}" if entry.outcome == "changed" else "{old}"
-    return fill(
-        f"- {{path}} {change}: {{reason}}",
-        path=code(entry.path),
-        old=markdown.value(entry.old, 40),
-        new=markdown.value(entry.new, 40),
-        reason=entry.reason,
-    )
+    new = f" to {markdown.value(entry.new, 40)}" if entry.outcome == "changed" else ""
+    old = markdown.value(entry.old, 40)
+    return f"- {code(entry.path)} {old}{new}: {text(entry.reason)}"
 
 
 def caveats(page: Page) -> str:
@@ -448,10 +443,10 @@ def patches(page: Page) -> str:
     """Every suggestion with its text and its patch."""
     blocks: list[str] = []
     for number, entry in enumerate(page.report.suggestions, 1):
-        blocks.append(fill("**{title}.** {detail}", title=entry.title, detail=entry.detail))
+        blocks.append(f"**{text(entry.title)}.** {text(entry.detail)}")
         if entry.patch:
             place = code(patch_file(page.stem, number))
-            blocks += [fill("Patch, also in {place}:", place=place), fenced(entry.patch, "diff")]
+            blocks += [f"Patch, also in {place}:", fenced(entry.patch, "diff")]
     return details("Suggestions and patches", *blocks)
 
 
@@ -474,7 +469,7 @@ def machine(page: Page) -> str:
     return details(
         "Machine and call",
         table(("", ""), "ll", [row for row in rows if row[1]]),
-        fill("Command, in {cwd}:", cwd=code(report.cwd)),
+        f"Command, in {code(report.cwd)}:",
         fenced(report.command, "sh"),
         "\n".join(bullets((*later, *report.notes[MOST_CAVEATS:]))),
     )
