@@ -218,7 +218,6 @@ def conclude(
             report=job.args.report,
             written=written,
             dry_run=job.args.dry_run or refused is not None,
-            workload=job.asked.name,
             command=job.asked.command,
             cwd=job.asked.cwd,
             target=job.session.target,

@@ -56,7 +56,6 @@ class RunInfo:
     written: tuple[Path, ...]
     """Paths of the tuned configs, where they were written."""
     dry_run: bool
-    workload: str | None
     command: str
     cwd: Path
     target: Target
@@ -100,8 +99,6 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         dry_run=info.dry_run,
         unfinished=found.unfinished,
-        workload=info.workload,
-        phase=state.context.workload.phase,
         command=info.command,
         cwd=str(info.cwd),
         machine=found.machine,

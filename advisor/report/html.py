@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
@@ -45,12 +45,7 @@ def page(report: Report, drawn: bytes | None, stem: str = "report") -> str:
     text, parser = sections.render(report, stem, image), _Parser()
     heading = next((line for line in text.splitlines() if line.startswith("# ")), "# report")
     title = re.sub(r"<[^>]*>", "", parser.renderInline(heading[2:]))
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-    )
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True)
     return environment.get_template("page.html.j2").render(
         report=report,
         title=Markup(title),  # noqa: S704  the renderer escapes

@@ -15,7 +15,7 @@ from advisor import numbers
 from advisor.report.markdown import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from rich.console import RenderResult
 
@@ -47,13 +47,11 @@ class Progress:
         unit: str,
         budget_s: float | None = None,
         stream: TextIO | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = stream or sys.stderr
         self._units = numbers.plural(unit)
         self._budget_s = budget_s
-        self._clock = clock
-        self._began = clock()
+        self._began = time.monotonic()
         self._number = 1
         self._stage = self._trial = self._status = self._others = ""
         self._variants: dict[str, list[TrialEntry]] = {}
@@ -123,7 +121,7 @@ class Progress:
 
     def _elapsed(self) -> str:
         """`1 min 12 s of 10 min`."""
-        spent = numbers.duration(float(round(self._clock() - self._began)))
+        spent = numbers.duration(float(round(time.monotonic() - self._began)))
         return f"{spent} of {numbers.duration(self._budget_s)}" if self._budget_s else spent
 
     def _facts(self, entry: TrialEntry) -> Iterator[str]:

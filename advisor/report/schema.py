@@ -208,8 +208,6 @@ class Report(Part):
     dry_run: bool = False
     unfinished: bool = False
     """The call ended before its search; it replaces no finished report."""
-    workload: str | None = None
-    phase: str | None = None
     command: str
     cwd: str
     machine: Machine

@@ -87,8 +87,9 @@ def write_page(report: Report, place: Path, claimed: files.Claim, source: Path) 
     cannot be written.
     """
     report = masked(report)
-    text = html.page(report, figures.draw(report), source.stem) + files.MARKS[".html"]
-    claimed.write(Path(os.path.realpath(place)), f"{text}\n".encode(errors="replace"))
+    text = html.page(report, figures.draw(report), source.stem)
+    page = f"{text}\n{files.MARKS['.html']}\n"
+    claimed.write(Path(os.path.realpath(place)), page.encode(errors="replace"))
 
 
 def masked(report: Report) -> Report:

@@ -38,7 +38,6 @@ def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHI
             report=folder / "report.md",
             written=(),
             dry_run=True,
-            workload=None,
             command="python train.py",
             cwd=folder,
             target=target.resolve("auto", machine),

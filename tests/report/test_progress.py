@@ -191,11 +191,3 @@ def test_a_reader_that_went_away_does_not_stop_the_work() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     stream.close()
     progress.note("nobody listens")
-
-
-def test_elapsed_is_told_against_the_budget() -> None:
-    now = iter([0.0, 72.3])
-    progress, stream = plain(budget_s=600.0, clock=lambda: next(now))
-    progress.stage("confirm")
-    words = "confirm: original against candidate, in interleaved rounds"
-    assert stream.getvalue() == f"{words} (1 min 12 s of 10 min)\n"
