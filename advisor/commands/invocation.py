@@ -87,8 +87,6 @@ class Invocation:
     """`argv` as a document. Without a config the options that nobody typed are part of it: where
     one is named, its values are the settings of the program."""
     cwd: Path
-    name: str | None
-    """Name of the workload in gpu-advisor.toml, if it came from there."""
     workload: Workload
     settings: Settings
     notes: list[str]
@@ -160,7 +158,7 @@ def resolve(
             raise UsageError(msg)
     near = paths[0].parent if paths and paths[0].parent.exists() else Path()
     found = settings.load(settings.find(near))
-    name, entry = _entry(found, paths, workload)
+    entry = _entry(found, paths, workload)
     if not paths and entry is not None and entry.config is not None and not command:
         paths = [shown(found.root / entry.config)]
     notes = [note for path in paths for note in originals.recover(path)]
@@ -185,7 +183,6 @@ def resolve(
         argv=argv,
         command_line=command_document(argv, cwd, configs, entry) if with_options else typed,
         cwd=cwd,
-        name=name,
         workload=entry,
         settings=found,
         notes=notes,
@@ -202,13 +199,11 @@ def command_document(
     return documents.of_command(argv, program_options.recorded(argv, cwd, env).options)
 
 
-def _entry(
-    found: Settings, paths: Sequence[Path], workload: str | None
-) -> tuple[str | None, Workload | None]:
+def _entry(found: Settings, paths: Sequence[Path], workload: str | None) -> Workload | None:
     """Workload of this name, else of the first config."""
     if workload is None:
         known = (found.workload_for(path) for path in paths)
-        return next(filter(None, known), (None, None))
+        return next((entry for _, entry in filter(None, known)), None)
     if workload not in found.workload:
         names = ", ".join(found.workload) or "none"
         msg = (
@@ -216,7 +211,7 @@ def _entry(
             "another."
         )
         raise SettingsError(msg)
-    return workload, found.workload[workload]
+    return found.workload[workload]
 
 
 def shown(path: Path) -> Path:

@@ -212,19 +212,16 @@ def conclude(
             diff=diff_of(lab, winner),
             history_set_aside=lab.run_cache.set_aside,
             background_load=lab.background_load,
-        ),
-        build.RunInfo(
             configs=job.asked.paths,
             report=job.args.report,
             written=written,
             dry_run=job.args.dry_run or refused is not None,
             command=job.asked.command,
-            cwd=job.asked.cwd,
             target=job.session.target,
             wall_s=wall_s,
             resume=without_budget(job.args.words),
             typed=job.typed,
-        ),
+        )
     )
     return report, refused
 

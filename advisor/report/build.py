@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import statistics
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,6 @@ from advisor.stats import walsh_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from advisor.executor.requests import TrialResult
     from advisor.machine.target import Target
@@ -47,33 +46,14 @@ ISOLATION = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunInfo:
-    """Call itself, as the report repeats it."""
-
-    configs: tuple[Path, ...]
-    report: Path
-    written: tuple[Path, ...]
-    """Paths of the tuned configs, where they were written."""
-    dry_run: bool
-    command: str
-    cwd: Path
-    target: Target
-    wall_s: float
-    resume: tuple[str, ...] = ("gpu-advisor", "optimize")
-    """The call again, without its budget and its command."""
-    typed: tuple[str, ...] = ()
-    """The command, where it was typed."""
-
-
-def optimize_report(found: TuningResult, info: RunInfo) -> Report:
+def optimize_report(found: TuningResult) -> Report:
     """The whole report of one `optimize`."""
     state, winner, objective = found.state, found.winner, found.state.context.objective
     before, after = sides(found)
     runs = [a.run for a in found.attempts if a.run is not None and not a.reused]
     outcome = verdict.verdict_of(found)
     unused = notes.unused_gpu(state.originals, found.machine.gpus)
-    profile = info.target.profile if info.target.present else None
+    profile = found.target.profile if found.target.present else None
     tuned = runs_of(found, winner) if winner.changes else []
     steps = next_actions(found)
     return Report(
@@ -85,11 +65,11 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         after=after,
         changes=_changes(state, winner),
         runs=sum(not attempt.reused for attempt in found.attempts),
-        wall_s=round(info.wall_s, 1),
-        config=", ".join(map(str, info.configs)),
+        wall_s=round(found.wall_s, 1),
+        config=", ".join(map(str, found.configs)),
         tuned_command=tuned_command(found),
-        written=", ".join(map(str, info.written)) or None,
-        report=str(info.report),
+        written=", ".join(map(str, found.written)) or None,
+        report=str(found.report),
         reason=verdict.reason(found),
         baseline_note=" ".join(filter(None, (unused, verdict.baseline_note(found)))),
         isolation=next((ISOLATION[run.isolation] for run in runs if run.isolation), None),
@@ -97,13 +77,13 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         load_note=notes.load_of(found),
         tool_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        dry_run=info.dry_run,
+        dry_run=found.dry_run,
         unfinished=found.unfinished,
-        command=info.command,
-        cwd=str(info.cwd),
+        command=found.command,
+        cwd=str(found.program.cwd),
         machine=found.machine,
-        target=_aim(info.target),
-        target_figures=info.target.figures,
+        target=_aim(found.target),
+        target_figures=found.target.figures,
         memory_limit_gib=state.context.memory_limit_gib,
         bottleneck_before=diagnose(runs_of(found, Candidate()), profile=profile),
         bottleneck_after=diagnose(tuned, profile=profile),
@@ -126,10 +106,10 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         trials=[trial_entry(attempt) for attempt in found.attempts],
         candidate=verdict.best_candidate(found) if outcome == "partial" else None,
         next_actions=steps,
-        next_command=next_command(found, info) if steps else "",
+        next_command=next_command(found) if steps else "",
         diff=found.diff,
-        how_to_run=how_to_run(found, info),
-        how_to_revert=how_to_revert(info),
+        how_to_run=how_to_run(found),
+        how_to_revert=how_to_revert(found),
         suggestions=[
             SuggestionEntry(
                 title=advice.title,
@@ -140,7 +120,7 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
             )
             for advice in sorted(found.advice, key=lambda each: -each.gain.estimate)
         ],
-        notes=list(notes.caveats(found, info.target)),
+        notes=list(notes.caveats(found)),
     )
 
 
@@ -233,17 +213,17 @@ def tuned_command(found: TuningResult) -> str | None:
     return shlex.join(found.program.argv(found.winner))
 
 
-def how_to_run(found: TuningResult, info: RunInfo) -> str:
+def how_to_run(found: TuningResult) -> str:
     """The command that uses the result."""
-    command = tuned_command(found) or info.command
-    if info.written and not set(info.written) <= set(info.configs):
-        return command.replace(str(info.configs[0]), str(info.written[0]))
+    command = tuned_command(found) or found.command
+    if found.written and not set(found.written) <= set(found.configs):
+        return command.replace(str(found.configs[0]), str(found.written[0]))
     return command
 
 
-def how_to_revert(info: RunInfo) -> str:
+def how_to_revert(found: TuningResult) -> str:
     """The command that restores rewritten configs."""
-    rewritten = [str(path) for path in info.written if path in info.configs]
+    rewritten = [str(path) for path in found.written if path in found.configs]
     return shlex.join(["gpu-advisor", "revert", *rewritten]) if rewritten else ""
 
 
@@ -269,11 +249,11 @@ def next_actions(found: TuningResult) -> list[str]:
     return [step for _, step in sorted(steps, reverse=True)] + untried
 
 
-def next_command(found: TuningResult, info: RunInfo) -> str:
+def next_command(found: TuningResult) -> str:
     """The call that does them all."""
     budget = numbers.whole_minutes(verdict.needed_budget_s(found.state))
-    typed = ("--", *info.typed) if info.typed else ()
-    return shlex.join((*info.resume, "--budget", budget, *typed))
+    typed = ("--", *found.typed) if found.typed else ()
+    return shlex.join((*found.resume, "--budget", budget, *typed))
 
 
 # --- entries ------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from advisor import numbers
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from advisor.report.schema import Report, TrialEntry
@@ -117,26 +116,30 @@ def draw(report: Report) -> bytes | None:
 def _paint(canvas: Figure, report: Report, curve: Curve) -> None:
     rates, peaks = curve.by_batch("units_per_s"), curve.by_batch("peak_mem_gib")
     failures = {t.batch: t.outcome for t in curve.trials if t.batch and t.batch not in rates}
-    panels = canvas.subplots(2 if peaks else 1, 1, sharex=True, squeeze=False)[:, 0]
     chosen = (report.after if report.changes else report.before).batch
-    highest = max(map(max, rates.values()))
-    panels[0].set_title(f"throughput, {numbers.plural(report.unit)}/s")
-    panels[0].set_ylim(0, 1.15 * highest)
-    _line(panels[0], {batch: fmean(each) for batch, each in rates.items()}, chosen, ACCENT)
-    for batch, each in rates.items():
-        panels[0].plot([batch] * len(each), each, "o", color=ACCENT)
-    panels[0].plot(list(failures), [0.05 * highest] * len(failures), "x", color=BAD)
-    if peaks:
-        limit = report.memory_limit_gib
-        top, title = max(map(max, peaks.values())), "peak memory, GiB"
-        if limit is not None and limit < top * 4:
-            top, title = max(top, limit), f"{title}; the dashed line is the limit"
-            panels[1].axhline(limit, color=BAD, linewidth=1, linestyle=(0, (4, 3)))
-        panels[1].set_ylim(0, top * 1.15)
-        panels[1].set_title(title)
-        _line(panels[1], {batch: max(each) for batch, each in peaks.items()}, chosen, INK)
+    limit = report.memory_limit_gib
     batches = sorted({*rates, *failures})
-    for panel in panels:
+    shown: dict[str, tuple[Any, ...]] = {
+        f"throughput, {numbers.plural(report.unit)}/s": (rates, fmean, ACCENT),
+        "peak memory, GiB": (peaks, max, INK),
+    }
+    panels = canvas.subplots(2 if peaks else 1, 1, sharex=True, squeeze=False)[:, 0]
+    for panel, (title, (values, typical, colour)) in zip(panels, shown.items(), strict=False):
+        panel.set_title(title)
+        points = {batch: typical(each) for batch, each in values.items()}
+        highest = max(map(max, values.values()))
+        panel.plot(list(points), list(points.values()), "-", color=colour)
+        for batch, each in values.items():
+            panel.plot([batch] * len(each), each, "o", color=colour)
+        if chosen in points:
+            panel.plot([chosen], [points[chosen]], "o", ms=9, mfc="none", mec=colour, mew=1.6)
+        if values is rates:
+            panel.plot(list(failures), [0.05 * highest] * len(failures), "x", color=BAD)
+        elif limit is not None and limit < highest * 4:
+            highest = max(highest, limit)
+            panel.set_title(f"{title}; the dashed line is the limit")
+            panel.axhline(limit, color=BAD, linewidth=1, linestyle=(0, (4, 3)))
+        panel.set_ylim(0, 1.15 * highest)
         panel.set_xscale("log", base=2)
         panel.set_xticks(batches, [numbers.count(batch) for batch in batches])
         panel.minorticks_off()
@@ -144,10 +147,3 @@ def _paint(canvas: Figure, report: Report, curve: Curve) -> None:
     notes = ["batch size", curve.beside, "the ring is the chosen size" if chosen in rates else ""]
     notes += [f"x: {failure}" for failure in dict.fromkeys(failures.values())]
     panels[-1].set_xlabel("; ".join(filter(None, notes)))
-
-
-def _line(axes: Axes, points: dict[float, float], chosen: float | None, colour: str) -> None:
-    """Points in a line, with a ring around the chosen one."""
-    axes.plot(list(points), list(points.values()), "o-", color=colour)
-    if chosen in points:
-        axes.plot([chosen], [points[chosen]], "o", ms=9, mfc="none", mec=colour, mew=1.6)

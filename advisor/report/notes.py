@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from advisor.executor.comparison import Comparison
     from advisor.knobs.findings import Followed
-    from advisor.machine.target import Target
     from advisor.model import Gpu, Neighbour, Run
     from advisor.report.verdict import TuningResult
 
@@ -27,9 +26,9 @@ UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
 """Note on every gain that rests on such rounds."""
 
 
-def caveats(found: TuningResult, target: Target) -> Iterator[str]:
+def caveats(found: TuningResult) -> Iterator[str]:
     """Notes on the figures, the most important first."""
-    state = found.state
+    state, target = found.state, found.target
     created, changed = touched_files(found)
     if changed:
         yield f"The command altered or removed files of yours: {named(changed)}."

@@ -13,9 +13,12 @@ from advisor.tuner.confirm import is_significant, proven_confirmations, restores
 from advisor.tuner.search import unusable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from advisor.executor.comparison import Comparison
     from advisor.executor.program import Program
     from advisor.executor.requests import TrialResult
+    from advisor.machine.target import Target
     from advisor.model import Advice, Candidate, Decision, Interval, Machine, Neighbour, Run
     from advisor.report.schema import OptimizeVerdict
     from advisor.tuner.state import Stop, TunerState
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningResult:
-    """Finished search, with the candidate to write."""
+    """Finished call, with the candidate to write."""
 
     stop: Stop | None
     """None: interrupted before the search stopped."""
@@ -36,6 +39,18 @@ class TuningResult:
     program: Program
     machine: Machine
     diff: str
+    configs: tuple[Path, ...]
+    report: Path
+    written: tuple[Path, ...]
+    """Paths of the tuned configs, where they were written."""
+    dry_run: bool
+    command: str
+    target: Target
+    wall_s: float
+    resume: tuple[str, ...] = ("gpu-advisor", "optimize")
+    """The call again, without its budget and its command."""
+    typed: tuple[str, ...] = ()
+    """The command, where it was typed."""
     history_set_aside: str = ""
     """Reason why runs of earlier calls were not used; empty where they were."""
     background_load: tuple[Neighbour, ...] = ()

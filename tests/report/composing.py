@@ -32,15 +32,12 @@ def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHI
             program=search.executor.program,
             machine=machine,
             diff="",
-        ),
-        build.RunInfo(
             configs=(folder / "train.yaml",),
             report=folder / "report.md",
             written=(),
             dry_run=True,
             command="python train.py",
-            cwd=folder,
             target=target.resolve("auto", machine),
             wall_s=1.0,
-        ),
+        )
     )
