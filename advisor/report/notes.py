@@ -11,7 +11,7 @@ from advisor.knobs.registry import REGISTRY
 from advisor.tuner import output_check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from advisor.executor.comparison import Comparison
     from advisor.knobs.findings import Followed
@@ -29,8 +29,9 @@ UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
 def caveats(found: TuningResult) -> Iterator[str]:
     """Notes on the figures, the most important first."""
     state, target = found.state, found.target
-    created, changed = touched_files(found)
-    if changed:
+    real = [a.result for a in found.attempts if a.result.isolation != "overlay"]  # it keeps none
+    created = {path for result in real for path in result.files_created}
+    if changed := {path for result in real for path in result.files_changed} - created:
         yield f"The command altered or removed files of yours: {named(changed)}."
     yield from filter(None, map(collapsed, state.confirmations))
     tried = {each.title: each.outcome for each in state.suggestions if each.outcome is not None}
@@ -57,17 +58,6 @@ def caveats(found: TuningResult) -> Iterator[str]:
         yield f"The command wrote outside the trials' scratch folders: {named(created)}."
 
 
-def touched_files(found: TuningResult) -> tuple[list[str], list[str]]:
-    """Files that trials created, and files of the user that they changed.
-
-    An overlay keeps neither.
-    """
-    results = [a.result for a in found.attempts if a.result.isolation != "overlay"]
-    created = {path for result in results for path in result.files_created}
-    changed = {path for result in results for path in result.files_changed} - created
-    return sorted(created), sorted(changed)
-
-
 def followed(found: Followed) -> str:
     """Sentence on a value that the program follows, whatever its name."""
     before, after = numbers.count(found.before), numbers.count(found.after)
@@ -77,17 +67,17 @@ def followed(found: Followed) -> str:
     )
 
 
-def named(paths: Sequence[str]) -> str:
+def named(paths: Iterable[str]) -> str:
     """The first of these files, and the number of others."""
-    more = len(paths) - MOST_NAMED
-    shown = ", ".join(f"`{path}`" for path in paths[:MOST_NAMED])
+    files = [f"`{path}`" for path in sorted(paths)]
+    more, shown = len(files) - MOST_NAMED, ", ".join(files[:MOST_NAMED])
     return f"{shown} and {more} more" if more > 0 else shown
 
 
 def collapsed(proof: Comparison) -> str:
     """Sentence on runs that fell far behind their arm; empty without any."""
-    arms = {BEFORE: proof.ab_test.before, AFTER: proof.ab_test.after}
-    slow = {arm.variant.label: proof.collapsed(name) for name, arm in arms.items()}
+    arms = proof.ab_test.by_name.items()
+    slow = {arm.variant.label: proof.collapsed(name) for name, arm in arms}
     shown = " and ".join(f"{many} of {label}" for label, many in slow.items() if many)
     if not shown:
         return ""

@@ -191,9 +191,8 @@ def _measures(page: Page) -> Iterator[tuple[str, ...]]:
         numbers.interval(side.units_per_s, side.units_per_s_low, side.units_per_s_high)
         for side in sides
     ]
-    change = _row("", rates, numbers.number)[-1]
-    if report.gain and report.objective == THROUGHPUT.name:
-        change = report.gain.text
+    gain = report.gain if report.objective == THROUGHPUT.name else None
+    change = gain.text if gain else _row("", rates, numbers.number)[-1]
     yield f"{units}/s", *shown, change
     thousand = [numbers.duration(1000 / rate if rate else None, 3) for rate in rates]
     yield f"time per 1,000 {units}", *thousand, ""
@@ -341,11 +340,6 @@ def caveats(page: Page) -> str:
 # --- details ------------------------------------------------------------------------------
 
 
-def details_heading(_: Page) -> str:
-    """The end of the memo."""
-    return "## Details"
-
-
 def rounds(page: Page) -> str:
     """Every round of every comparison."""
     blocks: list[str] = []
@@ -478,7 +472,7 @@ def machine(page: Page) -> str:
 FIRST_SCREEN = (verdict, before_and_after, config_diff, run_and_undo, next_actions)
 SECTIONS: tuple[Callable[[Page], str], ...] = (
     *FIRST_SCREEN,
-    *(time, picture, settings, caveats, details_heading),
+    *(time, picture, settings, caveats, lambda _: "## Details"),
     *(rounds, trials, quality, evidence, more_settings, whole_diff, patches, machine),
 )
 """Every section, in the order of reading."""
