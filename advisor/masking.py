@@ -61,10 +61,6 @@ _PAIR = re.compile(
     rf"(?P<value>{_QUOTED}|(?(rest){_BARE}(?:[ \t]+(?!\#){_BARE}){{0,8}}|{_BARE}))"
 )
 """`name: value`, `name = value`; behind a colon an unquoted value may have blanks in it."""
-_QUOTED_PAIR = re.compile(
-    r"(?<![\w.-])(?P<name>[\w.-]*[A-Za-z_])"
-    rf"(?P<sep>[\"']?\]?[ \t]*[:=][ \t]*)(?P<value>{_QUOTED})"
-)
 _FLAG = re.compile(
     r"(?<![\w.-])(?P<name>--?[A-Za-z][\w.-]*)(?P<sep>(?:[\"'],)?[ \t]+)"
     rf"(?P<value>{_QUOTED}|(?!-){_BARE})"
@@ -91,14 +87,14 @@ def is_secret(name: str, value: Any) -> bool:
 
 def mask_text(text: str) -> str:
     """Mask secrets in `text`: logs, commands, diffs, sentences."""
-    while (masked := _masked_once(text)) != text:
+    while (masked := _without(_FLAG, _without(_PAIR, _masked_shapes(text)))) != text:
         text = masked
     return text
 
 
 def mask_code(text: str) -> str:
     """Mask secrets in source code, inside quotes only."""
-    return _without(_QUOTED_PAIR, _masked_shapes(text))
+    return _without(_PAIR, _masked_shapes(text), code=True)
 
 
 def mask_argv(argv: Sequence[str]) -> tuple[str, ...]:
@@ -136,34 +132,27 @@ def _ends(words: str, names: Sequence[str]) -> bool:
     )
 
 
-def _masked_once(text: str) -> str:
-    return _without(_FLAG, _without(_PAIR, _masked_shapes(text)))
-
-
 def _masked_shapes(text: str) -> str:
     text = _RUN.sub(lambda found: MASK if _is_random(found[0]) else found[0], text)
     return _SHAPE.sub(MASK, text)
 
 
-def _without(pattern: re.Pattern[str], text: str) -> str:
-    """Mask the values of secret pairs, nested ones too."""
+def _without(pattern: re.Pattern[str], text: str, *, code: bool = False) -> str:
+    """Mask the values of secret pairs, nested ones too; in `code` only quoted ones."""
     parts, copied, at = [], 0, 0
     while found := pattern.search(text, at):
         value = found["value"]
         quote = value[0] if value[0] in "\"'" else ""
         bare = value[1:-1] if quote else value
-        if not is_secret(found["name"], bare) or _is_code(bare, quoted=bool(quote)):
+        # An expression is no secret: `password = getpass(...)`, `os.environ[...]`.
+        is_expression = not quote and (code or any(mark in value for mark in "([{<$"))
+        if is_expression or not is_secret(found["name"], bare):
             at = found.start("value")
             continue
         parts += [text[copied : found.start("value")], quote, MASK, quote]
         rest = _REST.match(text, found.end()) if not quote else None
         copied = at = rest.end() if rest else found.end()
     return "".join([*parts, text[copied:]])
-
-
-def _is_code(value: str, *, quoted: bool) -> bool:
-    """True for an expression: `password = getpass(...)`, `os.environ[...]`."""
-    return not quoted and any(mark in value for mark in "([{<$")
 
 
 def _is_random(run: str) -> bool:
