@@ -78,7 +78,7 @@ def optimize_report(found: TuningResult) -> Report:
         tool_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         dry_run=found.dry_run,
-        unfinished=found.unfinished,
+        unfinished=found.stop is None or found.stop.reason == "budget-too-small",
         command=found.command,
         cwd=str(found.program.cwd),
         machine=found.machine,
@@ -158,7 +158,7 @@ def runs_of(found: TuningResult, candidate: Candidate) -> list[Run]:
     for each in found.comparisons:
         if each.ab_test.purpose == "quality":
             continue
-        for arm, request in ((BEFORE, each.ab_test.before), (AFTER, each.ab_test.after)):
+        for arm, request in each.ab_test.by_name.items():
             variant = request.variant
             if variant.candidate.key == candidate.key and variant.whatif is None:
                 runs += each.runs(arm)
@@ -281,7 +281,6 @@ def _aim(target: Target) -> str | None:
 def trial_entry(attempt: TrialResult) -> TrialEntry:
     """One process, for the report and the progress display."""
     result, variant = attempt.result, attempt.request.variant
-    changes = variant.candidate.changes
     facts: dict[str, Any] = {
         "id": attempt.id,
         "purpose": attempt.request.purpose,
@@ -292,9 +291,9 @@ def trial_entry(attempt: TrialResult) -> TrialEntry:
         "repeated": attempt.repeated,
     }
     if isinstance(result, Failure):
-        asked = [c.new for c in changes if c.kind == "batch_size" and isinstance(c.new, int)]
+        batches = (c.new for c in variant.candidate.changes if c.kind == "batch_size")
+        batch = next((new for new in batches if isinstance(new, int)), None)
         detail = f"{result.evidence}\n{result.log_tail}".strip()
-        batch = asked[-1] if asked else None
         return TrialEntry(outcome=result.kind, batch=batch, detail=detail, **facts)
     return TrialEntry(
         outcome="ok",
@@ -311,22 +310,19 @@ def trial_entry(attempt: TrialResult) -> TrialEntry:
 def _comparison(found: Comparison, objective: Objective) -> ComparisonEntry:
     """The rounds of one comparison."""
     counted = {each.number for each in found.counted}
-    rounds = []
-    for each in found.rounds:
-        scores = {arm: objective.score(done.run) for arm, done in each.runs.items() if done.run}
-        if not each.failed:
-            rounds.append(
-                RoundEntry(
-                    round=each.number,
-                    **scores,
-                    contended=contended_arms(each.runs),
-                    counted=each.number in counted,
-                )
-            )
     return ComparisonEntry(
         purpose=found.ab_test.purpose,
         before=found.ab_test.before.variant.label,
         after=found.ab_test.after.variant.label,
         gain=Gain.of(found.interval(objective)),
-        rounds=rounds,
+        rounds=[
+            RoundEntry(
+                round=each.number,
+                **{arm: objective.score(done.run) for arm, done in each.runs.items() if done.run},
+                contended=contended_arms(each.runs),
+                counted=each.number in counted,
+            )
+            for each in found.rounds
+            if not each.failed
+        ],
     )

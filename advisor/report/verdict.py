@@ -57,11 +57,6 @@ class TuningResult:
     """Programs at work when a process had to begin beside them."""
 
     @property
-    def unfinished(self) -> bool:
-        """True if the call ended before its search."""
-        return self.stop is None or self.stop.reason == "budget-too-small"
-
-    @property
     def subject(self) -> str:
         """`command` or `config`: the thing that is tuned."""
         return "config" if self.program.configs else "command"
@@ -130,12 +125,11 @@ def reason(found: TuningResult) -> str:
         return _interrupted(found)
     if (whole := Gain.of(whole_gain(found))) is not None:
         return _improved(found, whole)
+    text, budget_s = _nothing_proven(found), needed_budget_s(found.state)
     if found.stop.reason == "budget-too-small":
         text, budget_s = _too_small(found.state), found.stop.needed_s or 0.0
-    else:
-        text, budget_s = _nothing_proven(found), needed_budget_s(found.state)
-        if found.never_run:
-            text += f" The budget was spent before {', '.join(found.never_run)} could be tried."
+    elif found.never_run:
+        text += f" The budget was spent before {', '.join(found.never_run)} could be tried."
     if verdict_of(found) == "partial":
         text += f" Call again with --budget {numbers.whole_minutes(budget_s)}."
     return text
