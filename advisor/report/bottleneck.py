@@ -76,15 +76,18 @@ def ranged(
 def typical(runs: Sequence[Run]) -> Run:
     """Mean run of equal ones, with the highest memory."""
 
+    def values(name: str) -> list[Any]:
+        return [getattr(run, name) for run in runs]
+
     def mean(of: Sequence[Any]) -> float | None:
         return None if None in of else statistics.fmean(of)
 
     measured = ("units_per_s", "tokens_per_s", "wait_share", "step_ms")
-    facts: dict[str, Any] = {name: mean([getattr(r, name) for r in runs]) for name in measured}
+    facts: dict[str, Any] = {name: mean(values(name)) for name in measured}
     for name in ("peak_mem_gib", "peak_device_gib"):
-        facts[name] = max(filter(None, (getattr(run, name) for run in runs)), default=None)
+        facts[name] = max(filter(None, values(name)), default=None)
     for name in ("flops", "footprint"):
-        facts[name] = next(filter(None, (getattr(run, name) for run in runs)), None)
+        facts[name] = next(filter(None, values(name)), None)
     shares = {part: mean([getattr(run.shares, part) for run in runs]) for part in PARTS}
     return replace(runs[-1], shares=Shares(**shares), **facts)
 
@@ -271,7 +274,8 @@ def _isolated(runs: Sequence[Run]) -> Iterator[str]:
         rates = [each.units_per_s for each in alone]
         if len(rates) == len(runs) and statistics.fmean(rates) >= slowest:
             shown = " to ".join(dict.fromkeys(map(numbers.number, (min(rates), max(rates)))))
-            units, many = numbers.plural(runs[-1].unit), numbers.many(workers, "worker")
+            units = numbers.plural(runs[-1].unit)
+            many = numbers.many(workers, "worker")
             yield f"The loader alone, with {many}, did {shown} {units}/s."
 
 

@@ -48,7 +48,8 @@ ISOLATION = {
 
 def optimize_report(found: TuningResult) -> Report:
     """The whole report of one `optimize`."""
-    state, winner, objective = found.state, found.winner, found.state.context.objective
+    state, winner = found.state, found.winner
+    objective = state.context.objective
     before, after = sides(found)
     runs = [a.run for a in found.attempts if a.run is not None and not a.reused]
     outcome = verdict.verdict_of(found)
@@ -167,7 +168,10 @@ def runs_of(found: TuningResult, candidate: Candidate) -> list[Run]:
 
 
 def side(
-    runs: Sequence[Run], quality: dict[str, float], timed: Sequence[Run], rate: float | None = None
+    runs: Sequence[Run],
+    quality: dict[str, float],
+    timed: Sequence[Run],
+    rate: float | None = None,
 ) -> Side:
     """One column, from the runs of one configuration.
 
@@ -177,7 +181,8 @@ def side(
     if not runs or not timed:
         return Side(quality=quality)
     rates = [run.units_per_s for run in timed]
-    rate, exact = rate or statistics.median(rates), walsh_interval(rates, 0.025)
+    rate = rate or statistics.median(rates)
+    exact = walsh_interval(rates, 0.025)
     low = exact.low if exact.low > 0 else min(rates)
     high = exact.high if exact.high < math.inf else max(rates)
     figures = {name: _median(map(metric.read, runs)) for name, metric in METRICS.items()}

@@ -124,17 +124,18 @@ class Progress:
         spent = numbers.duration(float(round(time.monotonic() - self._began)))
         return f"{spent} of {numbers.duration(self._budget_s)}" if self._budget_s else spent
 
-    def _facts(self, entry: TrialEntry) -> list[str]:
+    def _facts(self, entry: TrialEntry) -> Iterator[str]:
         """Rate, wait, memory and time, or how it failed."""
         rate = numbers.quantity(entry.units_per_s, f"{self._units}/s")
-        facts = {
-            "wait ": numbers.percent(entry.wait_share),
-            "peak ": numbers.gib(entry.peak_mem_gib),
-            "": numbers.duration(entry.wall_s),
-        }
-        known = [f"{name}{fact}" for name, fact in facts.items() if fact != numbers.NOT_MEASURED]
-        head = rate if entry.outcome == "ok" else entry.outcome
-        return [head, *known, *["from history"] * entry.reused]
+        yield rate if entry.outcome == "ok" else entry.outcome
+        if entry.wait_share is not None:
+            yield f"wait {numbers.percent(entry.wait_share)}"
+        if entry.peak_mem_gib is not None:
+            yield f"peak {numbers.gib(entry.peak_mem_gib)}"
+        if entry.wall_s is not None:
+            yield numbers.duration(entry.wall_s)
+        if entry.reused:
+            yield "from history"
 
     def __rich_console__(self, *_: object) -> RenderResult:
         from rich.table import Table

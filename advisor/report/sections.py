@@ -159,7 +159,8 @@ def measured_on(report: Report) -> str:
 
 def before_and_after(page: Page) -> str:
     """Table of figures and settings, if anything was measured."""
-    report, rows = page.report, list(_measures(page))
+    report = page.report
+    rows = list(_measures(page))
     if report.before.units_per_s is None:
         return ""
     if not report.changes:
@@ -168,7 +169,8 @@ def before_and_after(page: Page) -> str:
     if report.gain_free and any(c.knob_class in {"numeric", "quality"} for c in report.changes):
         part = f"The settings that keep results give {report.gain_free.text} of that."
     rows += _changed(report.changes)
-    return stacked(table(("", "before", "after", "change"), "lrrl", rows), text(part))
+    head = ("", "before", "after", "change")
+    return stacked(table(head, "lrrl", rows), text(part))
 
 
 def _changed(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
@@ -186,7 +188,8 @@ def _changed(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
 def _measures(page: Page) -> Iterator[tuple[str, ...]]:
     """Measured rows of the table: label, a value a side, change."""
     report, sides = page.report, page.sides
-    units, rates = numbers.plural(report.unit), [side.units_per_s for side in sides]
+    units = numbers.plural(report.unit)
+    rates = [side.units_per_s for side in sides]
     shown = [
         numbers.interval(side.units_per_s, side.units_per_s_low, side.units_per_s_high)
         for side in sides
@@ -225,9 +228,7 @@ def _row(
 
 def config_diff(page: Page) -> str:
     """The changed lines of the config."""
-    lines = page.report.diff.splitlines()
-    if len(lines) > MOST_DIFF_LINES:
-        lines = [line for line in lines if line[:1] != " "]
+    lines = [line for line in page.report.diff.splitlines() if line[:1] != " "]
     if len(lines) > MOST_DIFF_LINES:
         more = len(lines) - MOST_DIFF_LINES + 1
         lines = [*lines[: MOST_DIFF_LINES - 1], f"... {more} more lines"]
@@ -251,7 +252,8 @@ def next_actions(page: Page) -> str:
     steps = [f"  - {text(step)}." for step in report.next_actions[:MOST_ACTIONS]]
     if steps:
         steps.insert(0, f"- Go on with {code(report.next_command)}")
-    lines = [_suggestion(e, page.stem, n) for n, e in enumerate(report.suggestions, 1)]
+    numbered = enumerate(report.suggestions, 1)
+    lines = [_suggestion(entry, page.stem, number) for number, entry in numbered]
     return _listed("Next actions", [*steps, *_first(lines, MOST_ACTIONS, "suggestion")])
 
 
@@ -284,10 +286,16 @@ def time(page: Page) -> str:
     report = page.report
     found = report.bottleneck_after or report.bottleneck_before
     columns = ("before", "after") if report.changes else ("as it is",)
-    head, align = (f"part of {numbers.one(report.unit)}", *columns), "l" + "r" * len(columns)
+    head = (f"part of {numbers.one(report.unit)}", *columns)
+    align = "l" + "r" * len(columns)
     rows = list(_time_rows(page.sides))
-    shown = stacked(text(found.sentence if found else ""), table(head, align, rows) if rows else "")
-    return stacked("## Where the time goes", shown) if shown else ""
+    if found is None and not rows:
+        return ""
+    return stacked(
+        "## Where the time goes",
+        text(found.sentence if found else ""),
+        table(head, align, rows) if rows else "",
+    )
 
 
 def _time_rows(sides: list[Side]) -> Iterator[tuple[str, ...]]:
@@ -345,7 +353,8 @@ def rounds(page: Page) -> str:
     blocks: list[str] = []
     for each in page.report.comparisons:
         gain = each.gain.text if each.gain else "no interval"
-        head = f"{each.after} against {each.before}: {gain}, {page.report.objective_unit} by round."
+        unit = page.report.objective_unit
+        head = f"{each.after} against {each.before}: {gain}, {unit} by round."
         rows = table(("round", "before", "after", ""), "rrrl", map(_round, each.rounds))
         blocks += (text(head), rows) if each.rounds else ()
     return details("Rounds of the comparisons", *blocks)
@@ -384,7 +393,8 @@ def _trial(trial: TrialEntry) -> tuple[str, ...]:
         numbers.duration(trial.wall_s),
     )
     shown = ["" if figure == numbers.NOT_MEASURED else figure for figure in figures]
-    notes = (trial.outcome if trial.outcome != "ok" else "", "from history" * trial.reused)
+    outcome = trial.outcome if trial.outcome != "ok" else ""
+    notes = (outcome, "from history" if trial.reused else "")
     return trial.id, trial.purpose, trial.label, *shown, " ".join(filter(None, notes))
 
 
@@ -472,8 +482,19 @@ def machine(page: Page) -> str:
 FIRST_SCREEN = (verdict, before_and_after, config_diff, run_and_undo, next_actions)
 SECTIONS: tuple[Callable[[Page], str], ...] = (
     *FIRST_SCREEN,
-    *(time, picture, settings, caveats, lambda _: "## Details"),
-    *(rounds, trials, quality, evidence, more_settings, whole_diff, patches, machine),
+    time,
+    picture,
+    settings,
+    caveats,
+    lambda _: "## Details",
+    rounds,
+    trials,
+    quality,
+    evidence,
+    more_settings,
+    whole_diff,
+    patches,
+    machine,
 )
 """Every section, in the order of reading."""
 

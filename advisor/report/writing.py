@@ -38,7 +38,8 @@ def claim(
     `never` are files that must stay; nothing is open to more people than the file `like`. Raises
     OutputRefusedError when one of the places is another's, or cannot be written.
     """
-    if place.suffix != ".html" if page else place.suffix == ".json":
+    is_other = place.suffix != ".html" if page else place.suffix == ".json"
+    if is_other:
         kind = "html" if page else "md"
         msg = f"{place} is the name of another file; name the report *.{kind}."
         raise OutputRefusedError(msg)
