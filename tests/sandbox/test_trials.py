@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -255,7 +256,8 @@ def test_nothing_is_left_when_the_whole_tree_is_killed(tmp_path: Path, project: 
     mounts = [Path(f"/proc/{process.pid}/mountinfo").read_text() for process in family]
     assert any(scratch in text for text in mounts)
     for process in family:
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # the supervisor ends it, too
+            process.kill()
     psutil.wait_procs(family, timeout=10)
     assert [process for process in family if process.is_running()] == []
     assert scratch not in Path("/proc/self/mountinfo").read_text()
