@@ -184,16 +184,12 @@ def diagnose(runs: Sequence[Run], *, profile: GpuProfile | None = None) -> Bottl
 
 
 def _sentence(runs: Sequence[Run], run: Run, part: str, rate: str) -> str:
-    """Sentence on the part that sets the rate, led by NVML's figure."""
+    """Sentence on the part that sets the rate."""
     by_events = run.shares.launch is not None
-    text = ""
-    if run.telemetry.gpu_util_pct is not None:
-        shown = ranged(runs, lambda r: r.telemetry.gpu_util_pct, lambda pct: f"{pct:.0f} %")
-        text = f"GPU utilisation was {shown}, as nvidia-smi counts it. "
     least = "at least " if by_events and part == "compute" else ""
     share = ranged(runs, lambda r: part_share(r, part), numbers.percent)
     name = part_name(run, part)
-    text += f"{name[0].upper()}{name[1:]} takes {least}{share} of the time, at {rate}."
+    text = f"{name[0].upper()}{name[1:]} takes {least}{share} of the time, at {rate}."
     if by_events and part != "compute":
         worked = ranged(runs, lambda each: each.shares.compute, numbers.percent)
         text += f" The GPU computed during at least {worked}."
@@ -280,7 +276,7 @@ def _isolated(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _device(run: Run, profile: GpuProfile | None) -> Iterator[str]:
-    """Counted operations, memory and clocks of the card; CPUs where there is none."""
+    """Counted operations and clocks of the card; CPUs where there is none."""
     seen = run.telemetry
     if run.achieved_tflops is not None and run.on_gpu:
         line = "Matrix products, convolutions and attention came to at least "
@@ -290,13 +286,6 @@ def _device(run: Run, profile: GpuProfile | None) -> Iterator[str]:
             share = f"{run.achieved_tflops / rate:.2%}"
             line += f": {share} of the {rate:g} of {profile.title} at {dtype}"
         yield f"{line}."
-    if run.peak_device_gib is not None:
-        whole = profile.memory_gib if profile else run.cards[0].total_gib if run.cards else None
-        of = "" if whole is None else f" of {whole:.0f}"
-        yield (
-            f"The program peaked at {run.peak_device_gib:.2f}{of} GiB of the card, "
-            f"{run.peak_mem_gib or 0:.2f} GiB of it in tensors."
-        )
     if seen.gpu_util_pct is None and run.disturbance.own_cpus is not None:
         yield f"The program kept {run.disturbance.own_cpus:.1f} CPUs busy."
     for name, share_held in seen.event_reasons:
