@@ -123,12 +123,12 @@ def begin(session: Session, entry: Module, module: Any) -> None:
         entry.observer = batch_axis.LayerObserver(session.torch, module, most)
 
 
-def failed(session: Session, entry: Module, problem: BaseException) -> None:
+def failed(session: Session, entry: Module, inputs: Any, problem: BaseException) -> None:
     """Note a failed call, and observe the next one."""
     if entry.observer is not None:
         entry.observer.stop()
         entry.observer, entry.calls = None, 0
-    session.record_exception(problem, "forward")
+    session.record_exception(problem, "forward", entry.counter.count(inputs))
 
 
 def items_of(session: Session, entry: Module, args: Any, kwargs: Any, output: Any) -> float:

@@ -129,7 +129,7 @@ def _leave(
             session.record_exception(problem, "forward")
         return
     if problem is not None:
-        module_facts.failed(session, entry, problem)
+        module_facts.failed(session, entry, (args, kwargs or {}), problem)
         return
     items = module_facts.items_of(session, entry, args, kwargs, output)
     session.add(("call", start, end, entry.index, items, session.torch.is_grad_enabled()))

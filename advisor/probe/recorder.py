@@ -34,6 +34,8 @@ class Recorder:
         """Events of each kind that were flushed."""
         self.first_time: float | None = None
         self.last_time: float | None = None
+        self.last_items = 0.0
+        """Items of the latest batch, or else forward."""
         self.add(("clock", time.time() - time.perf_counter()))
 
     def flush(self) -> None:
@@ -56,6 +58,8 @@ class Recorder:
         if self.first_time is None:
             self.first_time = end if kind == "batch" else start
         self.last_time = max(end, self.last_time or end)
+        if kind in ("batch", "call"):
+            self.last_items = event[4]
 
     def divert(self, to: List[Event] | None) -> None:
         """Append events to `to`, which is not written; None: to the log again."""

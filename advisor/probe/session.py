@@ -230,17 +230,21 @@ class Session:
         if line not in self.notes and len(self.notes) < NOTES_KEPT:
             self.notes.append(line[:300])
 
-    def record_exception(self, problem: BaseException, where: str) -> None:
-        """Record an exception inside a fetch, forward or backward.
+    def record_exception(
+        self, problem: BaseException, where: str, items: float | None = None
+    ) -> None:
+        """Record an exception inside a fetch, forward or backward, with the size of its batch.
 
         The parent sees later if the program lived on. One of the diagnostics is ours.
         """
         if self.diagnosis is not None:
             return
         if len(self.swallowed) < KEPT:
-            self.swallowed.append(
-                {"type": type(problem).__name__, "message": str(problem)[:500], "where": where}
-            )
+            self.recorder.flush()
+            seen = self.recorder.last_items if items is None else items
+            facts = {"where": where, "time": time.time(), "items": seen}
+            name, message = type(problem).__name__, str(problem)[:500]
+            self.swallowed.append({"type": name, "message": message, **facts})
 
     def note_exception(self, kind: Any, problem: Any, trace: Any) -> None:
         """Record the exception that ends the program."""

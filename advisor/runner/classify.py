@@ -139,8 +139,14 @@ def _died(trial: Trial, ending: TrialExit) -> Finding | None:
 
 
 def _lost_work(_: Trial, ending: TrialExit) -> Finding | None:
-    """Find work lost in a run that ended well."""
+    """Find work lost in a run that ended well.
+
+    A program that ran out of memory and began again with a smaller batch has lost nothing by it.
+    """
     lines = ending.output.splitlines()
+    if any(process.shrunk_from is not None for process in ending.processes):
+        lines = [line for line in lines if not _matched(OUT_OF_MEMORY, [line])]
+        return _matched(LOST_WORK, lines[::-1])
     caught = (each for process in ending.processes for each in process.caught)
     found = [f"caught in the {each.where}: {_first(each)}" for each in caught]
     found += [f"caught and printed: {line}" for line in _printed_exceptions(ending, lines)]

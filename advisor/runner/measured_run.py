@@ -221,6 +221,11 @@ def _notes(ranks: Sequence[Rank], others: int, plan: MeasurePlan) -> Iterator[st
     for record, run in ranks:
         if run.unit != NO_RUN.unit:
             yield f"rates are in {run.unit}s: the samples of a step are not known"
+        if record.shrunk_from is not None:
+            yield (
+                f"memory ran out at a batch of {record.shrunk_from:g}, and the program went "
+                f"on with {run.effects.batch:g} by itself: that is what was measured"
+            )
         if retries := record.memory.alloc_retries:
             yield (
                 f"the allocator gave cached blocks back and tried again {retries} times: the card "

@@ -55,6 +55,14 @@ class ProgramException:
     """import, start or step if it ended the process; else loading, forward or backward."""
     tail: str = ""
     """End of the traceback."""
+    time: Finite = 0.0
+    items: Finite = 0.0
+    """Items of the batch in which it was raised."""
+
+    @property
+    def ran_out(self) -> bool:
+        """Return True for an out-of-memory error."""
+        return "OutOfMemory" in self.type or "out of memory" in self.message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +134,16 @@ class ProcessRecord:
     """Measurement from the event log, which is not part of the record."""
     unread: str | None = None
     """Set by the parser: parts of this record that could not be read, and why."""
+
+    @property
+    def shrunk_from(self) -> float | None:
+        """Batch that memory was too small for, if the program went on with a smaller one."""
+        run = self.measurement.run
+        if run is None or run.effects.batch is None:
+            return None
+        before = (each for each in self.swallowed if each.ran_out and each.time < run.window_start)
+        most = max((each.items for each in before), default=0.0)
+        return most if most > run.effects.batch else None
 
     @property
     def caught(self) -> tuple[ProgramException, ...]:

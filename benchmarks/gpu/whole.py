@@ -160,10 +160,10 @@ def _answer(bench: Bench, report: dict[str, Any]) -> Iterator[Line]:
         f"{report.get('unit', 'unit')}s/s, {before.get('peak_mem_gib')} to "
         f"{after.get('peak_mem_gib')} GiB of {bench.total_gib:.0f}", None,
     )  # fmt: skip
-    card, target = str(bench.card.get("name")), report.get("target") or {}
+    card, target = str(bench.card.get("name")), str(report.get("target"))
     yield bench.line(
-        "the card in the report", card, str(target.get("title") or target.get("name")),
-        None if bench.simulated else card in json.dumps(target), "advisor/machine/target.py",
+        "the card in the report", card, target,
+        None if bench.simulated else card in target, "advisor/machine/target.py",
     )  # fmt: skip
     bottleneck, shares = report.get("bottleneck_before") or {}, before.get("shares") or {}
     low = bottleneck.get("name") == "compute" and (shares.get("compute") or 1.0) < 0.5

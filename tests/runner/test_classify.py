@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from advisor.analysis.measurement import NO_RUN, Measurement
 from advisor.errors import FAILURE_EXIT_CODES
-from advisor.model import Candidate, Change, Trial
+from advisor.model import Candidate, Change, Effects, Trial
 from advisor.runner.classify import Finding, classify, log_tail
 from advisor.runner.failure_patterns import NEXT_STEPS
 from advisor.runner.monitor import TrialExit
@@ -131,6 +132,18 @@ def test_an_exception_behind_exit_code_0(
 def test_a_silent_program_that_works_does_not_hang(busy_cpus: float | None, kind: str) -> None:
     """Its step takes longer than our limit: that is not known to be the program's fault."""
     assert kind_of(replace(HANGS, busy_cpus=busy_cpus)) == kind
+
+
+@pytest.mark.parametrize(("items", "kind"), [(32.0, None), (8.0, "work-not-done")])
+def test_a_batch_that_the_program_halved_by_itself_is_no_lost_work(
+    items: float, kind: str | None
+) -> None:
+    """Its prints and caught errors are no failure; the same without a smaller batch is."""
+    run = replace(NO_RUN, window_start=9.0, effects=Effects(batch=16.0))
+    ran_out = replace(RAN_OUT, items=items, time=2.0)
+    process = replace(STEPPED, swallowed=(ran_out,), measurement=Measurement(run=run))
+    said = "Decreasing batch size to: 16.\nCUDA out of memory. Tried to allocate 2 GiB\n"
+    assert kind_of(replace(DONE, processes=(process,), stderr=said), measured=True) == kind
 
 
 def test_a_lost_rank_comes_before_the_hang_of_the_others() -> None:
