@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from advisor.model.kinds import JsonScalar, KnobClass
@@ -18,6 +18,11 @@ class Interval:
     n: int
     """Number of independent units (processes or pairs of processes)."""
     confidence: float = 0.95
+
+    def widened(self, share: float) -> Interval:
+        """The interval of a ratio, with bounds at least `share` away from the estimate."""
+        least, most = self.estimate / (1 + share), self.estimate * (1 + share)
+        return replace(self, low=min(self.low, least), high=max(self.high, most))
 
 
 TuningResult = Literal["changed", "advised", "kept", "refused", "ignored", "listed", "skipped"]

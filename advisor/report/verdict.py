@@ -90,13 +90,21 @@ def free_gain(found: TuningResult) -> Interval | None:
     """Gain of the free knobs alone."""
     for step in found.chain:
         if not step.ab_test.after.variant.candidate.only("numeric", "quality").changes:
-            return step.interval(found.state.context.objective)
+            return _of_long_runs(found, step.interval(found.state.context.objective))
     return None
 
 
 def whole_gain(found: TuningResult) -> Interval | None:
     """Gain of all written values, by all evidence."""
-    return chained(found.chain, found.state.context.objective)
+    return _of_long_runs(found, chained(found.chain, found.state.context.objective))
+
+
+def _of_long_runs(found: TuningResult, gain: Interval | None) -> Interval | None:
+    """The gain with bounds that are no nearer than the smallest gain of use.
+
+    Seconds are measured and hours are run, and equal processes do not show that difference.
+    """
+    return gain and gain.widened(found.state.context.smallest_gain)
 
 
 def baseline_note(found: TuningResult) -> str:

@@ -108,26 +108,11 @@ for x, y in loader:
 """
 
 
-def test_a_key_that_the_config_lacks_is_inserted_when_it_is_proven(
-    project: Path, gpu_advisor: Server
-) -> None:
-    """In the mapping that the program passes on, and in its style; nothing else is changed, and the
-    program follows it."""
-    config, before = (
-        project / "c.json",
-        b'{\n  "loader": {\n    "batch_size": 4\n  },\n  "lr": 0.1\n}\n',
-    )
+def test_a_key_that_the_config_lacks_is_suggested(project: Path, gpu_advisor: Server) -> None:
+    """The program passes the mapping on; the config gets no keys of ours."""
+    config, before = project / "c.json", b'{"loader": {"batch_size": 4}, "lr": 0.1}\n'
     config.write_bytes(before)
     (project / "train.py").write_text(PASSED_ON)
     found = optimized(gpu_advisor, project, "--budget", "90s")
-    assert found["verdict"] == "improved"
-    (change,) = [each for each in found["changes"] if each["kind"] == "num_workers"]
-    assert (change["old"], change["path"]) == (0, "loader.num_workers")
-    after = config.read_bytes()
-    added = f'"batch_size": 4,\n    "num_workers": {change["new"]}'.encode()
-    assert added in after
-    assert json.loads(after)["loader"].items() > json.loads(before)["loader"].items()
-    assert [
-        entry["title"] for entry in found["suggestions"] if "num_workers" in entry["title"]
-    ] == []
-    assert workers_of(project) == change["new"]
+    assert config.read_bytes() == before
+    assert any("num_workers" in each["title"] for each in found["suggestions"]), found["reason"]

@@ -49,6 +49,9 @@ def test_a_proven_gain_is_improved_and_its_table_has_the_same_ratio(tmp_path: Pa
     assert report.verdict == "improved"
     assert report.gain is not None
     assert report.gain == report.gain_free
+    assert report.gain.high is not None
+    assert report.gain.low <= report.gain.ratio / 1.03
+    assert report.gain.high >= report.gain.ratio * 1.03
     assert report.load_note == ""
     assert report.after.units_per_s / report.before.units_per_s == pytest.approx(report.gain.ratio)
     assert sections.render(report)
