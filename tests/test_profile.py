@@ -29,7 +29,8 @@ KEYS = {
     "ok", "failure", "unit", "units", "window", "units_per_s", "units_per_s_range", "tokens_per_s",
     "runs", "disturbed", "wait_share", "step_ms", "batch",
     "achieved_tflops", "workers", "ranks", "forwards_per_unit", "peak_mem_gib", "effects",
-    "shares", "bottleneck", "unused_gpu", "phases", "host_growth_gib_per_min",
+    "shares", "bottleneck", "unused_gpu", "phases", "host_growth_gib_per_min", "gpu_util_pct",
+    "gpu_mem_used_gib", "power_w",
 }  # fmt: skip
 SETTINGS = """\
 [workload.restore]

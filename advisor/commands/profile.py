@@ -30,7 +30,8 @@ OF_RUN = (
     *("ranks", "peak_mem_gib", "host_growth_gib_per_min"),
 )
 OF_EFFECTS = ("batch", "workers", "forwards_per_unit")
-"""Figures of a run and of its effects in the JSON object."""
+OF_CARD = ("gpu_util_pct", "gpu_mem_used_gib", "power_w")
+"""Figures of a run, of its effects and of its card in the JSON object."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,6 +118,7 @@ def as_object(result: tuple[Run, ...], found: Bottleneck | None) -> dict[str, An
     return {
         **{name: getattr(run, name) for name in OF_RUN},
         **{name: getattr(effects, name) for name in OF_EFFECTS},
+        **{name: getattr(run.telemetry, name) for name in OF_CARD},
         "ok": True,
         "failure": None,
         "unit": numbers.plural(run.unit),
