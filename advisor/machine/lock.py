@@ -85,8 +85,8 @@ def _holder(handle: int) -> str:
 
 def _named(entry: bytes) -> tuple[int, str]:
     """Process id of a holder, and how it is called. Raises ValueError, KeyError, TypeError."""
-    told = json.loads(entry)
-    return int(told["pid"]), f"process {told['pid']}, `{told['command']}`"
+    holder = json.loads(entry)
+    return int(holder["pid"]), f"process {holder['pid']}, `{holder['command']}`"
 
 
 def holders(folder: Path | None = None) -> tuple[str, ...]:
