@@ -343,7 +343,17 @@ def try_variant(
     if knob is not None and is_ignored(knob, variant.candidate, state.incumbent_run, run):
         return set_ignored(state, knob, variant.candidate, run), None
     is_sound = not state.context.objective.broken(run) and not unusable(state, run)
-    return state, run if is_sound else None
+    alike = not variant.whatif or counts_alike(state, run)
+    return state, run if is_sound and alike else None
+
+
+def counts_alike(state: TunerState, run: Run) -> bool:
+    """True if `run` has the batch of the incumbent, where that is always the same.
+
+    No switch changes it: another one was misread, as in compiled code, and so was the rate.
+    """
+    batches = {each.effects.batch for each in state.incumbent_runs}
+    return len(batches) > 1 or run.effects.batch in batches
 
 
 def try_switch(state: TunerState, switch: Switch) -> Stage:

@@ -9,6 +9,7 @@ import pytest
 
 from advisor.model import Run, Shares
 from advisor.patches import proven_advice
+from advisor.tuner.code_suggestions import counts_alike
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import INFERENCE, TEST
@@ -300,3 +301,12 @@ def test_a_gain_that_noise_hides_is_likely_with_the_budget_that_would_do(tmp_pat
             continue
         assert search.state.likely
         assert any("confirmation" in each.what and each.matters for each in search.state.skipped)
+
+
+def test_a_switch_under_which_the_batch_was_misread_is_no_gain(tmp_path: Path) -> None:
+    """Compiled code may hide the batch behind another dimension."""
+    state = formula_search(tmp_path, on_formula(load_s=1e-6), "lr: 0.1\n").state
+    run = state.incumbent_run
+    misread = replace(run, effects=replace(run.effects, batch=2.0 * (run.effects.batch or 1.0)))
+    assert counts_alike(state, run)
+    assert not counts_alike(state, misread)
