@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import config as documents, knobs
+from advisor import config as documents, knobs, numbers
 from advisor.commands import output, program_options
 from advisor.commands.invocation import configs_among
 from advisor.errors import AdvisorError, UsageError
@@ -176,7 +176,8 @@ def section(one: Inspected) -> str:
     lines += [f"  doubtful  {k.path}: {why}" for k in found.knobs if (why := doubt(k, found))]
     lines += [f"  note  {note}" for note in found.notes]
     if found.traps or found.links:
-        counts = f"{len(found.traps)} look-alikes, {len(found.links)} constraints"
+        parts = ((found.traps, "look-alike"), (found.links, "constraint"))
+        counts = ", ".join(numbers.many(len(each), noun) for each, noun in parts)
         lines.append(f"  {counts}: --json lists them")
     return "\n".join(lines)
 
