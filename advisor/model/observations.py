@@ -46,7 +46,7 @@ class Effects:
     """Ranks of the process group, which make each update together; 1 where there is none, and each
     process updates by itself."""
     group_batch: float | None = None
-    """Samples of one pass by all ranks of the group, whose batches may differ."""
+    """Sum of the batches of all ranks for one forward pass."""
     forwards_per_unit: float | None = None
     input_shapes: tuple[str, ...] = ()
     """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""

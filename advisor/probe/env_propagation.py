@@ -26,7 +26,7 @@ CLEARED = ("-i", "-", "--ignore-environment")
 
 
 def isolating(command: Sequence[str]) -> str | None:
-    """Return the word of a command that keeps the probe out."""
+    """Return the word of a command that keeps PYTHONPATH from the program."""
     words = [os.fsdecode(word) for word in command]
     program = os.path.basename(words[0]) if words else ""
     if program in OTHER_ENVIRONMENT:

@@ -1,10 +1,10 @@
-"""Files that the program changes: the user's existing ones are not written over.
+"""Watch the files that a program changes, and protect the user's existing ones.
 
 Python tells an audit hook of every file it is about to open, rename or remove. What existed under
 the protected directory before the trial started is refused, before it is touched; what is new is
 let through and listed. Libraries that write from C without telling Python are wrapped by name.
 
-A file that is begun anew while the program runs (one of the latest batch) is told in any case.
+It also records the files that the program empties or replaces more than once.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Guard:
         sys.addaudithook(self._audit)
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
-        if event not in EVENTS:
+        if event not in EVENTS or (event == "open" and len(args) != 3):
             return
         if event == "open" and isinstance(args[2], int) and args[2] & os.O_TRUNC:
             self._begin(args[0])
@@ -83,7 +83,7 @@ class Guard:
             self.touch(path, tree=event in TREES)
 
     def _begin(self, path: Any) -> None:
-        """Note a file that is emptied or replaced; for a second time it is begun anew."""
+        """Record a file that is emptied or replaced for a second time."""
         try:
             full = os.path.abspath(os.fsdecode(path))
         except (OSError, TypeError, ValueError):  # an open file, or a name that none can have

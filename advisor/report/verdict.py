@@ -100,9 +100,9 @@ def whole_gain(found: TuningResult) -> Interval | None:
 
 
 def _of_long_runs(found: TuningResult, gain: Interval | None) -> Interval | None:
-    """The gain with bounds that are no nearer than the smallest gain of use.
+    """Widen the bounds to at least the smallest gain worth a change.
 
-    Seconds are measured and hours are run, and equal processes do not show that difference.
+    The window lasts seconds and the real run hours. Repeated processes do not show that error.
     """
     return gain and gain.widened(found.state.context.smallest_gain)
 

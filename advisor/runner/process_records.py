@@ -137,7 +137,7 @@ class ProcessRecord:
 
     @property
     def shrunk_from(self) -> float | None:
-        """Batch that memory was too small for, if the program went on with a smaller one."""
+        """Batch that ran out of memory before the program chose a smaller one."""
         run = self.measurement.run
         if run is None or run.effects.batch is None:
             return None

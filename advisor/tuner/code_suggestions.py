@@ -348,9 +348,10 @@ def try_variant(
 
 
 def counts_alike(state: TunerState, run: Run) -> bool:
-    """True if `run` has the batch of the incumbent, where that is always the same.
+    """True if `run` saw the same batch as the incumbent's runs.
 
-    No switch changes it: another one was misread, as in compiled code, and so was the rate.
+    A switch does not change the batch. Another one was misread, as in compiled code, and so was
+    the rate. Batches that vary between runs are not compared.
     """
     batches = {each.effects.batch for each in state.incumbent_runs}
     return len(batches) > 1 or run.effects.batch in batches

@@ -108,10 +108,15 @@ def test_the_user_may_allow_it(tmp_path: Path, mine: Path, code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["open(target)", "sqlite3.connect(f'file:{target}?mode=ro', uri=True)"]
+    "code",
+    [
+        "open(target)",
+        "sqlite3.connect(f'file:{target}?mode=ro', uri=True)",
+        "sys.audit('open', target)",
+    ],
 )
 def test_reading_and_new_files_are_free(tmp_path: Path, mine: Path, code: str) -> None:
-    """The program's own new files may be opened again."""
+    """The program's own new files may be opened again, and an event of its own breaks nothing."""
     outcome = saves(tmp_path, code, "mine.txt")
     assert outcome.stdout.strip() == "done"
     assert outcome.records[0].guard is None
