@@ -15,7 +15,7 @@ NEXT_STEPS = {
     "killed": "Look for who sent the signal: a scheduler, a watchdog, or a crash in native code.",
     "shm": "Enlarge /dev/shm (docker run --shm-size=8g) or use fewer loader workers.",
     "crash-import": "Run the command by hand in this environment and install what is missing.",
-    "crash-start": "Run the command by hand: it fails before its first step without us too.",
+    "crash-start": "Run the command by hand; if it works there, report it with the log.",
     "crash-step": "Run the command by hand; its last lines are below.",
     "config-rejected": "Compare the value it names with what the program accepts.",
     "no-steps": "Check that the command trains or infers; if it does, count its output lines: set "
@@ -27,7 +27,7 @@ NEXT_STEPS = {
     "gpu-fault": "Look at nvidia-smi and dmesg: the card failed, others hold it (exclusive mode, "
     "MIG, MPS), or the driver does not fit.",
     "non-finite": "Run it by hand and look at the loss; in half precision try bfloat16.",
-    "work-not-done": "Mend what the line reports: a rate over work that failed is no rate.",
+    "work-not-done": "Fix the error in that line; failed work does not count as throughput.",
     "probe-not-loaded": "Start Python without -S, -I, -E and keep PYTHONPATH, or set unit-regex in "
     "gpu-advisor.toml.",
     "outputs-not-apart": "Give the program another output directory, or pass --allow-writes.",
