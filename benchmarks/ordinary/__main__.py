@@ -3,7 +3,7 @@
     python -m benchmarks.ordinary [NAME ...] [--budget 3m] [--neighbour] [--flat] [--json FILE]
 
 Each program of `programs/` is tuned in a folder of its own. Then the original and the tuned command
-run twice each, in turns and without gpu-advisor, and their own clocks give the true ratio. With
+run four times each, in turns and without gpu-advisor; their own clocks give the true ratio. With
 `--neighbour` another process takes a third of one CPU in bursts while the tool works. With `--flat`
 the programs start from settings that leave nothing to gain.
 """
@@ -36,6 +36,8 @@ PROGRAMS = Path(__file__).with_name("programs")
 OPTIMIZE = (sys.executable, "-m", "advisor", "optimize")
 STOPWATCH_S, SLOWEST_S = 15.0, 90.0
 """Length of one run under the stopwatch; a slow program needs longer for two parts."""
+ROUNDS = 4
+"""Two rounds of one program differed by a half; the mean of four is steadier."""
 PART = re.compile(r": (\d+) \w+ in ([0-9.]+) s")
 """Units and seconds of one epoch or pass, as each program prints them."""
 BURSTS = """
@@ -207,7 +209,7 @@ def tuned_command(program: Program, report: dict[str, Any], settings: str) -> li
 def stopwatch(
     program: Program, report: dict[str, Any], settings: str, folder: Path
 ) -> tuple[float, ...]:
-    """Ratios of two rounds, the original first and then last."""
+    """Ratio of each round; the tuned command runs first in every second one."""
     original = folder / "original"
     original.mkdir()
     shutil.copy(PROGRAMS / f"{program.name}.py", original)
@@ -215,10 +217,14 @@ def stopwatch(
         (original / program.config).write_text(settings)
     before = (program.command(settings), original)
     after = (tuned_command(program, report, settings), folder)
-    first = rate(*before)
-    ratios = [rate(*after) / first]
-    last = rate(*after)
-    return (*ratios, last / rate(*before))
+    ratios = []
+    for number in range(ROUNDS):
+        if number % 2:
+            tuned, untuned = rate(*after), rate(*before)
+        else:
+            untuned, tuned = rate(*before), rate(*after)
+        ratios.append(tuned / untuned)
+    return tuple(ratios)
 
 
 def run(program: Program, *, flat: bool, budget: str, beside: bool) -> Outcome:
