@@ -17,9 +17,13 @@ exists once it has a uuid.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
+import socket
 import subprocess
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +31,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 SOURCE = Path(__file__).parent / "machine" / "nvml_stub.c"
 LIBRARIES = "GPU_ADVISOR_TESTS_NVML"
@@ -119,6 +123,41 @@ class NvmlStub:
         draft = self.folder / "script.draft"
         draft.write_text("".join(f"{key} {value}\n" for key, value in merged.items()))
         draft.replace(self.script)
+
+
+@contextlib.contextmanager
+def metered(stub: NvmlStub, table: Mapping[str, object]) -> Iterator[dict[str, str]]:
+    """The variable by which simulated cards set utilisation, memory and power of the script.
+
+    They are found by their UUIDs. A card that no process tells of is idle.
+    """
+    cards = {str(value): key.removesuffix("uuid") for key, value in table.items() if "uuid" in key}
+    ended = threading.Event()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+        line.bind(("127.0.0.1", 0))
+        line.settimeout(0.5)
+
+        def follow() -> None:
+            while not ended.is_set():
+                try:
+                    told = json.loads(line.recv(65536))
+                except TimeoutError:
+                    told = {}
+                use: dict[str, object] = {}
+                for uuid, card in cards.items():
+                    share, used = told.get(uuid, (0.0, 0.0))
+                    use[f"{card}util"] = round(100 * share)
+                    use[f"{card}memory.used"] = round(GIB + used)
+                    use[f"{card}power"] = round(60_000 + 300_000 * share)
+                stub.write(table, use)
+
+        thread = threading.Thread(target=follow)
+        thread.start()
+        try:
+            yield {"SIMULATED_GPU_METER": str(line.getsockname()[1])}
+        finally:
+            ended.set()
+            thread.join()
 
 
 def build(folder: Path, without: Iterable[str] = ()) -> NvmlStub:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from advisor import numbers
 from advisor.executor.comparison import chained
+from advisor.model import Failure
 from advisor.objective import OBJECTIVES
 from advisor.report.schema import CandidateEntry, Gain
 from advisor.tuner.confirm import is_significant, proven_confirmations, restores_constraints
+from advisor.tuner.memory_check import INCONCLUSIVE
 from advisor.tuner.search import unusable
 
 if TYPE_CHECKING:
@@ -261,6 +263,8 @@ def _faster(found: TuningResult) -> list[tuple[float, Candidate, str]]:
     ran: list[tuple[float, Candidate]] = []
     for attempt in found.attempts:
         candidate, run = attempt.request.variant.candidate, attempt.run
+        if isinstance(attempt.result, Failure) and attempt.result.kind not in INCONCLUSIVE:
+            refused[candidate.key] = f"failed in another run: {attempt.result.evidence}"
         if run is None or not candidate.changes or not state.originals:
             continue
         if attempt.request.purpose in {"search", "confirm"} and (why := _refusal(state, run)):

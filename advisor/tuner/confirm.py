@@ -86,16 +86,7 @@ def with_comparison(
     state = replace(state.with_result(result), likely=False)
     lost = [output_check.output_regression(state.originals, run) for run in result.runs(AFTER)]
     if any(lost):
-        for change in winner.changes:
-            if change.kind == "batch_size":
-                reason = f"Not written: {change.new} loses or changes results. {max(lost)}"
-                state = state.set_verdict((change.document, change.path), "kept", reason)
-        kept = [
-            each
-            for each in state.confirmations
-            if each.ab_test.after.variant.candidate.key != winner.key
-        ]
-        return replace(state, confirmations=tuple(kept))
+        return refuse_batch(state, winner, f"loses or changes results. {max(lost)}")
     state = replace(state, confirmations=(*state.confirmations, result))
     if result.cut_short:
         missing = max(1, rounds - len(result.counted))  # a contended one was being repeated
@@ -106,6 +97,20 @@ def with_comparison(
     found = result.interval(state.context.objective)
     gain = found.estimate if found else state.gain_over_incumbent(state.incumbent_run)
     return replace(state, likely=gain > 1 + state.context.smallest_gain)
+
+
+def refuse_batch(state: TunerState, winner: Candidate, why: str) -> TunerState:
+    """Without the confirmations of `winner`, and with the reason against its batch."""
+    for change in winner.changes:
+        if change.kind == "batch_size":
+            reason = f"Not written: {change.new} {why}"
+            state = state.set_verdict((change.document, change.path), "kept", reason)
+    others = [
+        each
+        for each in state.confirmations
+        if each.ab_test.after.variant.candidate.key != winner.key
+    ]
+    return replace(state, confirmations=tuple(others))
 
 
 def to_finish_s(state: TunerState) -> float:

@@ -8,6 +8,7 @@ from advisor.tuner.baseline import is_too_small, measure_baseline, worth_trying
 from advisor.tuner.code_suggestions import suggest_changes
 from advisor.tuner.confirm import confirm
 from advisor.tuner.discovery import discover_knobs
+from advisor.tuner.memory_check import check_memory
 from advisor.tuner.sampling_steps import tune_steps
 from advisor.tuner.search import tune_batch_and_workers, tune_workers, worker_knobs
 from advisor.tuner.state import Result, SearchStep, Stage, Stop, TunerState
@@ -47,6 +48,7 @@ def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
         tune_memory_savers,
         tune_loader,
         confirm_free,
+        check_memory,
         tune_gated_knobs,
         suggest_changes,
     ):

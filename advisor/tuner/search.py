@@ -449,23 +449,12 @@ def decide_batch(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -
     if chosen[0] != knob.value:
         draws = OTHER_DRAWS if state.iterative and not state.trains else ""
         fastest = "By the curve fitted to all runs, the smallest batch within a tie of the fastest."
-        memory = memory_caveat(state, grid.runs[chosen][1])
-        return state.set_verdict(key, "found", f"{fastest}{draws}{memory} {ended}")
+        return state.set_verdict(key, "found", f"{fastest}{draws} {ended}")
     if len(grid.runs) == 1 and stop == OUT_OF_BUDGET:
         known = state.verdict_on(knob)
         return state if known else state.set_verdict(key, "skipped", OUT_OF_TIME)
     reason = f"No usable larger batch was faster by more than {state.tie_percent}. {ended}"
     return state.set_verdict(key, "kept", reason)
-
-
-def memory_caveat(state: TunerState, run: Run) -> str:
-    """Sentence on what the measured steps of a batch do not show of its memory; else empty."""
-    if not run.on_gpu or run.held_gib is None:
-        return ""
-    return (
-        f" Its measured steps held {run.held_gib:.2f} of {state.context.memory_limit_gib:.2f} GiB; "
-        "a validation pass or a longer batch may need more."
-    )
 
 
 def decide_workers(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -> TunerState:

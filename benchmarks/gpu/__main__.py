@@ -30,6 +30,7 @@ STEPS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "memory": memory.out_of_memory,
     "caps": memory.caps,
     "causes": rates.causes,
+    "pairs": rates.pairs,
     "dem": WORKLOADS["dem"],
     "emberformer": WORKLOADS["emberformer"],
     "gate": whole.gate,

@@ -56,6 +56,10 @@ class Bench:
     def total_gib(self) -> float:
         return float(self.card.get("total_gib", 0.0))
 
+    @property
+    def free_gib(self) -> float:
+        return float(self.card.get("free_gib", 0.0))
+
     def line(self, what: str, expected: str, found: str, ok: bool | None, mend: str = "") -> Line:
         """A line of the step that runs."""
         return Line(step=self.step, what=what, expected=expected, found=found, ok=ok, mend=mend)
@@ -74,7 +78,7 @@ class Bench:
         )
 
     def measured(self, *words: str, limit_s: float = 90.0, environ: Mapping[str, str] | None = None,
-                 **plan: Any) -> Run | Failure:  # fmt: skip
+                 telemetry: bool = True, **plan: Any) -> Run | Failure:  # fmt: skip
         """The loop of `program` in one process under the probe."""
         number = next(self._numbers)
         trial = Trial(
@@ -93,6 +97,8 @@ class Bench:
             caches=str(self.folder / "caches"),
         )
         seen = {**os.environ, **dict(trial.env)}
+        if not telemetry:
+            return run_trial(trial)
         return run_trial(trial, sampler=lambda root: Sampler(pids=[root], environ=seen))
 
 

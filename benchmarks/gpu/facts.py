@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.machine import profiles
@@ -53,6 +54,11 @@ def card_facts(bench: Bench) -> Iterator[Line]:
     )  # fmt: skip
     if not cards:
         return
+    uvm = Path("/dev/nvidia-uvm").exists()
+    yield bench.line(
+        "/dev/nvidia-uvm before a sandbox", "there", "there" if uvm else "absent",
+        None if bench.simulated else uvm, "advisor/machine/gpu.py: cuInit outside the sandbox",
+    )  # fmt: skip
     first = cards[0]
     yield bench.line(
         "the card", "", f"{first['name']}, {first['total_gib']:.1f} GiB, capability "

@@ -28,6 +28,13 @@ def out_of_memory(bench: Bench) -> Iterator[Line]:
         not isinstance(result, Run) and result.kind == "gpu-oom",
         "advisor/runner/failure_patterns.py: the words are in what was found",
     )  # fmt: skip
+    result = bench.measured(*LOOP, "--hungry", f"{0.9 * bench.free_gib:.2f}", limit_s=60.0)
+    yield bench.line(
+        "a batch of nine tenths of the free memory", "a run, its retries told", description(result)
+        + (f", {result.held_gib or 0:.1f} GiB; {'; '.join(result.notes)}"
+           if isinstance(result, Run) else ""),
+        isinstance(result, Run), "advisor/runner/classify.py: which count made it a failure?",
+    )  # fmt: skip
     result = bench.measured(*LOOP, "--hungry", f"{1.5 * total:.2f}", "--halve", limit_s=60.0)
     halved = isinstance(result, Run) and result.effects.batch == 16
     yield bench.line(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from advisor.model import Run
 from advisor.report.bottleneck import diagnose
@@ -46,6 +46,22 @@ CAUSES = {
     "compute": "--train --loader --host 2 --kernel 30",
 }
 ON_A_SIMULATED_CARD = {"host_to_device": "--train --loader --copied 8 --kernel 5"}
+LOOP = "--train --loader --kernel 8"
+PAIRS: dict[str, tuple[str, dict[str, Any], dict[str, Any], tuple[float, float]]] = {
+    "cudnn.benchmark in a fresh process": (
+        "--train --loader", {}, {"whatif": "cudnn_benchmark"}, (0.97, 9.0),
+    ),
+    "compile, launch-bound": (
+        "--train --loader --small 400", {}, {"whatif": "compile"}, (0.97, 99.0),
+    ),
+    "reduce-overhead, launch-bound": (
+        "--train --loader --small 400", {}, {"whatif": "compile=reduce-overhead"}, (0.97, 99.0),
+    ),
+    "with telemetry": (LOOP, {"telemetry": False}, {}, (0.98, 1.02)),
+    "30 s against 2 s": (LOOP, {"measure_s": 2.0}, {"measure_s": 30.0}, (0.95, 1.05)),
+}  # fmt: skip
+"""Words of the loop, both plans, and the ratio of their rates that is expected."""
+FEW_PAIRS = ("cudnn.benchmark in a fresh process", "with telemetry")
 FEW_CAUSES = ("other", "host_to_device")
 SHARE_OFF = 0.05
 
@@ -79,11 +95,28 @@ def rates(bench: Bench) -> Iterator[Line]:
                 f"{name} is seen", f"{effect} {wanted}", str(seen), seen == wanted,
                 "advisor/probe/module_facts.py flags",
             )  # fmt: skip
-        if name == "a sync-free loop" and run.telemetry.gpu_util_pct is not None:
-            yield bench.line(
-                "NVML's utilisation beside the stream's", "", f"{run.telemetry.gpu_util_pct:.0f} % "
-                f"and {(run.shares.compute or 0) * 100:.0f} %", None,
-            )  # fmt: skip
+
+
+def pairs(bench: Bench) -> Iterator[Line]:
+    """Two runs each in fresh processes, and the ratio of their rates."""
+    for name, (words, before, after, (low, high)) in PAIRS.items():
+        if bench.simulated and name not in FEW_PAIRS:
+            continue
+        one = bench.measured(*words.split(), limit_s=120.0, **before)
+        two = bench.measured(*words.split(), limit_s=120.0, **after)
+        if not isinstance(one, Run) or not isinstance(two, Run):
+            found = f"{description(one)} and {description(two)}"
+            yield bench.line(name, "two rates", found, False, "run the loop by hand")
+            continue
+        ratio, seen = two.units_per_s / one.units_per_s, two.telemetry
+        yield bench.line(
+            name, f"{low:g} to {high:g} times the rate",
+            f"{ratio:.3f}: {one.units_per_s:.5g} and {two.units_per_s:.5g}/s, first steps after "
+            f"{one.startup_s or 0:.1f} and {two.startup_s or 0:.1f} s, {seen.sm_clock_mhz} MHz, "
+            f"{', '.join(name for name, _ in seen.event_reasons) or 'no event reasons'}",
+            None if bench.simulated else low <= ratio <= high,
+            "a clock that falls: throttling; a what-if that did not apply: probe/overrides.py",
+        )  # fmt: skip
 
 
 def causes(bench: Bench) -> Iterator[Line]:
@@ -104,6 +137,7 @@ def causes(bench: Bench) -> Iterator[Line]:
             for name in ("compute", "data_wait", "host_to_device", "launch", "sync", "other")
             if (share := getattr(run.shares, name))
         )
+        shares += f"; NVML's utilisation {run.telemetry.gpu_util_pct} %"
         yield bench.line(
             f"made: {cause}", cause, f"{found.name}: {shares}", found.name == cause,
             "analysis/device_time.py BEHIND_S, NEAR_S, and report/bottleneck.py WORTH_NAMING; "

@@ -3,9 +3,9 @@
     python -m benchmarks.ordinary [NAME ...] [--budget 3m] [--neighbour] [--flat] [--json FILE]
 
 Each program of `programs/` is tuned in a folder of its own. Then the original and the tuned command
-run four times each, in turns and without gpu-advisor; their own clocks give the true ratio. With
-`--neighbour` another process takes a third of one CPU in bursts while the tool works. With `--flat`
-the programs start from settings that leave nothing to gain.
+run four times each, in turns and without gpu-advisor: the median ratio of their own clocks is the
+true one. With `--neighbour` another process takes a third of one CPU in bursts while the tool
+works. With `--flat` the programs start from settings that leave nothing to gain.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPTIMIZE = (sys.executable, "-m", "advisor", "optimize")
 STOPWATCH_S, SLOWEST_S = 15.0, 90.0
 """Length of one run under the stopwatch; a slow program needs longer for two parts."""
 ROUNDS = 4
-"""Two rounds of one program differed by a half; the mean of four is steadier."""
+"""Rounds of one program differed by a half: the median of four is steadier than two."""
 PART = re.compile(r": (\d+) \w+ in ([0-9.]+) s")
 """Units and seconds of one epoch or pass, as each program prints them."""
 BURSTS = """
@@ -262,7 +262,7 @@ def run(program: Program, *, flat: bool, budget: str, beside: bool) -> Outcome:
         ratio=gain.get("ratio"),
         low=gain.get("low"),
         high=gain.get("high"),
-        true=statistics.geometric_mean(ratios) if ratios else None,
+        true=statistics.median(ratios) if ratios else None,
         true_parts=ratios,
         changes=tuple(
             f"{each['path'].rsplit('.', 1)[-1]}={each['new']}" for each in report.get("changes", ())

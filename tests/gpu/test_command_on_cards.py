@@ -95,6 +95,40 @@ def test_profile_tells_of_the_card_in_use(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        ("other", "--train --loader --host 60 --kernel 20"),
+        ("data_wait", "--train --loader --fetch 60 --kernel 40"),
+        ("compute", "--train --loader --host 2 --kernel 60"),
+        ("launch", "--train --loader --small 300"),
+    ],
+)
+def test_utilisation_and_shares_agree(cause: str, words: str, tmp_path: Path) -> None:
+    """The driver's figure is that of the same work, and no sentence contradicts it."""
+    stub = nvml_stub.build(tmp_path / "nvml")
+    table = {**nvml_stub.H100, "name": LARGE.name, "uuid": LARGE.uuid}
+    with nvml_stub.metered(stub, table) as meter:
+        own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(tmp_path), **meter}
+        environ = simulated_gpu.environment((LARGE,), base=stub.env({**os.environ, **own}))
+        program = (sys.executable, str(PROGRAMS / "gpu_loop.py"), *words.split())
+        done = subprocess.run(
+            [sys.executable, "-m", "advisor", "profile", "--json", "--window", "3s"]
+            + ["--", *program],
+            cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=200,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["bottleneck"]["name"] == cause
+    shares = found["shares"]
+    at_work = shares.get("compute", 0.0) + shares.get("host_to_device", 0.0)
+    if cause == "launch":  # the card works between launches, where only the driver sees it
+        assert found["gpu_util_pct"] >= 100 * at_work - 10
+    else:
+        assert found["gpu_util_pct"] == pytest.approx(100 * at_work, abs=10)
+
+
+@pytest.mark.slow
 def test_optimize_aims_at_the_card_in_use(project: Path, environ: Mapping[str, str]) -> None:
     """Target, memory limit, utilisation and power of torch's card 0, which the driver counts as 1;
     before the program ran, the driver's first was the aim."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 VARIABLE = "SIMULATED_GPU"
 TRUTH = "SIMULATED_GPU_TRUTH"
 OWN_TIME = "SIMULATED_GPU_OWN_TIME"
+METER = "SIMULATED_GPU_METER"
+"""Local port that is told of the cards' use; see `nvml_stub.metered`."""
 SITE = Path(__file__).parent / "site"
 
 

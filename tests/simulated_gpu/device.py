@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import threading
 import time
 from collections import deque
 from typing import Any
@@ -21,6 +23,9 @@ SEGMENT = 20 << 20
 WORKSPACE = 32 << 20
 """Bytes that the library of matrix products takes with its first one, and keeps."""
 NOT_PERMITTED = "CUDA error: operation not permitted when stream is capturing"
+
+METER_S = 1.0
+"""Time over which utilisation is averaged, so that it ramps as the driver's does."""
 
 clock = time.perf_counter
 
@@ -88,6 +93,17 @@ class Card:
         self.graph: Graph | None = None
         """While it is captured."""
         self._pending: deque[float] = deque()
+        self._recent: deque[tuple[float, float]] = deque(maxlen=20_000)
+        """Latest spans of work, some of them still to come."""
+
+    def busy_share(self, since_s: float) -> float:
+        """Share of the last `since_s` seconds in which a stream had work."""
+        now = clock()
+        busy, until = 0.0, now - since_s
+        for start, end in sorted(self._recent.copy()):
+            busy += max(0.0, min(end, now) - max(start, until))
+            until = max(until, min(end, now))
+        return busy / since_s
 
     @property
     def context(self) -> bool:
@@ -121,6 +137,7 @@ class Card:
         start = max(now, self.ends.get(self.stream, 0.0))
         end = self.ends[self.stream] = start + seconds
         pending.append(end)
+        self._recent.append((start, end))
         tell("copy" if copy else "work", self.index, start, end)
 
     def prepare(self, *, waits: bool, multiplies: bool) -> None:
@@ -161,6 +178,19 @@ def tell(kind: str, what: object, start: float = 0.0, end: float = 0.0) -> None:
     if journal is not None and os.getpid() == owner:
         told = [kind, what, start + _epoch, end + _epoch]
         os.write(journal, json.dumps(told).encode() + b"\n")
+
+
+def report_to(port: int) -> None:
+    """Send each card's use to a local port, ten times a second, as long as this process lives."""
+
+    def send() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+            while True:
+                use = {c.uuid: [c.busy_share(METER_S), c.memory.reserved * c.scale] for c in cards}
+                line.sendto(json.dumps(use).encode(), ("127.0.0.1", port))
+                time.sleep(0.1)
+
+    threading.Thread(target=send, daemon=True).start()
 
 
 def here() -> Card:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.model import Advice, Failure, Trial
+    from tests.support.simulator.noise import Values
 
 
 CODED = {"batch_size": 4, "num_workers": 0}
@@ -275,13 +276,40 @@ def test_cuda_graphs_come_first_where_launches_dominate(
 # --- memory of a batch ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("device", ["cuda:0", "cpu"])
-def test_a_batch_on_a_card_says_what_its_steps_do_not_show(tmp_path: Path, device: str) -> None:
-    """Validation and the longest batch may need more memory than the measured steps."""
-    engine = on_formula(load_s=1e-6, observed={"device": device})
+@pytest.mark.parametrize(
+    ("device", "items", "seen"),
+    [
+        ("cuda:0", None, "a validation pass or a longer batch may need more"),
+        ("cuda:0", 1000, "One pass over the data, in which no validation was seen"),
+        ("cuda:0", 10**14, "a validation pass or a longer batch may need more"),
+        ("cpu", 1000, None),
+    ],
+)
+def test_a_proven_batch_runs_one_pass_on_a_card(
+    tmp_path: Path, device: str, items: int | None, seen: str | None
+) -> None:
+    """A pass that is unknown or too long for the budget leaves a caveat."""
+    observed = {"device": device, "data_items": items}
+    engine = on_formula(load_s=1e-6, observed=observed)
     search = formula_search(tmp_path, engine, INFERENCE, workload=TEST, memory_gib=80.0)
+    assert search.decisions["batch_size"].outcome == "changed"
     reason = search.decisions["batch_size"].reason
-    assert ("a validation pass or a longer batch may need more" in reason) is (device != "cpu")
+    assert (seen or "") in reason
+    assert ("may need more" in reason or "One pass" in reason) is (seen is not None)
+
+
+def test_a_batch_that_fails_within_a_pass_is_not_written(tmp_path: Path) -> None:
+    """Its measured steps fitted; the validation or a longer batch did not."""
+
+    def fails(_: Values, trial: Trial) -> str | None:
+        return "gpu-oom" if trial.label.startswith("one pass") else None
+
+    engine = on_formula(load_s=1e-6, observed={"device": "cuda:0", "data_items": 1000}, fails=fails)
+    search = formula_search(tmp_path, engine, INFERENCE, workload=TEST, memory_gib=80.0)
+    assert search.values == {}
+    decision = search.decisions["batch_size"]
+    assert decision.outcome == "kept"
+    assert "fails within one pass over the data. gpu-oom" in decision.reason
 
 
 # --- likely -----------------------------------------------------------------------------------

@@ -59,6 +59,8 @@ def _cards():
     truth = os.environ.get("SIMULATED_GPU_TRUTH")
     if truth:
         device.journal = os.open(truth, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    if meter := os.environ.get("SIMULATED_GPU_METER"):
+        device.report_to(int(meter))
 
 
 def _cuda(module):
