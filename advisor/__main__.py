@@ -109,7 +109,7 @@ def completion(shell: str) -> str:
     commands = whole.add_subparsers()
     for name, (_, summary) in COMMANDS.items():
         own = build_parser(name)
-        for action in own._actions:
+        for action in own._actions:  # noqa: SLF001  argparse has no public list
             if action.choices is None and action.nargs != 0:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
         commands.add_parser(name, parents=[own], add_help=False, help=summary)

@@ -56,7 +56,7 @@ def test_the_shell_completes_commands_options_and_values() -> None:
 
     assert completed("opt") == ["optimize"]
     assert "--budget" in completed("optimize", "--b")
-    assert advisor("--print-completion", "fish").returncode == errors.UsageError.exit_code
+    assert advisor("--print-completion", "dos").returncode == errors.UsageError.exit_code
 
 
 def test_a_misspelled_command_names_the_near_one() -> None:

@@ -178,6 +178,7 @@ class Executor:
             return replace(skipped, remaining_s=remaining_s)
         trial = replace(trial, steps_limit_s=request.limit_s)
         self.listener.trial_started(len(self.attempts) + 1, trial.label)
+        begun = self.engine.clock()
         result = self.engine.run(replace(trial, total_limit_s=min(trial.total_limit_s, most_s)))
         by_budget = result.wall_s > most_s - LATE_S
         if isinstance(result, Failure) and result.kind == "interrupted":
@@ -191,16 +192,23 @@ class Executor:
             needed_s = max(expected_s, most_s)
             return SkippedRun(request=request, needed_s=needed_s, remaining_s=remaining_s)
         self.run_cache.append(key, result)
-        return self._add(trial.id, request, result)
+        return self._add(trial.id, request, result, took_s=self.engine.clock() - begun)
 
     def _add(
-        self, id_: str, request: TrialRequest, result: Run | Failure, *, reused: bool = False
+        self,
+        id_: str,
+        request: TrialRequest,
+        result: Run | Failure,
+        *,
+        reused: bool = False,
+        took_s: float = 0.0,
     ) -> TrialResult:
         attempt = TrialResult(
             id=id_,
             request=request,
             result=result,
             reused=reused,
+            took_s=took_s,
             remaining_s=self.budget.remaining_s,
         )
         self.attempts.append(attempt)

@@ -129,6 +129,8 @@ class TrialResult:
     """Taken from history: measured by an earlier call."""
     repeated: bool = False
     """Contended, and run again: nothing rests on it."""
+    took_s: float = 0.0
+    """Time of the process with its preparation, without a wait for a quiet machine."""
     remaining_s: float
     """Budget that was left after it."""
 

@@ -102,6 +102,8 @@ class Run:
     stdout_tail: str = ""
     startup_s: float | None = None
     """Process start to first step."""
+    window_ended_s: float | None = None
+    """Process start to the end of the window; diagnostics follow it."""
     exit_code: int | None = None
     wall_s: float = 0.0
     notes: tuple[str, ...] = ()

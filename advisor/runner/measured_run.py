@@ -141,6 +141,7 @@ def probed_run(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Run | N
         ranks=len(ranks),
         rank_units_per_s=() if alone else rates,
         startup_s=min(steps) - min(starts) if starts and steps else None,
+        window_ended_s=lead.run.window_end - min(starts) if starts else None,
         notes=tuple(dict.fromkeys(_notes(ranks, len(able) - len(ranks), plan))),
     )
 

@@ -10,7 +10,7 @@ from advisor.tuner.confirm import back_to, proven_candidate, proven_run, refuse_
 from advisor.tuner.state import change_of, key_of, make_request, run_trial
 
 if TYPE_CHECKING:
-    from advisor.model import Candidate, Run
+    from advisor.model import Run
     from advisor.tuner.state import Stage, TunerState
 
 WITH_VALIDATION = 1.5

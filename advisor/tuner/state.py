@@ -50,6 +50,8 @@ LEAST_S = 8.0
 FEW_STEPS = 4
 CEILINGS_S = 1.0
 """A baseline measures each of its parts alone for so long."""
+ENDING_S = 1.0
+"""A process without diagnostics ends so long after its window."""
 COLD_START = 2.0
 """A process that took so many times the shortest one paid for cold caches, or for long steps."""
 SPARE = 1.2
@@ -300,7 +302,6 @@ class TunerState:
 
     def with_result(self, result: Result) -> TunerState:
         """After `result`: clock and prices only."""
-        spent_s = self.remaining_s - result.remaining_s
         state = replace(self, remaining_s=result.remaining_s)
         if not isinstance(result, TrialResult) or result.run is None or result.reused:
             return state
@@ -308,9 +309,9 @@ class TunerState:
         timed = request.purpose in {"search", "confirm"} and not request.plan.whole
         if not timed and request.purpose != "baseline":
             return state
-        parts = len(run.ceilings) + 1 if request.plan.ceilings_workers else 0
-        spent_s = max(spent_s, run.wall_s)
-        cost_s = max(spent_s - CEILINGS_S * parts, spent_s / 2)
+        cost_s = max(result.took_s, run.wall_s)
+        if request.plan.ceilings_workers and run.window_ended_s is not None:
+            cost_s -= max(0.0, run.wall_s - run.window_ended_s - ENDING_S)
         return replace(state, costs_s=(*self.costs_s, cost_s))
 
     def set_verdict(self, knob: KnobKey, outcome: str, reason: str) -> TunerState:

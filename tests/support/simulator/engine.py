@@ -170,6 +170,7 @@ class RecordedEngine:
             window_start=start_s,
             window_end=start_s + seconds,
             startup_s=startup_s,
+            window_ended_s=startup_s + seconds,
             wall_s=startup_s + seconds + after_s,
             disturbance=told,
         )

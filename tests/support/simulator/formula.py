@@ -181,6 +181,7 @@ class Formula:
             to_its_end=True,
             files_in_window=math.ceil(finished / batch) * self.files(batch) if self.files else None,
             startup_s=startup_s,
+            window_ended_s=startup_s + seconds,
             exit_code=0,
             wall_s=startup_s + seconds + alone_s + ending_s,
         )
