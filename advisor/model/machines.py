@@ -34,6 +34,7 @@ class GpuProfile:
         """Peak TFLOPS at a compute dtype, or None."""
         rates = {
             "float32": self.tf32_tflops if tf32 else self.fp32_tflops,
+            "tf32": self.tf32_tflops,
             "float16": self.fp16_tflops,
             "bfloat16": self.bf16_tflops,
         }

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from advisor.model.kinds import Purpose
+from advisor.model.machines import GpuProfile
 from advisor.model.settings import Candidate
 
 
@@ -31,6 +32,8 @@ class MeasurePlan:
     ceilings_s: float = 1.5
     trace: bool = False
     """After the window: list the operations and storages of one step, for a prediction."""
+    stand_in: GpuProfile | None = None
+    """Card that the program believes to have, on a host without one."""
     whatif: str | None = None
     """A what-if of the catalogue, tried in-process: `channels_last`,
     `loader.num_workers=4,loader.prefetch_factor=4@train.py:88`, ..."""

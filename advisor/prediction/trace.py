@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
@@ -57,12 +58,14 @@ class Trace:
 def parse(content: object, batch: float) -> Trace:
     """Trace from the recorder's entry. Raises pydantic.ValidationError."""
     raw = _Raw.model_validate(content)
+    runs = itertools.groupby(raw.events, lambda event: event < 0)
+    events = (event for frees, run in runs for event in (sorted(run) if frees else run))
     return Trace(
         batch=batch,
         names=tuple(raw.names),
         ops=tuple(Operation(k, raw.dtypes[d], f, float(b)) for k, d, f, b in raw.ops),
         held=tuple(map(float, raw.held)),
-        events=tuple(map(float, raw.events)),
+        events=tuple(map(float, events)),  # freed together, in an order that says nothing
         kinds=tuple((kind, float(size)) for kind, size in raw.kinds.items()),
     )
 
@@ -73,8 +76,8 @@ def at_batch(small: Trace, large: Trace, batch: float) -> Trace:
     Raises PredictionError where the two steps did different things.
     """
     same = small.names == large.names and len(small.held) == len(large.held)
-    frees = [event < 0 for event in small.events] == [event < 0 for event in large.events]
-    if not same or not frees or small.batch == large.batch:
+    freed = [[min(event, 0.0) for event in each.events] for each in (small, large)]
+    if not same or freed[0] != freed[1] or small.batch == large.batch:
         msg = (
             f"The steps at batch {small.batch:g} and {large.batch:g} did different operations, so "
             "no other batch can be predicted from them."

@@ -12,6 +12,7 @@ from typing import Any
 from . import (
     control,
     cuda_graphs,
+    cuda_stand_in,
     dataloader_hooks,
     module_hooks,
     overrides,
@@ -22,6 +23,7 @@ from .session import Session
 
 FLAG = "_gpu_advisor_hooked"
 PARTS = (
+    cuda_stand_in.install,
     dataloader_hooks.install,
     module_hooks.install,
     *training_hooks.PARTS,

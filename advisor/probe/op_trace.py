@@ -6,11 +6,13 @@ out. The trace is plain numbers; `advisor/prediction` says what they cost on a c
 
 from __future__ import annotations
 
+import gc
 import importlib
 import math
 import weakref
 from typing import Any
 
+from . import module_facts
 from .session import Session
 
 MATRIX, CONVOLUTION, GROUPED, ATTENTION, OTHER = range(5)
@@ -41,6 +43,9 @@ class OpTrace:
         self._held: list[int] = []
         """Bytes of storages that were there before the step."""
         self._known: dict[int, Any] = {}
+        self._tf32 = _tf32(session.torch)
+        self._collects = False
+        """Python's collector was on."""
         self._mode = _mode(self)
 
     def begin(self) -> None:
@@ -51,11 +56,16 @@ class OpTrace:
         for group in getattr(self._optimizer, "param_groups", ()):
             if group.get("foreach", 0) is None and not group.get("fused"):
                 group["foreach"] = True
+        self._collects = gc.isenabled()
+        gc.collect()
+        gc.disable()  # it would free in other places at another batch
         self._mode.__enter__()
 
     def end(self) -> dict[str, Any]:
         """Stop watching; return the trace as an entry of the record."""
         self._mode.__exit__(None, None, None)
+        if self._collects:
+            gc.enable()
         if self._problem is not None:
             raise self._problem
         found = {
@@ -81,8 +91,14 @@ class OpTrace:
         if len(self._ops) >= MOST_OPERATIONS:
             msg = f"a step of more than {MOST_OPERATIONS} operations is not traced"
             raise OverflowError(msg)
-        inputs = _tensors((args, kwargs), self._torch)
-        outputs = _tensors(result, self._torch)
+        inputs = tensors((args, kwargs), self._torch)
+        outputs = tensors(result, self._torch)
+        card = self._session.stand_in
+        if card is not None:
+            if not card.counts(inputs):
+                return
+            inputs = [] if card.copying else inputs  # of the host
+            card.mark(outputs)
         for tensor in inputs:
             self._meet(tensor, made=False)
         own = [tensor for tensor in outputs if self._meet(tensor, made=True)]
@@ -93,7 +109,9 @@ class OpTrace:
         moved = sum(each.numel() * each.element_size() for each in (*inputs, *outputs))
         floats = [each for each in inputs if each.is_floating_point()]
         dtype = str(floats[-1].dtype if floats else outputs[0].dtype if outputs else "none")
-        index = self._dtypes.setdefault(dtype.replace("torch.", ""), len(self._dtypes))
+        dtype = dtype.replace("torch.", "")
+        dtype = "tf32" if dtype == "float32" and kind in self._tf32 else dtype
+        index = self._dtypes.setdefault(dtype, len(self._dtypes))
         self._names.append(name)
         self._ops.append((kind, index, flops, moved))
 
@@ -125,7 +143,7 @@ class OpTrace:
         if self._optimizer is None:
             return {}
         held = [p for group in self._optimizer.param_groups for p in group["params"]]
-        states = _tensors(list(self._optimizer.state.values()), self._torch)
+        states = tensors(list(self._optimizer.state.values()), self._torch)
         kinds = {"parameters": held, "gradients": [p.grad for p in held], "optimizer": states}
         return {
             kind: sum(each.numel() * each.element_size() for each in found if each is not None)
@@ -148,14 +166,24 @@ def _mode(trace: OpTrace) -> Any:
     return Mode()
 
 
-def _tensors(value: Any, torch: Any) -> list[Any]:
+def _tf32(torch: Any) -> set[int]:
+    """Classes of operations that a card would compute in TF32: convolutions, by default."""
+    matrix = {MATRIX} if module_facts.has_tf32(torch) else set()
+    try:
+        convolutions = bool(torch.backends.cudnn.allow_tf32)
+    except RuntimeError:  # set by the second way that torch has since 2.9
+        convolutions = torch.backends.cudnn.conv.fp32_precision == "tf32"
+    return matrix | ({CONVOLUTION, GROUPED} if convolutions else set())
+
+
+def tensors(value: Any, torch: Any) -> list[Any]:
     """Tensors of nested lists and mappings."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):
         value = tuple(value.values())
     if isinstance(value, (list, tuple)):
-        return [tensor for each in value for tensor in _tensors(each, torch)]
+        return [tensor for each in value for tensor in tensors(each, torch)]
     return []
 
 

@@ -76,6 +76,8 @@ class Session:
         self.patches = Patches()
         self.overrides: Any = None
         """The plan's overrides, once torch is there."""
+        self.stand_in: Any = None
+        """Card that the CPU stands in for, of a prediction."""
         self.tick: Callable[[float], object] = float
         """Periodic work, once torch is hooked."""
         self.leave: Callable[[int], object] = os._exit

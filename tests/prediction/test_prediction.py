@@ -89,3 +89,9 @@ def test_a_trace_that_names_no_class_of_operations_is_not_read() -> None:
     raw = {"dtypes": ["float32"], "names": ["x"], "ops": [[9, 0, 1.0, 1]], "held": [], "events": []}
     with pytest.raises(ValueError, match="ops"):
         parse(raw, 1)
+
+
+def test_the_order_of_what_is_freed_together_says_nothing() -> None:
+    raw = {"dtypes": [], "names": [], "ops": [], "held": []}
+    one, other = ({**raw, "events": [8, 8, *frees, 8]} for frees in ((-1, -2), (-2, -1)))
+    assert parse(one, 1) == parse(other, 1)

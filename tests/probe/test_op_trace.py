@@ -81,3 +81,13 @@ def test_what_the_loader_does_is_no_work_of_the_step(session: Session) -> None:
     session.fetching = True
     found = traced(session, lambda: torch.zeros(4) + 1)
     assert found["ops"] == found["events"] == []
+
+
+def test_a_card_computes_convolutions_in_tf32_unless_the_program_says_no(session: Session) -> None:
+    layers, x = torch.nn.Conv2d(4, 6, 3), torch.zeros(1, 4, 8, 8)
+    assert traced(session, lambda: layers(x))["dtypes"] == ["tf32"]
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        assert traced(session, lambda: layers(x))["dtypes"] == ["float32"]
+    finally:
+        torch.backends.cudnn.allow_tf32 = True

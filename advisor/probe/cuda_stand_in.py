@@ -1,0 +1,283 @@
+"""Stand-in for a CUDA card on a host without one.
+
+A mode sees every function of torch. It lets the CPU do what is asked of the card, and marks the
+storages that would lie there. Devices of tensors stay `cpu`, so that all parts agree. Streams and
+events do nothing. Only a prediction puts it in.
+"""
+
+from __future__ import annotations
+
+import importlib
+import types
+from typing import Any, Callable, Optional
+
+from .op_trace import tensors
+from .session import Session
+
+MARK = "_gpu_advisor_on_card"
+"""Attribute of a storage that would lie on the card."""
+MOVES = ("to", "cuda", "cpu")
+LEGACY = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
+"""Types of tensors that torch.cuda names anew."""
+QUIET = (
+    *("_lazy_init", "init", "set_device", "synchronize", "empty_cache", "ipc_collect"),
+    *("reset_peak_memory_stats", "reset_max_memory_allocated", "reset_accumulated_memory_stats"),
+    *("set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream"),
+)
+"""Functions of torch.cuda that do nothing here."""
+
+
+class _Idle:
+    """Stream or event of a card without work."""
+
+    cuda_stream = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __enter__(self) -> _Idle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, _: Any) -> float:
+        return 1.0
+
+    def __getattr__(self, name: str) -> Callable[..., _Idle]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: self
+
+
+def install(torch: Any, session: Session) -> None:
+    """Put the plan's card in, unless the host has one."""
+    card = session.plan.get("stand_in")
+    if not card or torch.cuda.is_available():
+        return
+    for name, answer in _answers(torch, card).items():
+        session.patches.put(torch.cuda, name, answer)
+    for kind in LEGACY:
+        session.patches.put(torch.cuda, f"{kind}Tensor", getattr(torch, f"{kind}Tensor"))
+    session.patches.put(torch, "Generator", _generator(torch.Generator))
+    session.patches.put(torch.Tensor, "pin_memory", lambda self, *_, **__: self)
+    _redirect(torch, session)
+    session.stand_in = StandIn(torch)
+    session.stand_in.mode.__enter__()
+
+
+def _answers(torch: Any, card: dict[str, Any]) -> dict[str, Any]:
+    """Names of torch.cuda with the values and functions that stand in."""
+    major, minor = map(int, card["compute_capability"].split("."))
+    total = int(card["memory_gib"] * 1024**3)
+    facts = types.SimpleNamespace(
+        name=card["title"],
+        total_memory=total,
+        major=major,
+        minor=minor,
+        multi_processor_count=64,  # asked for, and never used by a CPU
+    )
+    state = torch.get_rng_state()
+    values = {
+        **dict.fromkeys(QUIET),
+        **dict.fromkeys(("current_device", "_exchange_device", "_maybe_exchange_device"), 0),
+        **dict.fromkeys(("memory_allocated", "max_memory_allocated", "memory_reserved"), 0),
+        "max_memory_reserved": 0,
+        "memory_stats": {},
+        "memory_summary": "",
+        "mem_get_info": (total, total),
+        "is_available": True,
+        "is_bf16_supported": bool(card.get("bf16_tflops")),
+        "is_current_stream_capturing": False,
+        "device_count": 1,
+        "get_device_name": card["title"],
+        "get_device_capability": (major, minor),
+        "get_device_properties": facts,
+        "get_rng_state": state,
+        "get_rng_state_all": [state],
+    }
+    idle = dict.fromkeys(("Stream", "Event", "stream", "current_stream", "default_stream"), _Idle)
+    return {**{name: _always(value) for name, value in values.items()}, **idle}
+
+
+def _always(value: Any) -> Callable[..., Any]:
+    return lambda *_, **__: value
+
+
+def _generator(real: Any) -> Any:
+    """Class whose generators are of the CPU, whatever device is named."""
+
+    class OnHost(type):
+        def __call__(cls, device: Any = None) -> Any:
+            return real()
+
+        def __instancecheck__(cls, value: Any) -> bool:
+            return isinstance(value, real)
+
+    return OnHost("Generator", (), {})
+
+
+def _redirect(torch: Any, session: Session) -> None:
+    """Change the functions that name a card and are no functions of tensors."""
+    wrap, parallel = session.patches.wrap, torch.nn.parallel
+
+    @wrap(torch.amp.autocast_mode.autocast, "__init__")
+    def autocast(
+        build: Any, self: Any, device_type: str, dtype: Any = None, *args: Any, **kwargs: Any
+    ) -> None:
+        if device_type == "cuda":
+            device_type, dtype = "cpu", dtype or torch.float16
+        build(self, device_type, dtype, *args, **kwargs)
+
+    @wrap(torch, "load")
+    def load(original: Any, file: Any, *_: Any, **kwargs: Any) -> Any:
+        return original(file, **{**kwargs, "map_location": "cpu"})
+
+    @wrap(torch, "set_default_tensor_type")
+    def set_default_tensor_type(original: Any, kind: Any) -> None:
+        if "cuda" in str(kind):
+            torch.set_default_device("cuda")
+        else:
+            original(kind)
+
+    @wrap(torch, "compile")
+    def compiled(_: Any, model: Any = None, **kwargs: Any) -> Any:
+        return model if model is not None else lambda function: function
+
+    session.patches.put(torch.nn.Module, "compile", _always(None))
+
+    if hasattr(torch.autograd, "_engine_run_backward"):
+
+        @wrap(torch.autograd, "_engine_run_backward")
+        def run_backward(original: Any, *args: Any, **kwargs: Any) -> Any:
+            with session.stand_in.mode:  # checkpointing calls the program's own functions
+                return original(*args, **kwargs)
+
+    @wrap(parallel.DataParallel, "forward")
+    def forward(_: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.module(*args, **kwargs)
+
+    @wrap(parallel.DistributedDataParallel, "__init__")
+    def distribute(build: Any, self: Any, module: Any, *_: Any, **kwargs: Any) -> None:
+        build(self, module, **{**kwargs, "device_ids": None, "output_device": None})
+
+    if torch.distributed.is_available():
+
+        @wrap(torch.distributed, "init_process_group")
+        def init_process_group(original: Any, *_: Any, **kwargs: Any) -> Any:
+            kwargs.pop("device_id", None)
+            return original(**{**kwargs, "backend": "gloo"})
+
+
+class StandIn:
+    """Card that the CPU stands in for, by a mode over every function of torch."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._devices: Any = importlib.import_module("torch.utils._device")
+        self.mode = _mode(self)
+        self.used = False
+        """Something was put on the card."""
+        self._target: Optional[bool] = None
+        """True and False: the function running now puts its result on the card or the host."""
+
+    def call(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Call a function on the CPU, and mark what would lie on the card."""
+        name = getattr(func, "__name__", "")
+        args, target = self._without_card(func, name, args, kwargs)
+        moved = name in MOVES and target is not None
+        self.used |= bool(target)
+        before, self._target = self._target, target
+        try:
+            result = args[0] if name == "cuda" else func(*args, **kwargs)
+            if moved and self.holds(args[0]) != target and _same(result, args[0]):
+                result = result.clone()
+        finally:
+            self._target = before
+        if target is None:
+            target = any(map(self.holds, tensors(args, self._torch))) or None
+        if target or moved:
+            self.mark(result, bool(target))
+        return result
+
+    def _without_card(
+        self, func: Any, name: str, args: Any, kwargs: dict[str, Any]
+    ) -> tuple[Any, Optional[bool]]:
+        """Arguments that name the CPU for the card, and the side of the result."""
+        if name in ("cuda", "cpu"):
+            return args, name == "cuda"
+        place = kwargs.get("device")
+        if place is None and name == "to" and len(args) > 1:
+            on_card = self._side(args[1])
+            if on_card and not isinstance(args[1], self._torch.Tensor):
+                args = (args[0], "cpu", *args[2:])
+            return args, on_card
+        if place is None and func in self._devices._device_constructors():
+            place = getattr(self._devices, "CURRENT_DEVICE", None)
+        on_card = self._side(place)
+        if on_card:
+            kwargs["device"] = "cpu"
+            kwargs.pop("pin_memory", None)
+        return args, on_card
+
+    def _side(self, place: Any) -> Optional[bool]:
+        """Return True for the card, False for the host, None where no device is named.
+
+        The device of a tensor is `cpu`, and most often meant as that of the card.
+        """
+        if isinstance(place, self._torch.Tensor):
+            return self.holds(place)
+        if isinstance(place, self._torch.device):
+            return place.type == "cuda" or (self.used and place.type == "cpu") or None
+        if isinstance(place, str):
+            return place.startswith("cuda")
+        return True if isinstance(place, int) and not isinstance(place, bool) else None
+
+    def counts(self, inputs: Any) -> bool:
+        """Return True for an operation of the card; of all where the card is not used."""
+        if not self.used:
+            return True
+        return any(map(self.holds, inputs)) if self._target is None else self._target
+
+    @property
+    def copying(self) -> bool:
+        """Return True while inputs may be those of the host."""
+        return bool(self._target)
+
+    def holds(self, tensor: Any) -> bool:
+        """Return True for a tensor that would lie on the card."""
+        return bool(getattr(_storage(tensor), MARK, False))
+
+    def mark(self, result: Any, on_card: bool = True) -> None:
+        """Note on which side tensors lie."""
+        for storage in map(_storage, tensors(result, self._torch)):
+            if storage is not None:
+                setattr(storage, MARK, on_card)
+
+
+def _mode(card: StandIn) -> Any:
+    """Make the mode that hands every function to `card`."""
+    base: Any = importlib.import_module("torch.overrides").TorchFunctionMode
+
+    class Mode(base):  # type: ignore[misc]
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return card.call(func, args, dict(kwargs or {}))
+
+    return Mode()
+
+
+def _storage(tensor: Any) -> Any:
+    """Storage of a tensor, or None of a sparse one."""
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+def _same(one: Any, other: Any) -> bool:
+    return _storage(one) is _storage(other)
