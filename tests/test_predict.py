@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.commands.predict import Traced, largest_batch
-from advisor.errors import FAILURE_EXIT_CODES, TargetError
+from advisor.errors import FAILURE_EXIT_CODES, OutputRefusedError, TargetError
 from advisor.machine import profiles
 from advisor.model import Effects
-from advisor.prediction.trace import Trace
+from advisor.prediction.estimate import Traced, estimates, largest_batch, suggested_batch
+from advisor.prediction.speed import step_time
+from advisor.prediction.trace import MATRIX, Operation, Trace
 from tests.light import PYTHONPATH
 from tests.runs import a_run
 
@@ -26,10 +27,8 @@ if TYPE_CHECKING:
 pytest.importorskip("torch")
 
 TRAIN = """\
-import argparse, torch
-parser = argparse.ArgumentParser()
-parser.add_argument("--batch-size", type=int, default=16)
-batch = parser.parse_args().batch_size
+import json, sys, torch
+batch = json.load(open(sys.argv[1]))["batch_size"]
 model = torch.nn.Sequential(*[torch.nn.Linear(2048, 2048) for _ in range(3)])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for x in torch.utils.data.DataLoader(torch.zeros(4096, 2048), batch_size=batch):
@@ -37,7 +36,34 @@ for x in torch.utils.data.DataLoader(torch.zeros(4096, 2048), batch_size=batch):
     model(x).square().mean().backward()
     optimizer.step()
 """
-CUDA = "import torch\nmodel = torch.nn.Linear(2, 2).to('cuda')\n"
+CONFIG = b'{ "batch_size":  16 ,\n\t"lr": 1e-2}'
+SETTINGS = '[workload.w]\ncommand = "x"\n[price]\n"RTX 4060" = 0.5\nh100 = 2\n'
+CUDA = """\
+import argparse, torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=4)
+batch = parser.parse_args().batch_size
+assert torch.cuda.is_available() and "4060" in torch.cuda.get_device_name()
+host = torch.zeros(1 << 14, 2048)  # 128 MiB that never go to the card
+layers = torch.nn.Sequential(*[torch.nn.Linear(2048, 2048) for _ in range(3)])
+model = torch.nn.DataParallel(layers).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+scaler = torch.cuda.amp.GradScaler()
+start, stream = torch.cuda.Event(enable_timing=True), torch.cuda.Stream()
+torch.Generator(device="cuda").manual_seed(0)
+for x in torch.utils.data.DataLoader(torch.zeros(4096, 2048), batch_size=batch, pin_memory=True):
+    start.record()
+    x = x.to("cuda:0", non_blocking=True) + (host + 1)[: len(x)].cuda()
+    with torch.cuda.amp.autocast():
+        out = torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False)
+        loss = (out * torch.ones(1, device=torch.device("cuda"))).square().mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad(set_to_none=True)
+    torch.cuda.synchronize()
+"""
+KERNEL = "import torch\nmodel = torch.nn.Linear(2, 2).to('cuda')\ntorch.cuda.CUDAGraph().replay()\n"
 
 
 @pytest.fixture
@@ -45,12 +71,16 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / ".git").mkdir()
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "needs_cuda.py").write_text(CUDA)
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    (tmp_path / "train.json").write_bytes(CONFIG)
+    (tmp_path / "gpu-advisor.toml").write_text(SETTINGS)
     return tmp_path
 
 
-def call(project: Path, gpu_advisor: warm.Server, cards: str, *words: str) -> tuple[int, str, str]:
+def call(project: Path, gpu_advisor: warm.Server, *words: str) -> tuple[int, str, str]:
     own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock")}
-    words = ("predict", "--target", cards, "--json", "--", sys.executable, *words)
+    at = words.index("--") + 1
+    words = ("predict", "--json", *words[:at], sys.executable, *words[at:])
     done = gpu_advisor.call(*words, cwd=project, env={**os.environ, **own})
     return done.returncode, done.stdout, done.stderr
 
@@ -58,8 +88,10 @@ def call(project: Path, gpu_advisor: warm.Server, cards: str, *words: str) -> tu
 def test_a_larger_batch_takes_more_memory_and_a_larger_card_less_time(
     project: Path, gpu_advisor: warm.Server
 ) -> None:
-    words = ("train.py", "--batch-size", "16")
-    code, stdout, stderr = call(project, gpu_advisor, "rtx-4060,h100-sxm", *words)
+    """Each card gets a config of its own, and its command; the user's config stays."""
+    words = ("train.json", "--target", "rtx-4060,h100-sxm,l4", "--output", "out")
+    command = ("--", "train.py", "train.json")
+    code, stdout, stderr = call(project, gpu_advisor, *words, *command)
     assert code == 0, stderr
     found = json.loads(stdout)
     assert (found["ok"], found["batch"], found["trains"]) == (True, 16, True)
@@ -73,19 +105,54 @@ def test_a_larger_batch_takes_more_memory_and_a_larger_card_less_time(
     for entry in entries.values():
         low, high = entry["units_per_s_range"]
         assert low < entry["units_per_s"] < high
+    assert entries["l4", 16]["price_of_1000"] is None
+    hours = 1000 / small["units_per_s"] / 3600
+    assert small["price_of_1000"] == pytest.approx(0.5 * hours)
+
+    chosen = {e["card"]: e["batch"] for e in entries.values() if e["suggested"]}
+    for step in found["next"]:
+        batch = b"%d" % chosen[step["card"]]
+        written = f"out/train.predicted-{step['card']}.json"
+        assert step["config"] == written
+        assert (project / written).read_bytes() == CONFIG.replace(b"16", batch)
+        assert step["command"].endswith(f"{written} -- {sys.executable} train.py {written}")
+    assert (
+        {step["card"] for step in found["next"]} == chosen.keys() == {"rtx-4060", "h100-sxm", "l4"}
+    )
+    assert (project / "train.json").read_bytes() == CONFIG
+
+    code, stdout, stderr = call(project, gpu_advisor, *words, *command)
+    assert (code, stdout) == (OutputRefusedError.exit_code, "")
+    assert "--overwrite" in stderr
 
 
-def test_a_program_that_needs_cuda_fails_by_its_own_kind(
+def test_a_program_that_needs_cuda_is_traced_on_a_cpu(
     project: Path, gpu_advisor: warm.Server
 ) -> None:
-    code, stdout, _ = call(project, gpu_advisor, "h100-sxm", "needs_cuda.py")
+    """It takes the path that it takes on the card; what stays on the host takes no memory there."""
+    words = ("--target", "rtx-4060", "--", "needs_cuda.py", "--batch-size", "4")
+    code, stdout, stderr = call(project, gpu_advisor, *words)
+    assert code == 0, stdout + stderr
+    found = json.loads(stdout)
+    assert (found["stand_in"], found["dtype"]) == ("NVIDIA GeForce RTX 4060", "float16")
+    weights_gib = 3 * 2048 * 2049 * 4 / 1024**3
+    own = next(entry for entry in found["predictions"] if entry["batch"] == 4)
+    # weights, gradients, two moments, and the root of one in the update
+    assert own["allocated_gib"] == pytest.approx(5 * weights_gib, rel=0.1)
+    assert f"--batch-size {max(e['batch'] for e in found['predictions']):g}" in stdout
+
+
+def test_a_program_that_needs_more_of_cuda_fails_by_its_own_kind(
+    project: Path, gpu_advisor: warm.Server
+) -> None:
+    code, stdout, _ = call(project, gpu_advisor, "--target", "h100-sxm", "--", "kernel.py")
     failure = json.loads(stdout)["failure"]
     assert code == FAILURE_EXIT_CODES[failure["kind"]]
-    assert failure["evidence"]
+    assert "CUDAGraph" in failure["evidence"] or "replay" in failure["evidence"]
 
 
 def test_an_unknown_card_is_refused_before_any_run(project: Path, gpu_advisor: warm.Server) -> None:
-    code, stdout, stderr = call(project, gpu_advisor, "h1000-sxm", "train.py")
+    code, stdout, stderr = call(project, gpu_advisor, "--target", "h1000-sxm", "--", "train.py")
     assert (code, stdout) == (TargetError.exit_code, "")
     assert "h100-sxm" in stderr
 
@@ -109,3 +176,35 @@ def test_the_largest_batch_fits_and_a_slightly_larger_one_does_not(
     assert found == (expected and pytest.approx(expected, rel=1 / 16))
     assert gib_per_item * (found or 0) <= 0.9 * profiles.usable_gib(card)
     assert largest_batch(alone, card, float) is None
+
+
+def test_the_suggested_batch_is_the_smallest_that_ties_with_the_best() -> None:
+    """Launches take the same time at every batch until the card's own work takes longer."""
+
+    def at(batch: float) -> Trace:
+        ops = (Operation(MATRIX, "float32", 1e9 * batch, 1e3),) * 20
+        return Trace(batch=batch, names=("mm",) * 20, ops=ops, held=(), events=())
+
+    card, run = profiles.by_name("rtx-4060"), a_run(effects=Effects(data_items=1000))
+    found = Traced(run=run, own=at(1), doubled=at(2))
+    assert suggested_batch(found, card, 1000) == 1
+    light = replace(found, own=light_of(at(1)), doubled=light_of(at(2)))
+    assert suggested_batch(light, card, 1000) > 16
+
+
+def light_of(trace: Trace) -> Trace:
+    """The same with a thousandth of its operations."""
+    return replace(trace, ops=tuple(op._replace(flops=op.flops / 1000) for op in trace.ops))
+
+
+def test_a_measured_card_scales_the_other_ones() -> None:
+    """A program that is twice as slow here as its datasheet says is so elsewhere."""
+    own = Trace(
+        batch=1, names=("mm",), ops=(Operation(MATRIX, "float32", 1e12, 1e3),), held=(), events=()
+    )
+    card, other = profiles.by_name("rtx-3090"), profiles.by_name("rtx-4090")
+    alone = Traced(run=a_run(), own=own)
+    expected_ms = 1000 * step_time(own, card, alone.rates).seconds
+    measured = replace(alone, run=replace(alone.run, step_ms=2 * expected_ms), measured_on=card)
+    (plain,), (scaled,) = estimates(alone, [other], {}), estimates(measured, [other], {})
+    assert scaled.step_ms == pytest.approx(2 * plain.step_ms)

@@ -107,7 +107,8 @@ class Session:
 
             def run(plan: MeasurePlan, candidate: Candidate) -> Run | Failure:
                 number = next(numbers)
-                id_, variant = f"{number:03d}", Variant(candidate=candidate)
+                id_ = f"{number:03d}"
+                variant = Variant(candidate=candidate, whatif=plan.whatif)
                 request = TrialRequest(variant=variant, purpose="profile", plan=plan)
                 trial = self.program.trial(id_, request, engine.scratch(id_))
                 self.progress.trial_started(number, trial.label)

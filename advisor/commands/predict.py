@@ -1,41 +1,38 @@
-"""`gpu-advisor predict [CONFIG ...] --target CARDS`: speed and memory on absent GPUs."""
+"""`gpu-advisor predict [CONFIG ...] --target CARDS`: speed, memory and price on absent GPUs."""
 
 from __future__ import annotations
 
-import bisect
-import functools
+import os
+import shlex
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
-from advisor import knobs, numbers
+from advisor import files, knobs, numbers
 from advisor.commands import invocation, output
 from advisor.commands.measuring import session_of
 from advisor.errors import PredictionError, UsageError
 from advisor.machine import profiles
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run
 from advisor.prediction import speed
-from advisor.prediction.allocator import peak_of
+from advisor.prediction.estimate import MEMORY_ERROR, Estimate, Traced, estimates
 from advisor.prediction.trace import Trace, at_batch, parse
+from advisor.runner.job import replace_paths
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-    from advisor.model import GpuProfile
-    from advisor.prediction.allocator import Peak
+    from advisor.commands.measuring import Session
+    from advisor.config import Document
+    from advisor.files import Claim
+    from advisor.model import GpuProfile, JsonScalar
 
 PLAN = MeasurePlan(measure_s=1.0, min_steps=3, trace=True)
-WORKSPACE_GIB = 8.1 / 1024
-"""cuBLAS's own memory."""
-FITS_SHARE = 0.9
-"""Share of the usable memory that the largest batch may need."""
-MEMORY_ERROR = 0.15
-"""Not validated on a card."""
-LARGEST_BATCH = 1 << 16
-NEEDS_CUDA = "The program needs CUDA: predict can only trace one that runs on this host."
-GIB = 1024.0**3
+AUTOCAST = "autocast=bfloat16"
+NEEDS_CUDA = "The program needs more of CUDA than a CPU can stand in for."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,61 +42,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target",
         metavar="CARDS",
         required=True,
-        help="profiles of GPUs, with commas: rtx-3090,rtx-4060,h100-sxm",
+        help="cards, with commas: rtx-3090,rtx-4060,h100 (`gpu-advisor gpus` lists them)",
+    )
+    parser.add_argument(
+        "--autocast",
+        action="store_true",
+        help="as if the program computed its forward passes in bfloat16 under autocast",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="write one config per card here, with the suggested batch and `predicted` in its name",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace files at the places of --output"
     )
     invocation.add_flags(parser, "--workload", "--json", "--allow-writes")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traced:
-    """Program as it was traced here."""
-
-    run: Run
-    own: Trace
-    doubled: Trace | None = None
-    """With twice the batch; None: no other batch is predicted."""
-    why: str = ""
-    """Reason for the missing one."""
-
-    @property
-    def units_per_item(self) -> float:
-        """Units of work of one traced step for each item of its batch."""
-        return self.run.units_per_s * (self.run.step_ms or 0.0) / 1000 / self.own.batch
-
-    @property
-    def largest(self) -> int:
-        """Largest batch that is worth a look."""
-        return min(LARGEST_BATCH, int(self.run.effects.data_items or LARGEST_BATCH))
-
-    def error(self, card: GpuProfile) -> float | None:
-        """Error that published rates of such programs on `card` support, or None."""
-        half = self.run.effects.dtype in ("float16", "bfloat16")
-        return speed.VALIDATED.get((card.name, self.run.trains)) if half else None
-
-    def at(self, batch: float) -> Trace:
-        """Trace of another batch."""
-        if self.doubled is None or batch == self.own.batch:
-            return self.own
-        return at_batch(self.own, self.doubled, batch)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """Speed and memory of one batch on one card, as in `--json`."""
-
-    card: str
-    batch: float
-    largest_batch: bool
-    fits: bool
-    units_per_s: float
-    units_per_s_range: tuple[float, float]
-    step_ms: float
-    bound: str
-    memory_gib: float
-    memory_gib_range: tuple[float, float]
-    allocated_gib: float
-    """Of tensors alone."""
-    speed_validated: bool
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
@@ -112,59 +71,109 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         msg = "--target names no card. Write one or more profiles: --target rtx-3090,h100."
         raise UsageError(msg)
     asked = invocation.resolve(args.configs, command, workload=args.workload, use_case="predict")
+    prices = {profiles.by_name(name).name: each for name, each in asked.settings.price.items()}
+    claim = claimed(asked, cards, args) if args.output else None
     session = session_of(asked, allow_writes=args.allow_writes)
     with session.trials() as run_trial:
-        found = trace_twice(asked, run_trial)
+        stand_in = None if session.machine.gpus else cards[0]
+        plan = replace(PLAN, stand_in=stand_in, whatif=AUTOCAST if args.autocast else None)
+        found = Tracer(asked, run_trial, plan).traced()
     if isinstance(found, Failure):
         needs_cuda = "cuda" in f"{found.evidence}{found.log_tail}".lower()
         hint = NEEDS_CUDA if needs_cuda and not session.machine.gpus else ""
         return output.show_failure(found, hint, as_json=args.json)
-    entries, unit = predictions(found, cards), numbers.plural(found.run.unit)
-    remarks = notes(found, cards, entries)
+    traced, unit = found.traced, numbers.plural(found.traced.run.unit)
+    entries = estimates(traced, cards, prices)
+    next_steps = [
+        next_step(session, found.doubling, entry, args.output, claim)
+        for entry in entries
+        if entry.suggested and found.doubling
+    ]
+    remarks = notes(found, cards, entries, written=any(step.config for step in next_steps))
     fields = {
         "ok": True,
         "failure": None,
         "unit": unit,
-        "dtype": found.run.effects.dtype,
-        "batch": found.own.batch,
-        "trains": found.run.trains,
+        "dtype": traced.run.effects.dtype,
+        "batch": traced.own.batch,
+        "trains": traced.run.trains,
+        "stand_in": found.stand_in,
         "predictions": [asdict(entry) for entry in entries],
+        "next": [step._asdict() for step in next_steps],
         "notes": remarks,
     }
-    lines = [verdict(entries, cards, unit), "", *output.table(rows(entries, unit)), "", *remarks]
-    output.show(fields, "\n".join(lines), as_json=args.json)
+    lines = [verdict(entries, cards, unit), "", *output.table(rows(entries, unit)), ""]
+    if next_steps:
+        lines += ["On the card, this confirms the suggested batch and goes on from it:"]
+        steps = [(step.card, step.command) for step in next_steps]
+        lines += [*output.table(steps, indent="  "), ""]
+    output.show(fields, "\n".join([*lines, *remarks]), as_json=args.json)
     return 0
 
 
 # --- runs ---------------------------------------------------------------------------------
 
 
-def trace_twice(
-    asked: invocation.Invocation, run_trial: Callable[[MeasurePlan, Candidate], Run | Failure]
-) -> Traced | Failure:
-    """Trace the program as it is, and with twice its batch."""
-    first = run_trial(PLAN, Candidate())
-    if isinstance(first, Failure):
-        return first
-    found = Traced(run=first, own=trace_of(first))
-    change = twice_the_batch(asked, found.own.batch)
-    if change is None:
-        return replace(found, why="no setting of the batch was found")
-    second = run_trial(PLAN, Candidate(changes=(change,)))
-    if isinstance(second, Failure):
-        if second.kind == "interrupted":
-            return second
-        return replace(found, why=f"twice the batch failed here ({second.kind})")
-    try:
-        doubled = trace_of(second)
-        at_batch(found.own, doubled, found.own.batch)
-    except PredictionError as problem:
-        return replace(found, why=str(problem))
-    return replace(found, doubled=doubled)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """Traces of a program, and how they were made."""
+
+    traced: Traced
+    doubling: Change | None = None
+    """Change that doubled the batch."""
+    why: str = ""
+    """Reason for a missing trace of another batch."""
+    stand_in: str | None = None
+    """Card that the program believed to have."""
+    refused: str = ""
+    """Evidence of the failure with such a card, where the program ran without one."""
+
+
+class Tracer(NamedTuple):
+    """Runs that are traced."""
+
+    asked: invocation.Invocation
+    run_trial: Callable[[MeasurePlan, Candidate], Run | Failure]
+    plan: MeasurePlan
+
+    def traced(self) -> Findings | Failure:
+        """Trace the program with a card or without, then with twice its batch."""
+        plan, refused = self.plan, ""
+        first = self.run_trial(plan, Candidate())
+        if isinstance(first, Failure) and plan.stand_in and first.kind != "interrupted":
+            plan, failed = replace(plan, stand_in=None), first
+            first, refused = self.run_trial(plan, Candidate()), failed.evidence
+            first = failed if isinstance(first, Failure) else first
+        if isinstance(first, Failure):
+            return first
+        used = first.cards[0] if first.cards else None
+        card = profiles.match(used.name or "", used.total_gib) if used else None
+        found = Findings(
+            traced=Traced(run=first, own=trace_of(first), measured_on=card),
+            stand_in=plan.stand_in.title if plan.stand_in else None,
+            refused=refused,
+        )
+        change = twice_the_batch(self.asked, found.traced.own.batch)
+        if change is None:
+            return replace(found, why="no setting of the batch was found")
+        second = self.run_trial(plan, Candidate(changes=(change,)))
+        if isinstance(second, Failure):
+            if second.kind == "interrupted":
+                return second
+            return replace(found, why=f"twice the batch failed here ({second.kind})")
+        try:
+            doubled = trace_of(second)
+            at_batch(found.traced.own, doubled, found.traced.own.batch)
+        except PredictionError as problem:
+            return replace(found, why=str(problem))
+        return replace(found, traced=replace(found.traced, doubled=doubled), doubling=change)
 
 
 def trace_of(run: Run) -> Trace:
     """Trace of a run. Raises PredictionError."""
+    if run.whatif is not None and not run.whatif.applied:
+        msg = f"Autocast could not be put around the program's model: {run.whatif.why}."
+        raise PredictionError(msg)
     if run.trace is None or not run.effects.batch or not run.step_ms:
         why = run.flops.why if run.flops else None
         why = why or "its batch or its steps are not known, or it has several processes"
@@ -189,7 +198,7 @@ def twice_the_batch(asked: invocation.Invocation, batch: float) -> Change | None
                 continue
             if str(old) != f"{batch:g}":
                 continue
-            new = str(int(2 * batch)) if isinstance(old, str) else int(2 * batch)
+            new = like(old, 2 * batch)
             if document.takes(knob.path, new):
                 return Change(
                     document=document.name,
@@ -202,130 +211,146 @@ def twice_the_batch(asked: invocation.Invocation, batch: float) -> Change | None
     return None
 
 
-# --- predictions --------------------------------------------------------------------------
+def like(old: JsonScalar, batch: float) -> JsonScalar:
+    """A batch in the type of the value that it replaces."""
+    return str(int(batch)) if isinstance(old, str) else int(batch)
 
 
-def predictions(found: Traced, cards: Sequence[GpuProfile]) -> list[Prediction]:
-    """Figures of each card, at the batch as configured and at the largest."""
-
-    @functools.cache
-    def peak(batch: float) -> Peak:
-        return peak_of(found.at(batch))
-
-    own = found.own.batch
-    made: list[Prediction] = []
-    for card in cards:
-        most = largest_batch(found, card, lambda batch: peak(batch).reserved / GIB)
-        made += [
-            prediction(found, card, batch, peak(batch), largest=batch == most)
-            for batch in sorted({own, most or own})
-        ]
-    return made
+# --- configs of the cards -----------------------------------------------------------------
 
 
-def largest_batch(
-    found: Traced, card: GpuProfile, reserved_gib: Callable[[float], float]
-) -> float | None:
-    """Largest batch that fits; None where no other batch is known."""
-    if found.doubled is None:
-        return None
-    batches = range(1, found.largest + 1)
-    return float(bisect.bisect_right(batches, room_gib(card), key=reserved_gib)) or None
+class NextStep(NamedTuple):
+    """Command that confirms a prediction on its card, as in `--json`."""
+
+    card: str
+    command: str
+    config: str | None
+    """File that was written for the card."""
 
 
-def room_gib(card: GpuProfile) -> float:
-    """Memory of a card for what the program reserves."""
-    return FITS_SHARE * profiles.usable_gib(card) - WORKSPACE_GIB
+def place(folder: Path, config: Document, card: str) -> Path:
+    """Path of a card's config: `train.predicted-h100-sxm.yaml`."""
+    own = Path(config.name)
+    return folder / f"{own.stem}.predicted-{card}{own.suffix}"
 
 
-def prediction(
-    found: Traced, card: GpuProfile, batch: float, peak: Peak, *, largest: bool
-) -> Prediction:
-    """Speed and memory of one batch on one card."""
-    rates = speed.TRAINING if found.run.trains else speed.INFERENCE
-    took = speed.step_time(found.at(batch), card, rates)
-    error = None if took.bound == "launches" else found.error(card)
-    off = speed.NOT_VALIDATED if error is None else error
-    per_s = found.units_per_item * batch / took.seconds
-    reserved_gib = peak.reserved / GIB
-    memory_gib = reserved_gib + card.context_mib / 1024 + WORKSPACE_GIB
-    return Prediction(
-        card=card.name,
-        batch=batch,
-        largest_batch=largest,
-        fits=reserved_gib <= room_gib(card),
-        units_per_s=per_s,
-        units_per_s_range=(per_s / (1 + off), per_s / (1 - off)),
-        step_ms=1000 * took.seconds,
-        bound=took.bound,
-        memory_gib=memory_gib,
-        memory_gib_range=(memory_gib * (1 - MEMORY_ERROR), memory_gib * (1 + MEMORY_ERROR)),
-        allocated_gib=peak.allocated / GIB,
-        speed_validated=error is not None,
-    )
+def claimed(
+    asked: invocation.Invocation, cards: Sequence[GpuProfile], args: argparse.Namespace
+) -> Claim:
+    """Claim of all files that may be written. Raises OutputRefusedError and UsageError."""
+    if not asked.configs:
+        msg = "--output writes configs, and none was named. Leave it out: the command is printed."
+        raise UsageError(msg)
+    places = [place(args.output, config, card.name) for config in asked.configs for card in cards]
+    return files.claim(places, never=asked.paths, like=asked.paths[0], overwrite=args.overwrite)
+
+
+def next_step(
+    session: Session, doubling: Change, entry: Estimate, folder: Path | None, claim: Claim | None
+) -> NextStep:
+    """Write the config of a card, if asked; return the command that confirms it there."""
+    asked, program = session.asked, session.program
+    change = replace(doubling, new=like(doubling.old, entry.batch))
+    candidate = Candidate(changes=(change,))
+    argv, names = program.argv(candidate), {config.name: config.name for config in asked.configs}
+    written = None
+    for config in asked.configs:
+        if claim and folder and config.name == doubling.document:
+            path = place(folder, config, entry.card)
+            claim.write(path, program.content(config, candidate))
+            names[config.name] = written = str(path)
+            seen = {config.name: os.path.relpath(path, asked.cwd)}
+            argv = replace_paths(argv, str(asked.cwd), seen)
+    words = ("gpu-advisor", "optimize", *names.values(), "--", *argv)
+    return NextStep(card=entry.card, command=shlex.join(words), config=written)
 
 
 # --- text ---------------------------------------------------------------------------------
 
 
-def notes(found: Traced, cards: Sequence[GpuProfile], entries: Sequence[Prediction]) -> list[str]:
+def notes(
+    found: Findings, cards: Sequence[GpuProfile], entries: Sequence[Estimate], *, written: bool
+) -> list[str]:
     """Sentences on what the figures rest on."""
-    unknown = ", ".join(card.title for card in cards if found.error(card) is None)
-    task = "training" if found.run.trains else "inference"
-    dtype = found.run.effects.dtype or "its own precision"
+    traced, run, here = found.traced, found.traced.run, found.traced.measured_on
+    unknown = ", ".join(card.title for card in cards if traced.error(card) is None)
+    task = "training" if run.trains else "inference"
+    dtype = run.effects.dtype or "its own precision"
     launches = any(entry.bound == "launches" for entry in entries)
     lines = {
         f"Only the batch as configured: {found.why.rstrip('.')}.": found.why,
+        f"The program ran on this CPU and believed to have the card {found.stand_in}; nothing was "
+        "compiled.": found.stand_in,
+        f"With a stand-in for CUDA it failed ({found.refused}), so it ran as on a CPU.":
+            found.refused,
         f"Nothing was timed on a card: the operations are those of this host's "
-        f"{'GPU' if found.run.on_gpu else 'CPU'}, in {dtype} without TF32, the rates are those of "
-        "datasheets.": True,
+        f"{'GPU' if run.on_gpu else 'CPU'}, in {dtype}, the rates are those of datasheets.":
+            here is None,
+        f"Speed is the one measured on this {here and here.title}, in {dtype}, scaled by the "
+        "datasheets of both cards.": here,
         "Bands of speed hold 9 in 10 published models (timm, autocast, large batches) of the cards "
         f"that were compared, and are ±{numbers.percent(speed.NOT_VALIDATED)} elsewhere. "
-        "Memory: ±15 %, not validated on a card.": True,
+        f"Memory: ±{numbers.percent(MEMORY_ERROR)}, not validated on a card.": True,
         f"Speed of {task} in {dtype} not validated: {unknown}.": unknown,
         "Where launches limit, the speed of the host there decides: not validated.": launches,
-        f"No batch above {found.largest:,} was looked at.": found.doubled is not None,
+        f"No batch above {traced.largest:,} was looked at.": traced.doubled is not None,
+        "Another batch changes a training: see its learning rate.":
+            run.trains and any(e.suggested and e.batch != traced.own.batch for e in entries),
         "The rate of the loader there, and of the program's own Python, is not known; either may "
         "be the limit.": True,
-        "Nothing is written. `gpu-advisor optimize --target NAME` on the card confirms.": True,
-    }
+        "Nothing was written.": not written,
+    }  # fmt: skip
     return [line for line, holds in lines.items() if holds]
 
 
-def about(rate: float) -> str:
-    """A rate with as many digits as its band supports."""
-    return numbers.number(float(f"{rate:.2g}"))
+def about(value: float) -> str:
+    """A figure with as many digits as its band supports."""
+    return numbers.number(float(f"{value:.2g}"))
 
 
-def verdict(entries: Sequence[Prediction], cards: Sequence[GpuProfile], unit: str) -> str:
-    """The fastest card, in one sentence."""
+def verdict(entries: Sequence[Estimate], cards: Sequence[GpuProfile], unit: str) -> str:
+    """The fastest card, in one sentence, and the cheapest where prices are known."""
     fitting = [entry for entry in entries if entry.fits]
     if not fitting:
         return "It fits on none of these cards."
     best = max(fitting, key=lambda entry: entry.units_per_s)
     titles = {card.name: card.title for card in cards}
     rate = f"{about(best.units_per_s)} {unit}/s with batch {best.batch:g}"
-    return f"{titles[best.card]}: about {rate}, predicted, not measured."
+    line = f"{titles[best.card]}: about {rate}, predicted, not measured."
+    priced = [(entry.price_of_1000, entry) for entry in fitting if entry.price_of_1000]
+    if len({entry.card for _, entry in priced}) > 1:
+        price, cheapest = min(priced, key=lambda pair: pair[0])
+        line += f" Cheapest: {titles[cheapest.card]}, {about(price)} for 1,000 {unit}."
+    return line
 
 
-def rows(entries: Sequence[Prediction], unit: str) -> list[tuple[str, ...]]:
+def rows(entries: Sequence[Estimate], unit: str) -> list[tuple[str, ...]]:
     """Rows of the table, below its head."""
-    found: list[tuple[str, ...]] = [
-        ("card", "batch", f"{unit}/s", "band", "memory", "band", "limited by")
+    priced = any(entry.price_of_1000 for entry in entries)
+    head = ("card", "batch", f"{unit}/s", "band", "memory", "band", "limited by")
+    return [
+        (*head, f"1,000 {unit} cost") if priced else head,
+        *(_row(entry, priced=priced) for entry in entries),
     ]
-    for entry in entries:
-        low, high = map(about, entry.units_per_s_range)
-        least, most = entry.memory_gib_range
-        mark = "" if entry.fits else " (does not fit)"
-        found.append(
-            (
-                entry.card,
-                f"{entry.batch:g}" + " (largest)" * entry.largest_batch,
-                about(entry.units_per_s),
-                f"{low} - {high}",
-                numbers.gib(entry.memory_gib) + mark,
-                f"{least:.2f} - {most:.2f}",
-                entry.bound,
-            )
-        )
-    return found
+
+
+def _row(entry: Estimate, *, priced: bool) -> tuple[str, ...]:
+    low, high = map(about, entry.units_per_s_range)
+    least, most = entry.memory_gib_range
+    marks = [name for name, holds in (("suggested", entry.suggested),
+             ("largest", entry.largest_batch)) if holds]  # fmt: skip
+    row = (
+        entry.card,
+        f"{entry.batch:g}" + (f" ({', '.join(marks)})" if marks else ""),
+        about(entry.units_per_s),
+        f"{low} - {high}",
+        numbers.gib(entry.memory_gib) + ("" if entry.fits else " (does not fit)"),
+        f"{least:.2f} - {most:.2f}",
+        entry.bound,
+    )
+    if not priced:
+        return row
+    price, bounds = entry.price_of_1000, entry.price_of_1000_range
+    if price is None or bounds is None:
+        return (*row, "no price known")
+    return (*row, f"{about(price)} ({about(bounds[0])} - {about(bounds[1])})")

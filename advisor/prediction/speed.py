@@ -40,6 +40,8 @@ VALIDATED = {("rtx-3090", False): 0.35, ("rtx-3090", True): 0.5, ("rtx-4090", Fa
 """Errors of 9 in 10 models that were not fitted, rounded up, by card and `trains`."""
 NOT_VALIDATED = 0.6
 """Error that is assumed where no published rates were compared."""
+TRANSFER_ERROR = 0.3
+"""Error where the program was timed on another card."""
 KERNEL_S = 3e-6
 """Least time of a kernel on the card."""
 LAUNCH_S = 6e-6

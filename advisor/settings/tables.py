@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -152,6 +152,9 @@ class Settings(_Table):
 
     defaults: Defaults = Defaults()
     workload: dict[str, Workload] = Field(default_factory=dict)
+    price: dict[Text, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Price of an hour of a card, by its name, in any currency: `predict` tells that of 1,000
+    units."""
     root: Path = Field(default=Path(), exclude=True)
     """Directory of the file; set by `load`, never read from it."""
 

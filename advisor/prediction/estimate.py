@@ -1,0 +1,187 @@
+"""Estimates of speed, memory and price of a traced program on cards."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor.machine import profiles
+from advisor.prediction import speed
+from advisor.prediction.allocator import peak_of
+from advisor.prediction.trace import at_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from advisor.model import GpuProfile, Run
+    from advisor.prediction.allocator import Peak
+    from advisor.prediction.speed import Rates
+    from advisor.prediction.trace import Trace
+
+WORKSPACE_GIB = 8.1 / 1024
+"""cuBLAS's own memory."""
+FITS_SHARE = 0.9
+"""Share of the usable memory that the largest batch may need."""
+MEMORY_ERROR = 0.15
+"""Not validated on a card."""
+LARGEST_BATCH = 1 << 16
+DOUBLINGS = 16
+TIE = 0.05
+"""A batch is worth its memory if its rate is better by more."""
+GIB = 1024.0**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """Program as it was traced here."""
+
+    run: Run
+    own: Trace
+    doubled: Trace | None = None
+    """With twice the batch; None: no other batch is predicted."""
+    measured_on: GpuProfile | None = None
+    """Card of this host that ran the program, if its profile is known."""
+
+    @property
+    def units_per_item(self) -> float:
+        """Units of work of one traced step for each item of its batch."""
+        return self.run.units_per_s * (self.run.step_ms or 0.0) / 1000 / self.own.batch
+
+    @property
+    def largest(self) -> int:
+        """Largest batch that is worth a look."""
+        return min(LARGEST_BATCH, int(self.run.effects.data_items or LARGEST_BATCH))
+
+    @property
+    def rates(self) -> Rates:
+        """Shares of a card's peak rates that such programs reach."""
+        return speed.TRAINING if self.run.trains else speed.INFERENCE
+
+    @property
+    def slower(self) -> float:
+        """Measured time of the step here over the estimated one; 1 without a card."""
+        if self.measured_on is None or not self.run.step_ms:
+            return 1.0
+        return self.run.step_ms / 1000 / speed.step_time(self.own, self.measured_on, self.rates)[0]
+
+    def error(self, card: GpuProfile) -> float | None:
+        """Error that published rates of such programs on `card` support, or None."""
+        if self.measured_on is not None:
+            return speed.TRANSFER_ERROR
+        half = self.run.effects.dtype in ("float16", "bfloat16")
+        return speed.VALIDATED.get((card.name, self.run.trains)) if half else None
+
+    def at(self, batch: float) -> Trace:
+        """Trace of another batch."""
+        if self.doubled is None or batch == self.own.batch:
+            return self.own
+        return at_batch(self.own, self.doubled, batch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Speed, memory and price of one batch on one card, as in `--json`."""
+
+    card: str
+    batch: float
+    suggested: bool
+    """Smallest batch whose rate ties with the best of those that fit."""
+    largest_batch: bool
+    fits: bool
+    units_per_s: float
+    units_per_s_range: tuple[float, float]
+    step_ms: float
+    bound: str
+    memory_gib: float
+    memory_gib_range: tuple[float, float]
+    allocated_gib: float
+    """Of tensors alone."""
+    speed_validated: bool
+    price_of_1000: float | None
+    """Of 1,000 units; None: no price of the card is known."""
+    price_of_1000_range: tuple[float, float] | None
+
+
+def estimates(
+    found: Traced, cards: Sequence[GpuProfile], prices: Mapping[str, float]
+) -> list[Estimate]:
+    """Figures of each card at the batch as configured, the suggested one and the largest."""
+
+    @functools.cache
+    def peak(batch: float) -> Peak:
+        return peak_of(found.at(batch))
+
+    own = found.own.batch
+    made: list[Estimate] = []
+    for card in cards:
+        most = largest_batch(found, card, lambda batch: peak(batch).reserved / GIB)
+        best = suggested_batch(found, card, most) if most else None
+        made += [
+            _estimate(found, card, batch, peak(batch), {"suggested": best, "largest_batch": most},
+                      prices.get(card.name))
+            for batch in sorted({own, best or own, most or own})
+        ]  # fmt: skip
+    return made
+
+
+def largest_batch(
+    found: Traced, card: GpuProfile, reserved_gib: Callable[[float], float]
+) -> float | None:
+    """Largest batch that fits; None where no other batch is known."""
+    if found.doubled is None:
+        return None
+    batches = range(1, found.largest + 1)
+    return float(bisect.bisect_right(batches, room_gib(card), key=reserved_gib)) or None
+
+
+def suggested_batch(found: Traced, card: GpuProfile, most: float) -> float:
+    """Smallest batch whose rate ties with the best, among doublings of the own and `most`."""
+    sizes = [found.own.batch * 2.0**n for n in range(-DOUBLINGS, DOUBLINGS)]
+    sizes = [size for size in sizes if 1 <= size < most and size.is_integer()] + [most]
+    times = (speed.step_time(found.at(size), card, found.rates).seconds for size in sizes)
+    rates = [size / seconds for size, seconds in zip(sizes, times, strict=True)]
+    return next(s for s, rate in zip(sizes, rates, strict=True) if rate >= max(rates) / (1 + TIE))
+
+
+def room_gib(card: GpuProfile) -> float:
+    """Memory of a card for what the program reserves."""
+    return FITS_SHARE * profiles.usable_gib(card) - WORKSPACE_GIB
+
+
+def _estimate(
+    found: Traced,
+    card: GpuProfile,
+    batch: float,
+    peak: Peak,
+    chosen: Mapping[str, float | None],
+    price_per_hour: float | None,
+) -> Estimate:
+    """Figures of one batch on one card; `chosen` are the batches with a name."""
+    took = speed.step_time(found.at(batch), card, found.rates)
+    seconds = took.seconds * found.slower
+    error = None if took.bound == "launches" else found.error(card)
+    off = speed.NOT_VALIDATED if error is None else error
+    per_s = found.units_per_item * batch / seconds
+    slow, fast = per_s / (1 + off), per_s / (1 - off)
+    price = price_per_hour / 3.6 if price_per_hour else None
+    reserved_gib = peak.reserved / GIB
+    memory_gib = reserved_gib + card.context_mib / 1024 + WORKSPACE_GIB
+    return Estimate(
+        card=card.name,
+        batch=batch,
+        suggested=batch == chosen["suggested"],
+        largest_batch=batch == chosen["largest_batch"],
+        fits=reserved_gib <= room_gib(card),
+        units_per_s=per_s,
+        units_per_s_range=(slow, fast),
+        step_ms=1000 * seconds,
+        bound=took.bound,
+        memory_gib=memory_gib,
+        memory_gib_range=(memory_gib * (1 - MEMORY_ERROR), memory_gib * (1 + MEMORY_ERROR)),
+        allocated_gib=peak.allocated / GIB,
+        speed_validated=error is not None,
+        price_of_1000=price / per_s if price else None,
+        price_of_1000_range=(price / fast, price / slow) if price else None,
+    )
