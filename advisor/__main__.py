@@ -33,6 +33,7 @@ COMMANDS = {
         "advisor.commands.predict",
         "speed and memory on GPUs that are not here; changes nothing",
     ),
+    "gpus": ("advisor.commands.gpus", "profiles of GPUs, and the cards found here"),
     "doctor": (
         "advisor.commands.doctor",
         "what this machine costs a program; changes nothing",
@@ -45,7 +46,7 @@ COMMANDS = {
     ),
 }
 """Module and summary of each subcommand, imported when called."""
-WITHOUT_COMMAND = {"revert", "report"}
+WITHOUT_COMMAND = {"gpus", "revert", "report"}
 
 
 class _HelpFormatter(argparse.HelpFormatter):

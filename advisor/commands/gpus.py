@@ -1,0 +1,69 @@
+"""`gpu-advisor gpus [NAME ...]`: profiles of GPUs, their sources, and the cards of this host."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from advisor.commands import invocation, output
+from advisor.errors import UsageError
+from advisor.machine import profiles
+from advisor.machine.gpu import read_gpus
+from advisor.prediction import speed
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from advisor.model import GpuProfile
+
+HEADS = ("card", "GiB", "GB/s", "fp32", "tf32", "16 bit", "W", "speed compared in")
+LEGEND = (
+    "TFLOPS are dense, with fp32 accumulation, as torch computes. `gpu-advisor gpus NAME` tells "
+    "the sources. The last column names what published rates of the card were compared with."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `gpu-advisor gpus`."""
+    parser.add_argument("names", nargs="*", metavar="NAME", help="cards to show with their sources")
+    invocation.add_flags(parser, "--json")
+
+
+def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
+    """Print the profiles and the cards found here; return 0.
+
+    Raises TargetError for a name that no profile has.
+    """
+    if command:
+        msg = "`gpus` runs no command. Leave out what stands after `--`."
+        raise UsageError(msg)
+    shown = [profiles.by_name(name) for name in args.names] or list(profiles.load_all().values())
+    gpus, note = read_gpus()
+    here = [f"{gpu.name} ({gpu.profile or 'no profile'})" for gpu in gpus]
+    fields = {
+        "here": [asdict(gpu) for gpu in gpus],
+        "gpus": [{**asdict(card), "compared": compared(card)} for card in shown],
+    }
+    lines = ["\n".join((profiles.describe(card), card.source, "")) for card in shown]
+    if not args.names:
+        lines = [*output.table([HEADS, *map(row, shown)]), "", LEGEND]
+    lines.append(f"On this host: {', '.join(here) or note}")
+    output.show(fields, "\n".join(lines), as_json=args.json)
+    return 0
+
+
+def compared(card: GpuProfile) -> list[str]:
+    """Kinds of programs whose predicted speed was compared with published rates."""
+    names = {True: "training", False: "inference"}
+    return [names[trains] for name, trains in speed.VALIDATED if name == card.name]
+
+
+def row(card: GpuProfile) -> tuple[str, ...]:
+    """Row of one card."""
+    figures = (
+        card.memory_gib, card.bandwidth_gb_per_s, card.fp32_tflops, card.tf32_tflops,
+        card.bf16_tflops or card.fp16_tflops, card.tdp_w,
+    )  # fmt: skip
+    texts = ("-" if each is None else f"{each:,.10g}" for each in figures)
+    return (card.name, *texts, ", ".join(compared(card)) or "-")
