@@ -1,0 +1,163 @@
+"""Language models of two published tables: NeuSight's, in float32, and llm-foundry's, in bfloat16.
+
+No row was fitted. Of NeuSight's rows those are read whose card has a profile, of one GPU, without
+fusion and without experts. The step of llm-foundry is one micro-batch of one GPU: the optimizer
+and the exchange between GPUs are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import functools
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from advisor.machine import profiles
+from advisor.prediction import speed
+from benchmarks.prediction.errors import Pair, errors
+from benchmarks.prediction.tracing import traced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from advisor.prediction.trace import Trace
+
+
+class Shape(NamedTuple):
+    """Size of a transformer."""
+
+    layers: int
+    width: int
+    heads: int
+    words: int
+
+
+PUBLISHED = {
+    "bert_large": Shape(24, 1024, 16, 30522), "gpt2_large": Shape(36, 1280, 20, 50257),
+    "gpt3_xl": Shape(24, 2048, 16, 50257), "gpt3_27": Shape(32, 2560, 32, 50257),
+    "opt_13": Shape(24, 2048, 32, 50272), "125m": Shape(12, 768, 12, 50368),
+    "350m": Shape(24, 1024, 16, 50368), "760m": Shape(24, 1536, 12, 50368),
+    "1b": Shape(24, 2048, 16, 50368), "3b": Shape(32, 2560, 20, 50368),
+    "7b": Shape(32, 4096, 32, 50368), "13b": Shape(40, 5120, 40, 50368),
+    "30b": Shape(48, 7168, 56, 50368), "70b": Shape(80, 8192, 64, 50368),
+}  # fmt: skip
+CARDS = {
+    "NVIDIA_A100_80GB_PCIe": "a100-80-pcie", "NVIDIA_A100-PCIE-40GB": "a100-40-pcie",
+    "NVIDIA_L4": "l4", "Tesla_V100-PCIE-32GB": "v100-pcie-32", "Tesla_T4": "t4",
+    "NVIDIA_H100_80GB_HBM3": "h100-sxm", "a100_80gb": "a100-80", "a100_40gb": "a100-40",
+}  # fmt: skip
+METHODS = ("neusight", "roofline", "habitat")
+
+
+class Block(nn.Module):
+    """Layer of a transformer, with its attention in one operation or in three."""
+
+    def __init__(self, shape: Shape, *, fused: bool) -> None:
+        super().__init__()
+        width = shape.width
+        self.heads, self.fused = shape.heads, fused
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+        self.inward, self.outward = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        parts = self.inward(self.norms[0](x)).chunk(3, dim=-1)
+        q, k, v = (p.view(batch, length, self.heads, -1).transpose(1, 2) for p in parts)
+        if self.fused:
+            mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            scores = q @ k.transpose(-1, -2) / (width // self.heads) ** 0.5
+            mixed = (scores + 0.0).softmax(dim=-1) @ v
+        x = x + self.outward(mixed.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(functional.gelu(self.up(self.norms[1](x))))
+
+
+@contextlib.contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Make the weights of modules in `dtype`."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@functools.cache
+def step_of(
+    name: str, length: int, batch: int, *, trains: bool, half: bool, recomputes: bool = False
+) -> Trace:
+    """Trace of one forward, or of one forward and backward."""
+    shape = PUBLISHED[name]
+    dtype = torch.bfloat16 if half else torch.float32
+    with FakeTensorMode(allow_non_fake_inputs=True), default_dtype(dtype):
+        blocks = nn.ModuleList(Block(shape, fused=half) for _ in range(shape.layers))
+        words, head = nn.Embedding(shape.words, shape.width), nn.Linear(shape.width, shape.words)
+        model = nn.ModuleList([words, blocks, head])
+        ids = torch.zeros(batch, length, dtype=torch.long)
+
+        def step() -> None:
+            model.zero_grad()
+            with torch.set_grad_enabled(trains):
+                x = model[0](ids)
+                for block in model[1]:  # type: ignore[union-attr]
+                    x = checkpoint(block, x, use_reentrant=False) if recomputes else block(x)
+                out = model[2](x)
+            if trains:
+                functional.cross_entropy(out.float().flatten(0, 1), ids.flatten()).backward()
+
+        return traced(step, batch)
+
+
+def compare(table: Path) -> None:
+    """Print the errors of each card, beside those of the methods in the table."""
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    found = _neusight(rows) if "model_name" in rows[0] else _foundry(rows)
+    for method in next(iter(found.values())):
+        whole: list[Pair] = []
+        for card, pairs in found.items():
+            whole += pairs[method]
+            if method == "predicted":
+                print(f"  {card}, {len(pairs[method])} rows: {errors(pairs[method])}")
+        print(f"{method}, {len(whole)} rows: {errors(whole)}")
+
+
+def _neusight(rows: list[dict[str, str]]) -> dict[str, dict[str, list[Pair]]]:
+    found: dict[str, dict[str, list[Pair]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        name, card = row["model_name"], CARDS.get(row["device"])
+        if card is None or row["option"] or name not in PUBLISHED:
+            continue
+        trains = row["mode"] == "train"
+        trace = step_of(name, int(row["seqlen"]), int(row["batch"]), trains=trains, half=False)
+        rates = speed.TRAINING if trains else speed.INFERENCE
+        measured = float(row["label_all_e2e_latency"])
+        took = 1000 * speed.step_time(trace, profiles.by_name(card), rates).seconds
+        found[card]["predicted"].append((took, measured))
+        for method in METHODS:
+            if text := row.get(f"{method}_all_e2e_latency"):
+                found[card][method].append((float(text), measured))
+    return found
+
+
+def _foundry(rows: list[dict[str, Any]]) -> dict[str, dict[str, list[Pair]]]:
+    found: dict[str, dict[str, list[Pair]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        length, batch = int(row["SeqLen (T)"]), int(row["MicroBatchSize"])
+        recomputes = row["Activation Checkpointing"] == "True"
+        trace = step_of(row["Model"], length, batch, trains=True, half=True, recomputes=recomputes)
+        card = CARDS[row["GPU"]]
+        took = speed.step_time(trace, profiles.by_name(card), speed.TRAINING)
+        rate = float(row["Throughput (T/s/GPU)"])
+        found[card]["predicted"].append((length * batch / took.seconds, rate))
+    return found
