@@ -9,15 +9,11 @@ from __future__ import annotations
 import math
 import operator
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from advisor import numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from advisor.model import Run
+from advisor.model import Run
 
 GIB_PER_GB = 1e9 / 2**30
 SECONDS_AN_HOUR = 3600.0

@@ -12,18 +12,14 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from advisor import stats
-from advisor.model import Interval
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from advisor.model import Effects
-    from advisor.settings import QualityMeasure
+from advisor.model import Effects, Interval
+from advisor.settings import QualityMeasure
 
 Values = tuple[tuple[str, tuple[float, ...]], ...]
 """Measures of one run with their figures by item; one that was not printed lacks."""
@@ -65,9 +61,6 @@ class QualityJudgement:
         return self.stage == "confirmed" and self.within
 
 
-# --- what a run printed -------------------------------------------------------------------
-
-
 def read_measures(measures: Mapping[str, QualityMeasure], output: str) -> Values:
     """Read figures by measure; non-finite ones count as unmeasured."""
     found = []
@@ -91,9 +84,6 @@ def _number(text: str | None) -> float:
 def means(values: Values) -> dict[str, float]:
     """One figure a measure."""
     return {name: fmean(figures) for name, figures in values}
-
-
-# --- pairs to bounds ----------------------------------------------------------------------
 
 
 def seeds_matter(pairs: Sequence[Pair]) -> bool | None:
@@ -158,9 +148,6 @@ def rounds_needed(spread: float, gap: float, most: int) -> int | None:
         if stats.t_quantile(1 - stats.ALPHA, rounds - 1) * spread / math.sqrt(rounds) <= gap / 2:
             return rounds
     return None
-
-
-# --- judgements ---------------------------------------------------------------------------
 
 
 def judge(
@@ -247,9 +234,6 @@ def measure_key(measures: Mapping[str, QualityMeasure], command: tuple[str, ...]
     """Key of a measure; equal keys share a reference."""
     facts = [list(command), {name: [m.pattern, m.matches] for name, m in measures.items()}]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
-
-
-# --- rounding -----------------------------------------------------------------------------
 
 
 def judge_drift(

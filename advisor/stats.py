@@ -13,13 +13,10 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
 
 from advisor.model import Interval
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ALPHA = 0.025
 """Chance that one bound of a comparison is wrong."""
@@ -27,9 +24,6 @@ PAIR_GAP_PER_SIGMA = 0.9539
 """Median distance of two normal draws, in standard deviations."""
 RANK_SHARE = 0.75
 """Share of `ALPHA` for the ranks of all runs, where the pairs are too few for ranks."""
-
-
-# --- Wilcoxon and Walsh -------------------------------------------------------------------
 
 
 @cache
@@ -108,9 +102,6 @@ def interval_of(averages: Sequence[float], n: int, alpha: float) -> Interval:
     )
 
 
-# --- two samples --------------------------------------------------------------------------
-
-
 @cache
 def rank_sum_counts(one: int, other: int) -> tuple[int, ...]:
     """Counts of two samples' orders, by U.
@@ -156,9 +147,6 @@ def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: flo
         n=min(len(one), len(other)),
         confidence=1 - 2 * alpha,
     )
-
-
-# --- a comparison -------------------------------------------------------------------------
 
 
 def paired_interval(
@@ -217,9 +205,6 @@ def estimate_inside(low: float, high: float, *estimates: float) -> float:
     return next((each for each in found if low < each < high), estimates[0])
 
 
-# --- noise ------------------------------------------------------------------------------
-
-
 def median_gap(*groups: Sequence[float]) -> float:
     """Median distance of two values of one group."""
     return statistics.median(abs(a - b) for g in groups for a, b in itertools.combinations(g, 2))
@@ -255,9 +240,6 @@ def pooled_band(groups: Sequence[Sequence[float]]) -> float | None:
     """
     logs = _logs_of(groups, at_least=2)
     return math.expm1(2 * median_gap(*logs) / PAIR_GAP_PER_SIGMA) if logs else None
-
-
-# --- Student's t, for display and power ---------------------------------------------------
 
 
 def t_interval(

@@ -192,7 +192,7 @@ def discovered(made: Made) -> tuple[dict[tuple[str, str], str], int] | Failure:
         cpus=machine.cpus,
         memory_limit_gib=machine.ram_limit_gib,
         precisions=("fp32",),
-        cards=len(machine.gpus),
+        has_gpu=bool(machine.gpus),
         smallest_gain=0.03,
         budget_s=NO_BUDGET_S,
     )
@@ -224,9 +224,9 @@ def discovered(made: Made) -> tuple[dict[tuple[str, str], str], int] | Failure:
             return original
         state = TunerState(context=facts, remaining_s=NO_BUDGET_S, originals=(original,))
         processes = 0
-        sources = drive(discover_knobs(state)).context.sources
-        followed = [each for source in sources for each in source.findings.followed]
-        return {(each.document, each.path): each.kind for each in followed}, processes
+        followed = drive(discover_knobs(state)).followed
+        found = {(f.move.suspect.document, f.move.suspect.path): f.trace.kind for f in followed}
+        return found, processes
 
 
 def judge(made: Made, score: Score) -> str:

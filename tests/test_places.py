@@ -37,7 +37,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plain(**fields: Any) -> Report:
-    """A report without figures, which take a second to draw."""
+    """A report without a figure."""
     return examples.partial(trials=[], **fields)
 
 

@@ -130,15 +130,12 @@ class Call:
 def advisor() -> Callable[..., NoReturn]:
     """What makes a fork go on as `gpu-advisor ARGV`, or as `python -m` a module of ours.
 
-    The use cases are imported, and what draws figures, most of the CPU seconds of a short search;
-    what is read from the package's own data was read.
+    The use cases are imported, and what is read from the package's own data was read.
     """
     from advisor.__main__ import COMMANDS, main
     from advisor.knobs import catalogue, vocabulary
 
     for module, _ in COMMANDS.values():
-        importlib.import_module(module)
-    for module in ("matplotlib.figure", "matplotlib.backends.backend_svg"):
         importlib.import_module(module)
     catalogue.catalogue()
     vocabulary.speaks("batch_size")

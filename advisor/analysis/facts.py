@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import Field
 
-from advisor.model.kinds import JsonScalar  # noqa: TC001  the parser resolves it
+from advisor.model.kinds import JsonScalar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

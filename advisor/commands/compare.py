@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import math
 import os
+import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from advisor import numbers, settings
 from advisor.commands import invocation, output
 from advisor.commands.measuring import program_of, session_of
 from advisor.errors import BudgetTooSmallError, TrialFailedError, UsageError
+from advisor.executor.comparison import UNDER_LOAD, Comparison
 from advisor.executor.equal_work import work_differences
+from advisor.executor.executor import Executor
 from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, Variant
-from advisor.model import MeasurePlan, Run
+from advisor.model import Failure, Interval, MeasurePlan, Purpose, Run
 from advisor.objective import THROUGHPUT
 from advisor.quality import judge, read_measures
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from advisor.executor.executor import Executor
-    from advisor.model import Failure, Interval, Purpose
 
 FEWEST, MOST = 2, 6
 """Variants of one call."""
@@ -96,37 +94,36 @@ class Arm:
     """The config's path, or the command."""
     asked: invocation.Invocation
     warm_up: Run | None = None
-    runs: tuple[Run, ...] = ()
-    """In the counted rounds."""
-    units_per_s: float | None = None
-    gain: Interval | None = None
-    """Throughput over that of the first variant."""
     verdict: Verdict | None = None
     reason: str = ""
 
     def drop(self, verdict: Verdict, reason: str = "") -> None:
-        """Set its verdict; skipped or failed work has no gain."""
+        """Set its verdict; it is measured no more."""
         self.verdict, self.reason = verdict, reason
-        if verdict in {"failed", "other work"}:
-            self.gain = None
 
-    def as_object(self) -> dict[str, Any]:
+    def gain(self, rounds: Comparison | None) -> Interval | None:
+        """Throughput over that of the first variant; none of skipped or failed work."""
+        if rounds is None or self.verdict in {"reference", "failed", "other work"}:
+            return None
+        return rounds.interval(THROUGHPUT, self.name)
+
+    def as_object(self, rounds: Comparison | None) -> dict[str, Any]:
         """The variant as JSON."""
-        gain, peaks = self.gain, [run.peak_mem_gib for run in self.runs if run.peak_mem_gib]
+        names = rounds.ab_test.names if rounds else ()
+        runs = rounds.runs(self.name) if rounds and self.name in names else ()
+        gain, rates = self.gain(rounds), [run.units_per_s for run in runs]
+        peaks = [run.peak_mem_gib for run in runs if run.peak_mem_gib]
         return {
             "name": self.name,
             "label": self.label,
             "command": self.asked.command,
-            "units_per_s": self.units_per_s,
-            "runs": [run.units_per_s for run in self.runs],
+            "units_per_s": statistics.median(rates) if rates else None,
+            "runs": rates,
             "peak_mem_gib": max(peaks, default=None),
             "gain": gain and {"ratio": gain.estimate, "low": gain.low, "high": gain.high},
             "verdict": self.verdict,
             "reason": self.reason,
         }
-
-
-# --- command line to variants -------------------------------------------------------------
 
 
 def arms_of(configs: Sequence[Path], command: list[str] | None, workload: str | None) -> list[Arm]:
@@ -191,9 +188,6 @@ def _placeholder(word: str, configs: Sequence[Path]) -> str:
     return f"{flag}{equals}{{config}}" if os.path.realpath(value) in named else word
 
 
-# --- measurement --------------------------------------------------------------------------
-
-
 def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[str, Any]:
     """Warm up, run the rounds and judge; the result as JSON.
 
@@ -205,18 +199,18 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
         executor.programs = {arm.name: program_of(arm.asked, session.target) for arm in arms}
         warm_up(arms, executor, args.window)
         session.progress.stage("confirm")
-        rounds, notes = compare(sound(arms), executor, args)
+        rounds = compare(sound(arms), executor, args)
         check_quality(sound(arms), executor, args.window)
-    judge_gains(arms, args.threshold / 100)
+    judge_gains(arms, rounds, args.threshold / 100)
     verdicts = {arm.verdict for arm in arms}
     undecided = "undecided" if "undecided" in verdicts else "ok"
     return {
         "outcome": "failed" if verdicts & BAD else undecided,
         "unit": first.workload.unit,
-        "rounds": rounds,
+        "rounds": len(rounds.counted) if rounds else 0,
         "threshold": args.threshold / 100,
-        "variants": [arm.as_object() for arm in arms],
-        "notes": notes,
+        "variants": [arm.as_object(rounds) for arm in arms],
+        "notes": notes_on(rounds) if rounds else [],
     }
 
 
@@ -258,15 +252,10 @@ def warm_up(arms: Sequence[Arm], executor: Executor, window_s: float) -> None:
             arm.drop("failed", failure_text(result))
 
 
-def compare(
-    arms: Sequence[Arm], executor: Executor, args: argparse.Namespace
-) -> tuple[int, list[str]]:
-    """Run the rounds of all variants.
-
-    Returns the number of rounds that count, and notes on them.
-    """
+def compare(arms: Sequence[Arm], executor: Executor, args: argparse.Namespace) -> Comparison | None:
+    """Run the rounds of all variants; None without a second one."""
     if len(arms) < FEWEST:
-        return 0, []
+        return None
     noise = executor.run_cache.host_noise() or 0.0
     found = executor.compare(
         ABTest(
@@ -278,29 +267,25 @@ def compare(
             sigma=math.log1p(noise) / math.sqrt(2),
         )
     )
-    for arm in arms:
-        arm.runs = found.runs(arm.name)
-        arm.units_per_s = found.typical(THROUGHPUT, arm.name)
-    for arm in arms[1:]:
-        arm.gain = found.interval(THROUGHPUT, arm.name)
-        if different := work_differences(work_of(arms[0]), work_of(arm)):
+    each = [(arm.warm_up, *found.runs(arm.name)) for arm in arms]
+    works = [[run for run in runs if run is not None] for runs in each]
+    for arm, work in zip(arms[1:], works[1:], strict=True):
+        if different := work_differences(works[0], work):
             arm.drop("other work", "; ".join(different))
     if found.failure is not None:
         failed = [name for name, last in found.rounds[-1].runs.items() if last.run is None]
         for arm in arms:
             if arm.name in failed:
                 arm.drop("failed", failure_text(found.failure))
-    notes = []
-    if found.used_contended_rounds:
-        notes.append("Measured under background load; rerun on an idle machine.")
-    if found.cut_short:
+    return found
+
+
+def notes_on(rounds: Comparison) -> list[str]:
+    """Sentences that limit the rounds."""
+    notes = [UNDER_LOAD] if rounds.used_contended_rounds else []
+    if rounds.cut_short:
         notes.append("The budget ended before all rounds had run; a larger --budget has them all.")
-    return len(found.counted), notes
-
-
-def work_of(arm: Arm) -> list[Run]:
-    """All runs that show a variant's work."""
-    return [*([arm.warm_up] if arm.warm_up else []), *arm.runs]
+    return notes
 
 
 def check_quality(arms: Sequence[Arm], executor: Executor, window_s: float) -> None:
@@ -325,7 +310,6 @@ def check_quality(arms: Sequence[Arm], executor: Executor, window_s: float) -> N
             requests=requests,
             names=tuple(arm.name for arm in arms),
             rounds=QUALITY_ROUNDS,
-            reseeded=True,
         )
     )
     first, *others = (
@@ -344,17 +328,18 @@ def check_quality(arms: Sequence[Arm], executor: Executor, window_s: float) -> N
             arm.drop("worse", reason)
 
 
-def judge_gains(arms: Sequence[Arm], threshold: float) -> None:
+def judge_gains(arms: Sequence[Arm], rounds: Comparison | None, threshold: float) -> None:
     """Set the verdict of each variant that has none."""
     share = numbers.percent(threshold)
     arms[0].verdict = arms[0].verdict or "reference"
     for arm in sound(arms):
-        if arm.gain is None:
+        gain = arm.gain(rounds)
+        if gain is None:
             arm.drop("undecided", "fewer than two rounds could be counted")
-        elif arm.gain.high < 1 - threshold:
+        elif gain.high < 1 - threshold:
             arm.drop("slower", f"by more than {share}")
-        elif arm.gain.low >= 1 - threshold:
-            arm.drop("faster" if arm.gain.low > 1 else "not slower")
+        elif gain.low >= 1 - threshold:
+            arm.drop("faster" if gain.low > 1 else "not slower")
         else:
             arm.drop("undecided", f"a slowdown of {share} is neither proven nor ruled out")
 

@@ -5,15 +5,17 @@ Looks only: nothing is written or changed, and no program of the user's is run.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import psutil
 from pydantic import BaseModel, ConfigDict
@@ -26,14 +28,9 @@ from advisor.machine.contention import OTHERS_SHARE
 from advisor.machine.gpu import uvm_loaded
 from advisor.machine.host import nvidia_devices, read_machine
 from advisor.machine.readings import GIB
+from advisor.model import Disturbance, Machine
 from advisor.probe import torch_info
 from advisor.sandbox.capabilities import FORCED, Capability, detect_isolation
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Mapping, Sequence
-
-    from advisor.model import Disturbance, Machine
 
 LOOK_S = 0.5
 """Time in which others are watched."""
@@ -118,9 +115,6 @@ def take(python: str | None, command: Sequence[str], environ: Mapping[str, str])
     )
 
 
-# --- torch of the user ---------------------------------------------------------------------
-
-
 class TorchFacts(BaseModel):
     """Facts that an interpreter reported; None: it could not."""
 
@@ -189,9 +183,6 @@ def asking(python: str | None, command: Sequence[str], environ: Mapping[str, str
     if command:
         return command[0] if PYTHON.fullmatch(PurePath(command[0]).name) else None
     return shutil.which("python", path=path) or shutil.which("python3", path=path) or sys.executable
-
-
-# --- checks -------------------------------------------------------------------------------
 
 
 class Finding(NamedTuple):
@@ -326,9 +317,6 @@ def checked(readings: Readings) -> list[Row]:
         status = "unknown" if found.unknown else "fix" if found.fix else "good"
         rows.append(Row(name, status, found.value, why, found.fix))
     return rows
-
-
-# --- output -------------------------------------------------------------------------------
 
 
 def verdict(rows: Sequence[Row]) -> str:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from advisor.commands import invocation, output
 from advisor.errors import UsageError
 from advisor.machine import profiles
 from advisor.machine.gpu import read_gpus
+from advisor.model import GpuProfile
 from advisor.prediction import speed
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from advisor.model import GpuProfile
 
 HEADS = ("card", "GiB", "GB/s", "fp32", "tf32", "16 bit", "W", "speed compared in")
 LEGEND = (

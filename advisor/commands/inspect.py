@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor import config as documents, knobs, numbers
 from advisor.commands import output, program_options
 from advisor.commands.invocation import configs_among
+from advisor.config import Document
 from advisor.errors import AdvisorError, UsageError
+from advisor.knobs import Findings
 from advisor.knobs.candidate_values import multiple_of
 from advisor.knobs.registry import REGISTRY
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from advisor.config import Document
-    from advisor.knobs import Findings
-    from advisor.model import Knob, KnobClass, Phase
+from advisor.model import Knob, KnobClass, Phase
 
 COMMAND_LINE = "command line"
 ONE_A_PHASE = {"batch_size", "num_workers", "grad_accum", "timesteps"}
@@ -127,9 +124,6 @@ def default_of(knob: Knob, document: Document | None) -> str | None:
     """Place where the program declares an untyped option."""
     scalar = document.scalars.get(knob.path) if document else None
     return scalar.default_of if scalar else None
-
-
-# --- output -------------------------------------------------------------------------------------
 
 
 def as_json(found: Sequence[Inspected]) -> dict[str, Any]:

@@ -7,9 +7,10 @@ import contextlib
 import os
 import shlex
 import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from advisor import config as documents, knobs, settings
 from advisor.commands import program_options
@@ -17,15 +18,11 @@ from advisor.config import originals
 from advisor.config.argv import first_own_word
 from advisor.config.formats import SUFFIXES
 from advisor.errors import CommandMissingError, ConfigReadOnlyError, SettingsError, UsageError
+from advisor.executor.requests import CommandName
+from advisor.model import Phase
 from advisor.sandbox.capabilities import detect_isolation
 from advisor.settings import Settings, Workload
 from advisor.state import project_root, state_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from advisor.executor.requests import CommandName
-    from advisor.model import Phase
 
 T = TypeVar("T")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from advisor import knobs
-from advisor.commands.invocation import require_program
-from advisor.executor.engines import EngineSettings, make_engine
+from advisor.commands.invocation import Invocation, require_program
+from advisor.executor.engines import Engine, EngineSettings, make_engine
 from advisor.executor.engines.scratch_dir import cancellable
 from advisor.executor.executor import WAIT_SHARE, Budget, Executor
 from advisor.executor.program import Program
@@ -18,37 +18,11 @@ from advisor.executor.run_cache import RunCache
 from advisor.history import History, program_key
 from advisor.machine import target as targets
 from advisor.machine.host import read_machine
-from advisor.report.build import trial_entry
+from advisor.machine.target import Target
+from advisor.model import Candidate, Failure, Machine, MeasurePlan, Run
 from advisor.report.progress import Progress
 from advisor.runner import limits
 from advisor.sandbox.capabilities import isolation_warnings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from advisor.commands.invocation import Invocation
-    from advisor.executor.engines import Engine
-    from advisor.machine.target import Target
-    from advisor.model import Candidate, Failure, Machine, MeasurePlan, Run
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgressListener:
-    """Listener that passes events to the progress display."""
-
-    progress: Progress
-
-    def trial_started(self, number: int, label: str) -> None:
-        """A process is about to start."""
-        self.progress.trial_started(number, label)
-
-    def trial_done(self, attempt: TrialResult) -> None:
-        """A result is there."""
-        self.progress.trial_done(trial_entry(attempt))
-
-    def trial_stopped(self, label: str, why: str) -> None:
-        """A limit of ours ended a process."""
-        self.progress.note(f"{label}: stopped by gpu-advisor, {why}")
 
 
 def program_of(
@@ -92,7 +66,7 @@ class Session:
                 gpu_uuid=self.target.gpu.uuid if self.target.gpu else None,
                 cancel=cancel,
                 on_progress=self.progress.status,
-                on_busy=self.progress.busy,
+                on_busy=self.progress.note,
                 max_wait_s=WAIT_SHARE * self.budget_s,
             )
             with make_engine(settings) as engine:
@@ -114,7 +88,7 @@ class Session:
                 self.progress.trial_started(number, trial.label)
                 result = engine.run(trial)
                 done = TrialResult(id=id_, request=request, result=result, remaining_s=0.0)
-                self.progress.trial_done(trial_entry(done))
+                self.progress.trial_done(done)
                 return result
 
             yield run
@@ -134,7 +108,7 @@ class Session:
                     trusted=earlier_calls,
                 ),
                 budget=Budget(total_s=self.budget_s, clock=engine.clock, started=started),
-                listener=ProgressListener(progress=self.progress),
+                listener=self.progress,
             )
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from advisor import config as documents
 from advisor.commands import output
@@ -22,26 +23,20 @@ from advisor.errors import (
     NotMeasuredError,
     TrialFailedError,
 )
+from advisor.executor.executor import Executor
 from advisor.executor.requests import TrialResult
 from advisor.machine import target
 from advisor.model import Candidate, Failure
 from advisor.patches import proven_advice
 from advisor.quality import measure_key
 from advisor.report import build, notes, screen, writing
+from advisor.report.schema import Report
 from advisor.report.verdict import TuningResult
 from advisor.tuner import next_request
 from advisor.tuner.confirm import proven_candidate
 from advisor.tuner.context import TuningContext
 from advisor.tuner.decisions import decisions
-from advisor.tuner.state import Stop
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from advisor.executor.executor import Executor
-    from advisor.report.schema import Report
-    from advisor.tuner.state import Result
+from advisor.tuner.state import Result, Stop
 
 __all__ = ["add_arguments", "run"]
 
@@ -125,7 +120,7 @@ class Search:
                 self.context,
                 memory_limit_gib=self.job.memory_limit_gib,
                 precisions=aimed.precisions,
-                cards=max(1, self.context.cards),
+                has_gpu=True,
             )
 
 
@@ -169,7 +164,7 @@ def context_of(job: Job, lab: Executor) -> TuningContext:
         cpus=session.machine.cpus,
         memory_limit_gib=job.memory_limit_gib,
         precisions=session.target.precisions,
-        cards=len(session.machine.gpus),
+        has_gpu=bool(session.machine.gpus),
         smallest_gain=job.asked.settings.defaults.smallest_gain,
         budget_s=session.budget_s,
         safe=job.args.safe,
@@ -211,7 +206,6 @@ def conclude(
             machine=job.session.machine,
             diff=diff_of(lab, winner),
             history_set_aside=lab.run_cache.set_aside,
-            background_load=lab.background_load,
             configs=job.asked.paths,
             report=job.args.report,
             written=written,

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from advisor import masking
 from advisor.errors import FAILURE_EXIT_CODES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.model import Failure
+from advisor.model import Failure
 
 
 def show(fields: dict[str, Any], text: str, *, as_json: bool) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor import files, knobs, objective
 from advisor.commands import invocation, program_options
@@ -15,13 +15,9 @@ from advisor.config.originals import Versions
 from advisor.errors import NotMeasuredError, UsageError
 from advisor.machine import target
 from advisor.machine.host import read_machine
+from advisor.model import Machine
 from advisor.report import writing
 from advisor.tuner.context import Source
-
-if TYPE_CHECKING:
-    import argparse
-
-    from advisor.model import Machine
 
 DEFAULT_REPORT = Path("report.md")
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor import numbers
 from advisor.commands import invocation, output, whole_run
-from advisor.commands.measuring import session_of
+from advisor.commands.measuring import Session, session_of
 from advisor.machine import target
 from advisor.model import TRAINING_STEPS, Candidate, Failure, MeasurePlan, Run
 from advisor.report import bottleneck, notes
 from advisor.report.bottleneck import diagnose, member, ranged, typical
+from advisor.report.schema import Bottleneck
 from advisor.settings import parse_duration_s, parsed_regex
 from advisor.tuner.state import CEILINGS_S
-
-if TYPE_CHECKING:
-    import argparse
-
-    from advisor.commands.measuring import Session
-    from advisor.report.schema import Bottleneck
 
 RUNS = 2
 """One run alone shows no spread."""
@@ -104,9 +100,6 @@ def measure(session: Session, plan: MeasurePlan, runs: int) -> tuple[Run, ...] |
     return tuple(done)
 
 
-# --- one JSON object ----------------------------------------------------------------------
-
-
 def as_object(result: tuple[Run, ...], found: Bottleneck | None) -> dict[str, Any]:
     """Object of `--json`: means over the runs, beside the range of the rate.
 
@@ -131,9 +124,6 @@ def as_object(result: tuple[Run, ...], found: Bottleneck | None) -> dict[str, An
         "bottleneck": found and found.model_dump(),
         "phases": [dataclasses.asdict(phase) for phase in run.phases] if found is None else None,
     }
-
-
-# --- the memo -----------------------------------------------------------------------------
 
 
 def memo(runs: tuple[Run, ...], found: Bottleneck) -> str:

@@ -11,18 +11,16 @@ import json
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.config.argv import first_own_word
 from advisor.config.options import Option
 from advisor.errors import AdvisorError
 from advisor.model import Candidate, Failure, MeasurePlan, Trial
 from advisor.runner import run_trial
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 PARSE_LIMIT_S = 120.0
 """Longest wait for a program to parse its arguments."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor import config as documents, numbers
 from advisor.config.files import read_bytes
 from advisor.config.originals import Versions, remove_candidates, undo
 from advisor.errors import RevertConflictError
 from advisor.state import existing_folders, project_root
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from advisor import numbers
-
-if TYPE_CHECKING:
-    from advisor.model import Run, RunPhase
+from advisor.model import Run, RunPhase
 
 WORK = ("training", "inference")
 """Phases that are counted in steps."""

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from advisor.config.leaves import Leaf, Leaves, Parsed
+from advisor.config.options import Option
 from advisor.config.syntax import Syntax
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from advisor.config.options import Option
-    from advisor.model import JsonScalar
+from advisor.model import JsonScalar
 
 SEPARATOR = "\0"
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
 
 from advisor import masking
-
-if TYPE_CHECKING:
-    from advisor.config.document import Document
+from advisor.config.document import Document
 
 
 def masked_diff(before: Document, after: Document, name: str) -> str:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from advisor.config import argv, files, spelling
 from advisor.config.formats import SUFFIXES, SYNTAXES, Format
-from advisor.config.leaves import scalars
+from advisor.config.leaves import Leaf, Parsed, scalars
+from advisor.config.options import Option
+from advisor.config.syntax import Syntax
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from advisor.config.leaves import Leaf, Parsed
-    from advisor.config.options import Option
-    from advisor.config.syntax import Syntax
-    from advisor.model import JsonScalar, Scalar
+from advisor.model import JsonScalar, Scalar
 
 _BOM = b"\xef\xbb\xbf"
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from advisor import files
 from advisor.errors import ConfigMissingError, ConfigUnreadableError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAX_BYTES = 2 * 1024 * 1024
 """Largest config; the largest real ones seen are below 0.5 MiB."""

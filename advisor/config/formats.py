@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from advisor.config import argv, jsonc, python, toml, yaml
-
-if TYPE_CHECKING:
-    from advisor.config.syntax import Syntax
+from advisor.config.syntax import Syntax
 
 Format = Literal["json", "yaml", "toml", "python", "argv"]
 

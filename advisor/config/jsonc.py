@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
 
 from advisor.config import paths
 from advisor.config.leaves import (
@@ -21,9 +20,7 @@ from advisor.config.leaves import (
     too_many,
 )
 from advisor.config.syntax import Syntax
-
-if TYPE_CHECKING:
-    from advisor.model import JsonScalar
+from advisor.model import JsonScalar
 
 _LEXEME = re.compile(
     r"""(?P<space>[ \t\r\n]+)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from advisor.config.options import Option
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError
 from advisor.model import JsonScalar, Scalar, Span
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from advisor.config.options import Option
 
 COMPUTED = "it is computed"
 """Start of the reason for a value known only at run time."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from advisor.model import JsonScalar
+from advisor.model import JsonScalar
 
 Form = Literal["apart", "joint", "bare", "pair"]
 """apart: `--workers 4`; joint: `--workers=4`, `data.workers=4`; bare: `--amp`, true by being

@@ -17,9 +17,10 @@ import json
 import os
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.config import document as documents, swap
 from advisor.config.diffing import masked_diff
@@ -31,12 +32,8 @@ from advisor.errors import (
     StateUnusableError,
 )
 from advisor.files import atomic
+from advisor.model import Change
 from advisor.state import existing_folders, project_root
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from advisor.model import Change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from advisor.config import paths
 from advisor.config.leaves import (
@@ -28,11 +28,7 @@ from advisor.config.leaves import (
 )
 from advisor.config.spelling import is_number
 from advisor.config.syntax import Syntax
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from advisor.model import JsonScalar
+from advisor.model import JsonScalar
 
 _PLAIN_TEXT = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"", re.DOTALL)
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match)
@@ -85,8 +81,6 @@ class _Reader:
         self._name = name
         self._starts = line_starts(text)
         self._ascii = text.isascii()
-
-    # --- statements ---------------------------------------------------------------------------
 
     def body(self, body: Sequence[ast.stmt], path: str, why: str | None) -> None:
         """Read statements; `why` prevents their edit."""
@@ -158,8 +152,6 @@ class _Reader:
             return paths.member(above, key) if isinstance(key, str) else paths.item(above, key)
         return None
 
-    # --- values -------------------------------------------------------------------------------
-
     def _value(self, node: ast.expr, path: str, why: str | None) -> None:
         if path.count(".") + path.count("[") > MAX_DEPTH:
             return
@@ -211,8 +203,6 @@ class _Reader:
         self._above |= {path, *(path[: end.start()] for end in _PART_END.finditer(path))}
         if len(self.found) > MAX_VALUES:
             raise too_many(self._name)
-
-    # --- places -------------------------------------------------------------------------------
 
     def _span(self, node: ast.expr) -> tuple[int, int]:
         """Place of a node, in characters."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 from advisor.errors import EditRefusedError
-
-if TYPE_CHECKING:
-    from advisor.model import JsonScalar, Scalar
+from advisor.model import JsonScalar, Scalar
 
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _BOOLEANS = (("true", "false"), ("yes", "no"), ("on", "off"))

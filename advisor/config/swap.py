@@ -16,7 +16,7 @@ import hashlib
 import os
 import re
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from advisor.config.files import read_bytes, why_not_opened
 from advisor.errors import (
@@ -27,9 +27,6 @@ from advisor.errors import (
     EditRefusedError,
 )
 from advisor.files import atomic
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2

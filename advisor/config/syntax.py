@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from advisor.config.leaves import Parsed
+from advisor.config.leaves import Parsed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from advisor.config import paths
 from advisor.config.leaves import (
@@ -22,9 +22,7 @@ from advisor.config.leaves import (
 )
 from advisor.config.spelling import double_quoted
 from advisor.config.syntax import Syntax
-
-if TYPE_CHECKING:
-    from advisor.model import JsonScalar
+from advisor.model import JsonScalar
 
 MAX_DOTS = 2_000
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from yaml.constructor import SafeConstructor
@@ -21,9 +21,7 @@ from advisor.config.leaves import (
 )
 from advisor.config.spelling import double_quoted
 from advisor.config.syntax import Syntax
-
-if TYPE_CHECKING:
-    from advisor.model import JsonScalar
+from advisor.model import JsonScalar
 
 MAX_EVENTS = 2 * MAX_VALUES
 """A member has two: key and value."""

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
 
 from advisor import stats
-from advisor.executor.requests import AFTER, BEFORE, contended
-from advisor.model import Interval, Run
+from advisor.executor.requests import AFTER, BEFORE, ABTest, TrialResult, contended
+from advisor.executor.rounds import Round
+from advisor.model import Failure, Interval, Neighbour, Run
+from advisor.objective import Objective
 from advisor.stats import ALPHA
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from advisor.executor.requests import ABTest, TrialResult
-    from advisor.executor.rounds import Round
-    from advisor.model import Failure, Neighbour
-    from advisor.objective import Objective
 
 __all__ = ["AFTER", "ALPHA", "BEFORE", "Comparison"]
 
@@ -36,9 +30,8 @@ COLLAPSED = 2.0
 MOST_COLLAPSED = 4
 """Collapsed runs of one arm up to which rounds are added; more are no accident."""
 
-Verdict = Literal["proven", "likely", "undecided", "worse"]
-"""proven: faster by more than the smallest gain worth a change. likely: faster, but maybe by less,
-or by the number of rounds won alone. worse: slower for certain."""
+UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
+"""Note on every gain that rests on such rounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +47,6 @@ class Comparison:
     cut_short: bool = False
     """The budget ended before the rounds did."""
     remaining_s: float
-
-    # --- rounds that count ----------------------------------------------------------------
 
     @property
     def uncontended(self) -> tuple[Round[TrialResult], ...]:
@@ -110,8 +101,6 @@ class Comparison:
     def collapsed(self, arm: str) -> int:
         """Number of an arm's collapsed runs; they still count."""
         return collapsed([run.units_per_s for run in self.runs(arm)])
-
-    # --- gains ----------------------------------------------------------------------------
 
     def log_gains(self, objective: Objective, arm: str = AFTER) -> list[float]:
         """Log gains of `arm` over the first, by counted round."""
@@ -224,20 +213,14 @@ class Comparison:
             f"{unit} in it. The speed of this machine changed, and the interval covers both."
         )
 
-    # --- verdicts -------------------------------------------------------------------------
-
-    def verdict(self, objective: Objective, smallest_gain: float, arm: str = AFTER) -> Verdict:
-        """Verdict on a change that must gain a share."""
+    def is_likely(self, objective: Objective, smallest_gain: float, arm: str = AFTER) -> bool:
+        """True if it is faster, but maybe by less, or by the number of rounds won alone."""
         found = self.interval(objective, arm)
-        if found is None:
-            return "undecided"
-        if self.proven(objective, smallest_gain, arm):
-            return "proven"
-        if found.high < 1:
-            return "worse"
+        if found is None or self.proven(objective, smallest_gain, arm):
+            return False
         ratios = self.log_gains(objective, arm)
         won = len(ratios) >= WON and min(ratios) > 0
-        return "likely" if (found.low > 1 or won) and found.estimate > 1 else "undecided"
+        return (found.low > 1 or won) and found.estimate > 1
 
     def proven(self, objective: Objective, smallest_gain: float, arm: str = AFTER) -> bool:
         """True if the rounds prove a sufficient gain.
@@ -318,9 +301,6 @@ def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | Non
     )
 
 
-# --- collapsed runs -----------------------------------------------------------------------
-
-
 def collapsed(rates: Sequence[float]) -> int:
     """Number of rates below half of the others' median."""
     found = 0
@@ -341,9 +321,6 @@ def rounds_wanted(planned: int, runs: Mapping[str, Sequence[float]]) -> int:
     if not most or most > MOST_COLLAPSED:
         return planned
     return max(planned, stats.pairs_that_outlive(most, ALPHA))
-
-
-# --- background load ----------------------------------------------------------------------
 
 
 def alike(runs: Mapping[str, TrialResult]) -> bool:

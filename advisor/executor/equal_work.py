@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from advisor.model import Run
+from advisor.model import Run
 
 TOLERANCE = 0.05
 """Relative difference of counts that is none: a window may end amid an item."""

@@ -6,11 +6,14 @@ left after each.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from advisor.errors import InterruptedByUserError
 from advisor.executor.comparison import Comparison, alike, contended_arms, rounds_wanted
+from advisor.executor.engines import Engine
+from advisor.executor.program import Program
 from advisor.executor.requests import (
     ABTest,
     SkippedRun,
@@ -20,15 +23,8 @@ from advisor.executor.requests import (
     contended,
 )
 from advisor.executor.rounds import Round, interleaved
-from advisor.model import Failure, Run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from advisor.executor.engines import Engine
-    from advisor.executor.program import Program
-    from advisor.executor.run_cache import RunCache
-    from advisor.model import Neighbour, Trial
+from advisor.executor.run_cache import RunCache
+from advisor.model import Failure, Run, Trial
 
 WAIT_SHARE = 0.05
 """Largest share of the budget that is spent waiting for an idle machine."""
@@ -96,8 +92,6 @@ class Executor:
     patient: bool = True
     """True if to run a contended run again: not after that was in vain, until an uncontended one
     is seen."""
-    background_load: tuple[Neighbour, ...] = ()
-    """Programs at work when a process had to begin beside them; empty if there were none."""
 
     @property
     def processes(self) -> int:
@@ -152,7 +146,7 @@ class Executor:
 
     def _outside(self, ab_test: ABTest) -> tuple[Run, ...]:
         """Baseline runs, for a test from the original."""
-        if ab_test.before.variant != Variant() or ab_test.purpose in UNTIMED:
+        if ab_test.before != Variant() or ab_test.purpose in UNTIMED:
             return ()
         return tuple(run for run in self._baselines() if not contended(run))
 
@@ -170,8 +164,7 @@ class Executor:
             return skipped
         if request.purpose == "baseline":
             self.run_cache.note_earlier(key)
-        load = self.engine.wait_until_quiet(min(WAIT_S, WAIT_SHARE * self.budget.total_s))
-        self.background_load = load or self.background_load
+        self.engine.wait_until_quiet(min(WAIT_S, WAIT_SHARE * self.budget.total_s))
         remaining_s = self.budget.remaining_s  # waiting took its part
         most_s = remaining_s + LATE_S
         if expected_s > most_s:
@@ -270,7 +263,7 @@ class _Rounds:
 
     def _run(self, arm: str, number: int) -> TrialResult:
         test, request = self.ab_test, self.ab_test.by_name[arm]
-        if test.reseeded:  # known by its seed: tests share their runs
+        if test.purpose == "quality":  # each round has a seed; tests share their runs
             request = replace(request, repeat=(request.repeat or 0) + number - 1)
         else:
             request = replace(request, series=f"{test.title}, round {number}")

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from advisor import config as documents
 from advisor.config import argv
-from advisor.model import JsonScalar, Trial, TrialFile
+from advisor.executor.requests import CommandName, KnobKey, TrialRequest
+from advisor.model import Candidate, JsonScalar, Trial, TrialFile
 from advisor.runner.limits import Limits
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from advisor.executor.requests import CommandName, KnobKey, TrialRequest
-    from advisor.model import Candidate
 
 COMMAND_LINE = "command line"
 SEED = "{seed}"

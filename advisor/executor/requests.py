@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from advisor.model import Candidate, Failure, MeasurePlan, Purpose, Run
-
-if TYPE_CHECKING:
-    from advisor.objective import Objective
+from advisor.objective import Objective
 
 CommandName = Literal["own", "quality", "confirm-quality"]
 """The user's own command, or one of those declared for the quality measures."""
@@ -97,8 +95,6 @@ class ABTest:
     """Rounds end where it is out of reach. None: all of them are run."""
     sigma: float = 0.0
     """Standard deviation of a log ratio of two equal processes, known beforehand."""
-    reseeded: bool = False
-    """Each round has a seed of its own, the same for all variants."""
     finish_once: bool = False
     """In the first round the last variant finishes a whole item, which it has not done yet."""
 
@@ -108,14 +104,14 @@ class ABTest:
         return dict(zip(self.names, self.requests, strict=True))
 
     @property
-    def before(self) -> TrialRequest:
+    def before(self) -> Variant:
         """The first variant, the reference."""
-        return self.requests[0]
+        return self.requests[0].variant
 
     @property
-    def after(self) -> TrialRequest:
+    def after(self) -> Variant:
         """The last variant."""
-        return self.requests[-1]
+        return self.requests[-1].variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,9 @@ arm. A contended round is run again as a whole; dropping one arm alone would fav
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Generic, TypeVar
 
 R = TypeVar("R")
 

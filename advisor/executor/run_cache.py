@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from advisor.executor.program import Program
 from advisor.executor.requests import contended
 from advisor.history import History, trial_key
-from advisor.model import Run
+from advisor.model import Failure, Run, Trial
 from advisor.stats import pooled_band
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.executor.program import Program
-    from advisor.model import Failure, Trial
 
 MAX_AGE_S = 7 * 24 * 3600.0
 LASTING_FAILURES = {

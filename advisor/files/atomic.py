@@ -7,10 +7,7 @@ import errno
 import fcntl
 import os
 import stat
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 DRAFT = ".gpu-advisor-draft"
 """Suffix of a file that is not whole yet."""

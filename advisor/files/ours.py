@@ -10,16 +10,13 @@ import os
 import re
 import stat
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.errors import OutputRefusedError
 from advisor.files import atomic
 from advisor.files.reading import KINDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MARKS = {
     ".md": "<!-- written by gpu-advisor -->",

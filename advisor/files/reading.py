@@ -5,10 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 MAX_BYTES = 64 * 1024 * 1024
 """Largest record that is read; real ones are below 1 MiB."""

@@ -11,11 +11,8 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ALONE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

@@ -13,16 +13,14 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.errors import NoBaselineError, UsageError
 from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.gate.schema import Revision
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 QUIET = (
     *("-c", "core.hooksPath=/dev/null"),
@@ -40,9 +38,6 @@ ENVIRONMENT = {
 FILTER = re.compile(r"filter\..*\.(clean|smudge|process|required)", re.DOTALL)
 LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\n"
 FETCH = "fetch the whole history (actions/checkout with fetch-depth: 0)."
-
-
-# --- git ----------------------------------------------------------------------------------
 
 
 def git(cwd: Path, *args: str) -> str | None:
@@ -75,9 +70,6 @@ def _run(
     except OSError as problem:
         msg = f"git could not be started: {problem.strerror}. The gate needs it to check out base."
         raise UsageError(msg) from problem
-
-
-# --- the two arms -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,9 +275,6 @@ def _is_pointer(path: Path) -> bool:
 def git_folder(top: Path) -> str:
     """Repository folder of the checkout at `top`."""
     return git(top, "rev-parse", "--path-format=absolute", "--git-common-dir") or str(top / ".git")
-
-
-# --- data that git ignores ----------------------------------------------------------------
 
 
 def shared_data(head: Checkout, paths: Sequence[str]) -> tuple[Path, ...]:

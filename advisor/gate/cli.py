@@ -6,6 +6,7 @@ outputs whatever happens: a step with empty outputs is taken for a success by th
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import functools
 import math
@@ -13,11 +14,12 @@ import os
 import secrets
 import shlex
 import sys
+import threading
 import time
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.commands import invocation
 from advisor.errors import (
@@ -28,25 +30,17 @@ from advisor.errors import (
     OutputRefusedError,
     StateBusyError,
 )
-from advisor.executor.engines import EngineSettings, make_engine
+from advisor.executor.engines import Engine, EngineSettings, make_engine
 from advisor.executor.engines.scratch_dir import cancellable, require_room, scratch_folder
+from advisor.files import Claim
 from advisor.gate import checkout, code_identity, config, github, history, report, setup_step
+from advisor.gate.checkout import Checkout
 from advisor.gate.comparison import limits_of
 from advisor.gate.process import ProcessRunner
 from advisor.gate.runner import Session, measured
-from advisor.gate.schema import ARMS, GateRecord, HostEntry, Inputs
+from advisor.gate.schema import ARMS, GateRecord, HostEntry, Inputs, Mode, Variant, Verdict
 from advisor.machine.host import read_machine
 from advisor.settings import parse_share
-
-if TYPE_CHECKING:
-    import argparse
-    import threading
-    from collections.abc import Callable, Iterator, Sequence
-
-    from advisor.executor.engines import Engine
-    from advisor.files import Claim
-    from advisor.gate.checkout import Checkout
-    from advisor.gate.schema import Mode, Variant, Verdict
 
 NOISE_PAIRS = 12
 HISTORY_PAIRS = 2
@@ -61,9 +55,6 @@ UNFINISHED: dict[type[Exception], Verdict] = {
 BISECT_SKIP = 125
 """Exit code with which `git bisect run` skips a commit."""
 LOCK_POLL_S = 0.5
-
-
-# --- arguments ----------------------------------------------------------------------------
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,9 +109,6 @@ def _minutes(text: str) -> float:
         msg = f"{text!r} is no number above zero"
         raise ValueError(msg)
     return minutes
-
-
-# --- the whole call -----------------------------------------------------------------------
 
 
 def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
@@ -202,9 +190,6 @@ def _publish(
 def _say(line: str) -> None:
     sys.stderr.write(github.harmless(f"gate: {line}\n"))
     sys.stderr.flush()
-
-
-# --- ways to a record ---------------------------------------------------------------------
 
 
 def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateRecord:

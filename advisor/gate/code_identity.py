@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
 
 from advisor.files import within
-from advisor.gate.checkout import git
-from advisor.gate.schema import ARMS, LoadedEntry
+from advisor.gate.checkout import Checkout, git
+from advisor.gate.schema import ARMS, LoadedEntry, ProgramEntry, Variant
 from advisor.model import Origins
 from advisor.probe.origins import FILE
 from advisor.runner.job import PROBE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from advisor.gate.checkout import Checkout
-    from advisor.gate.schema import ProgramEntry, Variant
 
 LOADED_BYTES = 16 << 20
 FOREIGN_KEPT = 8

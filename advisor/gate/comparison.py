@@ -9,22 +9,17 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from advisor import settings
-from advisor.gate.schema import ARMS, Limits, Rate, WorkloadVerdict
-from advisor.gate.sequential_test import CORRELATED
+from advisor.gate.checkout import Checkout
+from advisor.gate.schema import ARMS, Limits, ProgramEntry, Rate, Variant, WorkloadVerdict
+from advisor.gate.sequential_test import CORRELATED, Judgement
+from advisor.model import Run
 from advisor.numbers import number
 from advisor.objective import METRICS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from advisor.gate.checkout import Checkout
-    from advisor.gate.schema import ProgramEntry, Variant
-    from advisor.gate.sequential_test import Judgement
-    from advisor.model import Run
 
 THROUGHPUT = "throughput"
 FIGURES: dict[str, tuple[str, Callable[[Run], float | None]]] = {

@@ -5,23 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from pathlib import Path, PurePosixPath
 
 from advisor import settings
 from advisor.commands import invocation
 from advisor.errors import UsageError
 from advisor.executor.program import with_seed
-from advisor.gate.checkout import git
+from advisor.gate.checkout import Checkout, git
 from advisor.runner import limits
 from advisor.runner.limits import Limits
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from advisor.gate.checkout import Checkout
 
 COMMAND = "command"
 """Name of the one program given with --command."""

@@ -12,20 +12,17 @@ import os
 import re
 import secrets
 import sys
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from advisor import masking
 from advisor.errors import OutputRefusedError, UsageError
 from advisor.files import atomic
 from advisor.gate import report
 from advisor.gate.checkout import fact, read_event
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, MutableMapping
-
-    from advisor.gate.schema import GateRecord
+from advisor.gate.schema import GateRecord
 
 Level = Literal["notice", "warning", "error"]
 
@@ -71,9 +68,6 @@ def no_commands(job: Job) -> Iterator[None]:
         yield
     finally:
         print(f"\n::{token}::", file=sys.stderr, flush=True)
-
-
-# --- what the step says -------------------------------------------------------------------
 
 
 def outputs(record: GateRecord, path: Path | None) -> dict[str, str]:
@@ -140,8 +134,6 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _COMMAND = re.compile(r"^([^\S\n]*)(::)", re.MULTILINE)
 
 
-# --- the environment of base and head -----------------------------------------------------
-
 STEERING = {
     f"{forge}_{name}"
     for forge in ("GITHUB", "FORGEJO", "GITEA")
@@ -179,8 +171,6 @@ def is_withheld(name: str, value: str, keep: Collection[str] = ()) -> bool:
     named = not WORDS.isdisjoint(name.upper().split("_")) or masking.is_secret(name, value)
     return named or masking.mask_text(value) != value
 
-
-# --- origin of the code -------------------------------------------------------------------
 
 OWN_EVENTS = {"push", "schedule"}
 """Events whose code is this repository's own, whatever else they hold."""

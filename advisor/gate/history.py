@@ -12,22 +12,27 @@ import hashlib
 import json
 import math
 import statistics
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
 from advisor import files, stats
 from advisor.errors import ReportError
 from advisor.gate.comparison import Workload
-from advisor.gate.schema import Part, WorkloadVerdict
+from advisor.gate.schema import (
+    Better,
+    GateRecord,
+    Part,
+    ProgramEntry,
+    Rate,
+    Source,
+    Verdict,
+    WorkloadVerdict,
+)
 from advisor.gate.verdict import led
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from advisor.gate.schema import Better, GateRecord, ProgramEntry, Rate, Source, Verdict
 
 FORMAT: Literal[3] = 3
 WINDOW = 30
@@ -159,9 +164,6 @@ def _rates(program: ProgramEntry) -> Iterator[tuple[Workload, Source | None, lis
     for key in dict.fromkeys(key for run in runs for key in run.rates):
         workload = Workload(program.name, None if key == program.name else key)
         yield workload, runs[0].source, [run.rates[key] for run in runs if key in run.rates]
-
-
-# --- the file -----------------------------------------------------------------------------
 
 
 def read(path: Path) -> History:

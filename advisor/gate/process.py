@@ -14,29 +14,24 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from advisor.executor.engines import Engine
 from advisor.executor.engines.scratch_dir import require_room
 from advisor.files import within
 from advisor.gate import code_identity, setup_step
+from advisor.gate.checkout import Checkout
+from advisor.gate.code_identity import Difference
 from advisor.gate.comparison import figures
-from advisor.gate.schema import Problem, Rate, RunEntry
-from advisor.model import Candidate, MeasurePlan, Run, Trial
+from advisor.gate.config import Program
+from advisor.gate.schema import Problem, Rate, RunEntry, Source, Variant
+from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
 from advisor.runner.output import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from advisor.executor.engines import Engine
-    from advisor.gate.checkout import Checkout
-    from advisor.gate.code_identity import Difference
-    from advisor.gate.config import Program
-    from advisor.gate.schema import Source, Variant
-    from advisor.model import Failure
 
 BENCHMARK_JSON = "GPU_ADVISOR_BENCHMARK_JSON"
 """Environment variable: path for the JSON of a suite of benchmarks."""
@@ -218,9 +213,6 @@ def checked(text: str, source: str) -> float:
     return value
 
 
-# --- suites of benchmarks -----------------------------------------------------------------
-
-
 class _Named(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -271,9 +263,6 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
         evidence = "the benchmark JSON holds no benchmark"
         raise NoRateError(evidence, "work-not-done")
     return source, rates
-
-
-# --- files of a run -------------------------------------------------------------------------
 
 
 def _output(scratch: Path) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -17,13 +16,17 @@ from advisor import files, masking
 from advisor.errors import OutputRefusedError, ReportError
 from advisor.gate import validity
 from advisor.gate.comparison import words
-from advisor.gate.schema import ARMS, CONFIDENCE, SCHEMA_VERSION, GateRecord
+from advisor.gate.schema import (
+    ARMS,
+    CONFIDENCE,
+    SCHEMA_VERSION,
+    GateRecord,
+    ProgramEntry,
+    WorkloadVerdict,
+)
 from advisor.gate.sequential_test import ALPHA, LOOKS
 from advisor.numbers import number
 from advisor.report.markdown import clip, code, details, fenced, table, text
-
-if TYPE_CHECKING:
-    from advisor.gate.schema import ProgramEntry, WorkloadVerdict
 
 MARKER = "<!-- gpu-advisor gate -->"
 """First line of a sticky comment, by which the next gate finds and replaces it."""
@@ -47,9 +50,6 @@ MOST_PAIRS_SHOWN = 48
 SMALLEST_SHOWN_PCT = 0.05
 LONGEST = 300
 """Characters of a sentence in the summary lines."""
-
-
-# --- documents ----------------------------------------------------------------------------
 
 
 def markdown(record: GateRecord) -> str:
@@ -188,9 +188,6 @@ def _pairs(program: ProgramEntry) -> str:
             shown = [_rate(rate.mean if rate else None) for rate in rates]
             rows.append((str(pair.number), pair.order, key, *shown, counts))
     return table(("pair", "order", "workload", *ARMS, "counts"), "rllrrl", rows)
-
-
-# --- files --------------------------------------------------------------------------------
 
 
 def masked(record: GateRecord) -> GateRecord:

@@ -9,26 +9,29 @@ from __future__ import annotations
 import math
 import random
 import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from advisor.errors import InterruptedByUserError
-from advisor.executor.rounds import interleaved
+from advisor.executor.rounds import Round, interleaved
 from advisor.gate import code_identity, config, validity
-from advisor.gate.process import WHOLE, WINDOW
-from advisor.gate.schema import ARMS, PairEntry, ProgramEntry
+from advisor.gate.config import Program
+from advisor.gate.process import WHOLE, WINDOW, ProcessRunner
+from advisor.gate.schema import (
+    ARMS,
+    GateRecord,
+    HostEntry,
+    Inputs,
+    Mode,
+    PairEntry,
+    ProgramEntry,
+    RunEntry,
+    Variant,
+)
 from advisor.gate.sequential_test import LOOKS
 from advisor.gate.verdict import decide, failed, of_equal_code, settled
+from advisor.model import MeasurePlan
 from advisor.numbers import number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from advisor.executor.rounds import Round
-    from advisor.gate.config import Program
-    from advisor.gate.process import ProcessRunner
-    from advisor.gate.schema import GateRecord, HostEntry, Inputs, Mode, RunEntry, Variant
-    from advisor.model import MeasurePlan
 
 MARGIN = 1.2
 """A pair may take this much longer than the longest so far and still fit the budget."""
@@ -108,8 +111,6 @@ class Session:
             for program in open_programs:
                 self._add(program.name, next(rounds[program.name]))
 
-    # --- before the first pair ---
-
     def _warm_up(self, program: Program) -> None:
         """Run each arm once, uncounted.
 
@@ -149,8 +150,6 @@ class Session:
                 f"pairs ({first * pair_s / 60:.1f} min), the last after {last} "
                 f"({last * pair_s / 60:.1f} min)"
             )
-
-    # --- pairs ---
 
     def _rounds(self, program: Program) -> Iterator[Round[RunEntry]]:
         """Pairs of one program without end."""
@@ -215,8 +214,6 @@ class Session:
             raise InterruptedByUserError(msg)
         return run
 
-    # --- state ---
-
     def _closed(self, name: str) -> bool:
         entry = self.programs[name]
         failed = any(run.problem for run in entry.warm_ups)
@@ -239,9 +236,6 @@ def _summary(pair: PairEntry) -> str:
     failed = [f"{run.arm} failed: {run.problem.kind}" for run in pair.runs if run.problem]
     said = f" discarded: {pair.discarded}" if pair.discarded else f": {', '.join(failed) or rates}"
     return f"pair {pair.number} ({pair.order}){said}"
-
-
-# --- a session to its record --------------------------------------------------------------
 
 
 def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:

@@ -35,9 +35,6 @@ class Part(BaseModel):
     )
 
 
-# --- raw values ---------------------------------------------------------------------------
-
-
 class Rate(Part):
     """Rate or other figure of one process.
 
@@ -133,9 +130,6 @@ class ProgramEntry(Part):
     def runs(self) -> list[RunEntry]:
         """All processes, warm-ups first."""
         return [*self.warm_ups, *(run for pair in self.pairs for run in pair.runs)]
-
-
-# --- the record ---------------------------------------------------------------------------
 
 
 class WorkloadVerdict(Part):

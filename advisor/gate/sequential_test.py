@@ -27,16 +27,13 @@ import itertools
 import math
 import statistics
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from advisor import stats
 from advisor.gate.schema import CONFIDENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from advisor.model import Interval
+from advisor.model import Interval
 
 Outcome = Literal["pass", "regression", "inconclusive"]
 Key = TypeVar("Key")

@@ -8,23 +8,18 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.errors import InterruptedByUserError
-from advisor.gate.checkout import git, git_folder
+from advisor.gate.checkout import Checkout, git, git_folder
 from advisor.runner.job import Job
 from advisor.runner.launch import Launched
 from advisor.runner.output import Tally, plain
 from advisor.sandbox.capabilities import ASKED_FOR, checkout_policy, detect_isolation
 from advisor.sandbox.path_policy import caches, is_within
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Mapping, Sequence
-
-    from advisor.gate.checkout import Checkout
 
 PACKAGE = str(Path(__file__).resolve().parents[1])
 """The package, whose probe every run imports."""
@@ -99,9 +94,6 @@ def _make_folders(top: Path) -> list[Path]:
     for folder in made:
         folder.mkdir()
     return made
-
-
-# --- isolation ----------------------------------------------------------------------------
 
 
 def unprotected(cwd: Path) -> str:

@@ -8,18 +8,14 @@ arms others disturbed alike counts, because the random order favours neither, an
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from advisor.executor.comparison import loads_alike
 from advisor.executor.engines.idle import in_words
+from advisor.gate.schema import PairEntry, RunEntry, Variant
 from advisor.gate.sequential_test import LOOKS
 from advisor.machine.readings import HARMFUL_EVENT_REASONS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from advisor.gate.schema import PairEntry, RunEntry, Variant
-    from advisor.model import Telemetry
+from advisor.model import Telemetry
 
 POWER_CAP = "software power cap"
 """Normal under load; an arm that draws more power and is held back by it is really slower."""

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from advisor import stats
 from advisor.gate import code_identity, validity
 from advisor.gate.comparison import THROUGHPUT, Comparison, Workload
-from advisor.gate.schema import ARMS, GateRecord, Limits, WorkloadVerdict
+from advisor.gate.schema import (
+    ARMS,
+    GateRecord,
+    Inputs,
+    Limits,
+    ProgramEntry,
+    Rate,
+    RunEntry,
+    Variant,
+    Verdict,
+    WorkloadVerdict,
+)
 from advisor.gate.sequential_test import LOOKS, judge, level
 from advisor.numbers import number
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from advisor.gate.schema import Inputs, ProgramEntry, Rate, RunEntry, Variant, Verdict
 
 PRECEDENCE: tuple[Verdict, ...] = (
     "regression",
@@ -124,9 +130,6 @@ def _smallest_threshold(compared: Comparison) -> list[str]:
     return [f"smallest threshold that equal code passes: --threshold {max(1, math.ceil(high))}%"]
 
 
-# --- programs that cannot be compared at all ----------------------------------------------
-
-
 def _named(
     workload: Workload, program: ProgramEntry, verdict: Verdict, reason: str
 ) -> WorkloadVerdict:
@@ -183,9 +186,6 @@ def _without_base(
 
 def _may_be_missing(workload: Workload, inputs: Inputs) -> bool:
     return bool({workload.name, workload.benchmark} & set(inputs.allow_removed))
-
-
-# --- workloads of a program, matched by name ----------------------------------------------
 
 
 def _match(

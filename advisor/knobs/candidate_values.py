@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from advisor.config import Document
 from advisor.knobs.catalogue import catalogue
+from advisor.knobs.findings import Findings
 from advisor.knobs.schedule import rescaled_schedule
 from advisor.knobs.tree import canonical, number_of, parts_of
-from advisor.model import Change
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from advisor.config import Document
-    from advisor.knobs.findings import Findings
-    from advisor.model import JsonScalar, Knob, KnobConstraint
+from advisor.model import Change, JsonScalar, Knob, KnobConstraint
 
 
 def is_ban(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...]) -> bool:
@@ -80,9 +75,6 @@ def row_of(value: object) -> tuple[dict[str, JsonScalar], str]:
             if type(word) is type(value) and str(word).lower() == str(value).lower():
                 return dict(row), dtype
     return {}, "float32"
-
-
-# --- a change with its links --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,17 +6,14 @@ import functools
 import math
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from advisor.knobs.registry import REGISTRY
 from advisor.knobs.tree import Leaf, number_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from advisor.model import JsonScalar, Phase
+from advisor.model import JsonScalar, Phase
 
 Shape = Literal["line", "root-line"]
 """Rise of a schedule's noise rates; `root-line` is linear in their square roots."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from advisor.knobs.catalogue import catalogue
 from advisor.knobs.registry import REGISTRY, loader_arguments
-from advisor.knobs.tree import parts_of
+from advisor.knobs.tree import Leaf, parts_of
 from advisor.model import Knob, KnobConstraint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from advisor.knobs.tree import Leaf
 
 Found = tuple[str, tuple[str, ...], str]
 """Kind, paths and reason of a link."""

@@ -5,25 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from advisor.config import Document
 from advisor.knobs.catalogue import catalogue, table_of
 from advisor.knobs.constraints import find_links
-from advisor.knobs.findings import Followed
+from advisor.knobs.findings import Findings
 from advisor.knobs.registry import REGISTRY
 from advisor.knobs.tree import Leaf, leaves, number_of, parts_of
-from advisor.model import SAMPLER_FORWARDS, Knob
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from advisor.config import Document
-    from advisor.knobs.findings import Findings
-    from advisor.model import Effects, JsonScalar, Phase
-
-
-# --- from settings to observations --------------------------------------------------------
+from advisor.model import SAMPLER_FORWARDS, Effects, JsonScalar, Knob, Phase
 
 
 class Trace(NamedTuple):
@@ -108,9 +100,6 @@ def _may_explain(knob: Knob, seen: Effects) -> bool:
     values = knob.value if isinstance(knob.value, tuple) else (knob.value,)
     traces = [trace for trace in TRACES if trace.shown_in == knob.kind]
     return any(trace.shown(value, seen) in wanted for value in values for trace in traces)
-
-
-# --- suspects -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +200,6 @@ def better_half(
         kept.update(alike[: (len(alike) + 1) // 2])
     return tuple(each for each in suspected if each in kept)
 
-
-# --- values of the experiment -------------------------------------------------------------
 
 MOST = 16
 """Values moved in one run: more would hardly leave a program that runs."""
@@ -320,7 +307,14 @@ def _alternatives(
         yield like(new)
 
 
-# --- outcome of a run ---------------------------------------------------------------------
+class Followed(NamedTuple):
+    """Value that the program follows, whatever its name."""
+
+    move: Move
+    trace: Trace
+    before: float
+    """Observations with the present value, and with the moved one."""
+    after: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,20 +346,7 @@ def read_outcome(
         if len(shown) != 1 or old is None or new is None:
             unclear.add(kind)
             continue
-        move, trace = shown[0]
-        followed.append(
-            Followed(
-                document=move.suspect.document,
-                path=move.suspect.path,
-                kind=trace.kind,
-                shown_in=kind,
-                value=move.suspect.value,
-                scope=trace.scope,
-                moved_to=move.new,
-                before=old,
-                after=new,
-            )
-        )
+        followed.append(Followed(*shown[0], before=old, after=new))
     return Outcome(followed=tuple(followed), unclear=frozenset(unclear))
 
 
@@ -382,32 +363,28 @@ def joined(
     document: Document, findings: Findings, followed: Iterable[Followed], phase: Phase
 ) -> Findings:
     """Add followed values of a `phase` to `findings`."""
-    mine = {each.path: each for each in followed if each.document == document.name}
+    every = {each.move.suspect: each for each in followed}
+    mine = [each for suspect, each in every.items() if suspect.document == document.name]
     if not mine:
         return findings
-    knobs = (*findings.knobs, *(_knob(each, phase) for each in mine.values()))
-    every = leaves(document.scalars)
-    before = find_links(document.name, every, findings.knobs)
+    knobs = (*findings.knobs, *(_knob(each, phase) for each in mine))
+    found = leaves(document.scalars)
+    before = find_links(document.name, found, findings.knobs)
     kept = (link for link in findings.links if link not in before)
-    return replace(
-        findings,
-        knobs=knobs,
-        links=(*find_links(document.name, every, knobs), *kept),
-        followed=tuple(mine.values()),
-    )
+    return replace(findings, knobs=knobs, links=(*find_links(document.name, found, knobs), *kept))
 
 
 def _knob(found: Followed, phase: Phase) -> Knob:
-    kind = REGISTRY[found.kind]
+    suspect, kind = found.move.suspect, REGISTRY[found.trace.kind]
     phase = kind.phase or phase
     return Knob(
-        document=found.document,
-        path=found.path,
-        kind=found.kind,
+        document=suspect.document,
+        path=suspect.path,
+        kind=kind.kind,
         phase=phase,
         knob_class=kind.class_in(phase),
-        value=found.value,
+        value=suspect.value,
         unit=kind.unit,
-        scope=found.scope,
-        why=f"`{parts_of(found.path)[-1]}`: {kind.words}, by experiment",
+        scope=found.trace.scope,
+        why=f"`{parts_of(suspect.path)[-1]}`: {kind.words}, by experiment",
     )

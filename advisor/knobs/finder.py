@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
+from advisor.config import Document
 from advisor.config.argv import first_own_word
 from advisor.knobs import candidate_values, references, vocabulary
 from advisor.knobs.catalogue import Meaning, catalogue, rules_for, types_of
 from advisor.knobs.constraints import find_links
 from advisor.knobs.findings import Findings, Reference
-from advisor.knobs.registry import REGISTRY
+from advisor.knobs.registry import REGISTRY, KnobSpec
 from advisor.knobs.tree import Leaf, leaves, words_of
-from advisor.model import FalseMatch, Knob, KnobConstraint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from advisor.config import Document
-    from advisor.knobs.registry import KnobSpec
-    from advisor.model import Phase
+from advisor.model import FalseMatch, Knob, KnobConstraint, Phase
 
 
 def find(document: Document, *, phase: Phase | None = None) -> Findings:
@@ -41,9 +35,6 @@ def find(document: Document, *, phase: Phase | None = None) -> Findings:
         references=tuple(finder.references),
         notes=document.notes,
     )
-
-
-# --- phases -------------------------------------------------------------------------------
 
 
 def phase_of_command(document: Document) -> Phase | None:
@@ -123,9 +114,6 @@ def _any(pattern: re.Pattern[str], names: Iterable[str]) -> bool:
     return any(map(pattern.fullmatch, names))
 
 
-# --- one document -------------------------------------------------------------------------
-
-
 class _Finder:
     """One pass over one document."""
 
@@ -186,8 +174,6 @@ class _Finder:
             if rule.fits(leaf, around, self.document.format, self.phase)
         )
         return next(fitting, None)
-
-    # --- a knob ------------------------------------------------------------------------------
 
     def _knob(self, leaf: Leaf, meaning: Meaning) -> Knob:
         spec = REGISTRY[meaning.kind]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from advisor.model import FalseMatch, JsonScalar, Knob, KnobConstraint
+from advisor.model import FalseMatch, Knob, KnobConstraint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,24 +14,6 @@ class Reference:
     path: str
     file: str
     """As written there, relative to the document's folder."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
-    """Value that the program follows, whatever its name."""
-
-    document: str
-    path: str
-    kind: str
-    shown_in: str
-    """The kind of what it was seen in: a global batch may show in the accumulation."""
-    value: JsonScalar
-    """As it stands in the document."""
-    scope: str | None
-    moved_to: JsonScalar
-    before: float
-    """Observations with `value`, and with `moved_to`."""
-    after: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +29,6 @@ class Findings:
     """Paths of the scalars that name directories the program writes to."""
     references: tuple[Reference, ...] = ()
     notes: tuple[str, ...] = ()
-    followed: tuple[Followed, ...] = ()
-    """Knobs that a run showed and no name did; they are among `knobs`."""
 
     def knob(self, path: str) -> Knob | None:
         """The knob at `path`, if there is one."""

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from advisor.config import Document
 from advisor.config.leaves import COMPUTED
 from advisor.knobs.catalogue import catalogue
-from advisor.knobs.tree import parts_of, path_of
-
-if TYPE_CHECKING:
-    from advisor.config import Document
-    from advisor.knobs.tree import Leaf
+from advisor.knobs.tree import Leaf, parts_of, path_of
 
 _REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
 _PLAIN_REFERENCE = re.compile(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$?@([\w#]+)|\$([A-Za-z_]\w*)")

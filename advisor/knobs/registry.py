@@ -6,13 +6,11 @@ and report read the spec. Names that need more than a pattern stand in catalogue
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from advisor.model import Effects, JsonScalar, KnobClass, Phase
+from advisor.model import Effects, JsonScalar, KnobClass, Phase
 
 Prerequisite = Literal["workers", "gpu"]
 FLIP: Literal["flip"] = "flip"

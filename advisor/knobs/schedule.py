@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from advisor.knobs.catalogue import Shape
+from advisor.knobs.catalogue import Shape
 
 LARGEST_BETA = 0.999
 """The field's usual cap; beyond it a step keeps nothing of what came before."""

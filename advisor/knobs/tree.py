@@ -5,15 +5,11 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from advisor.config import paths
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from advisor.model import JsonScalar, Scalar
+from advisor.model import JsonScalar, Scalar
 
 Part = str | int
 

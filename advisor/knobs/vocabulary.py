@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from advisor.knobs.catalogue import Meaning, catalogue, rules_for, table_of
+from advisor.knobs.catalogue import Family, Meaning, catalogue, rules_for, table_of
 from advisor.knobs.tree import Leaf, number_of, words_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from advisor.knobs.catalogue import Family
 
 Words = tuple[str, ...]
 
@@ -90,9 +86,6 @@ def _respelled(phrase: str, spelling: Mapping[str, Words]) -> Words:
     return tuple(w for word in phrase.split() for w in spelling.get(word, (word,)))
 
 
-# --- words --------------------------------------------------------------------------------
-
-
 @functools.lru_cache(maxsize=8192)
 def words_in(name: str) -> Words:
     """Words of a canonical name, without plurals and final digits."""
@@ -163,9 +156,6 @@ def _said_of_batch(name: str, table: str) -> str | None:
     words, spelling = dict(enumerate(words_in(name))), vocabulary().spelling
     phrases = ((m, p) for m, several in vocabulary().table[table].items() for p in several)
     return next((m for m, p in phrases if _where(_respelled(p, spelling), words)), None)
-
-
-# --- a leaf in its place ------------------------------------------------------------------
 
 
 def read(leaf: Leaf) -> Meaning | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from advisor.model.kinds import JsonScalar, KnobClass
 
@@ -47,16 +47,12 @@ class Decision:
     """The phase that ran uses it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Advice(NamedTuple):
     """Confirmed change that the user must make."""
 
-    kind: Literal["switch", "loader", "training-batch"]
     title: str
     gain: Interval
     reason: str
     """Sentences for the report, printed as they are."""
     site: str | None = None
     patch: str | None = None
-    used_contended_rounds: bool = False
-    """Contended rounds had to be counted: the gain is that beside others."""

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from advisor.model import Advice
+from advisor import numbers
+from advisor.executor.comparison import UNDER_LOAD
+from advisor.executor.program import Program
+from advisor.model import Advice, Interval, Run
 from advisor.patches import model_patches, patches, python_source
+from advisor.patches.python_source import Edit
 from advisor.tuner.code_suggestions import is_confirmed, switch_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.executor.program import Program
-    from advisor.model import Interval, Run
-    from advisor.patches.python_source import Edit
-    from advisor.tuner.state import Suggestion, TunerState
-
-BESIDE_OTHERS = " Some rounds ran under background load; rerun on an idle machine."
+from advisor.tuner.state import Suggestion, TunerState
 
 
 def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:
@@ -34,29 +29,23 @@ def advice_of(
     state: TunerState, program: Program, suggestion: Suggestion, gain: Interval
 ) -> Advice:
     """One confirmed suggestion, with its place and its patch."""
-    contended = suggestion.outcome is not None and suggestion.outcome.used_contended_rounds
-    pairs = "1 interleaved pair" if gain.n == 1 else f"{gain.n} interleaved pairs"
+    outcome = suggestion.outcome
+    reason = f"{suggestion.reason} Measured in {numbers.many(gain.n, 'interleaved pair')} of fresh "
+    reason += "processes."
+    if outcome is not None and outcome.used_contended_rounds:
+        reason += f" {UNDER_LOAD}"
     site, patch = None, None
-    if suggestion.kind == "training-batch":
+    if suggestion.knob is not None:
         patch = config_patch(program, state, suggestion)
     else:
         seen = state.incumbent_run.effects
-        site = seen.loader_site if suggestion.kind == "loader" else seen.model_site
+        site = seen.loader_site if suggestion.arguments else seen.model_site
         path, line = located(program.cwd, site)
         if path is not None:
-            site = written_at(path, line, site) if suggestion.kind == "loader" else site
+            site = written_at(path, line, site) if suggestion.arguments else site
             edit = code_edit(line, suggestion, state.incumbent_run)
             patch = python_source.patch_of(path, program.cwd, edit) if edit else None
-    return Advice(
-        kind=suggestion.kind,
-        title=suggestion.title,
-        gain=gain,
-        reason=f"{suggestion.reason} Measured in {pairs} of fresh processes."
-        f"{BESIDE_OTHERS if contended else ''}",
-        site=site,
-        patch=patch,
-        used_contended_rounds=contended,
-    )
+    return Advice(title=suggestion.title, gain=gain, reason=reason, site=site, patch=patch)
 
 
 def config_patch(program: Program, state: TunerState, suggestion: Suggestion) -> str | None:
@@ -73,7 +62,7 @@ def config_patch(program: Program, state: TunerState, suggestion: Suggestion) ->
 
 def code_edit(line: int, suggestion: Suggestion, original: Run) -> Edit | None:
     """Edit at `line` that does what was tried; None without one."""
-    if suggestion.kind == "loader":
+    if suggestion.arguments:
         return patches.loader_edit(line, dict(suggestion.arguments))
     switch, value = switch_of(suggestion.title)
     if switch.statement:

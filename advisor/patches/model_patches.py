@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-from typing import TYPE_CHECKING
 
-from advisor.patches.python_source import Splice, behind, imports_torch, last_name
-
-if TYPE_CHECKING:
-    from advisor.patches.python_source import Edit, Source
+from advisor.patches.python_source import Edit, Source, Splice, behind, imports_torch, last_name
 
 SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef

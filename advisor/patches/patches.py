@@ -6,10 +6,12 @@ Where the place cannot be found with certainty there is no patch.
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
 from advisor.patches.python_source import (
+    Edit,
     Source,
     Splice,
     behind,
@@ -18,12 +20,6 @@ from advisor.patches.python_source import (
     leading_imports,
     read_source,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from advisor.patches.python_source import Edit
 
 POSITIONS = ("dataset", "batch_size", "shuffle")
 """Parameters of DataLoader that people give without their name."""
@@ -83,9 +79,6 @@ def statement_edit(statement: str) -> Edit:
     return edit
 
 
-# --- reading ------------------------------------------------------------------------------
-
-
 def _loader_call(source: Source, line: int) -> ast.Call | None:
     """Single DataLoader call that covers `line`."""
     names = {"DataLoader"} | {
@@ -113,9 +106,6 @@ def _calls(source: Source, line: int) -> list[ast.Call]:
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
-
-
-# --- editing a call -----------------------------------------------------------------------
 
 
 def _set_arguments(

@@ -11,13 +11,9 @@ import difflib
 import io
 import re
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+from pathlib import Path
 
 BOM = b"\xef\xbb\xbf"
 LINES = re.compile(r"[^\n]*\n|[^\n]+")
@@ -118,9 +114,6 @@ def behind(source: Source, node: ast.stmt) -> int | None:
     if not newline or (rest.strip() and not rest.strip().startswith(b"#")):
         return None
     return end + len(rest.removesuffix(b"\r"))
-
-
-# --- proving and writing ------------------------------------------------------------------
 
 
 def patch_of(path: Path, cwd: Path, edit: Edit) -> str | None:

@@ -6,18 +6,14 @@ A figure is the range over equal processes; one process names nothing.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from advisor import numbers
 from advisor.machine.readings import GIB
-from advisor.model import SAMPLER_FORWARDS, Shares
+from advisor.model import SAMPLER_FORWARDS, GpuProfile, Run, Shares, SyncPoint
 from advisor.report.schema import Bottleneck
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from advisor.model import GpuProfile, Run, SyncPoint
 
 FEWEST = 2
 """Runs that a figure needs."""
@@ -55,9 +51,6 @@ PARTS = {
 """Words for each field of Shares."""
 IDLE = ("data_wait", "host_to_device", "launch", "sync", "other")
 """Fields of Shares in which a GPU had too little to do."""
-
-
-# --- equal runs ---------------------------------------------------------------------------
 
 
 def ranged(
@@ -152,9 +145,6 @@ def footprint_lines(run: Run) -> list[str]:
     ]
 
 
-# --- the bottleneck -----------------------------------------------------------------------
-
-
 def diagnose(runs: Sequence[Run], *, profile: GpuProfile | None = None) -> Bottleneck | None:
     """Name the bottleneck of equal runs.
 
@@ -216,9 +206,6 @@ def bottleneck_part(run: Run) -> str | None:
     if other is not None and compute is not None and other > compute and not host_waits:
         return "other"
     return None if compute is None else "compute"
-
-
-# --- evidence -----------------------------------------------------------------------------
 
 
 def _step(run: Run) -> Iterator[str]:

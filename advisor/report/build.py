@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import shlex
 import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor import __version__, numbers
 from advisor.executor.comparison import AFTER, BEFORE, Comparison, contended_arms
 from advisor.executor.program import COMMAND_LINE
-from advisor.model import Candidate, Failure, Run
-from advisor.objective import METRICS, THROUGHPUT
+from advisor.executor.requests import TrialResult
+from advisor.machine.target import Target
+from advisor.model import Candidate, Change, Failure, Run
+from advisor.objective import METRICS, THROUGHPUT, Objective
 from advisor.report import notes, verdict
 from advisor.report.bottleneck import diagnose, typical
 from advisor.report.schema import (
@@ -26,18 +29,9 @@ from advisor.report.schema import (
     SuggestionEntry,
     TrialEntry,
 )
-from advisor.report.verdict import whole_gain
+from advisor.report.verdict import TuningResult, whole_gain
 from advisor.stats import walsh_interval
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from advisor.executor.requests import TrialResult
-    from advisor.machine.target import Target
-    from advisor.model import Change
-    from advisor.objective import Objective
-    from advisor.report.verdict import TuningResult
-    from advisor.tuner.state import TunerState
+from advisor.tuner.state import TunerState
 
 ISOLATION = {
     "overlay": "overlay: files that the program wrote were discarded with each trial",
@@ -119,13 +113,10 @@ def optimize_report(found: TuningResult) -> Report:
                 site=advice.site,
                 patch=advice.patch,
             )
-            for advice in sorted(found.advice, key=lambda each: -each.gain.estimate)
+            for advice in found.advice
         ],
         notes=list(notes.caveats(found)),
     )
-
-
-# --- before and after ---------------------------------------------------------------------
 
 
 def sides(found: TuningResult) -> tuple[Side, Side]:
@@ -208,9 +199,6 @@ def _median(values: Iterable[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-# --- commands and next actions ------------------------------------------------------------
-
-
 def tuned_command(found: TuningResult) -> str | None:
     """Command with its own knobs changed, if any."""
     if not any(change.document == COMMAND_LINE for change in found.winner.changes):
@@ -261,9 +249,6 @@ def next_command(found: TuningResult) -> str:
     return shlex.join((*found.resume, "--budget", budget, *typed))
 
 
-# --- entries ------------------------------------------------------------------------------
-
-
 def _changes(state: TunerState, winner: Candidate) -> tuple[Change, ...]:
     """Values that are written; a training knob is free where nothing trains."""
     if not state.originals or state.trains:
@@ -284,7 +269,7 @@ def _aim(target: Target) -> str | None:
 
 
 def trial_entry(attempt: TrialResult) -> TrialEntry:
-    """One process, for the report and the progress display."""
+    """One process that was run."""
     result, variant = attempt.result, attempt.request.variant
     facts: dict[str, Any] = {
         "id": attempt.id,
@@ -317,8 +302,8 @@ def _comparison(found: Comparison, objective: Objective) -> ComparisonEntry:
     counted = {each.number for each in found.counted}
     return ComparisonEntry(
         purpose=found.ab_test.purpose,
-        before=found.ab_test.before.variant.label,
-        after=found.ab_test.after.variant.label,
+        before=found.ab_test.before.label,
+        after=found.ab_test.after.label,
         gain=Gain.of(found.interval(objective)),
         rounds=[
             RoundEntry(

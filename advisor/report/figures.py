@@ -1,50 +1,39 @@
 """Figure of a report, as SVG: throughput and memory by batch size.
 
-matplotlib is imported only to draw.
-
-Backgrounds are transparent and colours are mid-tones: one file reads well on white and on dark
+The background is transparent and colours are mid-tones: one file reads well on white and on dark
 pages.
 """
 
 from __future__ import annotations
 
-import io
-import warnings
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, Template
 
 from advisor import numbers
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from advisor.report.schema import Report, TrialEntry
+from advisor.report.markdown import one_line
+from advisor.report.schema import Report, TrialEntry
 
 FILE = "batch.svg"
 COMPARABLE = ("baseline", "search", "confirm", "effects")
 """Purposes of trials whose throughputs may be compared."""
+TEMPLATES = [folder / "templates" for folder in Path(__file__).resolve().parents[1:3]]
+"""Of the package, or else of the source tree."""
 
-INK = "#717882"
-ACCENT = "#2c7ac9"
-BAD = "#d54343"
+MOST_TICKS = 5
+NEAR = 4.0
+"""A limit so many times the highest peak is not drawn."""
 
-_STYLE: dict[Any, Any] = {
-    "savefig.facecolor": "none",
-    "axes.facecolor": "none",
-    "text.parse_math": False,
-    "svg.hashsalt": "gpu-advisor",
-    "font.family": ["DejaVu Sans"],  # comes with matplotlib
-    "font.size": 9,
-    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor"), INK),
-    **dict.fromkeys(("xtick.color", "ytick.color", "grid.color"), INK),
-    "axes.titlelocation": "left",
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.alpha": 0.25,
-    "lines.markersize": 4,
-}
+
+def template(name: str) -> Template:
+    """A template, which escapes every text."""
+    loader = FileSystemLoader(TEMPLATES)
+    return Environment(loader=loader, autoescape=True, trim_blocks=True).get_template(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,66 +73,59 @@ def batch_curve(report: Report) -> Curve | None:
     return curves[sizes.index(max(sizes))] if max(sizes, default=0) > 1 else None
 
 
-# --- drawing ------------------------------------------------------------------------------
-
-
 def draw(report: Report) -> bytes | None:
-    """Draw the curve as SVG; None without one, or without matplotlib.
-
-    The same report and the same matplotlib give the same bytes.
-    """
+    """Draw the curve as SVG; None without one. The same report gives the same bytes."""
     curve = batch_curve(report)
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError:
-        return None
     if curve is None:
         return None
-    with mpl.rc_context(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for it
-        mpl.rcdefaults()  # a matplotlibrc of the user's must not change the bytes
-        mpl.rcParams.update(_STYLE)
-        height = 3.9 if curve.by_batch("peak_mem_gib") else 2.4
-        canvas = Figure(figsize=(7.2, height), layout="constrained")
-        _paint(canvas, report, curve)
-        svg = io.BytesIO()
-        facts = {"Date": None, "Creator": "gpu-advisor", "Title": curve.alt}
-        canvas.savefig(svg, format="svg", metadata=facts)
-        return svg.getvalue()
-
-
-def _paint(canvas: Figure, report: Report, curve: Curve) -> None:
     rates, peaks = curve.by_batch("units_per_s"), curve.by_batch("peak_mem_gib")
     failures = {t.batch: t.outcome for t in curve.trials if t.batch and t.batch not in rates}
     chosen = (report.after if report.changes else report.before).batch
-    limit = report.memory_limit_gib
-    batches = sorted({*rates, *failures})
-    shown: dict[str, tuple[Any, ...]] = {
-        f"throughput, {numbers.plural(report.unit)}/s": (rates, fmean, ACCENT),
-        "peak memory, GiB": (peaks, max, INK),
-    }
-    panels = canvas.subplots(2 if peaks else 1, 1, sharex=True, squeeze=False)[:, 0]
-    for panel, (title, (values, typical, colour)) in zip(panels, shown.items(), strict=False):
-        panel.set_title(title)
-        points = {batch: typical(each) for batch, each in values.items()}
-        highest = max(map(max, values.values()))
-        panel.plot(list(points), list(points.values()), "-", color=colour)
-        for batch, each in values.items():
-            panel.plot([batch] * len(each), each, "o", color=colour)
-        if chosen in points:
-            panel.plot([chosen], [points[chosen]], "o", ms=9, mfc="none", mec=colour, mew=1.6)
-        if values is rates:
-            panel.plot(list(failures), [0.05 * highest] * len(failures), "x", color=BAD)
-        elif limit is not None and limit < highest * 4:
-            highest = max(highest, limit)
-            panel.set_title(f"{title}; the dashed line is the limit")
-            panel.axhline(limit, color=BAD, linewidth=1, linestyle=(0, (4, 3)))
-        panel.set_ylim(0, 1.15 * highest)
-        panel.set_xscale("log", base=2)
-        panel.set_xticks(batches, [numbers.count(batch) for batch in batches])
-        panel.minorticks_off()
-        panel.grid(axis="y")
+    panels = [panel(f"throughput, {numbers.plural(report.unit)}/s", rates, fmean)]
+    if peaks:
+        limit, highest = report.memory_limit_gib, max(map(max, peaks.values()))
+        is_near = limit is not None and limit < NEAR * highest
+        title = f"peak memory, GiB{'; the dashed line is the limit' if is_near else ''}"
+        panels.append(panel(title, peaks, max, limit if is_near else None))
     notes = ["batch size", curve.beside, "the ring is the chosen size" if chosen in rates else ""]
     notes += [f"x: {failure}" for failure in dict.fromkeys(failures.values())]
-    panels[-1].set_xlabel("; ".join(filter(None, notes)))
+    svg = template("batch.svg.j2").render(
+        panels=panels,
+        places=across(sorted({*rates, *failures})),
+        failures=failures,
+        chosen=chosen,
+        count=numbers.count,
+        caption=one_line("; ".join(filter(None, notes))),
+        title=one_line(curve.alt),
+    )
+    return f"{svg}\n".encode()
+
+
+def across(batches: Sequence[float]) -> dict[float, float]:
+    """Place of each batch size from 0 to 1, by its logarithm."""
+    first, last = math.log(batches[0]), math.log(batches[-1])
+    return {each: (math.log(each) - first) / (last - first) for each in batches}
+
+
+def panel(
+    title: str,
+    values: Mapping[float, Sequence[float]],
+    typical: Callable[[Sequence[float]], float],
+    limit: float | None = None,
+) -> dict[str, Any]:
+    """Points of one panel by batch size, as shares of its height."""
+    highest = 1.15 * max(limit or 0.0, *map(max, values.values())) or 1.0
+    return {
+        "title": one_line(title),
+        "ticks": [(tick / highest, numbers.measure(tick)) for tick in ticks(highest)],
+        "line": {batch: typical(each) / highest for batch, each in values.items()},
+        "dots": [(batch, each / highest) for batch, found in values.items() for each in found],
+        "limit": limit and limit / highest,
+    }
+
+
+def ticks(highest: float) -> list[float]:
+    """Round numbers from zero to `highest`, a few of them."""
+    power = 10.0 ** math.floor(math.log10(highest / MOST_TICKS))
+    step = next(power * n for n in (1, 2, 5, 10) if highest / (power * n) <= MOST_TICKS)
+    return [step * n for n in range(int(highest / step) + 1)]

@@ -8,21 +8,14 @@ from __future__ import annotations
 
 import base64
 import re
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from jinja2 import Environment, FileSystemLoader
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from advisor.report import sections
-
-if TYPE_CHECKING:
-    from advisor.report.schema import Report
+from advisor.report import figures, sections
+from advisor.report.schema import Report
 
 EMBEDDED = "data:image/svg+xml;base64,"
-TEMPLATES = [folder / "templates" for folder in Path(__file__).resolve().parents[1:3]]
-"""Of the package, or else of the source tree."""
 
 
 class _Parser(MarkdownIt):
@@ -45,8 +38,7 @@ def page(report: Report, drawn: bytes | None, stem: str = "report") -> str:
     text, parser = sections.render(report, stem, image), _Parser()
     heading = next((line for line in text.splitlines() if line.startswith("# ")), "# report")
     title = re.sub(r"<[^>]*>", "", parser.renderInline(heading[2:]))
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True)
-    return environment.get_template("page.html.j2").render(
+    return figures.template("page.html.j2").render(
         report=report,
         title=Markup(title),  # noqa: S704  the renderer escapes
         body=Markup(parser.render(text)),  # noqa: S704  the renderer escapes

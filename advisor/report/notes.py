@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 from advisor import numbers
-from advisor.executor.comparison import AFTER, BEFORE, neighbours
+from advisor.executor.comparison import AFTER, BEFORE, UNDER_LOAD, Comparison, neighbours
+from advisor.knobs.discovery import Followed
 from advisor.knobs.registry import REGISTRY
+from advisor.model import Gpu, Neighbour, Run
+from advisor.report.verdict import TuningResult
 from advisor.tuner import output_check
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from advisor.executor.comparison import Comparison
-    from advisor.knobs.findings import Followed
-    from advisor.model import Gpu, Neighbour, Run
-    from advisor.report.verdict import TuningResult
 
 NAMED_CPUS = 0.05
 """CPUs; a program that holds less is not named."""
 MOST_NAMED = 3
 """Files or programs that are named."""
-UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
-"""Note on every gain that rests on such rounds."""
 
 
 def caveats(found: TuningResult) -> Iterator[str]:
@@ -47,8 +40,7 @@ def caveats(found: TuningResult) -> Iterator[str]:
         yield target.note
     if not state.context.has_gpu:
         yield "All of this was measured on this CPU. It says nothing about a GPU."
-    for source in state.context.sources:
-        yield from map(followed, source.findings.followed)
+    yield from map(followed, state.followed)
     if unproven := sorted(tried.keys() - {advice.title for advice in found.advice}):
         yield f"Tried, and not proven to gain: {', '.join(unproven)}."
     runs = [a.run for a in found.attempts if a.request.purpose == "confirm" and a.run is not None]
@@ -61,9 +53,10 @@ def caveats(found: TuningResult) -> Iterator[str]:
 def followed(found: Followed) -> str:
     """Sentence on a value that the program follows, whatever its name."""
     before, after = numbers.count(found.before), numbers.count(found.after)
+    suspect, words = found.move.suspect, REGISTRY[found.trace.kind].words
     return (
-        f"Found by experiment: `{found.path}` ({REGISTRY[found.kind].words}). With "
-        f"{found.moved_to} in place of {found.value} the program showed {after}, not {before}."
+        f"Found by experiment: `{suspect.path}` ({words}). With "
+        f"{found.move.new} in place of {suspect.value} the program showed {after}, not {before}."
     )
 
 
@@ -105,17 +98,13 @@ def unprotected(runs: Sequence[Run]) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
-# --- background load ----------------------------------------------------------------------
-
-
 def load_of(found: TuningResult) -> str:
     """Background load during the comparison, or else during the search."""
     everything = [a.run for a in found.attempts if a.run is not None and not a.reused]
     proofs = found.state.confirmations
     runs = [run for step in proofs for run in (*step.runs(BEFORE), *step.runs(AFTER))] or everything
-    if not runs and found.background_load:
-        return f"Measured under background load: {_busiest(found.background_load)}."
-    used = any(each.used_contended_rounds for each in proofs or found.advice)
+    steps = proofs or [each.outcome for each in found.state.suggestions if each.outcome]
+    used = any(each.used_contended_rounds for each in steps)
     note = load_note(runs, neighbours(everything), found.machine.cpus)
     return f"{note} {UNDER_LOAD}" if note and used else note
 
@@ -128,12 +117,8 @@ def load_note(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int) -> str:
     if not any(run.disturbance.disturbed for run in runs):
         return ""
     mean = numbers.number(statistics.fmean(held), 2)
-    names = f" ({busiest})" if (busiest := _busiest(who)) else ""
+    busy = [each for each in who[:MOST_NAMED] if each.cpus >= NAMED_CPUS]
+    shown = ", ".join(f"{each.name} up to {each.cpus:.1f}" for each in busy)
+    names = f" ({shown})" if shown else ""
     of = numbers.many(cpus, "CPU")
     return f"Measured under background load: others held {mean} of {of}{names}."
-
-
-def _busiest(who: Sequence[Neighbour]) -> str:
-    """`firefox up to 0.3`: the busiest others."""
-    busy = [each for each in who[:MOST_NAMED] if each.cpus >= NAMED_CPUS]
-    return ", ".join(f"{each.name} up to {each.cpus:.1f}" for each in busy)

@@ -1,4 +1,4 @@
-"""Progress on stderr: one live view on a terminal, one line a trial elsewhere.
+"""Progress on stderr: one line a trial, and on a terminal also what runs.
 
 A stream that has gone away is ignored: progress never stops the work.
 """
@@ -9,17 +9,16 @@ import contextlib
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Literal, Self, TextIO
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Self, TextIO
 
 from advisor import numbers
+from advisor.executor.requests import TrialResult
+from advisor.model import Failure
 from advisor.report.markdown import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.console import RenderResult
-
-    from advisor.report.schema import TrialEntry
 
 STAGES = {
     "baseline": "baseline: the command as it is",
@@ -31,15 +30,10 @@ STAGES = {
     "profile": "profile: the command as it is",
 }
 """Purpose of trials to the stage, in words."""
-COMPARABLE = ("baseline", "search", "confirm", "profile")
-"""Purposes of trials whose throughputs may be compared."""
-ORIGINAL = "original"
-"""Label of the variant without changes."""
-MOST_ROWS = 8
 
 
 class Progress:
-    """Progress of stages and trials; a live view while it is entered."""
+    """Lines of stages and trials; a live status below them while it is entered."""
 
     def __init__(
         self,
@@ -53,8 +47,7 @@ class Progress:
         self._budget_s = budget_s
         self._began = time.monotonic()
         self._number = 1
-        self._stage = self._trial = self._status = self._others = ""
-        self._variants: dict[str, list[TrialEntry]] = {}
+        self._trial = self._status = ""
         self._live = None
         if is_terminal(self._stream):
             from rich.console import Console
@@ -63,48 +56,39 @@ class Progress:
             console = Console(file=self._stream, markup=False, emoji=False, highlight=False)
             self._live = Live(self, console=console, redirect_stdout=False, redirect_stderr=False)
 
-    # --- events ---------------------------------------------------------------------------
-
     def note(self, text: str) -> None:
         """One line that stays."""
-        self._plain(one_line(text))
-        if self._live is not None:
-            with contextlib.suppress(OSError, ValueError):
-                self._live.console.print(one_line(text))
+        self._write(one_line(text))
+
+    def _write(self, line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a closed pipe, a closed file
+            if self._live is not None:
+                self._live.console.print(line)
+            else:
+                print(line, file=self._stream, flush=True)
 
     def status(self, text: str) -> None:
-        """Latest state of what runs; only a live view shows it."""
+        """Latest state of what runs; only a terminal shows it."""
         self._status = one_line(text)
-
-    def busy(self, text: str) -> None:
-        """Others at work, until the next result."""
-        self._others = one_line(text)
-        self._plain(self._others)
 
     def stage(self, name: str) -> None:
         """Begin the stage with this purpose."""
-        self._stage = STAGES.get(name, name)
-        self._plain(f"{self._stage} ({self._elapsed()})")
+        self.note(f"{STAGES.get(name, name)} ({self._elapsed()})")
 
     def trial_started(self, number: int, label: str) -> None:
         """Show process `number` of this call."""
         self._number = number
         self._trial = f"now: trial {number}, {one_line(label)}"
 
-    def trial_done(self, entry: TrialEntry) -> None:
+    def trial_done(self, attempt: TrialResult) -> None:
         """Show the result of a trial."""
-        self._trial = self._status = self._others = ""
-        label = one_line(entry.label)
-        if entry.purpose in COMPARABLE and not entry.repeated:
-            self._variants.setdefault(label, []).append(entry)
-        facts = (f"trial {self._number}", label, entry.purpose, *self._facts(entry))
-        self._plain("  ".join(facts))
+        self._trial = self._status = ""
+        facts = (f"trial {self._number}", one_line(attempt.label), attempt.request.purpose)
+        self._write("  ".join((*facts, *self._facts(attempt))))
 
-    def _plain(self, line: str) -> None:
-        """Line of a stream; a live view shows it in its own way."""
-        if self._live is None:
-            with contextlib.suppress(OSError, ValueError):  # a closed pipe, a closed file
-                print(line, file=self._stream, flush=True)
+    def trial_stopped(self, label: str, why: str) -> None:
+        """Say that a limit of ours ended a process."""
+        self.note(f"{label}: stopped by gpu-advisor, {why}")
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -117,64 +101,31 @@ class Progress:
             if self._live is not None:
                 self._live.stop()
 
-    # --- what is shown --------------------------------------------------------------------
-
     def _elapsed(self) -> str:
         """`1 min 12 s of 10 min`."""
         spent = numbers.duration(float(round(time.monotonic() - self._began)))
         return f"{spent} of {numbers.duration(self._budget_s)}" if self._budget_s else spent
 
-    def _facts(self, entry: TrialEntry) -> Iterator[str]:
+    def _facts(self, attempt: TrialResult) -> Iterator[str]:
         """Rate, wait, memory and time, or how it failed."""
-        rate = numbers.quantity(entry.units_per_s, f"{self._units}/s")
-        yield rate if entry.outcome == "ok" else entry.outcome
-        if entry.wait_share is not None:
-            yield f"wait {numbers.percent(entry.wait_share)}"
-        if entry.peak_mem_gib is not None:
-            yield f"peak {numbers.gib(entry.peak_mem_gib)}"
-        if entry.wall_s is not None:
-            yield numbers.duration(entry.wall_s)
-        if entry.reused:
+        result = attempt.result
+        if isinstance(result, Failure):
+            yield result.kind
+        else:
+            yield numbers.quantity(result.units_per_s, f"{self._units}/s")
+            if result.wait_share is not None:
+                yield f"wait {numbers.percent(result.wait_share)}"
+            if result.peak_mem_gib is not None:
+                yield f"peak {numbers.gib(result.peak_mem_gib)}"
+        yield numbers.duration(result.wall_s)
+        if attempt.reused:
             yield "from history"
 
     def __rich_console__(self, *_: object) -> RenderResult:
-        from rich.table import Table
         from rich.text import Text
 
-        def lines(*shown: str) -> Iterator[Text]:
-            return (Text(line, no_wrap=True, overflow="ellipsis") for line in shown if line)
-
-        yield from lines(self._stage, self._elapsed())
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for head in ("variant", f"{self._units}/s", "gain", "runs", "memory"):
-            side: Literal["left", "right"] = "left" if head == "variant" else "right"
-            table.add_column(head, no_wrap=True, overflow="ellipsis", justify=side)
-        for row in self._rows():
-            table.add_row(*map(Text, row))  # a label is no markup
-        yield from [table] if self._variants else []
-        yield from lines(self._trial, self._status, self._others)
-
-    def _rows(self) -> Iterator[tuple[str, ...]]:
-        """Variants so far: the original, then the fastest ones, then failures."""
-        rates = {label: mean_rate(entries) for label, entries in self._variants.items()}
-        original = rates.get(ORIGINAL)
-        ranked = sorted(rates, key=lambda label: (label != ORIGINAL, -rates[label]))
-        for label in ranked[:MOST_ROWS]:
-            entries, rate = self._variants[label], rates[label]
-            peak = max(entry.peak_mem_gib or 0.0 for entry in entries)
-            yield (
-                label,
-                numbers.number(rate) if rate else entries[-1].outcome,
-                numbers.ratio(rate / original) if rate and original else "",
-                str(len(entries)),
-                numbers.gib(peak) if peak else "",
-            )
-
-
-def mean_rate(entries: list[TrialEntry]) -> float:
-    """Mean rate of the runs that have one; 0 without any."""
-    rates = [entry.units_per_s for entry in entries if entry.units_per_s is not None]
-    return sum(rates) / len(rates) if rates else 0.0
+        for line in filter(None, (self._elapsed(), self._trial, self._status)):
+            yield Text(line, no_wrap=True, overflow="ellipsis")
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -7,8 +7,8 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from advisor import numbers
-from advisor.model import Change, Decision, Interval, Machine  # noqa: TC001  pydantic reads it
-from advisor.quality import QualityJudgement  # noqa: TC001
+from advisor.model import Change, Decision, Interval, Machine
+from advisor.quality import QualityJudgement
 
 SCHEMA_VERSION: Final = 4
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from advisor.report import sections
 from advisor.report.progress import is_terminal
-
-if TYPE_CHECKING:
-    from advisor.report.schema import Report
+from advisor.report.schema import Report
 
 
 def show(report: Report, stream: TextIO | None = None) -> None:

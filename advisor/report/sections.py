@@ -6,29 +6,24 @@ Each renders Markdown; one that has nothing to say is empty.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from advisor import numbers
 from advisor.config import argv
-from advisor.model import leaf_of
+from advisor.model import Change, Decision, leaf_of
 from advisor.objective import METRICS, OBJECTIVES, THROUGHPUT
 from advisor.report import figures, markdown
 from advisor.report.bottleneck import IDLE, PARTS
 from advisor.report.markdown import bullets, code, details, fenced, stacked, table, text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from advisor.model import Change, Decision
-    from advisor.report.schema import (
-        QualityEntry,
-        Report,
-        RoundEntry,
-        Side,
-        SuggestionEntry,
-        TrialEntry,
-    )
+from advisor.report.schema import (
+    QualityEntry,
+    Report,
+    RoundEntry,
+    Side,
+    SuggestionEntry,
+    TrialEntry,
+)
 
 EFFECTS = {
     "free": "same work",
@@ -67,9 +62,6 @@ class Page:
 def patch_file(stem: str, number: int) -> str:
     """Name of the patch file of suggestion `number`."""
     return f"{stem}-advice-{number}.patch"
-
-
-# --- verdict ------------------------------------------------------------------------------
 
 
 def verdict(page: Page) -> str:
@@ -152,9 +144,6 @@ def measured_on(report: Report) -> str:
     host = f"{machine.cpu_model}, {numbers.many(machine.cpus, 'CPU')}, {ram} RAM"
     cards = ", ".join(gpu.name for gpu in machine.gpus)
     return f"Measured on {cards}; {host}" if cards else f"Measured on {host}; NVML shows no GPU"
-
-
-# --- before and after ---------------------------------------------------------------------
 
 
 def before_and_after(page: Page) -> str:
@@ -243,9 +232,6 @@ def run_and_undo(page: Page) -> str:
     return fenced("\n".join(lines), "sh") if report.changes else ""
 
 
-# --- next actions -------------------------------------------------------------------------
-
-
 def next_actions(page: Page) -> str:
     """Steps with the call that does them, and suggestions with their patches."""
     report = page.report
@@ -276,9 +262,6 @@ def _first(lines: list[str], most: int, noun: str) -> list[str]:
 def _listed(heading: str, lines: Sequence[str]) -> str:
     """Lines below a heading; nothing without a line."""
     return "\n".join((f"## {heading}\n", *lines)) if lines else ""
-
-
-# --- where the time goes ------------------------------------------------------------------
 
 
 def time(page: Page) -> str:
@@ -320,9 +303,6 @@ def picture(page: Page) -> str:
     return f"![{text(curve.alt)}]({page.image})" if curve and page.image else ""
 
 
-# --- settings and caveats -----------------------------------------------------------------
-
-
 def settings(page: Page) -> str:
     """Settings of the running phase, with reasons."""
     return _listed("Settings considered", _first(_considered(page), MOST_SETTINGS, "setting"))
@@ -343,9 +323,6 @@ def _setting(entry: Decision) -> str:
 def caveats(page: Page) -> str:
     """Facts that limit the figures, the most important first."""
     return _listed("Caveats", bullets(page.report.notes[:MOST_CAVEATS]))
-
-
-# --- details ------------------------------------------------------------------------------
 
 
 def rounds(page: Page) -> str:

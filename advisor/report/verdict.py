@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from advisor import numbers
-from advisor.executor.comparison import chained
-from advisor.model import Failure
+from advisor.executor.comparison import Comparison, chained
+from advisor.executor.program import Program
+from advisor.executor.requests import TrialResult
+from advisor.machine.target import Target
+from advisor.model import Advice, Candidate, Decision, Failure, Interval, Machine, Run
 from advisor.objective import OBJECTIVES
-from advisor.report.schema import CandidateEntry, Gain
+from advisor.report.schema import CandidateEntry, Gain, OptimizeVerdict
 from advisor.tuner.confirm import is_significant, proven_confirmations, restores_constraints
 from advisor.tuner.memory_check import INCONCLUSIVE
 from advisor.tuner.search import unusable
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.executor.comparison import Comparison
-    from advisor.executor.program import Program
-    from advisor.executor.requests import TrialResult
-    from advisor.machine.target import Target
-    from advisor.model import Advice, Candidate, Decision, Interval, Machine, Neighbour, Run
-    from advisor.report.schema import OptimizeVerdict
-    from advisor.tuner.state import Stop, TunerState
+from advisor.tuner.state import Stop, TunerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +48,6 @@ class TuningResult:
     """The command, where it was typed."""
     history_set_aside: str = ""
     """Reason why runs of earlier calls were not used; empty where they were."""
-    background_load: tuple[Neighbour, ...] = ()
-    """Programs at work when a process had to begin beside them."""
 
     @property
     def subject(self) -> str:
@@ -91,7 +82,7 @@ class TuningResult:
 def free_gain(found: TuningResult) -> Interval | None:
     """Gain of the free knobs alone."""
     for step in found.chain:
-        if not step.ab_test.after.variant.candidate.only("numeric", "quality").changes:
+        if not step.ab_test.after.candidate.only("numeric", "quality").changes:
             return _of_long_runs(found, step.interval(found.state.context.objective))
     return None
 
@@ -212,9 +203,6 @@ def _nothing_proven(found: TuningResult) -> str:
     return "No setting was found that may be changed without asking you."
 
 
-# --- the best candidate -------------------------------------------------------------------
-
-
 def best_candidate(found: TuningResult) -> CandidateEntry | None:
     """Most promising unproven candidate or suggestion, with its gain."""
     state = found.state
@@ -232,7 +220,7 @@ def best_candidate(found: TuningResult) -> CandidateEntry | None:
 
 def label_of(step: Comparison) -> str:
     """Label of the candidate of a comparison."""
-    return step.ab_test.after.variant.label
+    return step.ab_test.after.label
 
 
 def _compared(label: str, step: Comparison, state: TunerState) -> CandidateEntry | None:
@@ -246,7 +234,7 @@ def _likely_suggestions(state: TunerState) -> list[tuple[str, Comparison]]:
     objective, least = state.context.objective, state.context.smallest_gain
     ranked = sorted(state.suggestions, key=lambda each: -each.gain)
     tried = [(each.title, each.outcome) for each in ranked if each.outcome is not None]
-    return [each for each in tried if each[1].verdict(objective, least) == "likely"]
+    return [each for each in tried if each[1].is_likely(objective, least)]
 
 
 def _never_compared(state: TunerState) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from pydantic import ValidationError
@@ -14,9 +15,6 @@ from advisor.errors import OutputRefusedError, ReportError
 from advisor.report import figures, html, sections
 from advisor.report.schema import HEADLINE, Report
 from advisor.report.sections import patch_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MOST_PATCHES = 20
 """Suggestions that get a file of their own."""

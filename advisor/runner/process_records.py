@@ -27,7 +27,7 @@ from pydantic_core import from_json
 
 from advisor.analysis.measurement import Measurement
 from advisor.files import within
-from advisor.model import (  # noqa: TC001  the parser resolves them
+from advisor.model import (
     Card,
     Flops,
     Footprint,

@@ -6,15 +6,11 @@ Stages are generators, in the order of `pipeline.py`; each request replays them 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from advisor.tuner.context import TuningContext
 from advisor.tuner.pipeline import pipeline
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.tuner.context import TuningContext
-    from advisor.tuner.state import Result, SearchStep, Stop
+from advisor.tuner.state import Result, SearchStep, Stop
 
 __all__ = ["next_request"]
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.knobs.registry import loader_arguments
 from advisor.model import Candidate
-from advisor.tuner.state import CEILINGS_S, SearchStep, Trials
-
-if TYPE_CHECKING:
-    from advisor.tuner.state import TunerState
+from advisor.tuner.state import CEILINGS_S, SearchStep, Trials, TunerState
 
 FEW_PROCESSES = 8
 """A budget that buys fewer has no second baseline: the confirmation repeats the original."""
@@ -25,9 +21,7 @@ STEP_SHARES = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
 """Shares of the original sampling steps that are tried."""
 
 
-def measure_baseline(
-    state: TunerState,
-) -> Trials[TrialResult | None]:
+def measure_baseline(state: TunerState) -> Trials[TrialResult | None]:
     """Run the original until its processes agree.
 
     Returns its failure where it fails.
@@ -77,9 +71,7 @@ def baseline_request(state: TunerState, number: int, forwards: float | None) -> 
     )
 
 
-def forwards_by_few_steps(
-    state: TunerState,
-) -> Trials[float | None]:
+def forwards_by_few_steps(state: TunerState) -> Trials[float | None]:
     """Scale the forwards of an item from a short one."""
     few = with_few_steps(state)
     steps = next((c for c in few.changes if c.kind == "timesteps"), None)

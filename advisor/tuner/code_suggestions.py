@@ -5,15 +5,15 @@ They are suggested, not applied. What one run suggests is shown only once a comp
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
 
 from advisor import knobs
-from advisor.executor.comparison import Comparison
 from advisor.executor.requests import ABTest, MinimumEffect, Variant
 from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
-from advisor.model import Run
-from advisor.tuner.confirm import side, wanted_rounds
+from advisor.model import Knob, Purpose, Run
+from advisor.tuner.confirm import wanted_rounds
 from advisor.tuner.effects import is_ignored, is_only_suggested, set_ignored, training_note
 from advisor.tuner.memory_check import memory_caveat
 from advisor.tuner.quality_gate import passes_gate
@@ -23,21 +23,16 @@ from advisor.tuner.state import (
     GOOD_ROUNDS,
     MARGIN,
     OUT_OF_TIME,
-    SearchStep,
     Stage,
     Suggestion,
-    SuggestionKind,
     Trials,
     TunerState,
     change_of,
     key_of,
+    make_request,
+    run_comparison,
     run_trial,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from advisor.model import Knob
 
 MOST_COMPARED = 4
 """Suggestions that get a comparison of their own, the most promising first."""
@@ -55,7 +50,7 @@ Tried = tuple[Variant, Run]
 """A variant, and its sound run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Switch:
     """Switch of the code, and its conditions for a trial."""
 
@@ -63,10 +58,11 @@ class Switch:
     """As the probe knows it."""
     effect: str
     """Field of Effects that tells whether it is on."""
-    off: object = False
-    """Its value where the switch is worth a try; None: any that was seen."""
     kind: str = ""
     """The knob that would hold it in a config."""
+    _: KW_ONLY
+    off: object = False
+    """Its value where the switch is worth a try; None: any that was seen."""
     needs: frozenset[str] = frozenset()
     """cuda, training, compute: much of it without a GPU; tolerance: it changes rounding."""
     values: Callable[[TunerState], tuple[str, ...]] = lambda _: ("",)
@@ -112,66 +108,40 @@ def compile_modes(state: TunerState) -> tuple[str, ...]:
 CUDA, COMPUTE = frozenset({"cuda"}), frozenset({"compute"})
 SWITCHES = (
     Switch(
-        name="cudnn_benchmark",
-        effect="cudnn_benchmark",
-        kind="cudnn_benchmark",
-        needs=CUDA,
+        "cudnn_benchmark", "cudnn_benchmark", "cudnn_benchmark", needs=CUDA,
         statement="torch.backends.cudnn.benchmark = True",
     ),
     Switch(
-        name="channels_last",
-        effect="channels_last",
-        kind="channels_last",
-        needs=COMPUTE,
+        "channels_last", "channels_last", "channels_last", needs=COMPUTE,
         code="`model = model.to(memory_format=torch.channels_last)`, and the same for its input",
     ),
     Switch(
-        name="non_blocking",
-        effect="pin_memory",
-        off=True,
-        needs=CUDA,
+        "non_blocking", "pin_memory", off=True, needs=CUDA,
         code="`batch.to(device, non_blocking=True)`",
     ),
     Switch(
-        name="fused",
-        effect="fused",
-        kind="fused_kernels",
-        needs=frozenset({"cuda", "training"}),
+        "fused", "fused", "fused_kernels", needs=frozenset({"cuda", "training"}),
         code="`torch.optim.AdamW(..., fused=True)`, and the same for Adam and SGD",
     ),
     Switch(
-        name="tf32",
-        effect="tf32",
-        kind="tf32",
-        needs=frozenset({"cuda", "tolerance"}),
+        "tf32", "tf32", "tf32", needs=frozenset({"cuda", "tolerance"}),
         statement='torch.set_float32_matmul_precision("high")',
     ),
     Switch(
-        name="autocast",
-        effect="dtype",
-        off="float32",
-        kind="precision",
-        needs=frozenset({"tolerance"}),
+        "autocast", "dtype", "precision", off="float32", needs=frozenset({"tolerance"}),
         values=autocast_dtypes,
         code="`with torch.autocast(device_type, dtype=torch.{value}):` around the model's call",
     ),
     Switch(
-        name="threads",
-        effect="threads",
-        off=None,
-        values=thread_counts,
+        "threads", "threads", off=None, values=thread_counts,
         statement="torch.set_num_threads({value})",
         code="`torch.set_num_threads({value})`, or `OMP_NUM_THREADS={value}` before the command",
     ),
     Switch(
-        name="compile",
-        effect="compiled",
-        kind="compile",
-        needs=COMPUTE,
-        values=compile_modes,
+        "compile", "compiled", "compile", needs=COMPUTE, values=compile_modes,
         code="`model.compile({value})`",
     ),
-)
+)  # fmt: skip
 
 
 def switch_of(whatif: str) -> tuple[Switch, str]:
@@ -196,9 +166,6 @@ def applies(state: TunerState, switch: Switch) -> bool:
         and not state.held_by_config(switch.kind)
         and not any(missing[need] for need in switch.needs)
     )
-
-
-# --- the stage ------------------------------------------------------------------------------------
 
 
 def suggest_changes(state: TunerState) -> Stage:
@@ -241,8 +208,9 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     ab_test = ABTest(
         purpose="whatif",
         title=suggestion.title,
-        requests=tuple(
-            side(state, each, "whatif") for each in (Variant(candidate=state.best), variant)
+        requests=(
+            make_request(state, Variant(candidate=state.best), "whatif"),
+            make_request(state, variant, "whatif"),
         ),
         rounds=rounds,
         minimum_effect=MinimumEffect(
@@ -250,13 +218,8 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
         ),
         sigma=state.sigma,
     )
-    result = yield SearchStep(request=ab_test, state=state)
-    assert isinstance(result, Comparison)
-    state = state.with_result(result)
-    if result.cut_short:
-        rest_s = max(1, rounds - len(result.counted)) * round_s
-        what = f"the rest of the comparison of {suggestion.title}"
-        state = state.skip(what, rest_s, matters=False)
+    what = f"the comparison of {suggestion.title}"
+    state, result = yield from run_comparison(state, ab_test, what, round_s, matters=False)
     others = tuple(each for each in state.suggestions if each is not suggestion)
     compared = replace(suggestion, outcome=result)
     state = replace(state, suggestions=(*others, compared))
@@ -274,13 +237,10 @@ def is_confirmed(state: TunerState, suggestion: Suggestion) -> bool:
     )
 
 
-def suggest(
-    state: TunerState, kind: SuggestionKind, title: str, tried: Tried, reason: str, **more: Any
-) -> TunerState:
+def suggest(state: TunerState, title: str, tried: Tried, reason: str, **more: Any) -> TunerState:
     """With one more suggestion."""
     variant, run = tried
     suggestion = Suggestion(
-        kind=kind,
         title=title,
         variant=variant,
         run=run,
@@ -289,9 +249,6 @@ def suggest(
         **more,
     )
     return replace(state, suggestions=(*state.suggestions, suggestion))
-
-
-# --- single runs ----------------------------------------------------------------------------------
 
 
 def fastest(
@@ -332,12 +289,9 @@ def try_variant(
     """
     waiting = any(each.outcome is None for each in state.suggestions)
     compared_s = FEWEST_ROUNDS * state.round_s * (2 if waiting else 1)
-    needed_s = state.price_s + variant.extra_s + compared_s
-    if needed_s > state.remaining_s:
-        return state.skip(variant.label, needed_s, matters=False), None
-    request = side(state, variant, "whatif" if variant.whatif else "search")
-    request = replace(request, knobs=(key_of(knob),) if knob else ())
-    state, trial = yield from run_trial(state, request, kept_s=0.0, matters=False)
+    purpose: Purpose = "whatif" if variant.whatif else "search"
+    request = make_request(state, variant, purpose, moved=(key_of(knob),) if knob else ())
+    state, trial = yield from run_trial(state, request, kept_s=compared_s, matters=False)
     run = trial.run if trial else None
     if run is None or (variant.whatif and not (run.whatif and run.whatif.applied)):
         return state, None
@@ -377,16 +331,13 @@ def try_switch(state: TunerState, switch: Switch) -> Stage:
     title = variant.whatif or ""
     code = switch.shown(title.partition("=")[2])
     reason = f"In the code: {code}.{inside}{cost}{caution(run)}"
-    return suggest(state, "switch", title, best, reason)
+    return suggest(state, title, best, reason)
 
 
 def caution(run: Run) -> str:
     """Side effect of a code change, in a sentence."""
     text = run.whatif.caution if run.whatif else None
     return f" Mind that {text}." if text else ""
-
-
-# --- batches of a training ------------------------------------------------------------------------
 
 
 def try_training_batches(state: TunerState) -> Stage:
@@ -420,10 +371,7 @@ def try_larger_batches(state: TunerState, knob: Knob) -> Stage:
     note = training_note(state, new / old) + memory_caveat(state, best[1])
     state = state.set_verdict(key, "advised", f"{new} was faster in the search. {note}")
     title = f"{knob.path}: {old} to {new}"
-    return suggest(state, "training-batch", title, best, note, knob=key)
-
-
-# --- arguments of the DataLoader call -------------------------------------------------------------
+    return suggest(state, title, best, note, knob=key)
 
 
 def try_loader_arguments(state: TunerState) -> Stage:
@@ -446,7 +394,7 @@ def try_loader_arguments(state: TunerState) -> Stage:
         return state
     title = "DataLoader arguments: " + ", ".join(f"{n}={v!r}" for n, v in chosen.items())
     reason = f"They stand in the code, and no config key holds them.{caution(best[1])}"
-    return suggest(state, "loader", title, best, reason, arguments=tuple(chosen.items()))
+    return suggest(state, title, best, reason, arguments=tuple(chosen.items()))
 
 
 def loader_values(state: TunerState) -> Iterable[tuple[str, list[int] | list[bool]]]:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from advisor import stats
 from advisor.executor.comparison import AFTER, ALPHA, BEFORE, MOST_COLLAPSED, Comparison
-from advisor.executor.requests import ABTest, TrialRequest, Variant
-from advisor.model import Candidate
+from advisor.executor.requests import ABTest, Variant
+from advisor.model import Candidate, Run
 from advisor.tuner import output_check
 from advisor.tuner.state import (
     FEWEST_ROUNDS,
     GOOD_ROUNDS,
     MARGIN,
     MOST_RESERVED,
-    SearchStep,
     Stage,
     TunerState,
+    make_request,
+    run_comparison,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.model import Purpose, Run
 
 OUTLIVING_ROUNDS = stats.pairs_that_outlive(1, ALPHA)
 """Fewest rounds whose exact bounds outlive one round that went wrong: 12."""
@@ -63,35 +59,29 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
             purpose="confirm",
             title=f"{winner.label} against {base.label}{', again' * again}",
             requests=(
-                side(state, Variant(candidate=base), "confirm"),
-                side(state, Variant(candidate=winner), "confirm", state.incumbent_run),
+                make_request(state, Variant(candidate=base), "confirm"),
+                make_request(state, Variant(candidate=winner), "confirm", ran=state.incumbent_run),
             ),
             rounds=rounds,
             max_rounds=wanted,
             finish_once=finish_s > 0,
             sigma=state.sigma,
         )
-        result = yield SearchStep(request=ab_test, state=state)
-        assert isinstance(result, Comparison)
-        state = with_comparison(state, winner, rounds, result)
+        what = f"the confirmation of {winner.label}"
+        state, result = yield from run_comparison(state, ab_test, what, state.round_s)
+        state = with_comparison(state, winner, result)
         if not state.likely or result.cut_short or result.collapsed(AFTER) > MOST_COLLAPSED:
             break
     return back_to(state, proven_candidate(state))
 
 
-def with_comparison(
-    state: TunerState, winner: Candidate, rounds: int, result: Comparison
-) -> TunerState:
+def with_comparison(state: TunerState, winner: Candidate, result: Comparison) -> TunerState:
     """With the rounds of `winner`, unless it loses results."""
-    state = replace(state.with_result(result), likely=False)
+    state = replace(state, likely=False)
     lost = [output_check.output_regression(state.originals, run) for run in result.runs(AFTER)]
     if any(lost):
         return refuse_batch(state, winner, f"loses or changes results. {max(lost)}")
     state = replace(state, confirmations=(*state.confirmations, result))
-    if result.cut_short:
-        missing = max(1, rounds - len(result.counted))  # a contended one was being repeated
-        what = f"the rest of the confirmation of {winner.label}"
-        state = state.skip(what, missing * state.round_s)
     if result.failure is not None or is_significant(state, result):
         return state
     found = result.interval(state.context.objective)
@@ -105,11 +95,8 @@ def refuse_batch(state: TunerState, winner: Candidate, why: str) -> TunerState:
         if change.kind == "batch_size":
             reason = f"Not written: {change.new} {why}"
             state = state.set_verdict((change.document, change.path), "kept", reason)
-    others = [
-        each
-        for each in state.confirmations
-        if each.ab_test.after.variant.candidate.key != winner.key
-    ]
+    confirmed = state.confirmations
+    others = (c for c in confirmed if c.ab_test.after.candidate.key != winner.key)
     return replace(state, confirmations=tuple(others))
 
 
@@ -144,12 +131,12 @@ def proven_confirmations(state: TunerState) -> tuple[Comparison, ...]:
     """Chain of confirmations from the original to the best."""
     chain: tuple[Comparison, ...] = ()
     for each in state.confirmations:
-        before = each.ab_test.before.variant.candidate
+        before = each.ab_test.before.candidate
         if not is_significant(state, each):
             continue
         if not before.changes:
             chain = (each,)
-        elif chain and chain[-1].ab_test.after.variant.candidate.key == before.key:
+        elif chain and chain[-1].ab_test.after.candidate.key == before.key:
             chain = (*chain, each)
     return chain
 
@@ -157,7 +144,7 @@ def proven_confirmations(state: TunerState) -> tuple[Comparison, ...]:
 def proven_candidate(state: TunerState) -> Candidate:
     """Best proven candidate; the original if there is none."""
     chain = proven_confirmations(state)
-    return chain[-1].ab_test.after.variant.candidate if chain else Candidate()
+    return chain[-1].ab_test.after.candidate if chain else Candidate()
 
 
 def proven_run(state: TunerState, candidate: Candidate) -> Run:
@@ -170,19 +157,6 @@ def back_to(state: TunerState, candidate: Candidate) -> TunerState:
     """Return to a proven candidate as the best so far."""
     run = proven_run(state, candidate) if candidate.changes else None
     return replace(state, best=candidate, best_run=run)
-
-
-def side(
-    state: TunerState, variant: Variant, purpose: Purpose, ran: Run | None = None
-) -> TrialRequest:
-    """One side of an A/B test; confirmations use fresh processes only."""
-    return TrialRequest(
-        variant=variant,
-        purpose=purpose,
-        plan=state.plan(variant.candidate),
-        fresh=purpose == "confirm",
-        expected_s=state.again_s(ran) + variant.extra_s,
-    )
 
 
 def wanted_rounds(state: TunerState, expected_gain: float, *, again: bool = False) -> int:

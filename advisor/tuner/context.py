@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from advisor import config as documents, knobs
-    from advisor.model import KnobClass
-    from advisor.objective import Objective
-    from advisor.settings import Workload
+from advisor import config as documents, knobs
+from advisor.model import KnobClass
+from advisor.objective import Objective
+from advisor.settings import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +31,8 @@ class TuningContext:
     """Usable memory of the target card, or of this host."""
     precisions: tuple[str, ...]
     """Compute dtypes that exist on the target, by torch name."""
-    cards: int
-    """GPUs of this machine."""
+    has_gpu: bool
+    """The machine has one."""
     smallest_gain: float
     budget_s: float
     safe: bool = False
@@ -44,11 +42,6 @@ class TuningContext:
     """Relative spread between equal processes on this host, by earlier calls."""
     quality_reference: tuple[tuple[str, float], ...] = ()
     """Quality by measure from before the first rewrite."""
-
-    @property
-    def has_gpu(self) -> bool:
-        """True if the machine has a GPU."""
-        return self.cards > 0
 
     def source(self, document: str) -> Source:
         """The document of this name."""

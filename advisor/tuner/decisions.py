@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import replace
 
+from advisor.executor.requests import TrialResult
 from advisor.knobs.registry import loader_arguments
-from advisor.model import Decision
+from advisor.model import Candidate, Change, Decision, JsonScalar, Knob, KnobClass, TuningResult
 from advisor.tuner.baseline import OWN_KINDS
 from advisor.tuner.effects import other_phase
-from advisor.tuner.state import TunerState, key_of
+from advisor.tuner.state import KnobVerdict, TunerState, key_of
 from advisor.tuner.value_trials import QUICKER
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.executor.requests import TrialResult
-    from advisor.model import Candidate, Change, JsonScalar, Knob, KnobClass, TuningResult
-    from advisor.tuner.state import KnobVerdict
-
-    Value = JsonScalar | tuple[JsonScalar, ...]
+Value = JsonScalar | tuple[JsonScalar, ...]
 
 STAGES: dict[str, KnobClass] = {
     "precision": "numeric",
@@ -48,7 +43,8 @@ def decisions(
             own = verdict is not None and verdict.outcome == "found"
             outcome, new = "changed", change.new
             reason = verdict.reason if verdict is not None and own else LINKED
-        found.append(decision(knob, outcome, knob.value, new, reason, evidence))
+        decided = decision(knob, outcome, knob.value, new, reason, evidence)
+        found.append(replace(decided, in_phase=outcome != "listed" or state.in_phase(knob)))
     linked = (decision(c, "changed", c.old, c.new, LINKED, ()) for c in changes.values())
     return (*found, *linked)
 

@@ -6,21 +6,14 @@ At most two processes, and none where names explain everything that was seen.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from advisor.executor.requests import TrialRequest, Variant
 from advisor.knobs import discovery
-from advisor.model import Candidate, Change, Effects, Failure
-from advisor.tuner.state import Stage, run_trial
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.knobs.discovery import Move, Suspect
-    from advisor.knobs.findings import Followed
-    from advisor.model import Phase
-    from advisor.tuner.state import TunerState
+from advisor.knobs.discovery import Followed, Move, Suspect
+from advisor.model import Candidate, Change, Effects, Failure, Phase
+from advisor.tuner.state import Stage, TunerState, run_trial
 
 MOST_PROCESSES = 2
 """Short ones, beside those that the search needs anyhow."""
@@ -53,14 +46,14 @@ def discover_knobs(state: TunerState) -> Stage:
         failed = trial.result if isinstance(trial.result, Failure) else None
         outcome = discovery.read_outcome(moved, seen, trial.result.effects or Effects(), asked)
         followed += outcome.followed
-        found = {(each.document, each.path) for each in outcome.followed}
-        decided = {each.shown_in for each in outcome.followed}
+        found = {each.move.suspect for each in outcome.followed}
+        decided = {each.trace.shown_in for each in outcome.followed}
         tested = [move.suspect for move in moved]
         for suspect in list(doubts):
             if suspect in tested and failed is None:
                 doubts[suspect] &= outcome.unclear
             doubts[suspect] -= decided
-            if (suspect.document, suspect.path) in found or not doubts[suspect]:
+            if suspect in found or not doubts[suspect]:
                 del doubts[suspect]
         again = tuple(each for each in tested if each in doubts)
         if failed is None:
@@ -138,10 +131,8 @@ def with_followed(state: TunerState, followed: Sequence[Followed]) -> TunerState
     declared = state.context.workload.phase
     phase: Phase = "train" if state.trains else "test" if declared == "any" else declared
     sources = tuple(
-        replace(
-            source,
-            findings=discovery.joined(source.document, source.findings, followed, phase),
-        )
-        for source in state.context.sources
+        replace(each, findings=discovery.joined(each.document, each.findings, followed, phase))
+        for each in state.context.sources
     )
-    return replace(state, context=replace(state.context, sources=sources)) if followed else state
+    context = replace(state.context, sources=sources)
+    return replace(state, context=context, followed=tuple(followed))

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from advisor import knobs, numbers
 from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.knobs.tree import number_of
-from advisor.tuner.state import change_of, key_of
-
-if TYPE_CHECKING:
-    from advisor.model import Candidate, Change, EffectVerdict, Knob, Run
-    from advisor.tuner.state import TunerState
+from advisor.model import Candidate, Change, EffectVerdict, Knob, Run
+from advisor.tuner.state import TunerState, change_of, key_of
 
 MAY_TRAIN = (
     "No optimizer of torch's was seen to step, so it may train; where it does not, say "
@@ -75,9 +70,6 @@ def overriding(leaf: str, value: object, run: Run) -> str:
     if name not in arguments or arguments[name] == value:
         return ""
     return f"; the program's argument --{name} {arguments[name]} is used instead"
-
-
-# --- batches of a training ------------------------------------------------------------------------
 
 
 def is_only_suggested(state: TunerState, knob: Knob) -> bool:

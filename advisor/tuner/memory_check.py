@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from advisor.model import Failure
+from advisor.executor.requests import Variant
+from advisor.model import Failure, Run
 from advisor.tuner.confirm import back_to, proven_candidate, proven_run, refuse_batch
-from advisor.tuner.state import change_of, key_of, make_request, run_trial
-
-if TYPE_CHECKING:
-    from advisor.model import Run
-    from advisor.tuner.state import Stage, TunerState
+from advisor.tuner.state import Stage, TunerState, change_of, key_of, make_request, run_trial
 
 WITH_VALIDATION = 1.5
 """Time of a pass with its validation, over that of its training steps."""
@@ -33,8 +29,9 @@ def check_memory(state: TunerState) -> Stage:
     note = memory_caveat(state, run)
     if run.effects.data_items:
         pass_s = WITH_VALIDATION * run.effects.data_items / run.units_per_s
+        variant = Variant(candidate=winner)
         request = replace(
-            make_request(state, winner, "effects", measure_s=pass_s, longest_s=pass_s),
+            make_request(state, variant, "effects", measure_s=pass_s, longest_s=pass_s),
             expected_s=state.price_s + pass_s,
             title=f"one pass over the data with {winner.label}",
         )

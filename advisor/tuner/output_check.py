@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from advisor.model import TRAINING_STEPS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.model import ResultFile, Run
+from advisor.model import TRAINING_STEPS, ResultFile, Run
 
 FEWER = 0.5
 """Least share of the expected files or items: the last ones may still be on their way."""

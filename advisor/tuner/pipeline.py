@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator
 
 from advisor.tuner.baseline import is_too_small, measure_baseline, worth_trying
 from advisor.tuner.code_suggestions import suggest_changes
 from advisor.tuner.confirm import confirm
+from advisor.tuner.context import TuningContext
 from advisor.tuner.discovery import discover_knobs
 from advisor.tuner.memory_check import check_memory
 from advisor.tuner.sampling_steps import tune_steps
@@ -18,11 +19,6 @@ from advisor.tuner.value_trials import (
     tune_memory_savers,
     tune_precision,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from advisor.tuner.context import TuningContext
 
 NO_ITEM = 5.0
 """Recommended budgets for a program that finished no item within one."""

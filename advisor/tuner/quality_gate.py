@@ -8,45 +8,16 @@ tolerance. Losses and outputs are compared within a pair, declared measures as a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING
 
-from advisor import numbers
-from advisor.executor.comparison import AFTER, BEFORE, Comparison
-from advisor.executor.requests import ABTest, TrialRequest, Variant
-from advisor.model import Candidate, MeasurePlan
-from advisor.quality import (
-    Pair,
-    Values,
-    differences,
-    given_away,
-    judge,
-    judge_drift,
-    loss_drifts,
-    means,
-    moved,
-    output_errors,
-    read_measures,
-    rounds_needed,
-    seeds_matter,
-    spread_of_a_run,
-)
+from advisor import numbers, quality
+from advisor.executor.comparison import AFTER, BEFORE
+from advisor.executor.requests import ABTest, CommandName, TrialRequest, Variant
+from advisor.model import Candidate, MeasurePlan, Run
 from advisor.tuner import output_check
-from advisor.tuner.state import (
-    MARGIN,
-    SearchStep,
-    Trials,
-    TunerState,
-    run_trial,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.executor.requests import CommandName
-    from advisor.model import Run
-    from advisor.quality import QualityJudgement, Stage as QualityStage
+from advisor.tuner.state import MARGIN, Trials, TunerState, run_comparison, run_trial
 
 FIRST_QUALITY = 3.0
 """Short processes that a quality run may take, before one was seen."""
@@ -68,7 +39,6 @@ SEEDS_IGNORED = (
 CHECK_SHARE = 0.25
 """Part of the remaining budget for the original beside the best free candidate."""
 
-
 Pairs = list[tuple["Run", "Run"]]
 """Runs of the reference and the candidate with equal seeds."""
 
@@ -86,7 +56,7 @@ class Verdict:
     """Other runs or seeds would not help: the next candidate may be tried."""
     pairs: Pairs = field(default_factory=list)
     """Pairs that were judged."""
-    judgements: tuple[QualityJudgement, ...] = ()
+    judgements: tuple[quality.QualityJudgement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,36 +90,34 @@ def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Verdict
     return (yield from confirm_quality(state, reference, variant, found))
 
 
-# --- one comparison -------------------------------------------------------------------------------
-
-
 def drifts_of(before: Run, after: Run) -> tuple[float, ...]:
     """Relative differences of losses step by step, or of outputs."""
-    return loss_drifts(before.losses, after.losses) or output_errors(before.effects, after.effects)
+    of_losses = quality.loss_drifts(before.losses, after.losses)
+    return of_losses or quality.output_errors(before.effects, after.effects)
 
 
-def values_of(state: TunerState, run: Run) -> Values:
+def values_of(state: TunerState, run: Run) -> quality.Values:
     """Declared measures that a run printed."""
-    return read_measures(state.context.workload.quality, run.stdout_tail)
+    return quality.read_measures(state.context.workload.quality, run.stdout_tail)
 
 
-def read_pairs(state: TunerState, pairs: Pairs) -> list[Pair]:
+def read_pairs(state: TunerState, pairs: Pairs) -> list[quality.Pair]:
     """Declared measures of pairs of runs."""
     return [(values_of(state, before), values_of(state, after)) for before, after in pairs]
 
 
 def judge_pairs(
-    state: TunerState, reference: Reference, pairs: Pairs, stage: QualityStage
-) -> tuple[QualityJudgement, ...]:
+    state: TunerState, reference: Reference, pairs: Pairs, stage: quality.Stage
+) -> tuple[quality.QualityJudgement, ...]:
     """Judge the pairs by each measure."""
     workload = state.context.workload
     if reference.runs:
         spent = dict(reference.spent)
-        return tuple(judge(workload.quality, read_pairs(state, pairs), stage, spent))
+        return tuple(quality.judge(workload.quality, read_pairs(state, pairs), stage, spent))
     drifts = [drifts_of(before, after) for before, after in pairs]
     losses = [((("loss", a.losses),), (("loss", b.losses),)) for a, b in pairs]
-    used = drifts[:1] if seeds_matter(losses) is False else drifts
-    return (judge_drift(used, workload.numeric_tolerance or 0.0, stage),)
+    used = drifts[:1] if quality.seeds_matter(losses) is False else drifts
+    return (quality.judge_drift(used, workload.numeric_tolerance or 0.0, stage),)
 
 
 def assess(
@@ -158,7 +126,7 @@ def assess(
     variant: Variant,
     pairs: Pairs,
     name: str = "It",
-    stage: QualityStage = "chosen",
+    stage: quality.Stage = "chosen",
 ) -> tuple[TunerState, Verdict]:
     """Judge the pairs, and log the declared measures."""
     if not pairs:
@@ -212,22 +180,14 @@ def confirm_quality(
         f"{name} passed screening, and the budget could not hold what would confirm it: {rounds} "
         "runs a side."
     )
+    what = f"the quality confirmation of {variant.label}"
     if needed_s > state.remaining_s - state.reserve_s:
-        what = f"the quality confirmation of {variant.label}"
         state = state.skip(what, needed_s, kept_s=state.reserve_s)
         return state, replace(open_, why=over_budget)
-    ab_test = ABTest(
-        purpose="quality",
-        title=f"quality of {variant.label}",
-        requests=requests,
-        rounds=rounds,
-        reseeded=True,
-    )
-    result = yield SearchStep(request=ab_test, state=state)
-    assert isinstance(result, Comparison)
-    state = state.with_result(result)
+    title = f"quality of {variant.label}"
+    ab_test = ABTest(purpose="quality", title=title, requests=requests, rounds=rounds)
+    state, result = yield from run_comparison(state, ab_test, what, needed_s / rounds)
     if result.cut_short:
-        state = state.skip(f"the rest of the confirmation of {variant.label}", needed_s)
         return state, replace(open_, why=over_budget)
     pairs = list(zip(result.runs(BEFORE), result.runs(AFTER), strict=True))
     if result.failure is not None:
@@ -246,13 +206,13 @@ def rounds_to_confirm(
     Without a sign that seeds matter, only other items can, in one run.
     """
     seeded = [(values_of(state, run),) * 2 for run in reference.runs]
-    if seeds_matter(seeded) is False:
+    if quality.seeds_matter(seeded) is False:
         others = state.context.workload.confirm_quality_command is not None
         return (1, "") if others else (0, SEEDS_IGNORED)
     rounds = 2
     for judgement in screening.judgements:
         spread, room = spread_and_room(state, reference, screening.pairs, judgement)
-        needed = rounds_needed(spread, room, MOST_RUNS) if room > 0 else None
+        needed = quality.rounds_needed(spread, room, MOST_RUNS) if room > 0 else None
         if needed is None:
             return MOST_RUNS, (
                 f"{judgement.measure} differs by {numbers.measure(spread, 2)} from run to run "
@@ -284,7 +244,7 @@ def seeded_request(
 
 
 def spread_and_room(
-    state: TunerState, reference: Reference, pairs: Pairs, judgement: QualityJudgement
+    state: TunerState, reference: Reference, pairs: Pairs, judgement: quality.QualityJudgement
 ) -> tuple[float, float]:
     """Spread of a measure from run to run, and what the tolerance leaves."""
     name, limit = judgement.measure, judgement.limit or 0.0
@@ -293,15 +253,16 @@ def spread_and_room(
         drifts = drifts_of(*pairs[0])
         spread = stdev(drifts) / math.sqrt(len(drifts)) if len(drifts) > 1 else 0.0
         return max(judgement.value or 0.0, spread), left
-    by_item = spread_of_a_run(differences(read_pairs(state, pairs), name, 1.0)) or 0.0
-    figures = [[means(values_of(state, run))[name]] for run in reference.runs]
-    by_seed = spread_of_a_run(figures)
+    by_run = quality.differences(read_pairs(state, pairs), name, 1.0)
+    by_item = quality.spread_of_a_run(by_run) or 0.0
+    figures = [[quality.means(values_of(state, run))[name]] for run in reference.runs]
+    by_seed = quality.spread_of_a_run(figures)
     if by_seed is None and not by_item:
         return math.inf, left
     return max(by_item, BOTH_SIDES * (by_seed or 0.0)), min(slack, left)
 
 
-def figure_of(judgement: QualityJudgement, *, declared: bool) -> str:
+def figure_of(judgement: quality.QualityJudgement, *, declared: bool) -> str:
     """Value as text: `rmse 0.51`, or `drift 0.2 % (at most 0.4 %) of 2 % allowed`."""
     value, limit, high = judgement.value, judgement.limit, judgement.high
     if declared:
@@ -309,9 +270,6 @@ def figure_of(judgement: QualityJudgement, *, declared: bool) -> str:
         return f"{judgement.measure} {numbers.measure(value)}{beyond}"
     bound = "" if high is None else f" (at most {numbers.percent(high)})"
     return f"drift {numbers.percent(value)}{bound} of {numbers.percent(limit)} allowed"
-
-
-# --- runs of the quality commands -----------------------------------------------------------------
 
 
 def run_seeds(
@@ -342,9 +300,7 @@ def screen(
     return assess(state, reference, variant, pairs, name)
 
 
-def measure_reference(
-    state: TunerState,
-) -> Trials[Reference | None]:
+def measure_reference(state: TunerState) -> Trials[Reference | None]:
     """Run the best free candidate's quality command; None where it shows no figures.
 
     The original runs beside it where that costs little: else the quality from before is not
@@ -363,7 +319,7 @@ def measure_reference(
             return (yield from measure_reference(without_best(state, why)))
     now, before = mean_values(state, runs), mean_values(state, originals)
     earlier = dict(state.context.quality_reference)
-    spent = given_away(state.context.workload.quality, earlier, now)
+    spent = quality.given_away(state.context.workload.quality, earlier, now)
     log = replace(
         state.quality,
         reference=tuple((before or now).items()),
@@ -376,15 +332,15 @@ def measure_reference(
 def changed_results(state: TunerState, pairs: Pairs) -> str:
     """Reason why settings that should not change results did; else empty."""
     lost = [output_check.output_regression((before,), after) for before, after in pairs]
-    why = max(lost, default="")
-    if not why and pairs and moved(state.context.workload.quality, read_pairs(state, pairs)):
+    why, declared = max(lost, default=""), state.context.workload.quality
+    if not why and pairs and quality.moved(declared, read_pairs(state, pairs)):
         why = "It moved the declared quality, although such a setting should not change it."
     return why
 
 
 def mean_values(state: TunerState, runs: Sequence[Run]) -> dict[str, float]:
     """Mean of each measure over runs; empty without a run."""
-    each = [means(values_of(state, run)) for run in runs]
+    each = [quality.means(values_of(state, run)) for run in runs]
     return {name: fmean(figures[name] for figures in each) for name in (each[0] if each else ())}
 
 
@@ -397,7 +353,7 @@ def without_best(state: TunerState, why: str) -> TunerState:
 
 
 def adopt_quality(
-    state: TunerState, reference: Reference, judgements: Sequence[QualityJudgement]
+    state: TunerState, reference: Reference, judgements: Sequence[quality.QualityJudgement]
 ) -> TunerState:
     """Adopt the candidate's figures as the quality after.
 

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from advisor import knobs
 from advisor.executor.requests import Variant
-from advisor.model import leaf_of
+from advisor.model import Candidate, Knob, leaf_of
 from advisor.tuner.baseline import STEP_SHARES, tidy_steps
-from advisor.tuner.quality_gate import confirm_quality, measure_reference, screen
+from advisor.tuner.quality_gate import Verdict, confirm_quality, measure_reference, screen
 from advisor.tuner.search import is_count, plain_reason
 from advisor.tuner.state import OUT_OF_TIME, Stage, TunerState, key_of
 from advisor.tuner.value_trials import try_values
-
-if TYPE_CHECKING:
-    from advisor.model import Candidate, Knob
-    from advisor.tuner.quality_gate import Verdict
 
 MOST_CONFIRMED = 2
 """Step counts that may be confirmed: each has its own chance to pass by luck."""

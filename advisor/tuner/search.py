@@ -7,11 +7,13 @@ ends when no point that did not run promises more than a tie.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.executor.comparison import COLLAPSED
+from advisor.executor.requests import Variant
+from advisor.model import Candidate, Knob, Run
 from advisor.tuner import output_check
 from advisor.tuner.effects import alters_training, is_ignored, is_only_suggested, set_ignored
 from advisor.tuner.state import (
@@ -24,11 +26,6 @@ from advisor.tuner.state import (
     run_trial,
 )
 from advisor.tuner.throughput_model import Forecast, Point, ThroughputModel, fitted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from advisor.model import Candidate, Knob, Run
 
 DOUBLINGS = 10
 LEAP = 8
@@ -75,9 +72,6 @@ class Grid:
         return replace(grid, most=min(self.most, point[0] - 1), stop=why)
 
 
-# --- stages -------------------------------------------------------------------------------------
-
-
 def tune_batch_and_workers(state: TunerState) -> Stage:
     """Tune every batch knob and worker count, the first of both together."""
     batches: list[Knob | None] = []
@@ -111,9 +105,6 @@ def is_count(value: object, least: int = 1) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-# --- the loop -----------------------------------------------------------------------------------
-
-
 def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stage:
     """Run promising points, then take the smallest that ties with the fastest."""
     grid = start_grid(state, batch, workers)
@@ -131,7 +122,7 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
             for knob, value, old in zip(grid.knobs, point, grid.start, strict=True)
             if knob is not None and value != old
         )
-        request = make_request(state, candidate, moved=moved)
+        request = make_request(state, Variant(candidate=candidate), moved=moved)
         request = replace(request, expected_s=state.price_s + extra_s(state, grid, point, model))
         matters = promise > state.context.smallest_gain
         state, trial = yield from run_trial(state, request, matters=matters)
@@ -255,9 +246,6 @@ def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run
         larger = each.grows_with_batch and grid.knobs[0] is not None
         grid = replace(grid.without(point, why, larger=larger), stop=why)
     return grid
-
-
-# --- the next point -----------------------------------------------------------------------------
 
 
 def most_promising(
@@ -402,9 +390,6 @@ def point_of(state: TunerState, run: Run, point: GridPoint) -> Point:
 def batch_of(point: GridPoint) -> float:
     """Batch of a point; 1 where it is not moved."""
     return float(max(1, point[0]))
-
-
-# --- the decision -------------------------------------------------------------------------------
 
 
 def conclude(state: TunerState, grid: Grid) -> TunerState:

@@ -7,26 +7,34 @@ import statistics
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
-from advisor import knobs, numbers
+from advisor import knobs
 from advisor.executor.comparison import AFTER, COLLAPSED, Comparison
-from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, TrialResult, Variant
+from advisor.executor.requests import (
+    ABTest,
+    KnobKey,
+    SkippedRun,
+    TrialRequest,
+    TrialResult,
+    Variant,
+)
+from advisor.knobs.discovery import Followed
 from advisor.model import (
     SAMPLER_FORWARDS,
     Candidate,
+    Change,
     JsonScalar,
     Knob,
     MeasurePlan,
+    Phase,
+    Purpose,
     Run,
+    TuningResult,
 )
+from advisor.quality import QualityJudgement
 from advisor.stats import noise_band
-
-if TYPE_CHECKING:
-    from advisor.executor.requests import KnobKey
-    from advisor.model import Change, Phase, Purpose, TuningResult
-    from advisor.quality import QualityJudgement
-    from advisor.tuner.context import TuningContext
+from advisor.tuner.context import TuningContext
 
 Result = TrialResult | Comparison | SkippedRun
 """Result of one request."""
@@ -84,27 +92,12 @@ class Skipped:
     """Left for it, beside the time kept for the confirmation."""
     matters: bool
     """It could have changed what is written."""
-    budget: str
-    """The budget that would do, as an option: `--budget 8m`."""
-
-    @property
-    def sentence(self) -> str:
-        """Sentence on the skipped step and its remedy."""
-        return (
-            f"{self.what}: it needs about {numbers.duration(self.needed_s)}, and "
-            f"{numbers.duration(max(self.remaining_s, 0.0))} of the budget were left for it. "
-            f"{self.budget} holds it."
-        )
-
-
-SuggestionKind = Literal["switch", "loader", "training-batch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
     """Faster change that the user has to make."""
 
-    kind: SuggestionKind
     title: str
     variant: Variant
     run: Run
@@ -114,9 +107,9 @@ class Suggestion:
     reason: str
     """Sentences for the report, without the gain."""
     arguments: tuple[tuple[str, int | bool], ...] = ()
-    """loader: arguments of the DataLoader call."""
+    """Of the DataLoader call, where they are what is suggested."""
     knob: KnobKey | None = None
-    """training-batch: the knob to be changed."""
+    """The batch of a training, where that is what is suggested."""
     outcome: Comparison | None = None
     """The comparison that confirms or refutes it."""
 
@@ -141,6 +134,8 @@ class TunerState:
     context: TuningContext
     remaining_s: float
     """Time left of the budget."""
+    followed: tuple[Followed, ...] = ()
+    """Values that a run showed to be knobs, and no name did."""
     originals: tuple[Run, ...] = ()
     costs_s: tuple[float, ...] = ()
     """Budget that each short process took, waits and repetitions included."""
@@ -154,8 +149,6 @@ class TunerState:
     """A candidate was faster, and is not confirmed yet."""
     suggestions: tuple[Suggestion, ...] = ()
     quality: QualityLog = field(default_factory=QualityLog)
-
-    # --- measurements -------------------------------------------------------------------------
 
     @property
     def original(self) -> Run:
@@ -183,7 +176,7 @@ class TunerState:
     def confirmation_runs(self, candidate: Candidate) -> tuple[Run, ...]:
         """Runs of `candidate` in its latest confirmation."""
         for each in reversed(self.confirmations):
-            if each.ab_test.after.variant.candidate.key == candidate.key and each.runs(AFTER):
+            if each.ab_test.after.candidate.key == candidate.key and each.runs(AFTER):
                 return each.runs(AFTER)
         return ()
 
@@ -256,8 +249,6 @@ class TunerState:
             return False
         return bool(objective.broken(than)) or self.gain(run, than) > 1 + self.tie_threshold
 
-    # --- budget -------------------------------------------------------------------------------
-
     @property
     def price_s(self) -> float:
         """Wall time of one more short process; cold starts do not count."""
@@ -298,8 +289,6 @@ class TunerState:
         """Budget that holds `more_s` of processes beside the time of the present one."""
         return SPARE * (self.context.budget_s + more_s)
 
-    # --- transitions --------------------------------------------------------------------------
-
     def with_result(self, result: Result) -> TunerState:
         """After `result`: clock and prices only."""
         state = replace(self, remaining_s=result.remaining_s)
@@ -325,22 +314,13 @@ class TunerState:
     ) -> TunerState:
         """Skip `what`, which did not fit the budget."""
         remaining_s = self.remaining_s - kept_s
-        budget_s = self.budget_for(max(0.0, needed_s - remaining_s))
-        entry = Skipped(
-            what=what,
-            needed_s=needed_s,
-            remaining_s=remaining_s,
-            matters=matters,
-            budget=f"--budget {numbers.whole_minutes(budget_s)}",
-        )
+        entry = Skipped(what=what, needed_s=needed_s, remaining_s=remaining_s, matters=matters)
         others = tuple(each for each in self.skipped if each.what != what)
         return replace(self, skipped=(*others, entry))
 
     def adopt(self, candidate: Candidate, run: Run) -> TunerState:
         """With `candidate` as the best so far."""
         return replace(self, best=candidate, best_run=run)
-
-    # --- knobs --------------------------------------------------------------------------------
 
     @property
     def all_knobs(self) -> list[Knob]:
@@ -438,9 +418,6 @@ def change_of(candidate: Candidate, knob: KnobKey) -> Change | None:
     return next((c for c in candidate.changes if (c.document, c.path) == knob), None)
 
 
-# --- requests ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchStep:
     """The next request, and the state of the search meanwhile."""
@@ -475,19 +452,24 @@ class Stop:
 
 def make_request(
     state: TunerState,
-    candidate: Candidate,
+    variant: Variant,
     purpose: Purpose = "search",
     *,
     moved: tuple[KnobKey, ...] = (),
+    ran: Run | None = None,
     **plan: object,
 ) -> TrialRequest:
-    """One short process of `candidate`, whose `moved` knobs are being tried."""
+    """One short process of `variant`, which took as long as `ran` before.
+
+    `moved` are the knobs that it tries. Confirmations use fresh processes only.
+    """
     return TrialRequest(
-        variant=Variant(candidate=candidate),
+        variant=variant,
         purpose=purpose,
-        plan=state.plan(candidate, **plan),
+        plan=state.plan(variant.candidate, **plan),
         knobs=moved,
-        expected_s=state.price_s,
+        fresh=purpose == "confirm",
+        expected_s=state.again_s(ran) + variant.extra_s,
     )
 
 
@@ -509,3 +491,16 @@ def run_trial(
     assert isinstance(result, TrialResult)
     others = tuple(each for each in state.skipped if each.what != request.label)
     return replace(state, skipped=others), result
+
+
+def run_comparison(
+    state: TunerState, ab_test: ABTest, what: str, round_s: float, *, matters: bool = True
+) -> Trials[Comparison]:
+    """Run `ab_test`; what the budget cut off is skipped."""
+    result = yield SearchStep(request=ab_test, state=state)
+    assert isinstance(result, Comparison)
+    state = state.with_result(result)
+    if result.cut_short:
+        missing = max(1, ab_test.rounds - len(result.counted))  # a contended one was being repeated
+        state = state.skip(f"the rest of {what}", missing * round_s, matters=matters)
+    return state, result

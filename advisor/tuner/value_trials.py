@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from advisor import knobs
 from advisor.executor.requests import Variant
 from advisor.knobs import precision_choices
 from advisor.knobs.registry import LOADER_ARGUMENTS
+from advisor.model import Candidate, JsonScalar, Knob, Run
 from advisor.tuner.effects import is_ignored, set_ignored
 from advisor.tuner.quality_gate import passes_gate
 from advisor.tuner.search import plain_reason, unusable
@@ -20,11 +21,6 @@ from advisor.tuner.state import (
     make_request,
     run_trial,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.model import Candidate, JsonScalar, Knob, Run
 
 ON_GPU = ("cudnn_benchmark", "channels_last", "tf32")
 """Flags that act on a GPU only."""
@@ -58,7 +54,8 @@ def try_values(
         if isinstance(candidate, knobs.InvalidChange):
             state = state.set_verdict(key, "refused", f"{plain_reason(candidate)}.")
             continue
-        request = make_request(state, candidate, moved=(key,), whole_batches=whole_batches)
+        variant = Variant(candidate=candidate)
+        request = make_request(state, variant, moved=(key,), whole_batches=whole_batches)
         state, trial = yield from run_trial(state, request)
         if trial is None:
             if not (ignored or followed or before):
@@ -75,7 +72,7 @@ def try_values(
             seen = f" and usable: {value} {why}"
             continue
         if gated:
-            state, verdict = yield from passes_gate(state, Variant(candidate=candidate), run)
+            state, verdict = yield from passes_gate(state, variant, run)
             if verdict.inside:
                 reason = f"Inside its tolerance{verdict.figures}."
                 return state.adopt(candidate, run).set_verdict(key, "found", reason)
@@ -93,9 +90,6 @@ def try_values(
         return state
     unchanged = f"No value tested was faster by more than {state.tie_percent}{seen}."
     return state.set_verdict(key, "kept", unchanged)
-
-
-# --- free knobs ---------------------------------------------------------------------------------
 
 
 def tune_loader(state: TunerState) -> Stage:
@@ -121,9 +115,6 @@ def tune_memory_savers(state: TunerState) -> Stage:
         reason = "Nothing was seen to be computed twice by torch, so off is no faster."
         state = state.set_verdict(key_of(knob), "kept", reason)
     return state
-
-
-# --- precision and flags ------------------------------------------------------------------------
 
 
 def tune_precision(state: TunerState) -> Stage:

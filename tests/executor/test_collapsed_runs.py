@@ -120,4 +120,4 @@ def test_a_proof_goes_on_until_what_fell_decides_nothing(
     assert len(proof.rounds) == len(proof.counted) == stats.pairs_that_outlive(max(each), ALPHA)
     told = notes.collapsed(proof)
     for many, test in zip(each, (proof.ab_test.before, proof.ab_test.after), strict=True):
-        assert (f"{many} of {test.variant.label}" in told) is bool(many)
+        assert (f"{many} of {test.label}" in told) is bool(many)

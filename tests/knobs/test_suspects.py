@@ -173,7 +173,9 @@ def read(before: Effects, after: dict[str, Any], *found: Document) -> discovery.
 def test_what_shows_as_it_was_moved_is_followed() -> None:
     """And what stayed is nobody's among the moved."""
     found = read(seen(), {"batch_asked": "frell"}, config("zorp: 20\nfrell: 20\nvex: 4"))
-    assert [(each.path, each.kind) for each in found.followed] == [("frell", "batch_size")]
+    assert [(f.move.suspect.path, f.trace.kind) for f in found.followed] == [
+        ("frell", "batch_size")
+    ]
     assert found.unclear == frozenset()
 
 
@@ -190,7 +192,9 @@ def test_a_global_batch_may_decide_the_accumulation() -> None:
     found = read(
         seen(accumulation=4.0, workers=0), {"accumulation": 8.0, "workers": 0}, config("zorp: 80")
     )
-    assert [(f.path, f.kind, f.scope) for f in found.followed] == [("zorp", "batch_size", "global")]
+    (one,) = found.followed
+    shown = (one.move.suspect.path, one.trace.kind, one.trace.scope)
+    assert shown == ("zorp", "batch_size", "global")
 
 
 def test_what_is_followed_is_a_knob_with_links() -> None:

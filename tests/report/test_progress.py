@@ -1,4 +1,4 @@
-"""Progress goes to stderr: a live table on a terminal, one plain line a trial elsewhere."""
+"""Progress goes to stderr: one line a trial, on a terminal with what runs below."""
 
 from __future__ import annotations
 
@@ -12,39 +12,41 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from advisor.executor.requests import TrialRequest, TrialResult, Variant
+from advisor.model import Failure, MeasurePlan, Purpose
 from advisor.report import screen
 from advisor.report.progress import Progress, is_terminal
-from advisor.report.schema import TrialEntry
 from tests.report import golden
+from tests.runs import a_run
 
 ROOT = Path(__file__).resolve().parents[2]
 
 STORY = """
 import sys
-from advisor.report.schema import TrialEntry
 from advisor.report.progress import Progress
+from tests.report.test_progress import attempt
 
 with Progress(unit="tile", budget_s=600) as progress:
     progress.stage("baseline")
     progress.trial_started(1, "original")
-    progress.trial_done(TrialEntry(id="a", purpose="baseline", label="original", outcome="ok",
+    progress.trial_done(attempt("original", "baseline",
         units_per_s=0.51, wait_share=0.21, peak_mem_gib=0.4, wall_s=6.21))
     progress.stage("search")
     progress.note("12 workers on 2 CPUs: [bold]fewer[/bold] are tried")
     for n, (label, rate) in enumerate((("batch 4", 1.2), ("batch 8", 1.61)), 2):
         progress.trial_started(n, label)
-        progress.trial_done(TrialEntry(id=str(n), purpose="search", label=label, outcome="ok",
+        progress.trial_done(attempt(label,
             units_per_s=rate, wait_share=0.0, peak_mem_gib=0.4, wall_s=6.2))
     progress.trial_started(4, "batch [red]16")
-    progress.trial_done(TrialEntry(id="d", purpose="search", label="batch [red]16",
-        outcome="gpu-oom", wall_s=3.0))
+    progress.trial_done(attempt("batch [red]16", failed="gpu-oom", wall_s=3.0))
     progress.trial_started(5, "batch 32")
     progress.status("11 steps")
     progress.status("12 steps")
-    progress.busy("cc1plus takes 1 CPU")
+    progress.note("cc1plus takes 1 CPU")
 print("result")
 sys.exit("rich" in sys.modules)
 """
@@ -84,9 +86,13 @@ def lines(seen: str) -> list[str]:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n", plain).split("\n")
 
 
-def entry(**fields: object) -> TrialEntry:
-    known = {"id": "x", "purpose": "search", "label": "batch 8", "outcome": "ok"}
-    return TrialEntry.model_validate(known | fields)
+def attempt(
+    label: str, purpose: Purpose = "search", *, failed: str = "", reused: bool = False, **run: Any
+) -> TrialResult:
+    """One process with this end."""
+    request = TrialRequest(variant=Variant(), purpose=purpose, plan=MeasurePlan(), title=label)
+    result = Failure(kind=failed, evidence="", next_step="", **run) if failed else a_run(**run)
+    return TrialResult(id="x", request=request, result=result, reused=reused, remaining_s=1.0)
 
 
 def plain(**how: object) -> tuple[Progress, io.StringIO]:
@@ -125,26 +131,18 @@ def test_elsewhere_each_trial_is_one_plain_line_on_stderr() -> None:
     ]
 
 
-def test_the_live_view_has_budget_variants_gains_and_what_runs() -> None:
+def test_a_terminal_has_the_same_lines_and_what_runs_below() -> None:
     """Steps of the running trial replace each other; the cursor is given back."""
     seen, stdout = on_terminal(100)
     assert stdout == "result\n"
     assert seen.rindex("\x1b[?25h") > seen.rindex("\x1b[?25l")
     assert "[bold]fewer[/bold]" in seen  # a note is no markup
-    last = lines(seen[seen.rindex("search: batch") :])
+    last = lines(seen[seen.index("trial 4") :])
     shown = [" ".join(line.split()) for line in last if line.strip()]
-    assert re.fullmatch(r"\d+ s of 10 min", shown[1])
-    assert shown[:1] + shown[2:] == [
-        "search: batch, workers and other settings",
-        "variant tiles/s gain runs memory",
-        "original 0.510 1.00x 1 410 MiB",
-        "batch 8 1.61 3.16x 1 410 MiB",
-        "batch 4 1.20 2.35x 1 410 MiB",
-        "batch [red]16 gpu-oom 1",
-        "now: trial 5, batch 32",
-        "12 steps",
-        "cc1plus takes 1 CPU",
-    ]
+    assert shown[0] == "trial 4 batch [red]16 search gpu-oom 3.0 s"
+    assert "cc1plus takes 1 CPU" in shown
+    assert re.fullmatch(r"\S+ s of 10 min", shown[-3])
+    assert shown[-2:] == ["now: trial 5, batch 32", "12 steps"]
 
 
 def test_the_live_view_fits_a_narrow_terminal() -> None:
@@ -170,13 +168,16 @@ def test_only_a_colour_terminal_gets_the_live_view(
 @pytest.mark.parametrize(
     ("fields", "shown"),
     [
-        ({"units_per_s": 2.0, "reused": True}, "batch 8  search  2.00 tiles/s  from history"),
-        ({"label": "a\nb\x1b[31m"}, "a b  search  not measured"),
+        (
+            {"label": "batch 8", "reused": True},
+            "batch 8  search  1.00 tiles/s  2.0 s  from history",
+        ),
+        ({"label": "a\nb\x1b[31m", "failed": "timeout"}, "a b  search  timeout  2.0 s"),
     ],
 )
-def test_a_trial_is_one_line_with_what_was_measured(fields: dict[str, object], shown: str) -> None:
+def test_a_trial_is_one_line_with_what_was_measured(fields: dict[str, Any], shown: str) -> None:
     progress, stream = plain()
-    progress.trial_done(entry(**fields))
+    progress.trial_done(attempt(wall_s=2.0, **fields))
     assert stream.getvalue() == f"trial 1  {shown}\n"
 
 
@@ -186,7 +187,7 @@ def test_a_reader_that_went_away_does_not_stop_the_work() -> None:
     progress = Progress(unit="tile", stream=stream)
     os.close(read)
     progress.note("nobody listens")
-    progress.trial_done(entry())
+    progress.trial_done(attempt("batch 8"))
     progress.__exit__()
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     stream.close()

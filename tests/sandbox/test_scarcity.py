@@ -22,7 +22,7 @@ from advisor.errors import (
 )
 from advisor.model import Change
 from advisor.state import state_folder
-from tests.light import PYTHONPATH, WITHOUT_PLOTS
+from tests.light import PYTHONPATH
 from tests.sandbox.conftest import NAMESPACE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,8 +36,7 @@ def call(folder: Path, world: str, *argv: str, **env: str) -> subprocess.Complet
     project.mkdir(exist_ok=True)
     if not (project / "c.json").exists():
         (project / "c.json").write_text('{"batch_size": 1}\n')
-    path = os.pathsep.join([WITHOUT_PLOTS, PYTHONPATH])
-    own = {"PYTHONPATH": path, "XDG_STATE_HOME": str(folder / "elsewhere")}
+    own = {"PYTHONPATH": PYTHONPATH, "XDG_STATE_HOME": str(folder / "elsewhere")}
     words = [sys.executable, "-m", "advisor", *argv]
     return subprocess.run(
         [*NAMESPACE, "sh", "-ec", f'{world}\ncd project; exec "$@"', "sh", *words],

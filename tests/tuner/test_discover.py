@@ -31,8 +31,7 @@ def search(folder: Path, text: str, **formula: Any) -> FormulaSearch:
 
 def discovered(found: FormulaSearch) -> dict[str, str]:
     """Kind by path of what was found by experiment."""
-    sources = found.state.context.sources
-    return {each.path: each.kind for source in sources for each in source.findings.followed}
+    return {each.move.suspect.path: each.trace.kind for each in found.state.followed}
 
 
 def values_moved(found: FormulaSearch) -> list[dict[str, Any]]:

@@ -113,7 +113,7 @@ def test_what_is_free_is_proven_before_quality_is_touched(tmp_path: Path) -> Non
     search = sampler_search(tmp_path, "5%")
     purposes = [attempt.request.purpose for attempt in search.executor.attempts]
     assert purposes.index("confirm") < purposes.index("quality")
-    first = search.state.confirmations[0].ab_test.after.variant.candidate
+    first = search.state.confirmations[0].ab_test.after.candidate
     assert first.changes
     assert all(change.knob_class == "free" for change in first.changes)
 

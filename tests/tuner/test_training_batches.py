@@ -42,7 +42,7 @@ def test_a_batch_of_a_training_is_advised_with_its_reason(
     assert "was faster in the search" in decision.reason
     assert ("may train" in decision.reason) is (kind == "root forward")
     assert search.state.suggestions[0].outcome is not None
-    assert [each.kind for each in proven_advice(search.state, search.executor.program)]
+    assert [each.title for each in proven_advice(search.state, search.executor.program)]
 
 
 def test_a_batch_whose_pairs_prove_nothing_is_not_called_faster(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ CONTEXT = TuningContext(
     cpus=4,
     memory_limit_gib=8.0,
     precisions=("float32", "bfloat16"),
-    cards=0,
+    has_gpu=False,
     smallest_gain=0.03,
     budget_s=600.0,
 )

@@ -153,7 +153,7 @@ def formula_search(
         cpus=cpus,
         memory_limit_gib=memory_gib,
         precisions=precisions,
-        cards=int(gpu),
+        has_gpu=gpu,
         smallest_gain=0.03,
         budget_s=budget_s,
         safe=safe,
