@@ -25,9 +25,8 @@ from typing import Protocol
 
 from advisor.model import Candidate, MeasurePlan, Run, Trial, TrialFile
 from advisor.objective import THROUGHPUT, Objective
-from tests.support.simulator.engine import QUIET_MACHINE, RecordedEngine
+from tests.support.simulator.engine import QUIET_MACHINE, Noise, RecordedEngine
 from tests.support.simulator.formula import Formula
-from tests.support.simulator.noise import Noise
 from tests.support.simulator.search import FormulaSearch, formula_search
 
 BATCHES = tuple(2**n for n in range(11))

@@ -1,4 +1,4 @@
-"""Shared by all tests: where the repository and the corpus are."""
+"""Shared by all tests: where the repository is, and what each process finds there."""
 
 from __future__ import annotations
 
@@ -59,21 +59,12 @@ def root() -> Path:
     return ROOT
 
 
-@pytest.fixture(scope="session")
-def corpus() -> Path:
-    """The folder of real configs, or a skip that says why."""
-    folder = Path(os.environ.get("ADVISOR_CORPUS", ROOT.parent / "shared" / "corpus"))
-    if not (folder / "index.jsonl").is_file():
-        pytest.skip(f"no corpus at {folder}; set ADVISOR_CORPUS to a folder with index.jsonl")
-    return folder
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _a_machine_to_itself(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests that run beside each other do not wait for each other, and none decides by others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(contention.UNSEEN, "unseen")
-        patch.setenv("PYTHONPATH", str(light.FOLDER), prepend=os.pathsep)
+        patch.setenv("PYTHONPATH", light.PYTHONPATH, prepend=os.pathsep)
         patch.delenv("PYTEST_XDIST_WORKER", raising=False)  # pytests that are tested are alone
         patch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path_factory.mktemp("locks")))
         patch.setenv(nvml_stub.LIBRARIES, str(tmp_path_factory.mktemp("nvml")))

@@ -107,7 +107,6 @@ class NvmlStub:
         """An environment whose processes load the stub as NVML, and see all its GPUs."""
         env = dict(os.environ if base is None else base)
         env.pop("CUDA_VISIBLE_DEVICES", None)
-        assert self.library is not None
         path = [str(self.library), *filter(None, [env.get("LD_LIBRARY_PATH")])]
         return {
             **env,

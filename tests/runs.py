@@ -1,10 +1,10 @@
-"""A run, and a decision, as a test needs them: what it does not care for is filled in."""
+"""Runs, failures, trials and changes as a test needs them: the rest of each is filled in."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from advisor.model import Run
+from advisor.model import Candidate, Change, Failure, Run, Trial
 
 
 def a_run(**given: Any) -> Run:
@@ -18,3 +18,20 @@ def a_run(**given: Any) -> Run:
         "window_end": 1.0,
     }
     return Run(**{**usual, **given})
+
+
+def a_failure(kind: str, **given: Any) -> Failure:
+    """A failure that says a little of itself."""
+    return Failure(**{"kind": kind, "evidence": "it died", "next_step": "mend it", **given})
+
+
+def a_trial(*command: str, **given: Any) -> Trial:
+    """A trial of the original."""
+    usual = {"id": "1", "purpose": "baseline", "label": "original", "candidate": Candidate()}
+    return Trial(command=command, **{**usual, "cwd": "/", "scratch": "/s", **given})
+
+
+def a_change(path: str = "batch_size", **given: Any) -> Change:
+    """A batch of 1 that becomes 8."""
+    usual = {"document": "c.json", "kind": "batch_size", "knob_class": "free", "old": 1, "new": 8}
+    return Change(**{"path": path, **usual, **given})

@@ -13,12 +13,11 @@ import pytest
 
 from advisor import knobs
 from advisor.commands import invocation, prepare as job
-from advisor.errors import (
-    CommandMissingError,
-)
+from advisor.errors import CommandMissingError
 from advisor.executor.program import Program
 from advisor.executor.requests import TrialRequest, Variant
-from advisor.model import Candidate, Change, MeasurePlan
+from advisor.model import Candidate, MeasurePlan
+from tests.runs import a_change
 
 if TYPE_CHECKING:
     from tests import warm
@@ -38,26 +37,19 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def change(path: str, new: int, old: int = 1) -> Change:
-    return Change(
-        document="command line", path=path, kind="batch_size", knob_class="free", old=old, new=new
-    )
-
-
 # --- what is found and run ----------------------------------------------------------------------
 
 
 def test_an_option_that_nobody_typed_is_a_knob_and_a_candidate_adds_it(project: Path) -> None:
     asked = invocation.resolve([], ["python", "predict.py", "--items", "40"])
     found = knobs.find(asked.command_line).knob("--batch-size")
-    assert found is not None
     assert (found.kind, found.value, found.editable) == ("batch_size", 1, True)
     assert found.why.endswith("the program's own default, that of its parser")
     program = Program(
         command_line=asked.command_line, cwd=project, unit="sample",
         output_flags=("--out",),
     )  # fmt: skip
-    candidate = Candidate(changes=(change("--batch-size", 16),))
+    candidate = Candidate(changes=(a_change("--batch-size", document="command line", new=16),))
     request = TrialRequest(
         variant=Variant(candidate=candidate), purpose="search", plan=MeasurePlan(), expected_s=1.0
     )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.history import History, installed_packages, program_key, trial_key
-from advisor.model import Effects, Failure, Flops, MeasurePlan, Run
-from tests.runs import a_run
+from advisor.model import Effects, Flops, MeasurePlan, Run
+from tests.runs import a_failure, a_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,19 +24,10 @@ def kept(rate: float = 2.0) -> Run:
     return a_run(units_per_s=rate, windows=(2.0, 2.1), effects=effects, flops=flops)
 
 
-def broken(evidence: str = "CUDA out of memory", log_tail: str = "") -> Failure:
-    return Failure(
-        kind="gpu-oom",
-        evidence=evidence,
-        next_step="try less",
-        log_tail=log_tail,
-    )
-
-
 def test_results_come_back_as_they_were_the_newest_first(tmp_path: Path) -> None:
     """Those of another machine, and those that are too old, are not found."""
     history = History(tmp_path / "h.sqlite")
-    results = [kept(1.0), broken(), kept(3.0)]
+    results = [kept(1.0), a_failure("gpu-oom"), kept(3.0)]
     for result in results:
         history.append("key", "machine", result)
     assert history.find("key", "machine", max_age_s=60) == results[::-1]
@@ -82,9 +73,8 @@ def test_without_a_store_measurements_live_as_long_as_the_call(
 
 
 def test_what_is_kept_shows_no_secret(tmp_path: Path) -> None:
-    failure = broken(
-        "login failed: password=hunter2", "Authorization: Bearer q7Zp2mXw9Lr4q7Zp2mXw9Lr4"
-    )
+    secret = "Authorization: Bearer q7Zp2mXw9Lr4q7Zp2mXw9Lr4"
+    failure = a_failure("gpu-oom", evidence="login failed: password=hunter2", log_tail=secret)
     History(tmp_path / "h.sqlite").append("key", "machine", failure)
     stored = (tmp_path / "h.sqlite").read_bytes()
     assert b"hunter2" not in stored

@@ -47,8 +47,7 @@ def config(tmp_path: Path) -> Path:
 
 def as_json(ran: Ran) -> dict[str, Any]:
     assert ran.returncode == 0, ran.stderr
-    found: dict[str, Any] = json.loads(ran.stdout)
-    return found
+    return json.loads(ran.stdout)
 
 
 def test_json_is_one_object_with_every_key(config: Path, inspect: Callable[..., Ran]) -> None:
@@ -143,12 +142,3 @@ def test_nothing_is_written_and_nothing_is_run(
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
     inspect(config.name, "--", sys.executable, "-c", "open('ran', 'w')")
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == before
-
-
-@pytest.mark.corpus
-def test_the_corpus_in_one_command(corpus: Path, inspect: Callable[..., Ran]) -> None:
-    files = sorted(map(str, (corpus / "files").iterdir()))
-    found = as_json(inspect(*files, "--json"))
-    assert len(found["documents"]) == len(files)
-    knobs = {(k["document"], k["path"]) for k in found["knobs"]}
-    assert not knobs & {(trap["document"], trap["path"]) for trap in found["traps"]}

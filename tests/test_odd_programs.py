@@ -12,7 +12,6 @@ import pytest
 
 from advisor.errors import FAILURE_EXIT_CODES, OPTIMIZE_EXIT_CODES
 from advisor.sandbox.capabilities import FORCED
-from tests.light import PYTHONPATH
 
 if TYPE_CHECKING:
     from tests.warm import Server
@@ -61,12 +60,7 @@ def optimize(
     done = gpu_advisor.call(
         "optimize", "c.yaml", "--dry-run", "--window", "0.3s", "--budget", "45s", *flags, *command,
         cwd=folder,
-        env={
-            **os.environ,
-            "PYTHONPATH": PYTHONPATH,
-            "GPU_ADVISOR_RUNTIME_DIR": str(folder / ".lock"),
-            "CUDA_VISIBLE_DEVICES": "",
-        },
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
     )  # fmt: skip
     assert (folder / "c.yaml").read_text() == config
     report = folder / "report.md"

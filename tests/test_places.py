@@ -31,7 +31,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "infer.json").write_text(CONFIG)
     (folder / "run.py").write_text("open('it-ran', 'w').close()\n")
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path / "runtime"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
     return folder
 

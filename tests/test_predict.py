@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,7 +15,6 @@ from advisor.model import Effects
 from advisor.prediction.estimate import Traced, estimates, largest_batch, suggested_batch
 from advisor.prediction.speed import step_time
 from advisor.prediction.trace import MATRIX, Operation, Trace
-from tests.light import PYTHONPATH
 from tests.runs import a_run
 
 if TYPE_CHECKING:
@@ -78,10 +76,9 @@ def project(tmp_path: Path) -> Path:
 
 
 def call(project: Path, gpu_advisor: warm.Server, *words: str) -> tuple[int, str, str]:
-    own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock")}
     at = words.index("--") + 1
     words = ("predict", "--json", *words[:at], sys.executable, *words[at:])
-    done = gpu_advisor.call(*words, cwd=project, env={**os.environ, **own})
+    done = gpu_advisor.call(*words, cwd=project)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -129,26 +129,6 @@ def fit_model(**said):
 cli()
 """
 
-TYPER = """\
-import json
-import typer
-def main(batch_size: int = 16, pin: bool = True):
-    print(json.dumps({"batch_size": batch_size, "pin": pin}))
-typer.run(main)
-"""
-
-HF = """\
-import json
-from dataclasses import dataclass, field
-from transformers import HfArgumentParser
-@dataclass
-class ModelArguments:
-    block_size: int = field(default=1024, metadata={"help": "tokens"})
-    bf16: bool = False
-parsed, = HfArgumentParser(ModelArguments).parse_args_into_dataclasses()
-print(json.dumps(vars(parsed)))
-"""
-
 ABSL = """\
 import json
 from absl import app, flags
@@ -211,14 +191,6 @@ PROGRAMS = {
         {"--batch-size": 16, "--workers": 2, "--amp": False, "--mode": "a"},
         {"--batch-size": 32, "--workers": 4, "--amp": True}, needs="click",
     ),
-    "typer": Program(
-        TYPER, "main.py", {"--batch-size": 16, "--pin": True},
-        {"--batch-size": 32, "--pin": False}, needs="typer",
-    ),
-    "transformers": Program(
-        HF, "main.py", {"--block_size": 1024, "--bf16": False},
-        {"--block_size": 512, "--bf16": True}, needs="transformers",
-    ),
     "absl": Program(
         ABSL, "main.py rest", {"--batch_size": 128, "--use_bf16": False},
         {"--batch_size": 256, "--use_bf16": True}, needs="absl",
@@ -259,8 +231,7 @@ def printed_by(folder: Path, command: tuple[str, ...]) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize("case", PROGRAMS)

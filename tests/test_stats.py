@@ -27,20 +27,16 @@ def enumerated(n: int) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 12])
-def test_the_null_distribution_is_the_enumeration(n: int) -> None:
-    sums = enumerated(n)
-    assert list(stats.signed_rank_counts(n)) == [sums.count(s) for s in range(max(sums) + 1)]
-
-
-@pytest.mark.parametrize("n", range(1, 13))
-def test_the_rank_is_the_largest_that_keeps_alpha(n: int) -> None:
+def test_ranks_are_those_of_the_enumeration() -> None:
     """k keeps the error at or below alpha and k + 1 does not: one rank off fails here."""
-    sums = enumerated(n)
-    for alpha in ALPHAS:
-        k = stats.signed_rank_rank(n, alpha)
-        assert Fraction(sum(s < k for s in sums), len(sums)) <= alpha
-        assert Fraction(sum(s < k + 1 for s in sums), len(sums)) > alpha
+    for n in range(1, 13):
+        sums = enumerated(n)
+        counts = [sums.count(s) for s in range(max(sums) + 1)]
+        assert list(stats.signed_rank_counts(n)) == counts
+        for alpha in ALPHAS:
+            k = stats.signed_rank_rank(n, alpha)
+            assert Fraction(sum(s < k for s in sums), len(sums)) <= alpha
+            assert Fraction(sum(s < k + 1 for s in sums), len(sums)) > alpha
 
 
 def test_fewest_pairs_is_the_first_number_that_can_decide() -> None:
@@ -67,17 +63,17 @@ def test_a_bound_excludes_a_shift_exactly_when_scipy_rejects_it(seed: int) -> No
         assert (interval.high < shift) == (below <= alpha)
 
 
-@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 11, 23, 100])
-def test_t_quantile_against_scipy(degrees: int) -> None:
+def test_t_quantile_against_scipy() -> None:
     import scipy.stats
 
-    for probability in (0.01, 0.3, 0.5, 0.9, 0.975, 1 - 0.05 / 3, 0.9999):
+    probabilities = (0.01, 0.3, 0.5, 0.9, 0.975, 1 - 0.05 / 3, 0.9999)
+    for degrees, probability in itertools.product((1, 2, 5, 23, 100), probabilities):
         expected = scipy.stats.t.ppf(probability, degrees)
         found = stats.t_quantile(probability, degrees)
         assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize("processes", [2, 3, 5, 8])
+@pytest.mark.parametrize("processes", [2, 5])
 def test_noise_band_is_about_twice_the_spread_of_one_process(processes: int) -> None:
     rng = random.Random(processes)
     bands = [
@@ -106,7 +102,7 @@ def test_a_pooled_band_is_that_of_all_groups_each_about_its_own_mean() -> None:
     assert stats.pooled_band([[5.0], [7.0], []]) is None
 
 
-@pytest.mark.parametrize("rounds", [2, 3, 4, 5])
+@pytest.mark.parametrize("rounds", [2, 5])
 def test_a_spread_that_was_seen_before_narrows_the_bounds_and_keeps_what_they_promise(
     rounds: int,
 ) -> None:
@@ -116,7 +112,6 @@ def test_a_spread_that_was_seen_before_narrows_the_bounds_and_keeps_what_they_pr
     for _ in range(2000):
         seen = [[100 * math.exp(rng.gauss(0, 0.03))] for _ in range(2)]
         band = stats.noise_band(seen)
-        assert band is not None
         gains = [rng.gauss(0, 0.03 * math.sqrt(2)) for _ in range(rounds)]
         alone = stats.t_interval(gains)
         known = stats.t_interval(gains, known_sigma=band / 2 * math.sqrt(2))

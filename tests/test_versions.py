@@ -20,11 +20,12 @@ from advisor.errors import (
     StateBusyError,
     StateUnusableError,
 )
-from advisor.model import Change, JsonScalar
 from advisor.state import state_folder
+from tests.runs import a_change
 from tests.support import kills
 
 if TYPE_CHECKING:
+    from advisor.model import JsonScalar
     from tests import warm
 
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -43,14 +44,7 @@ def keep_only(config: Path, **values: JsonScalar) -> Versions:
     """A call that was killed after it kept the original and before it replaced the config."""
     document = documents.read(config)
     changes = [
-        Change(
-            document=str(config),
-            path=path,
-            kind="batch_size",
-            knob_class="free",
-            old=document.scalars[path].value,
-            new=value,
-        )
+        a_change(path, document=str(config), old=document.scalars[path].value, new=value)
         for path, value in values.items()
     ]
     versions = Versions(state_folder(config.parent), config)

@@ -81,8 +81,6 @@ class Server:
             "stdout": str(stdout),
             "stderr": str(stderr),
         }
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
         self._server.stdin.write(f"{json.dumps(request)}\n".encode())
         return Call(self._server.stdout)
 
@@ -95,7 +93,6 @@ class Server:
     def close(self) -> None:
         """No more calls."""
         with self._server:
-            assert self._server.stdin is not None
             self._server.stdin.close()
         self._files.cleanup()
 

@@ -39,9 +39,8 @@ def shares_of(log: EventLog, until: float = 6.0) -> tuple[dict[str, float], floa
     """Shares, and what the headline says of waiting."""
     found = Window(detected(log), 10, 58)
     shares = breakdown.shares(log, found, Span(found.start, until))
-    assert shares is not None
-    told = {name: part for name, part in asdict(shares).items() if part is not None}
-    return told, breakdown.wait_share(log, found)
+    parts = {name: part for name, part in asdict(shares).items() if part is not None}
+    return parts, breakdown.wait_share(log, found)
 
 
 @pytest.mark.parametrize("recorded", [60, 20])
@@ -76,7 +75,7 @@ def test_on_a_device_the_optimizers_own_part_is_a_call_of_its_own() -> None:
     assert found["data_wait"] / 6.0 == pytest.approx(0.4, abs=0.01)
 
 
-def told(
+def calls_a_step(
     items: list[int], first: int, last: int, *, counted_from: float | None = None
 ) -> list[float]:
     """Calls a step that are told of steps of a second each, with so many calls in each."""
@@ -95,11 +94,11 @@ def told(
 
 def test_calls_and_steps_are_of_the_window() -> None:
     """An evaluation before the first step, slow first steps and what follows are none of it."""
-    assert told([40, 9, 9, *[2] * 20, 30], 3, 22) == [2.0]
+    assert calls_a_step([40, 9, 9, *[2] * 20, 30], 3, 22) == [2.0]
 
 
 def test_steps_that_are_only_counted_are_none_without_calls() -> None:
-    assert told([40, *[3] * 29], 15, 25, counted_from=10.0) == [3.0]
+    assert calls_a_step([40, *[3] * 29], 15, 25, counted_from=10.0) == [3.0]
 
 
 # --- a device -----------------------------------------------------------------------------

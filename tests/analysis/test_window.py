@@ -55,7 +55,6 @@ def test_short_epochs_are_measured_whole(epochs: int, steps: int, step_s: float)
         now += 10 * step_s / 4
     found, wait_s = window.find_window(log, detected(log), PLAN)
     assert not wait_s
-    assert found is not None
     paid_s = (steps + 10 / 4) * step_s
     assert found.units_per_s() == pytest.approx(steps * 4 / paid_s, rel=0.001)
 
@@ -109,7 +108,6 @@ def test_on_a_device_the_window_lies_between_steps_that_it_marked() -> None:
     train(log, 100)
     log.marks = [DeviceMark(u.end, u.end * 1.2 + 0.05) for u in log.updates[::7]]
     found = measured(log).on_device(DeviceClock(log.marks))
-    assert found is not None
     assert found.units_per_s() == pytest.approx(4 / 0.012)
 
 
@@ -182,8 +180,8 @@ def live(log: EventLog) -> tuple[Window, float]:
     pytest.fail("the window never was full")
 
 
-@pytest.mark.parametrize("validation_s", [0.0, 0.1, 2.0, 20.0])
-@pytest.mark.parametrize("epoch_s", [0.5, 2.0, 10.0])
+@pytest.mark.parametrize("validation_s", [0.0, 0.1, 20.0])
+@pytest.mark.parametrize("epoch_s", [0.5, 10.0])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_the_rate_is_of_whole_epochs_without_their_validation(
     epoch_s: float, validation_s: float, persistent: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ import yaml
 
 from advisor.config import parse
 from advisor.config.document import Splice
-from advisor.errors import EditRefusedError
+from advisor.errors import ConfigSyntaxError, EditRefusedError
 
 if TYPE_CHECKING:
     from advisor.config import Format
@@ -187,3 +188,23 @@ def test_an_edit_that_changes_anything_else_is_refused(careless: list[Any]) -> N
     document = parse(b"a: 1\nb: 2\n", "yaml", "x")
     with pytest.raises(EditRefusedError):
         document._verified([Splice(*each) for each in careless], {"a": 2}, set())
+
+
+# --- rows of values.jsonl and broken.jsonl ---------------------------------------------------
+
+
+def rows(name: str) -> list[Any]:
+    lines = (Path(__file__).parent / name).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_only_the_value_changes_and_keeps_its_spelling() -> None:
+    for form, raw, path, value, after in rows("values.jsonl"):
+        assert parse(raw.encode(), form, "x").with_values({path: value}).decode() == after
+
+
+def test_a_broken_text_is_refused_with_its_place() -> None:
+    for form, raw, problem in rows("broken.jsonl"):
+        with pytest.raises(ConfigSyntaxError, match=r"x, line \d+, column \d+: ") as caught:
+            parse(raw.encode(), form, "x")
+        assert problem in str(caught.value), raw

@@ -1,13 +1,13 @@
-"""Comparisons made of rates."""
+"""Comparisons made of runs, or of their rates."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from advisor.executor.comparison import AFTER, BEFORE, Comparison
 from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
 from advisor.executor.rounds import Round
-from advisor.model import Disturbance, MeasurePlan
+from advisor.model import Disturbance, MeasurePlan, Run
 from tests.runs import a_run
 
 if TYPE_CHECKING:
@@ -16,37 +16,43 @@ if TYPE_CHECKING:
 REQUEST = TrialRequest(variant=Variant(), purpose="confirm", plan=MeasurePlan())
 
 
-def result(rate: float, others: float = 0.0) -> TrialResult:
-    """A run at `rate` beside a load of so many CPUs."""
-    load = Disturbance(disturbed=others > 0, others_cpus=others)
-    run = a_run(units_per_s=rate, disturbance=load)
-    return TrialResult(id="1", request=REQUEST, result=run, remaining_s=1.0)
+def comparison(
+    before: Sequence[Run],
+    after: Sequence[Run],
+    *,
+    requests: tuple[TrialRequest, TrialRequest] = (REQUEST, REQUEST),
+    outside: Sequence[Run] = (),
+    ab_test: ABTest | None = None,
+    **test: Any,
+) -> Comparison:
+    """Rounds of these runs; `test`: fields of the A/B test."""
+    arms, planned = (BEFORE, AFTER), {"purpose": "confirm", "title": "t", "rounds": len(before)}
+    ab_test = ab_test or ABTest(requests=requests, **{**planned, **test})
+    rounds = []
+    for number, runs in enumerate(zip(before, after, strict=True), 1):
+        results = {
+            arm: TrialResult(id="1", request=request, result=run, remaining_s=1.0)
+            for arm, request, run in zip(arms, requests, runs, strict=True)
+        }
+        rounds.append(Round(number=number, order=arms, runs=results))
+    return Comparison(
+        ab_test=ab_test, rounds=tuple(rounds), outside=tuple(outside), remaining_s=1.0
+    )
 
 
 def compared(
-    rounds: Sequence[tuple[float, float]],
+    rates: Sequence[tuple[float, float]],
     *,
     others: Mapping[int, tuple[float, float]] | None = None,
-    wanted: int | None = None,
-    sigma: float = 0.0,
     outside: Sequence[float] = (),
-    ab_test: ABTest | None = None,
+    **test: Any,
 ) -> Comparison:
-    """Rounds of (before, after) rates; `others` by number of the round."""
-    found = []
-    for number, rates in enumerate(rounds, 1):
+    """Rounds of (before, after) rates; `others`: CPUs that others held, by number of the round."""
+    arms: tuple[list[Run], list[Run]] = ([], [])
+    for number, pair in enumerate(rates, 1):
         loads = (others or {}).get(number, (0.0, 0.0))
-        runs = {
-            arm: result(rate, load)
-            for arm, rate, load in zip((BEFORE, AFTER), rates, loads, strict=True)
-        }
-        found.append(Round(number=number, order=(BEFORE, AFTER), runs=runs))
-    ab_test = ab_test or ABTest(
-        purpose="confirm",
-        title="t",
-        requests=(REQUEST, REQUEST),
-        rounds=wanted or len(rounds),
-        sigma=sigma,
-    )
-    baselines = tuple(a_run(units_per_s=rate) for rate in outside)
-    return Comparison(ab_test=ab_test, rounds=tuple(found), outside=baselines, remaining_s=1.0)
+        for runs, rate, cpus in zip(arms, pair, loads, strict=True):
+            load = Disturbance(disturbed=cpus > 0, others_cpus=cpus)
+            runs.append(a_run(units_per_s=rate, disturbance=load))
+    baselines = [a_run(units_per_s=rate) for rate in outside]
+    return comparison(*arms, outside=baselines, **test)

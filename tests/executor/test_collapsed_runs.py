@@ -44,7 +44,7 @@ def proven(rng: random.Random, before: float, after: float, faster: float = 1.0)
             fallen = 0.1 if rng.random() < share else 1.0
             rates[arm].append(usual * fallen * rng.lognormvariate(0.0, 0.05))
     pairs = list(zip(rates[BEFORE], rates[AFTER], strict=True))
-    return compared(pairs, wanted=PLANNED).proven(THROUGHPUT, SMALLEST_GAIN)
+    return compared(pairs, rounds=PLANNED).proven(THROUGHPUT, SMALLEST_GAIN)
 
 
 # --- what it takes ----------------------------------------------------------------------------
@@ -118,6 +118,6 @@ def test_a_proof_goes_on_until_what_fell_decides_nothing(
     each = [proof.collapsed(arm) for arm in (BEFORE, AFTER)]
     assert each == [sum(not mine for mine, _ in falls), sum(mine for mine, _ in falls)]
     assert len(proof.rounds) == len(proof.counted) == stats.pairs_that_outlive(max(each), ALPHA)
-    told = notes.collapsed(proof)
+    note = notes.collapsed(proof)
     for many, test in zip(each, (proof.ab_test.before, proof.ab_test.after), strict=True):
-        assert (f"{many} of {test.label}" in told) is bool(many)
+        assert (f"{many} of {test.label}" in note) is bool(many)

@@ -12,11 +12,16 @@ import pytest
 
 from advisor import stats
 from advisor.executor.comparison import chained
+from advisor.executor.requests import ABTest, MinimumEffect, TrialRequest, Variant
 from advisor.executor.rounds import interleaved
+from advisor.model import MeasurePlan
 from advisor.objective import THROUGHPUT
 from tests.executor.made import compared
+from tests.support.simulator.search import formula_search, on_formula
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from advisor.executor.comparison import Comparison
 
 SEEDS = 500
@@ -64,7 +69,6 @@ def test_equal_arms_are_hardly_ever_called_different(rounds: int, kind: str) -> 
     wrong = covered = 0
     for _ in range(SEEDS):
         found = world(rng, kind, rounds, 1.0).interval(THROUGHPUT)
-        assert found is not None
         wrong += found.low > 1
         covered += found.low <= 1 <= found.high
     assert wrong <= 0.042 * SEEDS
@@ -109,7 +113,6 @@ def test_the_estimate_lies_inside_its_bounds() -> None:
     """Bounds of ranks are of another sample than the medians of the rounds are."""
     rates = [(0.976, 2.1), (1.033, 2.337), (0.986, 2.097), (0.98, 2.335), (1.124, 2.347)]
     found = compared(rates, sigma=0.02, outside=[0.981, 1.034]).interval(THROUGHPUT)
-    assert found is not None
     assert found.low < found.estimate < found.high
 
 
@@ -118,10 +121,8 @@ def test_a_baseline_at_another_speed_widens_the_interval_and_is_mentioned() -> N
     inside = [(0.140, 0.56), (0.187, 0.55), (0.168, 0.57), (0.16, 0.54), (0.15, 0.56), (0.17, 0.55)]
     found = compared(inside, outside=[0.252, 0.254])
     interval = found.interval(THROUGHPUT)
-    assert interval is not None
     assert interval.low <= statistics.median(after for _, after in inside) / 0.253
     note = found.drift_note(THROUGHPUT, "tiles/s")
-    assert note is not None
     assert "0.253 tiles/s" in note
     assert "0.164 tiles/s" in note
     assert found.proven(THROUGHPUT, 0.03)
@@ -136,7 +137,6 @@ def test_two_steps_together_hold_their_product() -> None:
     for _ in range(SEEDS // 4):
         steps = [compared(drawn(rng, n, gain), sigma=SIGMA) for n, gain in ((10, 2.0), (6, 1.5))]
         found = chained(steps, THROUGHPUT)
-        assert found is not None
         held += found.low <= 3.0 <= found.high
     assert held >= 0.92 * SEEDS // 4
 
@@ -161,7 +161,7 @@ def beside_others(rng: random.Random, gain: float, busy: tuple[float, float]) ->
         others[number] = (loads[0], loads[1])
         rates.append((before / (1 + loads[0] / 3), after / (1 + loads[1] / 3)))
     outside = [before for before, _ in drawn(rng, 2, 1.0)]
-    return compared(rates, others=others, wanted=4, sigma=SIGMA, outside=outside)
+    return compared(rates, others=others, rounds=4, sigma=SIGMA, outside=outside)
 
 
 @pytest.mark.parametrize("busy", [(0.3, 0.3), (0.6, 0.6), (0.3, 0.8), (0.8, 0.3)])
@@ -202,3 +202,68 @@ def test_a_round_that_broke_is_the_last() -> None:
     assert len(rounds) == 1
     assert rounds[0].failed
     assert set(rounds[0].runs) == {"a"}
+
+
+# --- rounds that cannot prove any more what they seek ---------------------------------------
+
+PLANNED = 12
+SMALLEST_GAIN = 0.03
+WORLDS = 100
+
+
+def ab_test(minimum_effect: bool = True) -> ABTest:
+    """One that seeks a gain of 3 %; its second arm is faster by the switch of the formula."""
+    arms = [Variant(), Variant(whatif="channels_last")]
+    before, after = (
+        TrialRequest(variant=arm, purpose="whatif", plan=MeasurePlan()) for arm in arms
+    )
+    return ABTest(
+        purpose="whatif",
+        title="t",
+        requests=(before, after),
+        rounds=PLANNED,
+        minimum_effect=MinimumEffect(objective=THROUGHPUT, gain=SMALLEST_GAIN)
+        if minimum_effect
+        else None,
+    )
+
+
+def after_rounds(gains: list[float]) -> Comparison:
+    """So many rounds with these gains."""
+    return compared([(1.0, gain) for gain in gains], ab_test=ab_test())
+
+
+def ended(gain: float, sigma: float, seed: int) -> Comparison:
+    """A comparison of variants that lie `gain` apart, with rounds until it ends."""
+    rng = random.Random(seed)
+    gains: list[float] = []
+    while len(gains) < PLANNED and not after_rounds(gains).is_futile:
+        gains.append(gain * rng.lognormvariate(0.0, sigma))
+    return after_rounds(gains)
+
+
+def test_what_gains_enough_is_proven_as_often() -> None:
+    """At most one in 20 of what all rounds would have proven is given up."""
+    gain, sigma, proven, whole = 1.3, 0.15, 0, 0
+    for seed in range(WORLDS):
+        rng = random.Random(seed)
+        all_of_them = after_rounds([gain * rng.lognormvariate(0, sigma) for _ in range(PLANNED)])
+        whole += all_of_them.proven(THROUGHPUT, SMALLEST_GAIN)
+        proven += ended(gain, sigma, seed).proven(THROUGHPUT, SMALLEST_GAIN)
+    assert whole > WORLDS / 2
+    assert proven >= 0.95 * whole
+
+
+@pytest.mark.parametrize(
+    ("minimum_effect", "gain", "rounds"),
+    [(True, 1.0, 3), (True, 1.5, PLANNED), (False, 1.0, PLANNED)],
+)
+def test_a_comparison_that_can_hardly_prove_anything_ends_early(
+    tmp_path: Path, minimum_effect: bool, gain: float, rounds: int
+) -> None:
+    """And no other."""
+    engine = on_formula(switches={"channels_last": gain}, observed={"channels_last": False})
+    search = formula_search(tmp_path, engine, "lr: 0.1\n", budget_s=1e9)
+    found = search.executor.compare(ab_test(minimum_effect))
+    assert len(found.rounds) == rounds
+    assert not found.cut_short

@@ -30,7 +30,7 @@ def busy_search(tmp_path: Path, others: Callable[[int], float | None] | None) ->
     return formula_search(tmp_path, engine, TEXT, workload=TEST)
 
 
-def told(search: FormulaSearch) -> str:
+def note_of(search: FormulaSearch) -> str:
     """The line on how busy the machine was."""
     proofs = search.state.confirmations
     runs = [run for proof in proofs for run in (*proof.runs("before"), *proof.runs("after"))]
@@ -49,7 +49,7 @@ def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path: Path) -> N
     assert not again.repeated
     assert disturbed.label == again.label
     assert search.values == quiet.values
-    assert told(search) == ""
+    assert note_of(search) == ""
 
 
 def test_a_disturbed_round_is_repeated_whole(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_machine_that_stays_busy_still_gives_an_answer_that_says_so(tmp_path: 
     assert search.values["batch_size"] > 1
     proof = search.state.confirmations[-1]
     assert proof.used_contended_rounds
-    line = told(search)
+    line = note_of(search)
     assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in line
     assert "rerun on an idle machine" in line
 
@@ -103,7 +103,7 @@ def test_a_large_gain_is_proven_beside_a_busy_neighbour(tmp_path: Path) -> None:
 def test_a_host_that_does_not_tell_is_unverified(tmp_path: Path) -> None:
     """Not measured is not quiet."""
     search = busy_search(tmp_path, lambda _: None)
-    assert told(search) == "Background load could not be read on this machine."
+    assert note_of(search) == "Background load could not be read on this machine."
 
 
 @pytest.mark.parametrize(("budget_s", "repeats"), [(1000.0, 1), (60.0, 0)])

@@ -8,7 +8,8 @@ import pytest
 
 from advisor.executor.executor import WAIT_SHARE
 from advisor.executor.requests import SkippedRun, TrialRequest, Variant
-from advisor.model import Failure, MeasurePlan
+from advisor.model import MeasurePlan
+from tests.runs import a_failure
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import Quiet, formula_search, on_formula
 
@@ -61,10 +62,7 @@ def test_a_process_that_is_given_up_is_told_with_its_own_limit(
     executor, heard = search.executor, Reasons()
     executor.listener = heard
     executor.budget.total_s = executor.budget.spent_s + 60.0
-    late = Failure(
-        kind="timeout", evidence="still running", next_step="-", wall_s=wall_s,
-    )  # fmt: skip
-    executor.engine.run = lambda _: late  # type: ignore[method-assign]
+    executor.engine.run = lambda _: a_failure("timeout", wall_s=wall_s)
     plan = MeasurePlan()
     request = TrialRequest(variant=Variant(), purpose="whatif", plan=plan, fresh=True, limit_s=6.0)
     assert isinstance(executor.measure(request), SkippedRun)

@@ -9,8 +9,7 @@ import pytest
 
 from advisor.executor.run_cache import RunCache
 from advisor.history import History
-from advisor.model import Failure
-from tests.runs import a_run
+from tests.runs import a_failure, a_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,11 +36,8 @@ def test_memory_that_ran_out_beside_others_is_tried_again(
     kind: str, others_gib: float | None, remembered: bool, tmp_path: Path
 ) -> None:
     """Without the memory of others it may fit; a time-out may have been the machine's."""
-    failure = Failure(
-        kind=kind, evidence="CUDA out of memory", next_step="-", gpu_mem_others_gib=others_gib,
-    )  # fmt: skip
     found = cache(tmp_path)
-    found.append("key", failure)
+    found.append("key", a_failure(kind, gpu_mem_others_gib=others_gib))
     assert (found.find("key") is not None) is remembered
 
 
@@ -60,7 +56,6 @@ def test_one_collapsed_run_in_twenty_is_no_noise_of_the_host(tmp_path: Path) -> 
         rate = 1.0 if number == 15 else 10.0 + 0.1 * (number % 5)
         found.append("baseline", a_run(units_per_s=rate))
     noise = found.host_noise()
-    assert noise is not None
     assert 0.01 < noise < 0.08
 
 

@@ -83,13 +83,13 @@ class Attacks:
 
     def attempt(self, name: str) -> object:
         self.name = name
-        told = vars(self.host)
+        places = vars(self.host)
         if name in WRITES:
-            return self.harm(WRITES[name].format(**told))
+            return self.harm(WRITES[name].format(**places))
         if name in READS:
-            return bool(Path(READS[name].format(**told)).read_text())
+            return bool(Path(READS[name].format(**places)).read_text())
         if name in CALLS:
-            folder, address = (part.format(**told) for part in CALLS[name])
+            folder, address = (part.format(**places) for part in CALLS[name])
             with contextlib.chdir(folder):
                 return connects(socket.AF_UNIX, address)
         return getattr(self, name)()

@@ -25,8 +25,7 @@ PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 def load(path: Path) -> dict[str, Any]:
     """A YAML file of the action or of a workflow."""
-    loaded: dict[str, Any] = yaml.safe_load(path.read_text())
-    return loaded
+    return yaml.safe_load(path.read_text())
 
 
 def steps_of(path: Path) -> list[dict[str, Any]]:
@@ -80,9 +79,9 @@ class Runner:
             if "run" in step and asked in step.get("if", asked) and not done.code:
                 found = self.run_step(step)
                 done = Step(found.code, done.log + found.log, found.outputs, found.summary)
-        told = {f"steps.gate.outputs.{name}": text for name, text in done.outputs.items()}
+        outputs = {f"steps.gate.outputs.{name}": text for name, text in done.outputs.items()}
         for name, entry in content["outputs"].items():
-            done.outputs[name] = evaluated(entry["value"], told)
+            done.outputs[name] = evaluated(entry["value"], outputs)
         return done
 
     def run_step(self, step: dict[str, Any]) -> Step:

@@ -123,7 +123,6 @@ def test_no_module_of_the_checkout_is_run_by_the_installation(repo, tmp_path: Pa
     for name in ("rm", "mkdir", "cp", "ln"):
         (tools / name).symlink_to(shutil.which(name) or name)
     pip = importlib.util.find_spec("pip")
-    assert pip is not None
     folder = Path(str(pip.origin)).parent
     script = WITH_PIP.format(python=sys.executable, home=tmp_path / "gpu-advisor", pip=folder)
     (tools / "python3.11").write_text(script)

@@ -70,13 +70,13 @@ def gated(tmp_path_factory: pytest.TempPathFactory, new_repo) -> Gated:
     (dependencies / "dependency.py").write_text("")
     (folder / "site").mkdir()
     (folder / "site" / "model.py").write_text(MODEL.format(50))
-    source, told = f"{repo.path}/model.py", {
+    source, places = f"{repo.path}/model.py", {
         "head": repo.path, "name": repo.path.name, "shared": shared, "inside": inside,
         "site": folder / "site",
     }  # fmt: skip
     settings = ""
     for name, command in COMMANDS.items():
-        words = json.dumps(f"bash -c {shlex.quote(command.format(**told))}")
+        words = json.dumps(f"bash -c {shlex.quote(command.format(**places))}")
         settings += f"[workload.{name}]\ncommand = {words}\n"
     files = {
         "bench.py": USES_MODEL,
@@ -125,8 +125,8 @@ def test_changed_files_that_neither_arm_loads_are_told_once(repo) -> None:
     repo.commit({"notes.md": "x", "other.py": "", "sub/queue.py": "2"})
     found = repo.gate("--command", "python bench.py", *WARM_UPS)
     assert found.record.verdict == "inconclusive", found.stderr
-    (told,) = (note for note in found.record.notes if "seen to be loaded" in note)
-    assert "notes.md" in told
+    (listed,) = (note for note in found.record.notes if "seen to be loaded" in note)
+    assert "notes.md" in listed
 
 
 def test_a_difference_counts_uncommitted_and_new_files(repo) -> None:
@@ -138,7 +138,6 @@ def test_a_difference_counts_uncommitted_and_new_files(repo) -> None:
         (repo.path / name).write_text(text)
     arms = [Checkout(top=top, cwd=top, revision=Revision(sha=first)) for top in (base, repo.path)]
     between = difference(*arms)
-    assert between is not None
     assert set(between.changed) == set(between.asked.names) == {"a.py", "c.py"}
     assert between.changed["c.py"]["base"] is None
     assert difference(arms[0], arms[0]) is None

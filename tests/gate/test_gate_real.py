@@ -355,7 +355,6 @@ def test_a_signal_in_the_middle_ends_with_a_partial_report(two, number) -> None:
         repo.command("--command", f"python bench.py {marker}"), cwd=repo.path,
         env=repo.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as gate:  # fmt: skip
-        assert gate.stderr is not None
         assert any("pair 1" in line for line in gate.stderr)
         time.sleep(0.5)
         gate.send_signal(number)
@@ -409,7 +408,6 @@ def test_two_gates_on_one_card_wait_for_each_other(two, tmp_path: Path) -> None:
     with subprocess.Popen(
         repo.command(*BENCH), cwd=repo.path, env=repo.environment(), stderr=subprocess.PIPE
     ) as first:
-        assert first.stderr is not None
         first.stderr.readline()
         second = repo.gate(*BENCH, "--max-minutes", "0.02")
         first.terminate()

@@ -11,7 +11,7 @@ import pytest
 
 from advisor.model import MeasurePlan
 from tests import simulated_gpu
-from tests.probe.program import TuningResult, python
+from tests.probe.program import ProbedRun, python
 from tests.simulated_gpu import Card, Truth
 
 PLAN = MeasurePlan(measure_s=0.6, min_steps=8)
@@ -21,7 +21,7 @@ PLAN = MeasurePlan(measure_s=0.6, min_steps=8)
 class Simulated:
     """A program's outcome under the probe, and what its cards did."""
 
-    outcome: TuningResult
+    outcome: ProbedRun
     truth: Truth
 
     @property
@@ -46,11 +46,11 @@ def on_cards(tmp_path_factory: pytest.TempPathFactory) -> Run:
         **options: Any,
     ) -> Simulated:
         scratch = tmp_path_factory.mktemp("cards")
-        told = scratch / "cards.json"
+        journal = scratch / "cards.json"
         base = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-        env = simulated_gpu.environment(cards, base=base, truth=told, own_time=True)
+        env = simulated_gpu.environment(cards, base=base, truth=journal, own_time=True)
         outcome = python(scratch, program, *args, plan=plan, env=env, **options)
-        assert told.exists(), outcome.stderr[-3000:]
-        return Simulated(outcome=outcome, truth=simulated_gpu.read_truth(told))
+        assert journal.exists(), outcome.stderr[-3000:]
+        return Simulated(outcome=outcome, truth=simulated_gpu.read_truth(journal))
 
     return run

@@ -38,7 +38,6 @@ def test_a_tf32_what_if_leaves_both_ways_readable(on_cards: Run) -> None:
     """It applies and is seen, also by a program that reads the older one in each step."""
     plan = MeasurePlan(measure_s=0.4, min_steps=5, whatif="tf32,fused")
     reading = on_cards(*TRAIN, "--adam", "--reads-tf32", plan=plan).outcome.measured
-    assert reading.whatif is not None
     assert (reading.whatif.applied, reading.whatif.why) == (True, None)
     assert (reading.effects.tf32, reading.effects.fused) == (True, True)
 
@@ -52,7 +51,6 @@ def test_the_card_that_the_model_is_on_is_told(on_cards: Run, short: MeasurePlan
     assert card.total_gib == 24
     assert found.truth.contexts == [1]
     compute = found.outcome.measured.shares.compute
-    assert compute is not None
     assert compute > found.truth.busy_share(1, *found.window) / 2 > 0, "the other one did nothing"
 
 
@@ -96,17 +94,14 @@ def test_nothing_of_ours_goes_into_a_capture(replays: Simulated) -> None:
     assert len(losses) == 4, "those of the eager steps; a captured one is no value"
 
 
-def test_a_loss_that_is_kept_is_a_copy(on_cards: Run, short: MeasurePlan) -> None:
-    """A CUDA graph writes each loss to the same place."""
-    losses = on_cards(*TRAIN, "--reuse", plan=short).outcome.measured.losses
-    assert losses
-    assert 99.0 not in losses
-
-
-def test_updates_that_a_scaler_left_out_are_told(on_cards: Run, short: MeasurePlan) -> None:
-    """Their steps were paid for and did nothing."""
-    found = on_cards(*TRAIN, "--scaler", "5", plan=short)
-    assert any("GradScaler skipped" in note for note in found.outcome.measured.notes)
+def test_a_loss_that_is_kept_is_a_copy_and_skipped_updates_are_told(
+    on_cards: Run, short: MeasurePlan
+) -> None:
+    """A CUDA graph writes each loss to the same place; skipped steps were paid for."""
+    found = on_cards(*TRAIN, "--reuse", "--scaler", "5", plan=short).outcome.measured
+    assert found.losses
+    assert 99.0 not in found.losses
+    assert any("GradScaler skipped" in note for note in found.notes)
 
 
 def test_reserved_memory_is_told_beside_what_is_allocated(on_cards: Run) -> None:
@@ -114,8 +109,6 @@ def test_reserved_memory_is_told_beside_what_is_allocated(on_cards: Run) -> None
     plan = MeasurePlan(measure_s=0.4, min_steps=5)
     card = Card(memory_scale=4096.0)
     reading = on_cards(*TRAIN, cards=(card,), plan=plan).outcome.measured
-    assert reading.peak_mem_gib is not None
-    assert reading.peak_device_gib is not None
     assert 0 < reading.peak_mem_gib < reading.peak_device_gib
 
 
@@ -144,7 +137,6 @@ def test_copies_of_pinned_memory_are_the_devices_and_no_compute(
     copied = found.truth.copied_share(0, *window)
     compute = found.truth.busy_share(0, *window) - copied
     assert shares.compute == pytest.approx(compute, abs=0.05)
-    assert shares.host_to_device is not None
     assert shares.host_to_device > copied - 0.05, "and the time that the host loses by a wait"
     assert (found.truth.busy_share(0, *window) > 0.95) is ahead
 

@@ -12,10 +12,8 @@ from tests.knobs.conftest import document
     ("command", "phase"),
     [
         ("python run.py -p test -c c.json", "test"),
-        ("python run.py --phase train", "train"),
         ("python main.py fit --config c.yaml", "train"),
         ("python main.py predict --config c.yaml", "test"),
-        ("python train.py --test-only", "test"),
         ("python main.py --evaluate", "test"),
         ("python train.py --batch-size 8", None),
         ("python test.py", None),
@@ -28,8 +26,8 @@ def test_a_command_says_which_phase_it_runs(command: str, phase: str | None) -> 
 
 def test_what_a_config_leaves_open_is_of_the_phase_that_the_command_says() -> None:
     config = document("lr: 0.1\nloader: {batch_size: 8}\ntrain: {num_workers: 4}\n")
-    told = knobs.find(config, phase="test")
-    assert {k.path: k.phase for k in told.knobs} == {
+    found = knobs.find(config, phase="test")
+    assert {k.path: k.phase for k in found.knobs} == {
         "loader.batch_size": "test",
         "train.num_workers": "train",
     }
@@ -44,7 +42,6 @@ def test_what_a_config_leaves_open_is_of_the_phase_that_the_command_says() -> No
         ("python train.py --nw 6", {}),
         ("python train.py --gamma 0.9 --lr 0.1 --ep 8 --tp 2", {}),
         ("python solve.py --iterations 30000", {}),
-        ("python -u infer.py --n_steps 50", {"--n_steps": "timesteps"}),
         ("python infer.py --n_steps 50", {"--n_steps": "timesteps"}),
         ("conda run -n test python train.py --n_steps 50", {}),
     ],

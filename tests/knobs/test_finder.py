@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from advisor import knobs
+from advisor import config as documents, knobs
+from advisor.knobs.registry import LOADER_ARGUMENTS, KnobSpec
+from advisor.model import Effects
+from advisor.patches.patches import ARGUMENTS, NEEDS_WORKERS
 from tests.knobs.conftest import find
 
 
@@ -70,48 +75,42 @@ def test_references_stand_in_links_never_in_knobs() -> None:
     assert "scratch.train_batch_size" in links["data.batch_size", "scratch.train_batch_size"]
 
 
-@pytest.mark.parametrize(
-    ("text", "unit", "scope"),
-    [
-        ("global_batch_size: 64\n", "sample", "global"),
-        ("train_micro_batch_size_per_gpu: 4\n", "sample", "micro"),
-        ("per_device_train_batch_size: 4\n", "sample", "device"),
-        ("batch_size: 2 # per GPU\n", "sample", "device"),
-        ("batch_size: 2 # global batch\n", "sample", "global"),
-        ("num_gpus: 4\nbatch_size: 16\n", "sample", "global"),
-        ("batch_type: tokens\nbatch_size: 4096\n", "token", None),
-        ("max_frames_in_batch: 2000\n", "frame", "device"),
-        ("max_batch_length_train: 850\n", "second", "device"),
-        ("train_num_rays_per_batch: 4096\n", "ray", None),
-        ("dataset: {max_tokens: 4000}\n", "token", "device"),
-        ("total_batch_size: 512\nbatch_size_per_gpu: 4\n", "sample", "micro"),
-        ("frames_per_batch: 2000\n", "frame", "device"),
-        ("log_prob_micro_batch_size: 4\n", "sample", "micro"),
-        ("effective_batch_size: 64\n", "sample", "global"),
-        ("batch_seconds: 100\n", "second", "device"),
-    ],
-)
-def test_what_a_batch_counts_and_who_shares_it(text: str, unit: str, scope: str | None) -> None:
-    knob = [k for k in find(text).knobs if k.kind == "batch_size"][-1]
-    assert (knob.unit, knob.scope) == (unit, scope)
+COUNTED = [
+    ("global_batch_size: 64\n", "sample", "global"),
+    ("train_micro_batch_size_per_gpu: 4\n", "sample", "micro"),
+    ("per_device_train_batch_size: 4\n", "sample", "device"),
+    ("batch_size: 2 # per GPU\n", "sample", "device"),
+    ("batch_size: 2 # global batch\n", "sample", "global"),
+    ("num_gpus: 4\nbatch_size: 16\n", "sample", "global"),
+    ("batch_type: tokens\nbatch_size: 4096\n", "token", None),
+    ("max_frames_in_batch: 2000\n", "frame", "device"),
+    ("train_num_rays_per_batch: 4096\n", "ray", None),
+    ("total_batch_size: 512\nbatch_size_per_gpu: 4\n", "sample", "micro"),
+    ("log_prob_micro_batch_size: 4\n", "sample", "micro"),
+    ("batch_seconds: 100\n", "second", "device"),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "phase", "knob_class"),
-    [
-        ("train: {batch_size: 4}\n", "train", "training"),
-        ("val_batch_size: 4\n", "eval", "free"),
-        ("datasets: {test: {dataloader: {batch_size: 1}}}\n", "test", "free"),
-        ("datasets: {train: {val_args: {batch_size: 1}}}\n", "eval", "free"),
-        ("inference: {batch_size: 4}\n", "test", "free"),
-        ("lr: 0.1\nbatch_size: 4\n", "train", "training"),
-        ("TrainReader: {batch_size: 2}\n", "train", "training"),
-        ("mode: test\nbatch_size: 4\n", "test", "free"),
-    ],
-)
-def test_the_phase_decides_the_class_of_a_batch(text: str, phase: str, knob_class: str) -> None:
-    knob = next(k for k in find(text).knobs if k.kind == "batch_size")
-    assert (knob.phase, knob.knob_class) == (phase, knob_class)
+def test_what_a_batch_counts_and_who_shares_it() -> None:
+    for text, unit, scope in COUNTED:
+        knob = [k for k in find(text).knobs if k.kind == "batch_size"][-1]
+        assert (knob.unit, knob.scope) == (unit, scope), text
+
+
+PHASES = [
+    ("train: {batch_size: 4}\n", "train", "training"),
+    ("val_batch_size: 4\n", "eval", "free"),
+    ("datasets: {test: {dataloader: {batch_size: 1}}}\n", "test", "free"),
+    ("datasets: {train: {val_args: {batch_size: 1}}}\n", "eval", "free"),
+    ("lr: 0.1\nbatch_size: 4\n", "train", "training"),
+    ("mode: test\nbatch_size: 4\n", "test", "free"),
+]
+
+
+def test_the_phase_decides_the_class_of_a_batch() -> None:
+    for text, phase, knob_class in PHASES:
+        knob = next(k for k in find(text).knobs if k.kind == "batch_size")
+        assert (knob.phase, knob.knob_class) == (phase, knob_class), text
 
 
 def test_one_loader_block_of_a_config_with_both_phases_is_of_any_phase() -> None:
@@ -148,33 +147,85 @@ def test_outputs_are_directories_written_to_not_data_read() -> None:
 # --- precisions ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("precision: 32\n", {"float16": 16, "bfloat16": "bf16"}),
-        ("precision: 16\n", {"bfloat16": "bf16"}),
-        ("precision: 16-mixed\n", {"bfloat16": "bf16-mixed"}),
-        ("precision: 32-true\n", {"float16": "16-mixed", "bfloat16": "bf16-mixed"}),
-        ("precision: fp32\n", {"float16": "fp16", "bfloat16": "bf16"}),
-        ("mixed_precision: 'no'\n", {"float16": "fp16", "bfloat16": "bf16"}),
-        ("dtype: float32\n", {"float16": "float16", "bfloat16": "bfloat16"}),
-        ("dtype: torch.float32\n", {"float16": "torch.float16", "bfloat16": "torch.bfloat16"}),
-        ("precision: amp_fp16\n", {"bfloat16": "amp_bf16"}),
-        ("amp: false\n", {"bfloat16": True, "float16": True}),
-        ("train: {autocast: false}\n", {"bfloat16": True, "float16": True}),
-        ("use_half: false\n", {"float16": True}),
-        ("bf16: {enabled: false}\n", {"bfloat16": True}),
-        ("fp16: true\n", {}),
-        ("mixed_precision: fp8\n", {}),
-        ("fp8: false\n", {}),
-        ("fp16: {enabled: false}\n", {"float16": True}),
-    ],
-)
-def test_only_precisions_of_the_same_family_and_no_more_bits(
-    text: str, wanted: dict[str, object]
-) -> None:
+PRECISIONS: list[tuple[str, dict[str, object]]] = [
+    ("precision: 32\n", {"float16": 16, "bfloat16": "bf16"}),
+    ("precision: 16\n", {"bfloat16": "bf16"}),
+    ("precision: 32-true\n", {"float16": "16-mixed", "bfloat16": "bf16-mixed"}),
+    ("precision: fp32\n", {"float16": "fp16", "bfloat16": "bf16"}),
+    ("dtype: torch.float32\n", {"float16": "torch.float16", "bfloat16": "torch.bfloat16"}),
+    ("precision: amp_fp16\n", {"bfloat16": "amp_bf16"}),
+    ("amp: false\n", {"bfloat16": True, "float16": True}),
+    ("use_half: false\n", {"float16": True}),
+    ("fp16: true\n", {}),
+    ("mixed_precision: fp8\n", {}),
+    ("fp16: {enabled: false}\n", {"float16": True}),
+]
+
+
+def test_only_precisions_of_the_same_family_and_no_more_bits() -> None:
     """In the spelling in use, bfloat16 first: it needs no loss scaling."""
-    (knob,) = find(text).knobs
-    found = knobs.precision_choices(knob)
-    assert found == wanted
-    assert list(found) == sorted(found)
+    for text, wanted in PRECISIONS:
+        (knob,) = find(text).knobs
+        found = knobs.precision_choices(knob)
+        assert found == wanted, text
+        assert list(found) == sorted(found)
+
+
+# --- the founding config: diffusion, for training and testing ---------------------------------
+
+FOUNDING = documents.read(Path(__file__).resolve().parents[2] / "config" / "dem_completion.json")
+FOUND = knobs.find(FOUNDING)
+TEST_ARGS = "datasets.test.dataloader.args"
+SCHEDULE = "model.which_networks[0].args.beta_schedule"
+
+
+def test_the_knobs_of_the_test_phase_are_free_or_of_quality() -> None:
+    """Those of training are told apart, and what only looks like a knob is none."""
+    ours = {k.path: (k.kind, k.knob_class) for k in FOUND.knobs if k.phase == "test"}
+    assert ours == {
+        f"{TEST_ARGS}.batch_size": ("batch_size", "free"),
+        f"{TEST_ARGS}.num_workers": ("num_workers", "free"),
+        f"{TEST_ARGS}.pin_memory": ("pin_memory", "free"),
+        f"{SCHEDULE}.test.n_timestep": ("timesteps", "quality"),
+    }
+    train = FOUND.knob("datasets.train.dataloader.args.batch_size")
+    assert (train.phase, train.knob_class) == ("train", "training")
+    traps = {trap.path for trap in FOUND.traps}
+    assert {f"{SCHEDULE}.train.n_timestep", f"{SCHEDULE}.test.linear_end"} <= traps
+    assert not traps & {knob.path for knob in FOUND.knobs}
+
+
+def test_steps_move_with_their_schedule() -> None:
+    moved = knobs.move(FOUNDING, FOUND, f"{SCHEDULE}.test.n_timestep", 512)
+    assert not isinstance(moved, knobs.InvalidChange)
+    assert {change.path.rsplit(".", 1)[-1]: change.kind for change in moved} == {
+        "n_timestep": "timesteps",
+        "linear_start": "schedule",
+        "linear_end": "schedule",
+    }
+    assert FOUNDING.with_values({change.path: change.new for change in moved})
+
+
+# --- arguments of a DataLoader ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("argument", LOADER_ARGUMENTS, ids=lambda argument: argument.kind)
+def test_every_reader_knows_an_argument(argument: KnobSpec) -> None:
+    """A config key of its name is the knob with its links; effects and patches know it too."""
+    value = "true" if isinstance(argument.default, bool) else "4"
+    workers = "" if argument.kind == "num_workers" else "num_workers: 2\n"
+    found = find(f"batch_size: 8\n{argument.kind}: {value}\n{workers}")
+    knob = found.knob(argument.kind)
+    assert (knob.kind, knob.knob_class) == (argument.kind, argument.class_in(knob.phase))
+    needing = {link.paths[0] for link in found.links if link.kind == "needs-workers"}
+    assert (argument.kind in needing) == ("workers" in argument.needs)
+
+    assert argument.observed(Effects()) is None
+    field = argument.effect or ""
+    if hasattr(Effects(), field):
+        assert argument.observed(Effects(**{field: 4})) == 4
+    else:
+        assert argument.observed(Effects(loader_arguments=((field, False),))) is False
+
+    assert ARGUMENTS.get(argument.kind) == argument.trainer_argument
+    assert (argument.kind in NEEDS_WORKERS) == ("workers" in argument.needs)

@@ -118,7 +118,6 @@ def test_no_card_has_a_reason(nvml: StubProcess, script: dict[str, object], word
     nvml.stub.write(script)
     cards, note = nvml.call(read_gpus, {})
     assert cards == ()
-    assert note is not None
     assert words in note
 
 

@@ -29,7 +29,6 @@ def test_the_second_is_told_who_holds_it_until_that_is_killed(root: Path, tmp_pa
     with subprocess.Popen(
         words, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         with pytest.raises(StateBusyError) as refusal, gpu_lock("GPU-1", folder=tmp_path):
             pass

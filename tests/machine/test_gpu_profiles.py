@@ -61,20 +61,14 @@ REAL_NAMES = [
     ("NVIDIA GeForce RTX 3090", 24.0, "rtx-3090"),
     ("NVIDIA GeForce RTX 4060 Laptop GPU", 8.0, "rtx-4060-laptop"),
     ("NVIDIA H100 80GB HBM3", 79.6, "h100-sxm"),
-    ("NVIDIA H100 PCIe", 79.6, "h100-pcie"),
-    ("NVIDIA H200", 140.4, "h200-sxm"),
-    ("NVIDIA B200", 179.1, "b200"),
     ("NVIDIA A100-SXM4-40GB", 40.0, "a100-40"),
     ("NVIDIA A100-SXM4-80GB", 80.0, "a100-80"),
-    ("NVIDIA L4", 22.5, "l4"),
-    ("Tesla T4", 15.0, "t4"),
     ("Tesla V100-SXM2-16GB", 16.0, "v100-sxm"),
     ("Tesla V100-SXM2-32GB", 32.0, "v100-sxm-32"),
     ("NVIDIA GeForce RTX 3060", 8.0, None),
     ("NVIDIA GeForce RTX 4060 Ti", 8.0, "rtx-4060-ti"),
     ("NVIDIA GeForce RTX 4060 Ti", 16.0, "rtx-4060-ti-16"),
     ("NVIDIA GeForce RTX 4090 D", 24.0, None),
-    ("NVIDIA A10G", 22.5, None),
     ("NVIDIA GeForce RTX 4090", 48.0, None),
     ("NVIDIA A100-SXM4-80GB", 9.8, None),
 ]
@@ -105,7 +99,3 @@ def test_an_unknown_name_lists_near_ones() -> None:
     for name, hint in (("rtx 3080", "Near names: .*rtx-3090"), ("???", "Known: a10, .*v100-sxm")):
         with pytest.raises(TargetError, match=hint):
             profiles.by_name(name)
-
-
-def test_the_description_is_one_line_with_its_figures() -> None:
-    assert "16 GiB (14.2 usable)" in profiles.describe(ALL["t4"])

@@ -104,13 +104,6 @@ def test_affinity_limits_the_cpus(root: Path, tmp_path: Path) -> None:
     assert done.stdout == "1\n"
 
 
-def test_the_cpu_is_named(tmp_path: Path) -> None:
-    write(tmp_path, "proc/cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC 7763\n")
-    assert host.cpu_model(tmp_path) == "AMD EPYC 7763"
-    write(tmp_path, "proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\n")
-    assert host.cpu_model(tmp_path)
-
-
 def test_this_host_is_read_whole() -> None:
     """With the GPUs hidden, the note says why there is none."""
     machine = host.read_machine({"CUDA_VISIBLE_DEVICES": ""})

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 import nvml_stub
 import pytest
 
+from advisor.machine.cards import merged, positions
+from advisor.machine.gpu import read_gpus
 from advisor.machine.telemetry import Sampler, _Owner
+from advisor.model import Card, Telemetry
 
 if TYPE_CHECKING:
-    from advisor.model import Telemetry
     from tests.machine.conftest import StubProcess
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
@@ -69,7 +71,6 @@ def test_descendants_and_orphans_are_the_programs_own(end: str) -> None:
         text=True,
         start_new_session=True,
     ) as root:
-        assert root.stdout is not None
         worker = int(root.stdout.readline())
         if not end:
             root.wait()
@@ -79,3 +80,57 @@ def test_descendants_and_orphans_are_the_programs_own(end: str) -> None:
         root.communicate()
     assert owner.split([worker]) == ((worker,), ())
     assert owner.split([2**30]) == ((), (2**30,))
+
+
+@pytest.mark.gpu
+def test_a_real_card_is_described_and_watched() -> None:
+    """Whatever it withholds has a reason."""
+    cards, note = read_gpus()
+    if not cards:
+        pytest.skip(str(note))
+    assert cards[0].name
+    assert cards[0].uuid
+    assert cards[0].memory_total_gib
+    with Sampler([os.getpid()], environ={}) as sampler:
+        start = time.time()
+        time.sleep(2.5)
+        end = time.time()
+    found = sampler.summary(start, end)
+    assert len(sampler.recording().samples) > 5
+    missing = dict(found.gaps)
+    for field in ("gpu_util_pct", "gpu_mem_used_gib", "power_w", "energy_j"):
+        assert (getattr(found, field) is None) == (field in missing), field
+
+
+# --- cards of a run -------------------------------------------------------------------------
+
+A, B, SLICE = "GPU-aaaa-1", "GPU-bbbb-2", "MIG-dddd-4"
+
+
+@pytest.mark.parametrize(
+    ("uuids", "used", "expected"),
+    [
+        ([A, B], [Card(index=0, uuid="bbbb-2")], [1]),
+        ([A, B], [Card(index=1, uuid="BBBB-2"), Card(index=1, uuid="bbbb-2")], [1]),
+        ([A, B], [Card(index=0, uuid="bbbb-2"), Card(index=1, uuid="aaaa-1")], [1, 0]),
+        ([A, SLICE], [Card(index=0, uuid="dddd-4")], [1]),
+        ([A, B], [Card(index=0, uuid="eeee-5")], []),
+        ([A, B], [Card(index=1)], [1]),
+        ([None], [Card(index=0, uuid="eeee-5")], [0]),
+        ([A], [], []),
+    ],
+    ids=["uuid", "twice", "two", "mig", "hidden", "number", "wsl", "cpu"],
+)
+def test_the_cards_in_use(uuids: list[str | None], used: list[Card], expected: list[int]) -> None:
+    """By UUID, or by number where torch or the driver tells none."""
+    assert positions(uuids, used) == expected
+
+
+def test_several_cards_add_up() -> None:
+    """Power and energy are sums; what one card withholds is not told of all."""
+    one = Telemetry(gpu_util_pct=90.0, power_w=300.0, energy_j=600.0)
+    two = Telemetry(gpu_util_pct=50.0, power_w=200.0)
+    both = merged([one, two])
+    assert (both.gpu_util_pct, both.power_w) == (70.0, 500.0)
+    assert both.energy_j is None
+    assert merged([one]) == one

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,8 +21,7 @@ import pytest
 
 from advisor.model import MeasurePlan
 from tests import light, warm
-from tests.probe.program import PROGRAMS, python
-from tests.truth import true_rate
+from tests.probe.program import PROGRAMS, python, true_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 pytest.importorskip("torch")
 
 ROOT = Path(__file__).resolve().parents[2]
+PUBLISHED = PROGRAMS.with_name("published")
 WITHIN = 0.03
 PLAN = MeasurePlan(measure_s=0.8, min_steps=10)
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", light.WHOLE: "1"}
@@ -43,7 +44,7 @@ class Case:
     """One program, and what is known of it."""
 
     command: str
-    """Arguments of Python; `{port}` stands for a free port."""
+    """Arguments of Python, `{port}` for a free port; FOLDER/SCRIPT is a published program."""
     batch: float | None
     """Of one loader batch or one root forward; None: it varies."""
     workers: int | None = 0
@@ -65,15 +66,16 @@ LOOPS = {
     "anew": (9, None),
 }
 """Loops of `matrix_loops.py`: batch and workers."""
+CV = "accelerate_cv/cv_example.py --config config.yaml"
 ALONE = (
     *(Case(f"matrix_loops.py {name}", batch, workers) for name, (batch, workers) in LOOPS.items()),
     Case("matrix_inner.py 30 4", 4),
-    Case("matrix_lightning.py fit", 20, 2, needs="lightning"),
-    Case("matrix_lightning.py predict", 20, 2, needs="lightning"),
-    Case("matrix_trainer.py", 6, needs="transformers"),
+    Case("lightning_cli/main.py fit --config config.yaml", 24, needs="lightning"),
+    Case("matrix_lightning.py", 20, 2, needs="lightning"),
+    Case("hf_trainer/run_clm.py args.json", 4, needs="transformers"),
     Case("matrix_generate.py", 4, forwards_per_unit=20, needs="transformers"),
     Case("matrix_pipeline.py", 8, needs="transformers"),
-    Case("matrix_accelerate.py", 10, 1, needs="accelerate"),
+    Case(CV, 16, needs="accelerate"),
 )
 """Commands that are one Python process."""
 TORCHRUN = "-m torch.distributed.run --nproc-per-node 2 --master-port {port}"
@@ -81,7 +83,7 @@ LAUNCH = "-m accelerate.commands.launch --cpu --num_processes 1"
 SEVERAL = (
     Case(f"{TORCHRUN} ok_ranks.py", 20, ranks=2),
     Case("ok_ranks.py spawn", 20, ranks=2),
-    Case(f"{LAUNCH} matrix_accelerate.py", 10, 1, needs="accelerate"),
+    Case(f"{LAUNCH} {CV}", 16, needs="accelerate"),
 )
 
 
@@ -100,6 +102,20 @@ def skip_without(case: Case) -> None:
         pytest.skip(f"{case.needs} is not installed: pip install -e '.[frameworks]'")
 
 
+def laid_out(command: str, folder: Path) -> list[str]:
+    """Words of a command; a published program is copied into `folder` with its files."""
+    words = []
+    for word in command.split():
+        name, slash, script = word.rpartition("/")
+        if slash and word.endswith(".py"):
+            shutil.copytree(PUBLISHED / name, folder, dirs_exist_ok=True)
+            shutil.copy(PUBLISHED / "step_clock.py", folder)
+            words.append(str(folder / script))
+        else:
+            words.append(str(PROGRAMS / word) if word.endswith(".py") else word)
+    return words
+
+
 @pytest.fixture(scope="module")
 def begin() -> Iterator[Begin]:
     """Begins programs that find the whole of torch imported."""
@@ -112,7 +128,7 @@ def test_the_probe_measures_the_program_as_it_measures_itself(
     case: Case, tmp_path: Path, begin: Begin
 ) -> None:
     skip_without(case)
-    words = case.command.split()
+    words = laid_out(case.command, tmp_path / "cwd")
     outcome = python(tmp_path, *words, env=ENVIRONMENT, plan=PLAN, begin=begin, timeout_s=START_S)
     effects = outcome.measured.effects
     rate = outcome.measured.units / (outcome.measured.window_end - outcome.measured.window_start)
@@ -131,8 +147,7 @@ def test_the_command_measures_the_program_as_it_measures_itself(case: Case, tmp_
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = str(taken.getsockname()[1])
-    command = case.command.format(port=port).split()
-    words = [str(PROGRAMS / word) if word.endswith(".py") else word for word in command]
+    words = laid_out(case.command.format(port=port), tmp_path)
     own = {
         "PYTHONPATH": str(ROOT),
         "TRUTH": str(tmp_path / "truth"),

@@ -149,7 +149,6 @@ def patched(folder: Path, edit: str, code: str) -> str | None:
 def test_only_what_was_meant_is_edited(edit: str, before: str, after: str, tmp_path: Path) -> None:
     """Comments, line ends, indentation, byte order mark and everything around it stay."""
     patch = patched(tmp_path, edit, before)
-    assert patch is not None
     assert patch.startswith("diff --git a/src/train.py b/src/train.py\n")
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     subprocess.run(["git", "apply", "-"], input=patch.encode(), cwd=tmp_path, check=True)

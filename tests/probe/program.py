@@ -23,7 +23,6 @@ from advisor.runner.measured_run import probed_run
 from advisor.runner.measuring import Measuring
 from advisor.runner.process_records import ProcessRecord, Records
 from tests import light, warm
-from tests.truth import true_rate
 
 PROBE = Path(__file__).resolve().parents[2] / "advisor" / "probe"
 PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
@@ -31,8 +30,25 @@ PLAN = MeasurePlan(measure_s=0.25, min_steps=10)
 WHOLE = MeasurePlan(mode="whole")
 
 
+def true_rate(path: Path, start: float, end: float) -> float:
+    """Units/s of the steps that a program noted within [start, end), by its own clock.
+
+    It notes a step a moment after (or before) the probe sees its end: at both edges alike, however
+    long the machine stalls in between, so that the number of steps is exact.
+    """
+    inside = [units for time, units in noted_steps(path) if start <= time < end]
+    assert inside, f"of {len(noted_steps(path))} steps none lies in the window"
+    return sum(inside) / (end - start)
+
+
+def noted_steps(path: Path) -> list[tuple[float, float]]:
+    """(epoch seconds, units) of each step: a line each."""
+    lines = [line.split() for line in path.read_text().splitlines()]
+    return [(float(time), float(units)) for time, units in lines]
+
+
 @dataclass(frozen=True, kw_only=True)
-class TuningResult:
+class ProbedRun:
     """What came of one command."""
 
     reading: Run | None
@@ -119,7 +135,7 @@ def run(
     allow_writes: bool = False,
     timeout_s: float = 60.0,
     begin: Begin = fresh,
-) -> TuningResult:
+) -> ProbedRun:
     """Run `command` as the launcher would: spec, PYTHONPATH, PATH, process group."""
     records = scratch / "probe"
     records.mkdir(parents=True)
@@ -159,7 +175,7 @@ def run(
             _end(process)
     assert process.returncode is not None
     processes = measuring.finish(read_records.read())
-    return TuningResult(
+    return ProbedRun(
         reading=probed_run(processes, plan),
         records=processes,
         exit_code=process.returncode,
@@ -188,13 +204,13 @@ def _end(process: Begun) -> None:
     process.wait(60.0)
 
 
-def python(scratch: Path, program: str, *args: str, **options: Any) -> TuningResult:
+def python(scratch: Path, program: str, *args: str, **options: Any) -> ProbedRun:
     """Run one of the fixture programs, which imports torch, with this interpreter."""
     options.setdefault("begin", forked)
     return run(scratch, sys.executable, str(PROGRAMS / program), *args, **options)
 
 
-def in_a_file(folder: Path, code: str, **options: Any) -> TuningResult:
+def in_a_file(folder: Path, code: str, **options: Any) -> ProbedRun:
     """Run a program of this code, which imports torch, to its own end."""
     (folder / "program.py").write_text(code)
     command = (sys.executable, str(folder / "program.py"))

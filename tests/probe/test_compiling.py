@@ -69,9 +69,7 @@ def test_compilation_is_kept_out_of_the_window(tmp_path: Path) -> None:
     reading, (record,) = outcome.measured, outcome.records
     seen = reading.effects
     assert (seen.compiled, seen.workers, seen.batch, seen.dtype) == (True, 0, 4, "float32")
-    assert reading.whatif is not None
     assert reading.whatif.cost_s
-    assert record.first_step_time is not None
     assert reading.window_start - record.first_step_time > reading.whatif.cost_s
 
 
@@ -84,18 +82,18 @@ def test_each_fault_in_turn_leaves_the_program_unharmed(tmp_path: Path) -> None:
     assert outcome.exit_code == 0, outcome.stderr
     lines = outcome.stdout.splitlines()
     assert len(lines) == len(names)
-    told = {name: line.split(" ", 2) for name, line in zip(names, lines, strict=True)}
-    _, _, expected = told["none"]
-    harmed = {n: (c, t[:300]) for n, (c, _, t) in told.items() if (c, t) != ("0", expected)}
+    printed = {name: line.split(" ", 2) for name, line in zip(names, lines, strict=True)}
+    _, _, expected = printed["none"]
+    harmed = {n: (c, t[:300]) for n, (c, _, t) in printed.items() if (c, t) != ("0", expected)}
     assert harmed == {}
     folder = tmp_path / "probe"
     for name in NOTED:
-        record = folder / f"{told[name][1]}.json"
+        record = folder / f"{printed[name][1]}.json"
         errors = json.loads(record.read_text())["errors"]
         if name not in UNUSED:
             assert any(f"fault in {name}" in error for error in errors), (name, errors)
     for name in FACTS:
-        content = json.loads((folder / f"{told[name][1]}.json").read_text())
+        content = json.loads((folder / f"{printed[name][1]}.json").read_text())
         assert content["optimizers"] == ["SGD"], (name, content)
 
 

@@ -58,8 +58,8 @@ def interpreter(version: str) -> Path:
     found = [str(path) for path in homes[-1:]] or [shutil.which(f"python{version}")]
     for path in filter(None, found):
         asked = [path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-        told = subprocess.run(asked, capture_output=True, text=True, check=False)
-        if told.stdout.strip() == version:
+        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        if done.stdout.strip() == version:
             return Path(path)
     pytest.skip(f"no Python {version} on this machine")
 
@@ -89,14 +89,14 @@ def test_a_program_without_torch_runs_as_ever(python: Path, tmp_path: Path) -> N
 
 def test_the_pure_parts_compute_the_same(python: Path, tmp_path: Path) -> None:
     """Every module of the probe can be imported, and a log written."""
-    told = subprocess.run(
+    done = subprocess.run(
         [str(python), "-W", "error", "-c", PURE, str(PROBE), str(tmp_path)],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert [float(word) for word in told.stdout.split()] == [400, 3], told.stderr
+    assert [float(word) for word in done.stdout.split()] == [400, 3], done.stderr
 
 
 def test_an_isolated_python_runs_as_ever(python: Path, tmp_path: Path) -> None:

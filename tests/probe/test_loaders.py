@@ -1,20 +1,16 @@
-"""DataLoaders: items of a pass, padding, and arguments that came from a mapping."""
+"""Items of one pass over a DataLoader."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-from advisor.model import MeasurePlan
 from advisor.probe.dataloader_hooks import items_of_a_pass
-from tests.probe import program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 data = torch.utils.data
 HELD = torch.zeros(60, 4)
@@ -71,46 +67,3 @@ def test_a_pass_goes_through_the_samplers_items(
 ) -> None:
     """Of all ranks where they share it out; without a length, all of the data set."""
     assert items_of_a_pass(torch, data.DataLoader(held, **options)) == items
-
-
-PROGRAM = """\
-import torch
-from torch.nn.utils.rnn import pad_sequence
-torch.set_num_threads(1)
-torch.manual_seed(0)
-ROWS = [torch.randn(int(n), 4) for n in torch.randint(1, 60, (256,))]
-def collate(rows):
-    lengths = torch.tensor([len(row) for row in rows])
-    return {"rows": pad_sequence(list(rows), batch_first=True), "lengths": lengths}
-loader = torch.utils.data.DataLoader(ROWS, batch_size=8, shuffle=True, collate_fn=collate)
-model = torch.nn.Linear(4, 3)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for epoch in range(4):
-    positions = used = 0
-    for batch in loader:
-        rows, lengths = batch["rows"], batch["lengths"]
-        positions += rows.shape[0] * rows.shape[1]
-        used += int(lengths.sum())
-        optimizer.zero_grad()
-        model(rows).square().mean().backward()
-        optimizer.step()
-    print(positions / used)
-"""
-
-
-def test_padding_is_that_of_every_batch_of_the_run(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(PROGRAM)
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    done = program.run(
-        scratch,
-        sys.executable,
-        "train.py",
-        cwd=tmp_path,
-        plan=MeasurePlan(mode="whole"),
-        begin=program.forked,
-    )
-    effects = done.measured.effects
-    many = list(map(float, done.stdout.split()))  # positions for each that is used, by epoch
-    assert effects.padding_share == pytest.approx(1 - len(many) / sum(many), abs=1e-9)
-    assert effects.data_items == 256

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.model import MeasurePlan
-from tests import truth
-from tests.probe.program import PROGRAMS, python, run
+from tests.probe.program import PLAN, PROGRAMS, noted_steps, python, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,6 @@ def test_plain_training(tmp_path: Path) -> None:
     assert reading.effects.batch == 16
     assert reading.effects.workers == 0
     assert reading.effects.accumulation == 1
-    assert reading.effects.loader_site is not None
     assert "ok_train.py:" in reading.effects.loader_site
     assert dict(reading.effects.arguments)["batch"] == 16
     assert "trained" not in outcome.stdout
@@ -68,7 +67,6 @@ def test_inference_over_a_loader(tmp_path: Path) -> None:
     ("command", "rounds", "batch"),
     [
         (("ok_sampler.py", "60", "3"), 60, 3),
-        (("ok_refiner.py", "25", "4"), 25, 4),
         (("ok_pipeline.py", "40"), 40, 1),
         (("ok_pipeline.py", "40", "bare"), 40, 1),
     ],
@@ -98,7 +96,7 @@ def test_validation_is_kept_apart(tmp_path: Path, batches: int) -> None:
     plan = MeasurePlan(measure_s=0.6, min_steps=10)  # some nine of the short ones, on any machine
     outcome = python(tmp_path, "ok_loaders.py", str(batches), plan=plan)
     reading = outcome.measured
-    times = [time for time, _ in truth.steps(outcome.truth_file)]
+    times = [time for time, _ in noted_steps(outcome.truth_file)]
     inside = [each for each in times if reading.window_start < each < reading.window_end]
     steps = [later - each for each, later in pairwise(inside)]
     training = [step for step in steps if step < VALIDATION_S]
@@ -133,3 +131,63 @@ def test_a_shell_script_that_overwrites_pythonpath(tmp_path: Path) -> None:
     outcome = run(tmp_path, "bash", str(PROGRAMS / "ok_shell.sh"))
     assert len(outcome.records) == 2
     assert close(outcome.measured.units_per_s, outcome.true_rate())
+
+
+def test_the_loader_alone_at_each_worker_count(tmp_path: Path) -> None:
+    """After the window. A batch of the loop sleeps longer than its loader takes for several."""
+    plan = MeasurePlan(measure_s=0.5, min_steps=10, ceilings_workers=(0, 1), ceilings_s=0.3)
+    outcome = python(tmp_path, "ok_train.py", "--workers", "1", plan=plan)
+    reading = outcome.measured
+    assert outcome.exit_code == 0
+    assert [entry.workers for entry in reading.ceilings] == [0, 1]
+    assert all(entry.units_per_s > reading.units_per_s for entry in reading.ceilings)
+
+
+# --- without a DataLoader: what is a sample, a token and a step --------------------------------
+
+BASELINE = MeasurePlan(
+    measure_s=0.4, min_steps=8, whole_batches=1, ceilings_workers=(0, 1), ceilings_s=0.2
+)
+
+
+@pytest.mark.parametrize("kind", ["gpt", "lstm", "bigram"])
+def test_samples_of_a_language_model(tmp_path: Path, kind: str) -> None:
+    """6 rows of 10 tokens, whichever comes first, and beside hidden states of two layers; asked
+    for as a baseline is, it ends by itself."""
+    outcome = python(tmp_path, "own_language.py", kind, plan=BASELINE)
+    reading = outcome.measured
+    assert [record.state for record in outcome.records] == ["stopped"]
+    assert reading.effects.batch == 6
+    assert reading.unit == "sample"
+    assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=WITHIN)
+    assert reading.tokens_per_s == pytest.approx(10 * reading.units_per_s)
+
+
+def test_a_validation_first_is_not_the_workload(tmp_path: Path) -> None:
+    """With an optimizer built, forwards without gradients are waited out."""
+    outcome = python(tmp_path, "own_language.py", "gpt", "4", "8", "torch", plan=BASELINE)
+    reading = outcome.measured
+    assert reading.step_kind == "optimizer step"
+    assert reading.effects.batch == 4
+
+
+def test_a_loader_that_another_thread_reads_is_not_waited_for(tmp_path: Path) -> None:
+    """Its `__next__` takes nearly all the time of that thread, and none of the work's.
+
+    The thread runs by fits and starts on a busy machine, and none of its batches is a skipped one.
+    """
+    outcome = python(tmp_path, "ok_background.py", plan=replace(PLAN, measure_s=1.0))
+    reading = outcome.measured
+    assert reading.effects.batch == 5
+    assert reading.wait_share is None
+    assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=WITHIN)
+
+
+def test_items_of_a_quick_sampler_are_told_apart_while_steps_are_only_counted(
+    tmp_path: Path,
+) -> None:
+    """Its pauses between items would count twice where no item's begin is seen."""
+    outcome = python(tmp_path, "quick_sampler.py", plan=MeasurePlan(measure_s=1.0, min_steps=10))
+    reading = outcome.measured
+    assert reading.effects.forwards_per_unit == 12
+    assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=0.02)

@@ -31,8 +31,7 @@ def traced(session: Session, work: Callable[[], object]) -> dict[str, Any]:
     trace.begin()
     with torch.no_grad():
         work()
-    found: dict[str, Any] = trace.end()["trace"]
-    return found
+    return trace.end()["trace"]
 
 
 @pytest.mark.parametrize(

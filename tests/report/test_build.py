@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.__main__ import build_parser
-from advisor.executor.comparison import AFTER, BEFORE, Comparison
-from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
-from advisor.executor.rounds import Round
-from advisor.model import Candidate, Change, Disturbance, Effects, MeasurePlan, Neighbour
+from advisor.executor.requests import TrialRequest, Variant
+from advisor.model import Candidate, Disturbance, Effects, MeasurePlan, Neighbour
 from advisor.report import build, notes, sections, verdict
 from advisor.tuner.code_suggestions import SWITCHES
+from tests.executor.made import comparison
 from tests.report.composing import reported
-from tests.runs import a_run
+from tests.runs import a_change, a_run
 from tests.support.simulator.engine import QUIET_MACHINE
 from tests.support.simulator.search import formula_search, on_formula
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from advisor.executor.comparison import Comparison
     from advisor.model import Purpose, Run, Trial
     from advisor.report.schema import Report
     from tests.support.simulator.engine import RecordedEngine
@@ -47,9 +47,7 @@ def report_of(folder: Path, engine: RecordedEngine, **more: Any) -> Report:
 def test_a_proven_gain_is_improved_and_its_table_has_the_same_ratio(tmp_path: Path) -> None:
     report = report_of(tmp_path, on_formula(load_s=1e-6))
     assert report.verdict == "improved"
-    assert report.gain is not None
     assert report.gain == report.gain_free
-    assert report.gain.high is not None
     assert report.gain.low <= report.gain.ratio / 1.03
     assert report.gain.high >= report.gain.ratio * 1.03
     assert report.load_note == ""
@@ -107,7 +105,6 @@ def test_an_unproven_candidate_is_named_with_the_call_that_proves_it(tmp_path: P
     report = report_of(tmp_path, engine, budget_s=36.0)
     assert not report.comparisons
     assert report.verdict == "partial"
-    assert report.candidate is not None
     assert report.candidate.ratio > 1
     words = shlex.split(report.next_command)
     args = build_parser("optimize").parse_args(words[2:])
@@ -132,13 +129,7 @@ def test_a_partial_report_names_the_budget_that_would_do(
 # --- baseline and comparison --------------------------------------------------------------
 
 ORIGINAL = Candidate()
-TUNED = Candidate(
-    changes=(
-        Change(
-            document="a.yaml", path="batch_size", kind="batch_size", knob_class="free", old=1, new=8
-        ),
-    )
-)
+TUNED = Candidate(changes=(a_change(),))
 
 
 def ab_test(
@@ -155,15 +146,7 @@ def ab_test(
         TrialRequest(variant=Variant(candidate=arm, whatif=name), purpose=purpose, plan=plan)
         for arm, name in zip(arms, (None, whatif), strict=True)
     )
-    rounds = []
-    for number, runs in enumerate(zip(before, after, strict=True), 1):
-        attempts = {
-            arm: TrialResult(id="1", request=request, result=run, remaining_s=1.0)
-            for arm, request, run in zip((BEFORE, AFTER), requests, runs, strict=True)
-        }
-        rounds.append(Round(number=number, order=(BEFORE, AFTER), runs=attempts))
-    test = ABTest(purpose=purpose, title="t", requests=requests, rounds=len(rounds))
-    return Comparison(ab_test=test, rounds=tuple(rounds), outside=tuple(outside), remaining_s=1.0)
+    return comparison(before, after, requests=requests, purpose=purpose, outside=outside)
 
 
 def at(*rates: float, **given: Any) -> list[Run]:
@@ -189,7 +172,6 @@ def test_a_baseline_that_disagrees_widens_the_interval_and_is_told(tmp_path: Pat
 
     found, agrees = beside(2.5, 2.52), beside(1.5, 1.52)
     whole = verdict.whole_gain(found)
-    assert whole is not None
     assert whole.low == pytest.approx(5.4 / 2.51, rel=0.01)
     assert "2.51 samples/s before the comparison and at 1.5" in verdict.baseline_note(found)
     assert verdict.baseline_note(agrees) == ""
@@ -200,7 +182,6 @@ def test_the_sides_have_the_rates_of_the_comparison_at_its_ratio(tmp_path: Path)
     found = found_in(tmp_path, *at(9.0), comparisons=(compared,))
     before, after = build.sides(found)
     gain = verdict.whole_gain(found)
-    assert gain is not None
     assert after.units_per_s / before.units_per_s == pytest.approx(gain.estimate)
     assert before.units_per_s == pytest.approx(1.1, rel=0.05)
 
@@ -260,7 +241,6 @@ def test_files_that_a_trial_left_or_changed_are_named(tmp_path: Path, kind: str)
     search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
     attempts = search.executor.attempts
     run = attempts[0].run
-    assert run is not None
     created, changed = ("b.log", "a.png"), ("a.png", "best.ckpt")
     run = replace(run, isolation=kind, files_created=created, files_changed=changed)
     attempts[0] = replace(attempts[0], result=run)

@@ -66,7 +66,6 @@ def test_an_axis_has_a_few_round_numbers(highest: float, shown: list[float]) -> 
 
 def test_the_batch_curve_compares_only_runs_that_differ_in_the_batch() -> None:
     curve = figures.batch_curve(examples.improved())
-    assert curve is not None
     assert curve.beside == "workers 1"
     rates = {1: [0.583], 2: [0.640], 4: [0.701], 8: [0.722], 16: [0.715]}
     assert curve.by_batch("units_per_s") == rates

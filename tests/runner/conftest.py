@@ -11,9 +11,10 @@ from typing import Any
 import psutil
 import pytest
 
-from advisor.model import Candidate, Failure, Run, Trial
+from advisor.model import Failure, Run, Trial
 from advisor.runner import run_trial
 from advisor.sandbox.capabilities import FORCED
+from tests.runs import a_trial
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
 
@@ -44,15 +45,8 @@ def make_trial(tmp_path: Path, work: Path) -> MakeTrial:
 
     def make(*command: str, **fields: Any) -> Trial:
         number = len(list(tmp_path.iterdir()))
-        given: dict[str, Any] = {
-            "id": f"{number:03d}",
-            "purpose": "baseline",
-            "label": "original",
-            "candidate": Candidate(),
-            "cwd": str(work),
-            "scratch": str(tmp_path / f"scratch-{number}"),
-        }
-        return Trial(command=command, **given | fields)
+        places = {"cwd": str(work), "scratch": str(tmp_path / f"scratch-{number}")}
+        return a_trial(*command, **{"id": f"{number:03d}", **places, **fields})
 
     return make
 
@@ -81,8 +75,8 @@ def processes_of(scratch: str) -> list[psutil.Process]:
     """Every living process of the trials in this folder, with their supervisors."""
     found = []
     for process in psutil.process_iter(["cmdline", "environ", "status"]):
-        told = process.info
-        words = [*(told["cmdline"] or ()), (told["environ"] or {}).get("GPU_ADVISOR_SPEC", "")]
-        if told["status"] != psutil.STATUS_ZOMBIE and any(w.startswith(scratch) for w in words):
+        facts = process.info
+        words = [*(facts["cmdline"] or ()), (facts["environ"] or {}).get("GPU_ADVISOR_SPEC", "")]
+        if facts["status"] != psutil.STATUS_ZOMBIE and any(w.startswith(scratch) for w in words):
             found.append(process)
     return found

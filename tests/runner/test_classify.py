@@ -9,28 +9,18 @@ import pytest
 
 from advisor.analysis.measurement import NO_RUN, Measurement
 from advisor.errors import FAILURE_EXIT_CODES
-from advisor.model import Candidate, Change, Effects, Trial
+from advisor.model import Candidate, Effects
 from advisor.runner.classify import Finding, classify, log_tail
 from advisor.runner.failure_patterns import NEXT_STEPS
 from advisor.runner.monitor import TrialExit
 from advisor.runner.process_records import ProcessRecord, ProgramException
 from advisor.runner.resources import OomKills, oom_kills
+from tests.runs import a_change, a_trial
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CHANGE = Change(
-    document="c.json", path="data.batch_size", kind="batch_size", knob_class="free", old=1, new=8
-)
-TRIAL = Trial(
-    id="1",
-    purpose="search",
-    label="batch_size=8",
-    command=("python", "run.py"),
-    cwd="/",
-    scratch="/s",
-    candidate=Candidate(changes=(CHANGE,)),
-)
+TRIAL = a_trial("python", "run.py", candidate=Candidate(changes=(a_change("data.batch_size"),)))
 STEPPED = ProcessRecord(pid=7, state="exited", steps=40)
 BOOTED = ProcessRecord(pid=7, state="torch")
 DIED = TrialExit(end="exited", started=0.0, ended=9.0, exit_code=1, processes=(BOOTED,))
@@ -201,6 +191,7 @@ def test_the_log_tail_has_the_cause_and_no_noise() -> None:
 
 # --- words --------------------------------------------------------------------------------
 
+TRACE = "Traceback (most recent call last):\n"
 RAISED = {
     "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB": "gpu-oom",
     "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling": "gpu-oom",
@@ -268,42 +259,40 @@ def test_every_kind_has_a_next_step() -> None:
     assert NEXT_STEPS.keys() == FAILURE_EXIT_CODES.keys()
 
 
-@pytest.mark.parametrize(("line", "kind"), RAISED.items())
-def test_the_last_line_of_a_traceback_names_the_kind(line: str, kind: str) -> None:
+def test_the_last_line_of_a_traceback_names_the_kind() -> None:
     """Where the probe saw nothing, standard error is all there is."""
-    trace = f'Traceback (most recent call last):\n  File "run.py", line 1, in <module>\n{line}\n'
-    found = failure_of(replace(DIED, stderr=trace))
-    assert (found.kind, line.strip()[:60] in found.evidence) == (kind, True)
+    for line, kind in RAISED.items():
+        trace = f'{TRACE}  File "run.py", line 1, in <module>\n{line}\n'
+        found = failure_of(replace(DIED, stderr=trace))
+        assert (found.kind, line.strip()[:60] in found.evidence) == (kind, True), line
 
 
-@pytest.mark.parametrize(
-    "text", [*HAPPENED, "Traceback (most recent call last):\n  File 'a.py'\nValueError: bad tile"]
-)
-def test_lost_work_is_a_failure_whatever_the_exit_code(text: str) -> None:
-    assert kind_of(replace(DONE, stdout=f"start\n{text}\nend\n"), measured=True) == "work-not-done"
+def kind_of_words(text: str) -> str | None:
+    """Kind of a measured run that ended well and printed `text`."""
+    return kind_of(replace(DONE, stdout=f"start\n{text}\nend\n"), measured=True)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *MENTIONED,
-        "Exception ignored in: <function f>\nTraceback (most recent call last):\n  x\nOSError: 9",
-        "Traceback (most recent call last):\n  x\nModuleNotFoundError: No module named 'apex'",
-    ],
-)
-def test_harmless_words_are_no_failure(text: str) -> None:
-    assert kind_of(replace(DONE, stdout=f"start\n{text}\nend\n"), measured=True) is None
+def test_lost_work_is_a_failure_whatever_the_exit_code() -> None:
+    trace = f"{TRACE}  File 'a.py'\nValueError: bad tile"
+    kinds = {text: kind_of_words(text) for text in (*HAPPENED, trace)}
+    assert kinds == dict.fromkeys(kinds, "work-not-done")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "retry_on: [OutOfMemoryError]",
-        "to avoid out of shared memory, pass --ipc=host",
-        "hint: when all CUDA-capable devices are busy or unavailable, wait",
-        "config errors: yaml.scanner.ScannerError, pydantic.ValidationError",
-    ],
-)
-def test_advice_in_the_log_gives_no_other_crash_its_name(text: str) -> None:
-    crash = "Traceback (most recent call last):\n  File 'a.py', line 1\nValueError: odd"
-    assert kind_of(replace(DIED, stdout=text, stderr=crash)) == "crash-start"
+def test_harmless_words_are_no_failure() -> None:
+    ignored = f"Exception ignored in: <function f>\n{TRACE}  x\nOSError: 9"
+    caught = f"{TRACE}  x\nModuleNotFoundError: No module named 'apex'"
+    kinds = {text: kind_of_words(text) for text in (*MENTIONED, ignored, caught)}
+    assert kinds == dict.fromkeys(kinds)
+
+
+ADVICE = """\
+retry_on: [OutOfMemoryError]
+to avoid out of shared memory, pass --ipc=host
+hint: when all CUDA-capable devices are busy or unavailable, wait
+config errors: yaml.scanner.ScannerError, pydantic.ValidationError
+"""
+
+
+def test_advice_in_the_log_gives_no_other_crash_its_name() -> None:
+    crash = f"{TRACE}  File 'a.py', line 1\nValueError: odd"
+    assert kind_of(replace(DIED, stdout=ADVICE, stderr=crash)) == "crash-start"

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from advisor.errors import FAILURE_EXIT_CODES
-from advisor.model import Candidate, Change, Failure, MeasurePlan, TrialFile
+from advisor.model import Candidate, Failure, MeasurePlan, TrialFile
 from advisor.runner import run_trial
 from advisor.runner.job import prepare
 from advisor.sandbox.capabilities import FORCED
 from tests.runner.conftest import MakeTrial, failed, processes_of, program
+from tests.runs import a_change
 
 MINE = {"best.ckpt": "good weights", "config.json": "{ }"}
 """What the user has in the working directory, and must have afterwards."""
@@ -177,10 +178,7 @@ def test_an_error_that_names_a_changed_key_is_a_rejected_config(
     """ValueError and KeyError before the first step about the change; a config that is no JSON."""
     config = work / "config.json"
     config.write_text('{"num_workers": 4}')
-    change = Change(
-        document="config.json", path="num_workers", kind="num_workers", knob_class="free",
-        old=4, new=12,
-    )  # fmt: skip
+    change = a_change("num_workers", kind="num_workers", old=4, new=12)
     trial = make_trial(
         *program("fail_config_rejected", "--config=config.json"),
         candidate=Candidate(changes=(change,)),

@@ -89,7 +89,6 @@ def run_of(*processes: ProcessRecord, **plan: int) -> Run:
 
 def with_batch(record: ProcessRecord, batch: float) -> ProcessRecord:
     """The same process, which saw batches of that size."""
-    assert record.measurement.run is not None
     seen = replace(record.measurement.run.effects, batch=batch)
     run = replace(record.measurement.run, effects=seen)
     return replace(record, measurement=replace(record.measurement, run=run))

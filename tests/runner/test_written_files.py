@@ -39,7 +39,6 @@ def test_items_are_counted_and_the_first_ones_read(
 ) -> None:
     """A line that is not whole is no item."""
     found = read(tmp_path, name, content)
-    assert found is not None
     assert (found.items, found.first) == (count, first)
 
 
@@ -54,7 +53,6 @@ def test_a_broken_file_holds_no_items(tmp_path: Path, name: str, content: bytes)
 def test_texts_are_kept_as_digests(tmp_path: Path) -> None:
     lines = "".join(json.dumps({"text": text}) + "\n" for text in ("secret", "secret", "other"))
     found = read(tmp_path, "p.jsonl", lines.encode())
-    assert found is not None
     one, same, other = found.first
     assert one == same != other
     assert "secret" not in str(found)
@@ -91,8 +89,6 @@ def test_without_a_decoder_a_file_is_one_digest(
     monkeypatch.setitem(sys.modules, "numpy", None)
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     one, same, other = (read(tmp_path, name, content) for content in (b"a", b"a", b"b"))
-    assert one is not None
-    assert other is not None
     assert one == same
     assert one.digest != other.digest
     assert (one.items, one.first) == (1, ())

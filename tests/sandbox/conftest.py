@@ -2,21 +2,61 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
+from advisor.model import Failure, MeasurePlan, Run
 from advisor.runner import run_trial
 from advisor.sandbox.capabilities import FORCED
+from tests.runs import a_trial
 
+ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = ("unshare", "-m") if os.geteuid() == 0 else ("unshare", "-Urm")
 """Runs a command where it may mount what it likes."""
+TRIAL = """
+import json, sys
+from advisor.model import Candidate, MeasurePlan, Run, Trial
+from advisor.runner import run_trial
+from advisor.sandbox.capabilities import detect_isolation
+project, scratch, *command = sys.argv[1:]
+found = run_trial(Trial(
+    id="1", purpose="baseline", label="original", candidate=Candidate(), cwd=project,
+    command=tuple(command), scratch=scratch, plan=MeasurePlan(mode="whole"),
+))
+failure = None if isinstance(found, Run) else found.kind
+output = found.evidence if failure else found.stdout_tail
+offer = detect_isolation(project)
+refused = [kind for kind, why in offer.refused]
+print(json.dumps([found.isolation, output, offer.why_not_better, failure, refused]))
+"""
+
+
+class Outcome(NamedTuple):
+    """Isolation of a trial, what it printed, and what else the host offers."""
+
+    isolation: str
+    output: str
+    why_not_better: str
+    failure: str | None
+    refused: list[str]
+
+
+def outcome_of(before: Sequence[str], folder: Path, *command: str, **how: Any) -> Outcome:
+    """A trial in `folder`, from a process that is started through the words `before`."""
+    scratch = folder.parent / "scratch"
+    words = [*before, sys.executable, "-c", TRIAL, str(folder), str(scratch), *command]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, **how)
+    assert done.returncode == 0, done.stderr
+    return Outcome(*json.loads(done.stdout))
 
 
 @pytest.fixture(scope="session")
@@ -48,14 +88,11 @@ class Do:
         env = (*fields.pop("env", ()), (FORCED, kind))
         given: dict[str, Any] = {
             "id": f"{number:03d}",
-            "purpose": "baseline",
-            "label": "original",
-            "candidate": Candidate(),
             "cwd": str(self.project),
             "scratch": str(self.folder / f"scratch-{number}"),
             "plan": MeasurePlan(mode="whole"),
         }
-        return run_trial(Trial(command=command, env=env, **given | fields))
+        return run_trial(a_trial(*command, env=env, **given | fields))
 
     def measured(self, kind: str, *command: str, **fields: Any) -> Run:
         outcome = self(kind, *command, **fields)

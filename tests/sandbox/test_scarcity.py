@@ -20,9 +20,9 @@ from advisor.errors import (
     OutputRefusedError,
     StateUnusableError,
 )
-from advisor.model import Change
 from advisor.state import state_folder
 from tests.light import PYTHONPATH
+from tests.runs import a_change
 from tests.sandbox.conftest import NAMESPACE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -192,8 +192,6 @@ def tuned(project: Path) -> None:
     config = project / "c.json"
     document = documents.read(config)
     new = document.with_values({"batch_size": 8})
-    change = Change(
-        document=str(config), path="batch_size", kind="batch_size", knob_class="free", old=1, new=8
-    )
+    change = a_change(document=str(config))
     Versions(state_folder(project), config).keep(document, new, [change])
     config.write_bytes(new)

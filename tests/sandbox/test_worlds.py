@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,41 +18,20 @@ from advisor.sandbox import kernel, overlay
 from advisor.sandbox.api import open_sandbox
 from advisor.sandbox.mounts import FOLDERS_LIMIT, FileTree, Mount, plan
 from advisor.sandbox.policy import SandboxPolicy
-from tests.sandbox.conftest import NAMESPACE
+from tests.sandbox.conftest import NAMESPACE, ROOT, Outcome, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROOT = Path(__file__).resolve().parents[2]
-TRIAL = """
-import json, sys
-from pathlib import Path
-from advisor.sandbox.capabilities import detect_isolation
-from advisor.model import Candidate, MeasurePlan, Run, Trial
-from advisor.runner import run_trial
-project, scratch, script = sys.argv[1:]
-found = run_trial(Trial(
-    id="1", purpose="baseline", label="original", candidate=Candidate(), cwd=project,
-    command=("sh", "-ec", script), scratch=scratch, plan=MeasurePlan(mode="whole"),
-))
-said = found.stdout_tail if isinstance(found, Run) else f"{found.kind}: {found.evidence}"
-print(json.dumps([found.isolation, said, detect_isolation(project).why_not_better]))
-"""
 WRITES = "echo new > mine.txt; mkdir -p runs/1; echo x > runs/1/a; echo y > $TMPDIR/y; cat mine.txt"
 SET_DUMPABLE = 4
 IS_ROOT = os.geteuid() == 0
 needs_root = pytest.mark.skipif(not IS_ROOT, reason="needs root")
 
 
-class StageLog(NamedTuple):
-    kind: str
-    said: str
-    why_not_better: str
-
-
 def trial(
     folder: Path, world: str = "", *, script: str = WRITES, project: str = "project", **env: str
-) -> StageLog:
+) -> Outcome:
     """A trial of `script` after the shell commands `world`, in a mount namespace of its own.
 
     Both run in `folder`, in which lies `project` with a file of the user's.
@@ -62,19 +39,12 @@ def trial(
     (folder / "project").mkdir(exist_ok=True)
     mine = folder / "project" / "mine.txt"
     mine.write_text("precious")
-    words = [sys.executable, "-c", TRIAL, str(folder / project), str(folder / "scratch"), script]
-    done = subprocess.run(
-        [*NAMESPACE, "sh", "-ec", f'{world}\ncd "$0"; exec "$@"', str(ROOT), *words],
-        cwd=folder,
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    before = (*NAMESPACE, "sh", "-ec", f'{world}\ncd "$0"; exec "$@"', str(ROOT))
+    command = ("sh", "-ec", script)
+    found = outcome_of(before, folder / project, *command, cwd=folder, env={**os.environ, **env})
     assert mine.read_text() == "precious"
     assert not (folder / "project" / "runs").exists()
-    return StageLog(*json.loads(done.stdout))
+    return found
 
 
 # --- how /proc, /tmp and the rest are mounted ---------------------------------------------
@@ -115,15 +85,15 @@ def test_the_overlay_holds(tmp_path: Path, world: str) -> None:
     """And the program sees what it wrote."""
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "other.txt").touch()
-    told = trial(tmp_path, world)
-    assert told == StageLog("overlay", "new\n", ""), told
+    found = trial(tmp_path, world)
+    assert found[:3] == ("overlay", "new\n", ""), found
 
 
 def test_where_proc_is_read_only_or_missing_landlock_holds_and_says_why(tmp_path: Path) -> None:
-    told = trial(tmp_path, "mount -o remount,bind,ro /proc", script="cat mine.txt")
-    assert (told.kind, told.said) == ("landlock", "precious")
-    assert "/proc/self/" in told.why_not_better
-    assert "Read-only file system" in told.why_not_better
+    found = trial(tmp_path, "mount -o remount,bind,ro /proc", script="cat mine.txt")
+    assert (found.isolation, found.output) == ("landlock", "precious")
+    assert "/proc/self/" in found.why_not_better
+    assert "Read-only file system" in found.why_not_better
 
 
 def test_data_on_another_mount_than_the_project_is_covered_too(tmp_path: Path) -> None:
@@ -133,12 +103,12 @@ def test_data_on_another_mount_than_the_project_is_covered_too(tmp_path: Path) -
     )
     world = world.replace('exec "$@"', '"$@"')
     script = "echo more >> ../data/d; touch ../data/new; cat ../data/d"
-    assert trial(tmp_path, world, script=script) == StageLog("overlay", "mine\nmore\n", "")
+    assert trial(tmp_path, world, script=script)[:3] == ("overlay", "mine\nmore\n", "")
 
 
 def test_a_project_behind_a_link_is_the_same_project(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("project")
-    assert trial(tmp_path, project="link") == StageLog("overlay", "new\n", "")
+    assert trial(tmp_path, project="link")[:3] == ("overlay", "new\n", "")
 
 
 # --- whose files they are -----------------------------------------------------------------
@@ -155,9 +125,7 @@ def test_root_may_do_with_files_of_others_what_it_may_outside(tmp_path: Path) ->
         f"{WRITES}; chown 4321:4321 mine.txt; stat -c %u:%g mine.txt\n"
         "setpriv --reuid 1234 --regid 1234 --clear-groups id -u"
     )
-    assert trial(tmp_path, world, script=script) == StageLog(
-        "overlay", "new\n4321:4321\n1234\n", ""
-    )
+    assert trial(tmp_path, world, script=script)[:3] == ("overlay", "new\n4321:4321\n1234\n", "")
 
 
 def does(user: int, work: Callable[[], None], layers: str, project: str) -> bool:
@@ -218,9 +186,9 @@ def test_an_overlay_in_which_nothing_can_be_made_is_not_offered(tmp_path: Path) 
         f"userxattr,lowerdir=project,upperdir=u{each},workdir=w{each}"
         for each in range(2)  # the kernel stacks no more
     )
-    told = trial(tmp_path, world, script="cat mine.txt")
-    assert (told.kind, told.said) == ("landlock", "precious")
-    assert f"nothing can be made in {tmp_path}/project: " in told.why_not_better
+    found = trial(tmp_path, world, script="cat mine.txt")
+    assert (found.isolation, found.output) == ("landlock", "precious")
+    assert f"nothing can be made in {tmp_path}/project: " in found.why_not_better
 
 
 # --- folders in which others are mounted --------------------------------------------------
@@ -233,10 +201,10 @@ def test_large_files_beside_a_mount_cost_no_memory(tmp_path: Path) -> None:
         "truncate -s 900M project/large.bin; truncate -s 3M project/small.bin"
     )
     script = "echo n >> small.bin; (echo n >> large.bin) 2>&1 || stat -c %s small.bin large.bin"
-    told = trial(tmp_path, world, script=script)
-    assert told.kind == "overlay"
-    assert "Read-only" in told.said
-    assert told.said.endswith(f"{(3 << 20) + 2}\n{900 << 20}\n")
+    found = trial(tmp_path, world, script=script)
+    assert found.isolation == "overlay"
+    assert "Read-only" in found.output
+    assert found.output.endswith(f"{(3 << 20) + 2}\n{900 << 20}\n")
 
 
 def test_a_folder_of_too_many_folders_beside_a_mount_is_said(tmp_path: Path) -> None:

@@ -66,10 +66,10 @@ def environment(
     thread and wait for no other process.
     """
     path = os.pathsep.join([str(SITE), *filter(None, [base.get("PYTHONPATH")])])
-    told = {VARIABLE: json.dumps([asdict(card) for card in cards]), "PYTHONPATH": path}
-    told |= {TRUTH: str(truth)} if truth else {}
-    told |= {OWN_TIME: "1"} if own_time else {}
-    return {**base, **told}
+    added = {VARIABLE: json.dumps([asdict(card) for card in cards]), "PYTHONPATH": path}
+    added |= {TRUTH: str(truth)} if truth else {}
+    added |= {OWN_TIME: "1"} if own_time else {}
+    return {**base, **added}
 
 
 @dataclass(frozen=True, kw_only=True)

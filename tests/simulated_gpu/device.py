@@ -76,15 +76,15 @@ class Memory:
 class Card:
     """One card."""
 
-    def __init__(self, index: int, told: dict[str, Any]) -> None:
+    def __init__(self, index: int, facts: dict[str, Any]) -> None:
         self.index = index
-        self.name: str = told["name"]
-        self.uuid: str = told["uuid"]
-        self.scale: float = told["memory_scale"]
-        self.kernel_s: float = told["kernel_us"] * 1e-6
-        self.s_per_byte: float = told["us_per_mb"] * 1e-12
-        self.copy_s_per_byte: float = told["copy_us_per_mb"] * 1e-12
-        self.memory = Memory(int(told["memory_gib"] * GIB))
+        self.name: str = facts["name"]
+        self.uuid: str = facts["uuid"]
+        self.scale: float = facts["memory_scale"]
+        self.kernel_s: float = facts["kernel_us"] * 1e-6
+        self.s_per_byte: float = facts["us_per_mb"] * 1e-12
+        self.copy_s_per_byte: float = facts["copy_us_per_mb"] * 1e-12
+        self.memory = Memory(int(facts["memory_gib"] * GIB))
         self.ends: dict[int, float] = {}
         """By stream: when its queued work is over."""
         self.stream = 0
@@ -176,8 +176,8 @@ _epoch = time.time() - clock()
 def tell(kind: str, what: object, start: float = 0.0, end: float = 0.0) -> None:
     """One line of the journal; times of `clock`."""
     if journal is not None and os.getpid() == owner:
-        told = [kind, what, start + _epoch, end + _epoch]
-        os.write(journal, json.dumps(told).encode() + b"\n")
+        event = [kind, what, start + _epoch, end + _epoch]
+        os.write(journal, json.dumps(event).encode() + b"\n")
 
 
 def report_to(port: int) -> None:

@@ -9,12 +9,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from advisor.model import Candidate, MeasurePlan, Trial
+from advisor.model import MeasurePlan
 from advisor.runner import run_trial
 from advisor.sandbox.capabilities import FORCED
+from tests.runs import a_trial
 from tests.support import ways
 
 if TYPE_CHECKING:
+    from advisor.model import Trial
     from advisor.sandbox.policy import Kind
 
 DAEMON_S = 1.0
@@ -54,14 +56,7 @@ def outcome(kind: Kind, names: list[str]) -> Outcome:
 
 def trial(words: list[str], *, kind: Kind, cwd: Path, scratch: Path) -> Trial:
     """One run of Python to its own end."""
-    return Trial(
-        id="1",
-        purpose="baseline",
-        label=kind,
-        candidate=Candidate(),
-        command=(sys.executable, *words),
-        cwd=str(cwd),
-        scratch=str(scratch),
-        env=((FORCED, kind),),
-        plan=MeasurePlan(mode="whole"),
-    )
+    return a_trial(
+        sys.executable, *words, label=kind, cwd=str(cwd), scratch=str(scratch),
+        env=((FORCED, kind),), plan=MeasurePlan(mode="whole"),
+    )  # fmt: skip

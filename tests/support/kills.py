@@ -19,8 +19,8 @@ from advisor.commands.revert import revert
 from advisor.config import originals
 from advisor.config.originals import Versions
 from advisor.errors import AdvisorError, RevertConflictError
-from advisor.model import Change
 from advisor.state import state_folder
+from tests.runs import a_change
 
 if TYPE_CHECKING:
     import random
@@ -44,11 +44,7 @@ def rewrite(config: Path) -> None:
     with kept.held():
         document = documents.read(config)
         new = document.with_values({"batch_size": 8})
-        change = Change(
-            document=str(config), path="batch_size", kind="batch_size", knob_class="free",
-            old=document.scalars["batch_size"].value, new=8,
-        )  # fmt: skip
-        version = kept.keep(document, new, [change])
+        version = kept.keep(document, new, [a_change(document=str(config))])
         try:
             documents.write_atomic(config, new, document.raw)
         except AdvisorError:
@@ -141,8 +137,8 @@ def kill_at_lines(folder: Path, every: int) -> int:
         fresh(folder, rewritten=work is undo)
         pid, pipe = child(lambda: work(config), stop_at=0)  # noqa: B023  it is forked
         os.waitpid(pid, 0)
-        with os.fdopen(pipe) as told:
-            lines = int(told.read())
+        with os.fdopen(pipe) as output:
+            lines = int(output.read())
         for line in range(1, lines + 1, every):
             fresh(folder, rewritten=work is undo)
             pid, pipe = child(lambda: work(config), stop_at=line)  # noqa: B023

@@ -84,7 +84,6 @@ def test_a_budget_that_is_too_small_names_one_that_does(startup_s: float) -> Non
     search = at("both", startup_s)
     assert search.stop.reason == "budget-too-small"
     assert not search.asked("search")
-    assert search.stop.needed_s is not None
     enough = at("both", startup_s, search.stop.needed_s)
     assert enough.stop.reason == "done"
     assert enough.winner.changes
@@ -120,8 +119,8 @@ def test_what_bounded_the_batch_is_told_although_the_budget_ended_the_search(
 
 
 @pytest.mark.parametrize("held", [None, lambda *_: 1.0])
-@pytest.mark.parametrize("late", [1.3, 2.0, 4.0])
-@pytest.mark.parametrize("budget_s", [80.0, 130.0, 240.0])
+@pytest.mark.parametrize("late", [1.3, 4.0])
+@pytest.mark.parametrize("budget_s", [80.0, 240.0])
 def test_a_budget_is_overrun_by_a_few_seconds_at_most(
     tmp_path: Path, budget_s: float, late: float, held: Any
 ) -> None:

@@ -43,7 +43,6 @@ def test_the_latency_itself_makes_a_batch_smaller(tmp_path: Path) -> None:
     search = searched(tmp_path, objective.parse("latency"), batch=64)
     assert search.values["batch_size"] == 1
     gain = search.state.confirmations[-1].interval(search.context.objective)
-    assert gain is not None
     assert gain.estimate == pytest.approx(36 / 4.5, rel=0.01)
 
 
@@ -53,7 +52,6 @@ def test_an_original_outside_a_bound_is_brought_inside_though_it_is_slower(tmp_p
     search = searched(tmp_path, aim, batch=64, base_gib=1.0, unit_gib=0.1)
     assert search.values["batch_size"] == 16
     gain = search.state.confirmations[-1].interval(aim)
-    assert gain is not None
     assert gain.high < 1
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.model import Trial
-    from tests.support.simulator.noise import Values
+    from tests.support.simulator.engine import Values
 
 
 def test_a_winner_that_fails_in_its_proof_is_not_written(tmp_path: Path) -> None:

@@ -124,8 +124,8 @@ def test_what_was_chosen_by_luck_is_refused_by_what_confirms(tmp_path: Path) -> 
     search = searched(tmp_path, LuckyWhenChosen, quality_noise=0.005)
     assert "n_timestep" not in search.values
     assert looks(search).count(("confirmed", False)) == 2
-    told = search.decisions["n_timestep"].reason
-    assert "passed screening; with other seeds" in told
+    reason = search.decisions["n_timestep"].reason
+    assert "passed screening; with other seeds" in reason
 
 
 def test_a_program_that_ignores_the_seed_proves_nothing_by_repeating(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.tuner.configs import INFERENCE, TEST, TRAINING
 
 if TYPE_CHECKING:
     from advisor.model import Failure, Run, Trial
-    from tests.support.simulator.noise import Values
+    from tests.support.simulator.engine import Values
 
 
 # --- the shape of the search ------------------------------------------------------------------
@@ -110,8 +110,10 @@ def test_changed_is_said_of_what_is_in_the_file_and_of_nothing_else(
         engine = on_formula(noise=noise, seed=seed, launch_s=0.02)
         (tmp_path / f"{seed}").mkdir()
         search = formula_search(tmp_path / f"{seed}", engine, text)
-        told = {(d.document, d.path) for d in search.decisions.values() if d.outcome == "changed"}
-        assert told == {(c.document, c.path) for c in search.winner.changes}
+        changed = {
+            (d.document, d.path) for d in search.decisions.values() if d.outcome == "changed"
+        }
+        assert changed == {(c.document, c.path) for c in search.winner.changes}
         assert all(decision.reason for decision in search.decisions.values())
 
 
@@ -225,7 +227,7 @@ TRAINED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", ["validation_batch_size", "eval_batch_size", "test_batch_size"])
+@pytest.mark.parametrize("name", ["validation_batch_size", "test_batch_size"])
 @pytest.mark.parametrize("train", ["batch_size: 4\n", ""])
 def test_a_setting_of_evaluation_is_not_tried_while_the_program_trains(
     tmp_path: Path, name: str, train: str
@@ -250,10 +252,10 @@ def test_a_setting_of_training_is_not_called_ignored_by_a_program_that_tests(
 
 
 @pytest.mark.parametrize(
-    ("seen", "told"), [(4, "the program's argument --batch_size 4 is used"), (32, None)]
+    ("seen", "expected"), [(4, "the program's argument --batch_size 4 is used"), (32, None)]
 )
 def test_an_argument_with_the_value_that_was_tried_overrides_nothing(
-    tmp_path: Path, seen: int, told: str | None
+    tmp_path: Path, seen: int, expected: str | None
 ) -> None:
     """What the arguments are is set against what was asked for, not against the config's own."""
     asked: dict[str, Any] = {"arguments": (("batch_size", seen),)}
@@ -261,7 +263,7 @@ def test_an_argument_with_the_value_that_was_tried_overrides_nothing(
     search = formula_search(tmp_path, engine, "batch_size: 4\n")
     decision = search.decisions["batch_size"]
     assert decision.outcome == "ignored"
-    assert (told or "") in decision.reason
+    assert (expected or "") in decision.reason
 
 
 def test_between_a_batch_and_a_slower_larger_one_more_may_be_gained() -> None:

@@ -9,13 +9,13 @@ import pytest
 
 from advisor import config as documents, knobs
 from advisor.executor.requests import SkippedRun, TrialRequest, TrialResult
-from advisor.model import Candidate, Failure
+from advisor.model import Candidate
 from advisor.objective import THROUGHPUT
 from advisor.settings import Workload
 from advisor.tuner.context import Source, TuningContext
 from advisor.tuner.state import TunerState
 from advisor.tuner.value_trials import try_values
-from tests.runs import a_run
+from tests.runs import a_failure, a_run
 from tests.support.simulator.search import formula_search, on_formula
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ def ended(stage: Stage, *rates: float | str | None) -> TunerState:
             assert isinstance(turn.request, TrialRequest)
             turn = stage.send(answer(turn.request, rate))
     except StopIteration as end:
-        state: TunerState = end.value
-        return state
+        return end.value
     raise AssertionError(turn.request)
 
 
@@ -74,12 +73,7 @@ def answer(request: TrialRequest, rate: float | str | None) -> Result:
         return TrialResult(
             id="1", request=request, result=a_run(units_per_s=rate), remaining_s=599.0
         )
-    failed = Failure(
-        kind=rate,
-        evidence="it died",
-        next_step="mend it",
-    )
-    return TrialResult(id="1", request=request, result=failed, remaining_s=599.0)
+    return TrialResult(id="1", request=request, result=a_failure(rate), remaining_s=599.0)
 
 
 def said(now: TunerState, kind: str) -> str | None:

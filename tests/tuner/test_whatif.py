@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.model import Advice, Failure, Trial
-    from tests.support.simulator.noise import Values
+    from tests.support.simulator.engine import Values
 
 
 CODED = {"batch_size": 4, "num_workers": 0}
@@ -62,7 +62,6 @@ def test_workers_that_stand_in_the_code_become_advice_with_a_patch(tmp_path: Pat
     assert advice.site == "train.py:1 DataLoader(...)"
     assert advice.gain.n >= 6
     assert advice.gain.low == pytest.approx(22 / 6, rel=0.01)
-    assert advice.patch is not None
     assert "num_workers=8" in advice.patch
     assert (tmp_path / "train.py").read_text() == LOADER
 

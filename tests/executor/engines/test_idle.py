@@ -88,11 +88,10 @@ def test_a_card_on_which_others_work_is_busy(tmp_path: Path) -> None:
 
     def look(**script: object) -> dict[str, object]:
         stub.write(nvml_stub.H100, processes=f"{os.getpid()}:1000,1:1000", **script)
-        told = subprocess.run(
+        printed = subprocess.run(
             [sys.executable, "-c", code], env=stub.env(), capture_output=True, text=True, check=True
         ).stdout
-        found: dict[str, object] = json.loads(told)
-        return found
+        return json.loads(printed)
 
     assert look(working=f"1:0,{2**30}:90")["foreign_gpu_pids"] == 0
     busy = look(working=f"{os.getpid()}:90", events=0x8)

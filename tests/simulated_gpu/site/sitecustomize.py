@@ -54,7 +54,7 @@ def _cards():
     if device.cards:
         return
     device.cards.extend(
-        device.Card(index, told) for index, told in enumerate(json.loads(os.environ[VARIABLE]))
+        device.Card(index, facts) for index, facts in enumerate(json.loads(os.environ[VARIABLE]))
     )
     truth = os.environ.get("SIMULATED_GPU_TRUTH")
     if truth:

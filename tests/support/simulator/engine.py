@@ -10,9 +10,11 @@ A table of recorded runs is one JSON file: `{"machine": Machine, "cells": [{"val
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
@@ -33,13 +35,14 @@ from advisor.model import (
     leaf_of,
 )
 from advisor.runner.failure_patterns import NEXT_STEPS
-from tests.support.simulator.noise import Noise, Values, VirtualClock, Visits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
     from typing import Self
 
+Values = Mapping[str, JsonScalar]
+"""Settings in force by the last word of their path: `batch_size`."""
 WINDOWS = 8
 """Sub-windows of a run."""
 QUIET_MACHINE = Machine(
@@ -65,6 +68,21 @@ class Surface(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """What makes equal processes differ."""
+
+    between: float = 0.0
+    """Relative standard deviation between processes."""
+    collapse: float = 0.0
+    """Share of processes that run at a tenth of their rate."""
+
+    def factor(self, rng: random.Random) -> float:
+        """Factor on the rate of one process."""
+        factor = math.exp(rng.gauss(0.0, self.between))
+        return 0.1 * factor if rng.random() < self.collapse else factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
     """A trial that was run, and the settings that were in force in it."""
 
@@ -80,18 +98,23 @@ class RecordedEngine:
         surface: Surface,
         *,
         noise: Noise | None = None,
-        visits: Visits | None = None,
+        held: Callable[[int, Values], float | None] | None = None,
+        slowed: float = 1.0,
         startup_s: float | None = None,
         seed: int = 0,
     ) -> None:
-        """`startup_s` stands in for what the surface says."""
+        """`startup_s` stands in for what the surface says.
+
+        `held`: CPUs that another program keeps busy beside a process; None: the host does not tell.
+        Each makes the process `slowed` longer.
+        """
         self.asked: list[RunInfo] = []
         self._surface = surface
         self._noise = noise or Noise()
-        self._visits = visits
+        self._held, self._slowed = held, slowed
         self._startup_s = startup_s
         self._random = random.Random(seed)
-        self._clock = VirtualClock()
+        self._now_s = 0.0
         self._cancelled = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._given: Counter[str] = Counter()
@@ -117,7 +140,7 @@ class RecordedEngine:
 
     def clock(self) -> float:
         """Virtual seconds."""
-        return self._clock()
+        return self._now_s
 
     def scratch(self, trial_id: str) -> Path:
         """A path of its own; nothing is written there."""
@@ -142,19 +165,19 @@ class RecordedEngine:
         self.asked.append(RunInfo(trial=trial, values=values))
         found = self._surface.answer(trial, values, self.asked[0].values)
         if isinstance(found, Failure):
-            self._clock.advance(found.wall_s)
+            self._now_s += found.wall_s
             return found
         run = self._limited(trial, self._played(trial, found, values))
-        self._clock.advance(run.wall_s)
+        self._now_s += run.wall_s
         return run
 
     def _played(self, trial: Trial, found: Run, values: Values) -> Run:
         """The surface's answer as this process, at this time, would have come by it."""
         startup_s = self._startup_s if self._startup_s is not None else found.startup_s or 0.0
-        start_s = self._clock() + startup_s
+        start_s = self._now_s + startup_s
         seconds = found.window_end - found.window_start
         after_s = max(0.0, found.wall_s - (found.startup_s or 0.0) - seconds)
-        told, slow = self._disturbed(values)
+        disturbance, slow = self._disturbed(values)
         longer = slow / self._noise.factor(self._random)
         rate = found.units_per_s / longer
         units = rate * seconds
@@ -172,19 +195,19 @@ class RecordedEngine:
             startup_s=startup_s,
             window_ended_s=startup_s + seconds,
             wall_s=startup_s + seconds + after_s,
-            disturbance=told,
+            disturbance=disturbance,
         )
 
     def _disturbed(self, values: Values) -> tuple[Disturbance, float]:
         """What others took from the whole window, and how many times slower it was."""
-        if self._visits is None:
+        if self._held is None:
             return Disturbance(disturbed=False, others_cpus=0.0), 1.0
-        held = self._visits.held(len(self.asked) - 1, values)
+        held = self._held(len(self.asked) - 1, values)
         if held is None:
             return Disturbance(), 1.0
         who = (Neighbour(name="stress", cpus=held),) if held else ()
-        told = Disturbance(disturbed=held > 0, others_cpus=held, who=who)
-        return told, 1 + self._visits.slowed * held
+        disturbance = Disturbance(disturbed=held > 0, others_cpus=held, who=who)
+        return disturbance, 1 + self._slowed * held
 
     def _limited(self, trial: Trial, run: Run) -> Run | Failure:
         """A run that would have broken one of the trial's limits did not come to its end."""

@@ -25,7 +25,7 @@ from tests.support.simulator.engine import QUIET_MACHINE, arguments_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tests.support.simulator.noise import Values
+    from tests.support.simulator.engine import Values
 
 HALF = {"bf16", "bf16-mixed", "bfloat16"}
 ENDING_S = 0.3

@@ -21,9 +21,8 @@ from advisor.tuner.confirm import proven_candidate
 from advisor.tuner.context import Source, TuningContext
 from advisor.tuner.decisions import decisions
 from advisor.tuner.pipeline import pipeline
-from tests.support.simulator.engine import QUIET_MACHINE, RecordedEngine
+from tests.support.simulator.engine import QUIET_MACHINE, Noise, RecordedEngine
 from tests.support.simulator.formula import Formula
-from tests.support.simulator.noise import Noise, Visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -85,7 +84,8 @@ def on_formula(
         noise=Noise(between=noise),
         seed=seed,
         startup_s=startup_s,
-        visits=Visits(held=held, slowed=slowed) if held else None,
+        held=held,
+        slowed=slowed,
     )
 
 

@@ -1,0 +1,69 @@
+"""What is committed beside the code agrees with it: schemas, named configs, release notes."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import tomllib
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+
+from advisor import schemas
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHANGELOG = """# Changelog
+
+## Unreleased
+
+- later
+
+## [0.2.0] - 2026-12-01
+
+- a line
+### Fixed
+- another
+
+## 0.1.0
+
+- first
+"""
+
+
+def test_the_section_of_a_version_ends_at_the_next(root: Path) -> None:
+    """Release notes come from the changelog, and only for the version that is built."""
+    section = runpy.run_path(str(root / ".ci" / "release.py"))["section"]
+    assert section(CHANGELOG, "0.2.0") == "- a line\n### Fixed\n- another"
+    assert section(CHANGELOG, "0.1.0") == "- first"
+    assert section(CHANGELOG, "0.2") is None
+
+
+def test_every_config_that_the_page_of_workloads_names_exists(root: Path) -> None:
+    page = (root / "docs/founding-systems.md").read_text(encoding="utf-8")
+    configs = re.findall(r"\bconfig/[\w.]+", page)
+    assert configs
+    for config in configs:
+        assert (root / config).exists(), config
+
+
+@pytest.mark.parametrize("path", schemas.SCHEMAS, ids=lambda path: path.name)
+def test_a_committed_schema_has_not_drifted(path: Path) -> None:
+    """`python -m advisor.schemas` writes it anew."""
+    text = path.read_text(encoding="utf-8")
+    assert text == schemas.SCHEMAS[path]()
+    jsonschema.Draft202012Validator.check_schema(json.loads(text))
+
+
+def test_an_editor_accepts_what_the_program_does(root: Path) -> None:
+    text = (root / "gpu-advisor.schema.json").read_text(encoding="utf-8")
+    schema = jsonschema.Draft202012Validator(json.loads(text))
+    own = tomllib.loads((root / "gpu-advisor.toml").read_text(encoding="utf-8"))
+    assert list(schema.iter_errors(own)) == []
+    for good in ({"budget": "10m"}, {"budget": 600}, {"smallest-gain": "3%"}):
+        assert schema.is_valid({"defaults": good})
+    for bad in ({"budget": True}, {"bugdet": "10m"}):
+        assert not schema.is_valid({"defaults": bad})
