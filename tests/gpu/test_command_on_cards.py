@@ -95,8 +95,6 @@ def test_profile_tells_of_the_card_in_use(project: Path, environ: Mapping[str, s
     ("cause", "words"),
     [
         ("other", "--train --loader --host 60 --kernel 20"),
-        ("data_wait", "--train --loader --fetch 60 --kernel 40"),
-        ("compute", "--train --loader --host 2 --kernel 60"),
         ("launch", "--train --loader --small 300"),
     ],
 )
