@@ -28,7 +28,7 @@ KEYS = {
     "runs", "disturbed", "wait_share", "step_ms", "batch",
     "achieved_tflops", "workers", "ranks", "forwards_per_unit", "peak_mem_gib", "effects",
     "shares", "bottleneck", "unused_gpu", "phases", "host_growth_gib_per_min", "gpu_util_pct",
-    "gpu_mem_used_gib", "power_w",
+    "gpu_mem_used_gib", "power_w", "load_note",
 }  # fmt: skip
 SETTINGS = """\
 [workload.restore]
@@ -158,6 +158,22 @@ def test_a_command_alone_is_enough_and_nothing_is_left_behind(
     assert "trial 1" in stderr
     assert {p: p.stat().st_mtime_ns for p in before} == before
     assert set(project.rglob("*")) == before.keys()
+
+
+@pytest.mark.usefixtures("others_are_seen")
+def test_others_at_work_are_named_below_the_bottleneck(profile: Profile) -> None:
+    """The rates of a program that waits for its CPUs are not its own."""
+    loop = [sys.executable, "-c", "while True: pass"]
+    cpus = range(2 * (os.cpu_count() or 1))
+    spin = [subprocess.Popen(loop, start_new_session=True) for _ in cpus]
+    try:
+        code, stdout, stderr = profile("--", *TRAIN)
+    finally:
+        for process in spin:
+            process.kill()
+            process.wait()
+    assert code == 0, stderr
+    assert stdout.split("\n\n")[1].startswith("Measured under background load: others held ")
 
 
 def test_the_phases_of_a_whole_run_agree_with_the_programs_own_clocks(

@@ -10,6 +10,7 @@ from typing import Any
 from advisor import numbers
 from advisor.commands import invocation, output, whole_run
 from advisor.commands.measuring import Session, session_of
+from advisor.executor.comparison import neighbours
 from advisor.machine import target
 from advisor.model import TRAINING_STEPS, Candidate, Failure, MeasurePlan, Run
 from advisor.report import bottleneck, notes
@@ -72,8 +73,11 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     found = diagnose(result, profile=aim.profile)
     unused = notes.unused_gpu(result, machine.gpus)
     text = whole_run.memo(result[0]) if found is None else memo(result, found)
-    fields = as_object(result, found) | {"unused_gpu": unused or None}
-    output.show(fields, f"{unused}\n\n{text}" if unused else text, as_json=args.json)
+    load = notes.load_note(result, neighbours(result), machine.cpus)
+    first, _, rest = text.partition("\n\n")
+    fields = as_object(result, found) | {"unused_gpu": unused or None, "load_note": load or None}
+    shown = "\n\n".join(filter(None, (unused, first, load, rest)))
+    output.show(fields, shown, as_json=args.json)
     return 0
 
 
