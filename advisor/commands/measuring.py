@@ -66,7 +66,7 @@ class Session:
                 gpu_uuid=self.target.gpu.uuid if self.target.gpu else None,
                 cancel=cancel,
                 on_progress=self.progress.status,
-                on_busy=self.progress.note,
+                on_busy=self.progress.busy,
                 max_wait_s=WAIT_SHARE * self.budget_s,
             )
             with make_engine(settings) as engine:

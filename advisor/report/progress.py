@@ -1,4 +1,4 @@
-"""Progress on stderr: one line a trial, and on a terminal also what runs.
+"""Progress on stderr: one live view on a terminal, one line a trial elsewhere.
 
 A stream that has gone away is ignored: progress never stops the work.
 """
@@ -10,11 +10,12 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self, TextIO
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal, Self, TextIO
 
 from advisor import numbers
 from advisor.executor.requests import TrialResult
-from advisor.model import Failure
+from advisor.model import Failure, Run
 from advisor.report.markdown import one_line
 
 if TYPE_CHECKING:
@@ -30,10 +31,13 @@ STAGES = {
     "profile": "profile: the command as it is",
 }
 """Purpose of trials to the stage, in words."""
+COMPARABLE = ("baseline", "search", "confirm", "profile")
+"""Purposes of trials whose throughputs may be compared."""
+MOST_ROWS = 8
 
 
 class Progress:
-    """Lines of stages and trials; a live status below them while it is entered."""
+    """Progress of stages and trials; a live view while it is entered."""
 
     def __init__(
         self,
@@ -47,7 +51,9 @@ class Progress:
         self._budget_s = budget_s
         self._began = time.monotonic()
         self._number = 1
-        self._trial = self._status = ""
+        self._stage = self._trial = self._status = self._others = ""
+        self._variants: dict[str, list[Run | Failure]] = {}
+        """Results by label, the original first."""
         self._live = None
         if is_terminal(self._stream):
             from rich.console import Console
@@ -58,22 +64,30 @@ class Progress:
 
     def note(self, text: str) -> None:
         """One line that stays."""
-        self._write(one_line(text))
+        self._plain(one_line(text))
+        if self._live is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._live.console.print(one_line(text))
 
-    def _write(self, line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # a closed pipe, a closed file
-            if self._live is not None:
-                self._live.console.print(line)
-            else:
+    def _plain(self, line: str) -> None:
+        """Line of a stream; a live view shows it in its own way."""
+        if self._live is None:
+            with contextlib.suppress(OSError, ValueError):  # a closed pipe, a closed file
                 print(line, file=self._stream, flush=True)
 
     def status(self, text: str) -> None:
-        """Latest state of what runs; only a terminal shows it."""
+        """Latest state of what runs; only a live view shows it."""
         self._status = one_line(text)
+
+    def busy(self, text: str) -> None:
+        """Others at work, until the next result."""
+        self._others = one_line(text)
+        self._plain(self._others)
 
     def stage(self, name: str) -> None:
         """Begin the stage with this purpose."""
-        self.note(f"{STAGES.get(name, name)} ({self._elapsed()})")
+        self._stage = STAGES.get(name, name)
+        self._plain(f"{self._stage} ({self._elapsed()})")
 
     def trial_started(self, number: int, label: str) -> None:
         """Show process `number` of this call."""
@@ -82,9 +96,11 @@ class Progress:
 
     def trial_done(self, attempt: TrialResult) -> None:
         """Show the result of a trial."""
-        self._trial = self._status = ""
-        facts = (f"trial {self._number}", one_line(attempt.label), attempt.request.purpose)
-        self._write("  ".join((*facts, *self._facts(attempt))))
+        self._trial = self._status = self._others = ""
+        label, purpose = one_line(attempt.label), attempt.request.purpose
+        if purpose in COMPARABLE and not attempt.repeated:
+            self._variants.setdefault(label, []).append(attempt.result)
+        self._plain("  ".join((f"trial {self._number}", label, purpose, *self._facts(attempt))))
 
     def trial_stopped(self, label: str, why: str) -> None:
         """Say that a limit of ours ended a process."""
@@ -122,10 +138,40 @@ class Progress:
             yield "from history"
 
     def __rich_console__(self, *_: object) -> RenderResult:
+        from rich.table import Table
         from rich.text import Text
 
-        for line in filter(None, (self._elapsed(), self._trial, self._status)):
-            yield Text(line, no_wrap=True, overflow="ellipsis")
+        def lines(*shown: str) -> Iterator[Text]:
+            return (Text(line, no_wrap=True, overflow="ellipsis") for line in shown if line)
+
+        yield from lines(self._stage, self._elapsed())
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for head in ("variant", f"{self._units}/s", "gain", "runs", "memory"):
+            side: Literal["left", "right"] = "left" if head == "variant" else "right"
+            table.add_column(head, no_wrap=True, overflow="ellipsis", justify=side)
+        for row in self._rows():
+            table.add_row(*map(Text, row))  # a label is no markup
+        yield from [table] if self._variants else []
+        yield from lines(self._trial, self._status, self._others)
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        """Variants so far: the original, then the fastest ones, then failures."""
+        runs = {
+            label: [each for each in results if isinstance(each, Run)]
+            for label, results in self._variants.items()
+        }
+        rates = {label: fmean(r.units_per_s for r in some) for label, some in runs.items() if some}
+        original, *others = runs
+        for label in [original, *sorted(others, key=lambda each: -rates.get(each, 0.0))][
+            :MOST_ROWS
+        ]:
+            last, rate, gain = self._variants[label][-1], rates.get(label), ""
+            if rate and rates.get(original):
+                gain = numbers.ratio(rate / rates[original])
+            shown = last.kind if isinstance(last, Failure) else numbers.number(rate)
+            peak = max((run.peak_mem_gib or 0.0 for run in runs[label]), default=0.0)
+            memory = numbers.gib(peak) if peak else ""
+            yield label, shown, gain, str(len(self._variants[label])), memory
 
 
 def is_terminal(stream: TextIO) -> bool:
