@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.config.originals import candidate_path
 from advisor.runner.supervisor import SPEC
-from advisor.sandbox.capabilities import cache_variables, detect_isolation, trial_policy
+from advisor.sandbox.capabilities import cache_variables, trial_policy
 from advisor.sandbox.path_policy import caches
 from advisor.sandbox.policy import SandboxPolicy
 
@@ -70,15 +70,10 @@ class Job:
     directories: tuple[str, ...]
     temporary: tuple[str, ...]
     """Directories removed at the end of every trial."""
-    spec: bytes = b""
+    spec: str = ""
     """Instructions of the probe."""
     candidates: tuple[JobFile, ...] = ()
     sandbox: SandboxPolicy = field(default_factory=SandboxPolicy)
-
-    @property
-    def over(self) -> bool:
-        """True if candidates stand in the place of their originals, for the program alone."""
-        return self.sandbox.throws_away
 
     def folder(self, name: str) -> str:
         """Folder in scratch, one of `FOLDERS`."""
@@ -88,12 +83,11 @@ class Job:
         """Encode the job as one line of JSON."""
         message = dataclasses.asdict(self) | {
             "env": dict(self.env),
-            "spec": base64.b64encode(self.spec).decode("ascii"),
             "candidates": [
                 (path, base64.b64encode(content).decode("ascii"), original)
                 for path, content, original in self.candidates
             ],
-            "over": self.over,
+            "over": self.sandbox.throws_away,
             "copies": self.folder("results"),
             "stdout_fd": stdout_fd,
             "stderr_fd": stderr_fd,
@@ -114,19 +108,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         tmp = Path(tempfile.gettempdir(), f"gpu-advisor-{digest}")
     kept = Path(trial.caches or scratch / "caches").resolve()
     given = {**environ, **dict(trial.env)}
-    sandbox = trial_policy(
-        detect_isolation(trial.cwd, given),
-        cwd=trial.cwd,
-        scratch=scratch,
-        temporary=tmp,
-        kept=kept,
-        environ=given,
-        allow_writes=trial.allow_writes,
-        spared=trial.spared,
-        hidden=trial.hidden,
-        shown=trial.shown,
-        network=trial.network,
-    )
+    sandbox = trial_policy(trial, given, scratch=scratch, temporary=tmp, kept=kept)
     originals = [str(Path(trial.cwd, file.original)) for file in trial.files]
     copies = {
         original: original if sandbox.throws_away else candidate_path(original, trial.id)
@@ -166,7 +148,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         temporary=tuple(
             map(str, (tmp, trackers, sandbox.layers, *(() if trial.caches else (kept,))))
         ),
-        spec=json.dumps(instructions).encode(),
+        spec=json.dumps(instructions),
         candidates=tuple(
             JobFile(copies[original], file.content, original)
             for original, file in zip(originals, trial.files, strict=True)

@@ -141,7 +141,7 @@ class Launched:
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-        if not self.job.over and self.refused is None:
+        if not self.job.sandbox.throws_away and self.refused is None:
             for candidate in self.job.candidates:
                 Path(candidate.path).unlink(missing_ok=True)
         for folder in self.job.temporary:

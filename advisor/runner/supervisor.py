@@ -173,8 +173,8 @@ def lay_out(job: dict[str, Any]) -> None:
             if not os.path.isdir(folder):
                 raise
     if job["spec"]:
-        with open(os.path.join(job["scratch"], SPEC), "wb") as file:
-            file.write(binascii.a2b_base64(job["spec"]))
+        with open(os.path.join(job["scratch"], SPEC), "w") as file:
+            file.write(job["spec"])
 
 
 def lay_beside(job: dict[str, Any], laid: list[str]) -> None:

@@ -22,6 +22,8 @@ from advisor.sandbox.policy import KINDS, LAYER_FOLDER, Kind, SandboxPolicy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from advisor.model import Trial
+
 FORCED = "GPU_ADVISOR_ISOLATION"
 """Variable: use this kind, or fail."""
 ASKED_FOR = f"{FORCED} asks for it"
@@ -109,31 +111,21 @@ def _try(kind: Kind, cwd: str) -> str | None:
 
 
 def trial_policy(
-    capability: Capability,
-    *,
-    cwd: str,
-    scratch: Path,
-    temporary: Path,
-    kept: Path,
-    environ: Mapping[str, str],
-    allow_writes: bool,
-    spared: Iterable[str] = (),
-    hidden: Iterable[str] = (),
-    shown: Iterable[str] = (),
-    network: bool = True,
+    trial: Trial, environ: Mapping[str, str], *, scratch: Path, temporary: Path, kept: Path
 ) -> SandboxPolicy:
-    """Make the policy of one trial in `cwd`.
+    """Make the policy of one trial.
 
-    A program that may write in `cwd` may still not write `spared`, nor make anything beside them.
-
-    `scratch` and `temporary` are the trial's own folders, `kept` is shared by the trials of a call.
+    A program that may write in its directory may still not write what is spared, nor make anything
+    beside that. `scratch` and `temporary` are the trial's own folders, `kept` is shared by the
+    trials of a call. Raises UsageError as `detect_isolation` does.
     """
+    capability = detect_isolation(trial.cwd, environ)
     pipes = mps_pipes(environ)
     passes = [str(scratch), str(kept), *([pipes] if pipes else [])]
     if not is_within(str(temporary), str(scratch)):
         passes.append(str(temporary))
-    if allow_writes and capability.kind == "landlock":
-        passes += _but(os.path.realpath(cwd), map(os.path.realpath, spared))
+    if trial.allow_writes and capability.kind == "landlock":
+        passes += _but(os.path.realpath(trial.cwd), map(os.path.realpath, trial.spared))
     folder = environ.get(LAYER_FOLDER)
     tag = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
     return SandboxPolicy(
@@ -143,9 +135,9 @@ def trial_policy(
         layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else scratch / "layers"),
         upper_bytes=0 if folder else _upper_bytes(),
         private_memory=pipes is None,
-        hidden=tuple(hidden),
-        shown=tuple(shown),
-        network=network,
+        hidden=trial.hidden,
+        shown=trial.shown,
+        network=trial.network,
         why_not_better=capability.why_not_better or ASKED_FOR,
     )
 

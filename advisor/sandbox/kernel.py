@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import errno
 import os
-import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,11 +32,11 @@ LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 4
 
 _KEPT_FLAGS = {
     os.ST_NOSUID: MS_NOSUID,
-    getattr(os, "ST_NODEV", 4): MS_NODEV,
-    getattr(os, "ST_NOEXEC", 8): MS_NOEXEC,
-    getattr(os, "ST_NOATIME", 1024): MS_NOATIME,
-    getattr(os, "ST_NODIRATIME", 2048): MS_NODIRATIME,
-    getattr(os, "ST_RELATIME", 4096): MS_RELATIME,
+    os.ST_NODEV: MS_NODEV,
+    os.ST_NOEXEC: MS_NOEXEC,
+    os.ST_NOATIME: MS_NOATIME,
+    os.ST_NODIRATIME: MS_NODIRATIME,
+    os.ST_RELATIME: MS_RELATIME,
 }
 """Of a mount that came from outside the namespace; it must keep them."""
 
@@ -66,9 +65,13 @@ def bind(source: str, target: str, *, deep: bool = False) -> None:
 
 def seal(target: str) -> None:
     """Make the mount at `target` alone read-only."""
-    kept = os.statvfs(target).f_flag
-    flags = sum(flag for bit, flag in _KEPT_FLAGS.items() if kept & bit)
-    mount("", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
+    mount("", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | flags_of(target))
+
+
+def flags_of(path: str) -> int:
+    """Flags of the mount of `path` that another over it must keep."""
+    kept = os.statvfs(path).f_flag
+    return sum(flag for bit, flag in _KEPT_FLAGS.items() if kept & bit)
 
 
 def unmount(target: str) -> None:
@@ -85,10 +88,9 @@ def change_root(new_root: str) -> None:
 
 
 def prctl(option: int, value: int) -> None:
-    """prctl(2) with one value (Linux)."""
-    if sys.platform == "linux":
-        arguments = [ctypes.c_ulong(word) for word in (value, 0, 0, 0)]
-        _checked("prctl", _libc.prctl(option, *arguments))
+    """prctl(2) with one value."""
+    arguments = [ctypes.c_ulong(word) for word in (value, 0, 0, 0)]
+    _checked("prctl", _libc.prctl(option, *arguments))
 
 
 def syscall(name: str, number: int, *arguments: int | bytes | None) -> int:

@@ -44,17 +44,19 @@ def changes(
     found: dict[str, list[Any]] = {kind: [] for kind in kinds}
     for path, upper in layers:
         place = path.rstrip("/")
-        for kind, name, status in _differences(kept, upper, host, place):
+        for name, old, new in _differences(kept, upper, host, place):
+            gone = _is_whiteout(new)
+            kind = "removed" if gone else "created" if old is None else "changed"
             if len(found[kind]) < LISTED_LIMIT:
                 found[kind].append(name)
-            if kind == "removed" or not is_product(name, status):
+            if gone or not is_product(name, new):
                 continue
-            found["written_at"].append(round(status.st_mtime, 3))
-            if holds_items(name, status) and _is_new(kind, name, status, host):
+            found["written_at"].append(round(new.st_mtime, 3))
+            begun = old is None or new.st_size < old.st_size  # it holds no earlier items
+            if begun and holds_items(name, new) and len(found["results"]) < RESULTS_LIMIT:
                 copy = os.path.join(copies, f"result{len(found['results'])}")
-                if len(found["results"]) < RESULTS_LIMIT:
-                    lower = f"{upper}{name.removeprefix(place)}"
-                    found["results"] += _copied(kept, lower, copy, name)
+                lower = f"{upper}{name.removeprefix(place)}"
+                found["results"] += _copied(kept, lower, copy, name)
     found["written_at"] = sorted(found["written_at"])[:COUNTED_LIMIT]
     return found | {kind: sorted(set(found[kind])) for kind in ("created", "changed", "removed")}
 
@@ -85,15 +87,10 @@ def _copied(kept: int, path: str, copy: str, name: str) -> list[dict[str, str]]:
     return [{"path": name, "copy": copy}]
 
 
-def _is_new(kind: str, path: str, status: os.stat_result, host: int) -> bool:
-    """Return True if the file holds no earlier items."""
-    old = _real(path, host) if kind == "changed" else None
-    return old is None or status.st_size < old.st_size
-
-
 def _differences(
     kept: int, upper: str, host: int, place: str
-) -> Iterator[tuple[str, str, os.stat_result]]:
+) -> Iterator[tuple[str, os.stat_result | None, os.stat_result]]:
+    """Yield paths that differ from the host's, with the status of both."""
     folders = [""]
     while folders:
         inside = folders.pop()
@@ -103,22 +100,22 @@ def _differences(
             continue
         try:
             for name in sorted(os.listdir(here)):
-                if name == COMPILED:
-                    continue
                 path = f"{place}{inside}/{name}"
                 new = os.stat(name, dir_fd=here, follow_symlinks=False)
                 old = _real(path, host)
-                if stat.S_ISCHR(new.st_mode) and new.st_rdev == 0:
-                    if old is not None:
-                        yield "removed", path, new
-                elif stat.S_ISDIR(new.st_mode):
+                if name == COMPILED or (old is None and _is_whiteout(new)):
+                    continue
+                if stat.S_ISDIR(new.st_mode):
                     folders.append(f"{inside}/{name}")
-                elif old is None:
-                    yield "created", path, new
-                elif _mark(old) != _mark(new):
-                    yield "changed", path, new
+                elif old is None or _mark(old) != _mark(new):
+                    yield path, old, new
         finally:
             os.close(here)
+
+
+def _is_whiteout(status: os.stat_result) -> bool:
+    """Return True for the mark of a removed file."""
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
 def _real(path: str, host: int) -> os.stat_result | None:

@@ -192,8 +192,7 @@ def _lay_over(lower: str, target: str, folder: str) -> None:
         # descriptors, because a path may hold the characters that separate options
         below, above, between = (f"/proc/self/fd/{number}" for number in opened)
         data = f"userxattr,lowerdir={below},upperdir={above},workdir={between}"
-        kernel.mount("overlay", target, "overlay", _flags_of(lower), data)
-        os.utime(upper, ns=_times(lower))
+        kernel.mount("overlay", target, "overlay", kernel.MS_NODEV | kernel.flags_of(lower), data)
     finally:
         for number in opened:
             os.close(number)
@@ -208,23 +207,12 @@ def _mount_memory(stage: str, limit_bytes: int) -> None:
         kernel.unmount(stage)
 
 
-def _flags_of(path: str) -> int:
-    """Return noexec and nosuid of the real mount."""
-    flag = os.statvfs(path).f_flag
-    kept = {os.ST_NOSUID: kernel.MS_NOSUID, os.ST_NOEXEC: kernel.MS_NOEXEC}
-    return kernel.MS_NODEV | sum(ours for bit, ours in kept.items() if flag & bit)
-
-
 def _copy_status(source: str, target: str) -> None:
     status = os.stat(source)
     with contextlib.suppress(OSError):
         os.chown(target, status.st_uid, status.st_gid)
     os.chmod(target, stat.S_IMODE(status.st_mode))
-
-
-def _times(path: str) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_atime_ns, status.st_mtime_ns
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _copied(folder: str, base: str) -> list[str]:
@@ -250,7 +238,6 @@ def _copied(folder: str, base: str) -> list[str]:
             except FileNotFoundError:  # others work here, too
                 continue
     _copy_status(folder, base)
-    os.utime(base, ns=_times(folder))
     return shown
 
 
