@@ -67,7 +67,7 @@ def set_up(
         sandbox=confined,
     )
     deadline = time.monotonic() + limit_s
-    with Launched(job, Tally(None)) as launched:
+    with Launched(job, Tally()) as launched:
         while not launched.ended:
             if cancel.is_set():
                 msg = "Interrupted during --setup: nothing was measured."

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 import signal
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from advisor.model import Failure
 from advisor.probe.env_propagation import isolating
 from advisor.runner.failure_patterns import (
     COLLATERAL,
@@ -43,20 +45,13 @@ _RANK = re.compile(r"^\[rank\d+\]:\s?")
 _EXCEPTION_LINE = re.compile(r"^(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:: .*)?$")
 
 
-class Finding(NamedTuple):
-    """Kind of failure, decisive line and next step."""
-
-    kind: str
-    evidence: str
-    next_step: str
-
-    @classmethod
-    def of(cls, kind: str, evidence: str, next_step: str | None = None) -> Finding:
-        """Finding with the kind's own next step, unless there is a better one."""
-        return cls(kind, evidence.strip()[:EVIDENCE_CHARS], next_step or NEXT_STEPS[kind])
+def failed(kind: str, evidence: str, next_step: str | None = None) -> Failure:
+    """Failure with the decisive line, and the kind's own next step unless there is a better one."""
+    evidence = evidence.strip()[:EVIDENCE_CHARS]
+    return Failure(kind=kind, evidence=evidence, next_step=next_step or NEXT_STEPS[kind])
 
 
-def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Finding | None:
+def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Failure | None:
     """Find the failure of `trial`, or None.
 
     `measured`: there is a rate, by the probe or by other means.
@@ -68,27 +63,27 @@ def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Finding | No
     return first and _by_rank(ending, first)
 
 
-def _by_rank(ending: TrialExit, found: Finding) -> Finding:
+def _by_rank(ending: TrialExit, found: Failure) -> Failure:
     """Name the rank that failed."""
     for process in ending.processes:
         raised = _lines(process.exception) if process.exception else []
         its_own = found.evidence in raised or f"PID {process.pid}" in found.evidence
         if process.world_size > 1 and its_own:
-            return found._replace(evidence=f"rank {process.rank}: {found.evidence}")
+            return replace(found, evidence=f"rank {process.rank}: {found.evidence}")
     return found
 
 
 # --- checks, in the order of precedence -----------------------------------------------------
 
 
-def _ended_by_us(trial: Trial, ending: TrialExit) -> Finding | None:
+def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
     """Name the request or the limit of ours that ended the trial."""
     by_limit = "ended by our limit"
     match ending.end:
         case "cancelled":
-            return Finding.of("interrupted", f"stopped on request after {ending.wall_s:.1f} s")
+            return failed("interrupted", f"stopped on request after {ending.wall_s:.1f} s")
         case "not-started":
-            return Finding.of("crash-start", f"the command could not be started: {ending.problem}")
+            return failed("crash-start", f"the command could not be started: {ending.problem}")
         case "hang" if any(p.world_size > 1 and p.exception for p in ending.processes):
             # the others wait in a collective for the rank that failed
             return _cause(trial, ending, exceptions(ending))
@@ -97,19 +92,19 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Finding | None:
             limit = f"{by_limit} (hang-limit {trial.hang_limit_s:.0f}s)"
             busy = ending.busy_cpus or 0.0
             if busy <= SLOW_CPUS:
-                return Finding.of("hang", f"{silence}; {limit}")
+                return failed("hang", f"{silence}; {limit}")
             evidence = f"{silence}, while {busy:.1f} CPUs were busy; {limit}"
-            return Finding.of("timeout", evidence, NEXT_STEPS["hang"])
+            return failed("timeout", evidence, NEXT_STEPS["hang"])
         case "start-limit" if not ending.booted or ending.aside:
             return _nothing_measured(trial, ending)
         case "start-limit":
-            return Finding.of(
+            return failed(
                 "no-steps",
                 f"no step within {ending.silence_s:.0f} s; {last_line(ending)}; {by_limit} "
                 f"(start-limit {trial.start_limit_s:.0f}s)",
             )
         case "total-limit":
-            return Finding.of(
+            return failed(
                 "timeout",
                 f"still running after {ending.wall_s:.0f} s, at step {ending.steps}; {by_limit} "
                 f"(run-limit {trial.total_limit_s:.0f}s)",
@@ -118,15 +113,15 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Finding | None:
             return None
 
 
-def _guarded(_: Trial, ending: TrialExit) -> Finding | None:
+def _guarded(_: Trial, ending: TrialExit) -> Failure | None:
     """Report the file that the write guard protected."""
     guarded = next((process.guard for process in ending.processes if process.guard), None)
     if guarded is None:
         return None
-    return Finding.of("outputs-not-apart", f"stopped before it overwrote {guarded}")
+    return failed("outputs-not-apart", f"stopped before it overwrote {guarded}")
 
 
-def _died(trial: Trial, ending: TrialExit) -> Finding | None:
+def _died(trial: Trial, ending: TrialExit) -> Failure | None:
     """Judge a failed end by exception, signal or code.
 
     Behind a good end a helper that failed is the program's own affair; a lost rank is not.
@@ -138,7 +133,7 @@ def _died(trial: Trial, ending: TrialExit) -> Finding | None:
     return _cause(trial, ending, lost) if lost else None
 
 
-def _lost_work(_: Trial, ending: TrialExit) -> Finding | None:
+def _lost_work(_: Trial, ending: TrialExit) -> Failure | None:
     """Find work lost in a run that ended well.
 
     A program that ran out of memory and began again with a smaller batch has lost nothing by it.
@@ -152,7 +147,7 @@ def _lost_work(_: Trial, ending: TrialExit) -> Finding | None:
     found += [f"caught and printed: {line}" for line in _printed_exceptions(ending, lines)]
     found = [line for line in found if not _ours(ending, line)]
     said = _matched(LOST_WORK, lines[::-1])
-    return said or (Finding.of("work-not-done", found[0]) if found else None)
+    return said or (failed("work-not-done", found[0]) if found else None)
 
 
 def _ours(ending: TrialExit, line: str) -> bool:
@@ -160,32 +155,32 @@ def _ours(ending: TrialExit, line: str) -> bool:
     return ending.end == "measured" and bool(COLLATERAL.search(line))
 
 
-def _not_finite(_: Trial, ending: TrialExit) -> Finding | None:
+def _not_finite(_: Trial, ending: TrialExit) -> Failure | None:
     """Report the first loss that is no number."""
     for process in ending.processes:
         for number, loss in enumerate(process.losses, 1):
             if not math.isfinite(loss):
                 many = len(process.losses)
-                return Finding.of("non-finite", f"loss {number} of the {many} seen is {loss}")
+                return failed("non-finite", f"loss {number} of the {many} seen is {loss}")
     return None
 
 
 CHECKS = (_ended_by_us, _guarded, _died, _lost_work, _not_finite)
 
 
-def _nothing_measured(trial: Trial, ending: TrialExit) -> Finding:
+def _nothing_measured(trial: Trial, ending: TrialExit) -> Failure:
     """Say why a program that ended well has no rate."""
     ended = f"ended with exit code {ending.exit_code} after {ending.wall_s:.1f} s"
     steps = f"steps seen: {ending.steps}"
     if ending.aside:
-        return Finding.of(
+        return failed(
             "probe-not-loaded",
             f"the probe itself failed: {ending.aside}; {steps}; it left the program alone",
             "This is a defect of gpu-advisor: please report it with the log. Until it is mended, "
             f"{KEEP_COUNTING}",
         )
     if trial.plan.unit_regex is not None:
-        return Finding.of(
+        return failed(
             "no-steps",
             f"{ended}; output lines that match {trial.plan.unit_regex!r}: {ending.count.lines}",
             "Mend the pattern that counts: unit-regex in gpu-advisor.toml, or --unit-regex.",
@@ -193,7 +188,7 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Finding:
     if not ending.booted:
         option = isolating(trial.command)
         why = "its environment was cleared (env -i, sudo), or Python started with -I, -E or -S"
-        return Finding.of(
+        return failed(
             "probe-not-loaded",
             "no Python process of the command that does the work loaded the probe: "
             f"{f'{option} keeps it out' if option else why}; it ran {ending.wall_s:.1f} s, "
@@ -203,22 +198,22 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Finding:
         return _cause(trial, ending, problems)
     for process in ending.processes:
         if process.unread:
-            return Finding.of(
+            return failed(
                 "probe-not-loaded",
                 f"the record of process {process.pid} could not be read: {process.unread}",
                 f"Use one version of gpu-advisor for all that runs, or {KEEP_COUNTING}",
             )
     if not ending.steps:
-        return Finding.of("no-steps", f"{ended}; {steps}: {last_line(ending)}")
+        return failed("no-steps", f"{ended}; {steps}: {last_line(ending)}")
     stated = [(process.measurement.unmeasured, *process.errors) for process in ending.processes]
     why = next((each for some in stated for each in some if each), "too few to measure")
-    return Finding.of("no-steps", f"{ended}; {steps}: {why}")
+    return failed("no-steps", f"{ended}; {steps}: {why}")
 
 
 # --- the cause of a death -------------------------------------------------------------------
 
 
-def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]) -> Finding:
+def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]) -> Failure:
     """Find the cause: memory, device, signal, settings or error.
 
     Exceptions of the work itself come first. Whatever a launcher did afterwards (it asks the other
@@ -246,19 +241,19 @@ def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
     else:
         evidence = traced[-1] if traced else f"exit code {ending.exit_code}: {last_line(ending)}"
         where = "import" if _type_of(evidence) in IMPORT_ERRORS else "start"
-    return Finding.of("crash-step" if ending.steps else f"crash-{where}", evidence)
+    return failed("crash-step" if ending.steps else f"crash-{where}", evidence)
 
 
-def _matched(patterns: Iterable[FailurePattern], lines: Sequence[str]) -> Finding | None:
+def _matched(patterns: Iterable[FailurePattern], lines: Sequence[str]) -> Failure | None:
     """Match the patterns in order, each in the first line that it fits."""
     for each in patterns:
         for line in lines:
             if each.pattern.search(line):
-                return Finding.of(each.kind, line, each.next_step)
+                return failed(each.kind, line, each.next_step)
     return None
 
 
-def _killed(ending: TrialExit, lines: Sequence[str]) -> Finding | None:
+def _killed(ending: TrialExit, lines: Sequence[str]) -> Failure | None:
     """Judge an end by the process's or a child's signal, and by the kernel's counters."""
     number, oom = _signal_of(ending), ending.oom
     reported = _matched(KILLED, lines) if number is None else None
@@ -271,8 +266,8 @@ def _killed(ending: TrialExit, lines: Sequence[str]) -> Finding | None:
         evidence = "the process that supervises the trial was ended from outside"
     if oom.cgroup or (oom.host and re.search("SIGKILL|Killed", evidence)):
         many = f"{oom.cgroup} in this cgroup" if oom.cgroup else f"{oom.host} on this host"
-        return Finding.of("host-oom", f"{evidence}; out-of-memory kills: {many}".strip("; "))
-    return Finding.of("shm" if number == signal.SIGBUS else "killed", evidence)
+        return failed("host-oom", f"{evidence}; out-of-memory kills: {many}".strip("; "))
+    return failed("shm" if number == signal.SIGBUS else "killed", evidence)
 
 
 def _signal_of(ending: TrialExit) -> int | None:
@@ -284,18 +279,18 @@ def _signal_of(ending: TrialExit) -> int | None:
     return number if number in set(signal.Signals) else None
 
 
-def _rejected(trial: Trial, ending: TrialExit, raised: Sequence[str]) -> Finding | None:
+def _rejected(trial: Trial, ending: TrialExit, raised: Sequence[str]) -> Failure | None:
     """Detect settings refused before the first step."""
     last = [line for line in ending.stderr.splitlines() if line.strip()][-TAIL_LINES:]
     if found := _matched(CONFIG, raised or last[::-1]):
         return found
     if ending.exit_code == 2 and any(line.lower().startswith("usage:") for line in last):
-        return Finding.of("config-rejected", last[-1])
+        return failed("config-rejected", last[-1])
     for change in trial.candidate.changes:
         leaf = re.search(r"[^.\[\]\"]+(?=[\]\"]*$)", change.path)
         for line in raised:
             if leaf and re.search(rf"\b{re.escape(leaf[0])}\b", line):
-                return Finding.of("config-rejected", f"{line} (tried {trial.label})")
+                return failed("config-rejected", f"{line} (tried {trial.label})")
     return None
 
 

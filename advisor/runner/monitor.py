@@ -16,7 +16,7 @@ import psutil
 from advisor.probe.env_propagation import isolating
 from advisor.runner.limits import parts_limit_s
 from advisor.runner.measuring import Measuring
-from advisor.runner.output import Count, Tally, plain
+from advisor.runner.output import Tally, plain
 from advisor.runner.process_records import ProcessRecord, Records
 from advisor.runner.resources import OomKills, TreeSampler, oom_kills
 
@@ -77,7 +77,7 @@ class TrialExit:
     stacks: str = ""
     oom: OomKills = field(default_factory=OomKills)
     """The kernel's out-of-memory kills during the trial."""
-    count: Count = field(default_factory=Count)
+    count: Tally = field(default_factory=Tally)
     left: tuple[int, ...] = ()
 
     @property
@@ -176,7 +176,7 @@ class Monitor:
             host_growth_gib_per_min=self._tree.growth_gib_per_min(),
             stacks=stacks,
             oom=oom_kills().since(self._oom_before),
-            count=self._tally.count,
+            count=self._tally,
             left=launched.left,
         )
 
@@ -184,7 +184,7 @@ class Monitor:
         """Return the first reason to end the trial."""
         launched = self._launched
         stepping = [p for p in self._processes if p.state == "stepping" and _alive(p.pid)]
-        at_work = bool(stepping) or self._tally.count.lines > 0
+        at_work = bool(stepping) or self._tally.lines > 0
         self._note_signs(now, at_work=at_work)
         if self._cancel.is_set():
             return "cancelled"
@@ -199,7 +199,7 @@ class Monitor:
     def _note_signs(self, now: float, *, at_work: bool) -> None:
         """Note the latest sign of life, and the first step."""
         signs = [p.last_step_time for p in self._processes if p.last_step_time is not None]
-        signs += [mark.time for mark in self._tally.count.marks[-1:]]
+        signs += [mark.time for mark in self._tally.marks[-1:]]
         if at_work != self._was_at_work:  # its first step, or the next part of a longer command
             signs.append(now)
         self._last_sign = max([self._last_sign, *signs])
@@ -246,7 +246,7 @@ class Monitor:
 
     def _window_full(self, now: float, stepping: list[ProcessRecord]) -> bool:
         """Return True if every rank has been measured."""
-        plan, count = self._trial.plan, self._tally.count
+        plan, count = self._trial.plan, self._tally
         stopped = [process for process in self._processes if process.state == "stopped"]
         if stopped:
             self._full_since = min(self._full_since, now)

@@ -7,7 +7,6 @@ import os
 import re
 import threading
 import time
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -42,13 +41,19 @@ class Mark(NamedTuple):
     units: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
-    """Matching output lines: their number, and marks in order."""
+class Tally:
+    """Thread-safe count of units in output lines that match a pattern."""
 
-    lines: int = 0
-    marks: tuple[Mark, ...] = ()
-    """The first and the last line are always among them."""
+    def __init__(self, pattern: str | None = None) -> None:
+        self._pattern = re.compile(pattern) if pattern else None
+        self._lock = threading.Lock()
+        self.lines = 0
+        self.marks: tuple[Mark, ...] = ()
+        """In order; the first and the last line are always among them."""
+
+    @property
+    def wanted(self) -> bool:
+        return self._pattern is not None
 
     @property
     def seconds(self) -> float:
@@ -63,20 +68,6 @@ class Count:
             (b.units - a.units) / (b.time - a.time) for a, b in pairwise(edges) if b.time > a.time
         )
 
-
-class Tally:
-    """Thread-safe count of units in output lines."""
-
-    def __init__(self, pattern: str | None) -> None:
-        self._pattern = re.compile(pattern) if pattern else None
-        self._lock = threading.Lock()
-        self.count = Count()
-        """Everything so far."""
-
-    @property
-    def wanted(self) -> bool:
-        return self._pattern is not None
-
     def add(self, line: bytes) -> None:
         """Count `line` if it matches; group 1 gives units."""
         match = self._pattern.search(plain(line[:LINE_BYTES])) if self._pattern else None
@@ -84,12 +75,10 @@ class Tally:
             return
         units = _number(match[1]) if match.re.groups else 1.0
         with self._lock:
-            marks = self.count.marks
-            if len(marks) >= MARKS:
-                marks = marks[::2]
-            before = self.count.marks[-1].units if marks else 0.0
-            now = Mark(time.time(), before + units)
-            self.count = Count(lines=self.count.lines + 1, marks=(*marks, now))
+            before = self.marks[-1].units if self.marks else 0.0
+            kept = self.marks if len(self.marks) < MARKS else self.marks[::2]
+            self.marks = (*kept, Mark(time.time(), before + units))
+            self.lines += 1
 
 
 class Stream:

@@ -10,28 +10,21 @@ from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableErr
 from advisor.machine.contention import LoadMonitor, on_card
 from advisor.machine.gpu import load_uvm
 from advisor.model import Failure, Run, Telemetry, Trial
-from advisor.runner.classify import Finding, classify, log_tail
+from advisor.runner.classify import classify, failed, log_tail
 from advisor.runner.job import prepare
 from advisor.runner.launch import Launched
 from advisor.runner.measured_run import failed_effects, measured_run
 from advisor.runner.monitor import Monitor, TrialExit
 from advisor.runner.output import Tally
-from advisor.runner.written_files import (
-    guarded_changes,
-    isolated_changes,
-    read_copies,
-    read_folder,
-    relative_name,
-)
+from advisor.runner.written_files import changed_files, guarded_changes, read_copies, read_folder
 from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.refusals import denied_write, full_space
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from advisor.machine.telemetry import Sampler
-    from advisor.model import ResultFile
     from advisor.runner.job import Job
 
 UNEXPLAINED = {"no-steps", "probe-not-loaded", "hang", "timeout", "work-not-done"}
@@ -56,7 +49,7 @@ def run_trial(
     StateBusyError where a candidate of this name is there already.
     """
     job = prepare(trial)
-    if job.over:
+    if job.sandbox.throws_away:
         load_uvm()
     tally = Tally(trial.plan.unit_regex)
     with contextlib.ExitStack() as stack:
@@ -67,27 +60,22 @@ def run_trial(
         ending = watch.until_end()
     _require_laid_out(launched, ending)
     run = measured_run(trial, ending)
-    finding = classify(trial, ending, measured=run is not None)
-    if launched.changes is None:
-        files = guarded_changes(ending.processes, trial.cwd)
-    else:
-        files = isolated_changes(launched.changes, trial.cwd, thrown_away=job.over)
+    failure = classify(trial, ending, measured=run is not None)
+    changes = launched.changes or guarded_changes(ending.processes)
+    files = changed_files(changes, trial.cwd, thrown_away=job.sandbox.throws_away)
     facts: dict[str, Any] = {
         "exit_code": ending.exit_code,
         "wall_s": ending.wall_s,
-        "files_created": tuple(files.created),
-        "files_changed": (*files.altered, *files.removed),
+        "files_created": files.created,
+        "files_changed": files.altered,
         "isolation": job.sandbox.kind,
     }
-    if finding is not None or run is None:
-        assert finding is not None
-        finding = _by_sandbox(trial, job, launched, ending, finding) or finding
+    if failure is not None or run is None:
+        assert failure is not None
         cards = [process.card for process in ending.processes if process.card is not None]
         seen = card.summary(ending.started, ending.ended, cards) if card else Telemetry()
-        return Failure(
-            kind=finding.kind,
-            evidence=finding.evidence,
-            next_step=finding.next_step,
+        return replace(
+            _by_sandbox(trial, job, launched, ending, failure) or failure,
             log_tail=log_tail(ending),
             effects=failed_effects(ending.processes),
             gpu_mem_others_gib=seen.gpu_mem_others_gib,
@@ -108,35 +96,22 @@ def run_trial(
             *files.notes,
             *((f"processes that would not end: {left}",) if left else ()),
         ),
-        **_results(trial, job, launched, ending, run),
+        **_results(trial, job, changes, run),
         **facts,
     )
 
 
-def _results(
-    trial: Trial, job: Job, launched: Launched, ending: TrialExit, run: Run
-) -> dict[str, Any]:
+def _results(trial: Trial, job: Job, changes: Mapping[str, Any], run: Run) -> dict[str, Any]:
     """Items that the program left in files, and the number of these in the window."""
-    changes, outputs = launched.changes or {}, job.folder("outputs")
     outside = changes.get("written_at")
-    written_at, inside = read_folder(outputs)
-    results = (*read_copies(changes, trial.cwd), *inside)
+    written_at, inside = read_folder(job.folder("outputs"))
     times = [*(outside or ()), *written_at]
     known = bool(times) or outside is not None
     end = float("inf") if trial.plan.whole else run.window_end
     return {
         "files_in_window": files_between(run.window_start, end, times, run) if known else None,
-        "results": marked(results, ending, trial.cwd, outputs),
+        "results": (*read_copies(changes, trial.cwd), *inside),
     }
-
-
-def marked(
-    results: Sequence[ResultFile], ending: TrialExit, *folders: str
-) -> tuple[ResultFile, ...]:
-    """Mark the results that the program began anew."""
-    paths = {path for process in ending.processes for path in process.rewritten}
-    names = {relative_name(path, folder) for path in paths for folder in folders}
-    return tuple(replace(each, rewritten=each.path in names) for each in results)
 
 
 def files_between(start: float, end: float, written_at: Sequence[float], run: Run) -> int | None:
@@ -151,18 +126,18 @@ def files_between(start: float, end: float, written_at: Sequence[float], run: Ru
 
 
 def _by_sandbox(
-    trial: Trial, job: Job, launched: Launched, ending: TrialExit, finding: Finding
-) -> Finding | None:
+    trial: Trial, job: Job, launched: Launched, ending: TrialExit, found: Failure
+) -> Failure | None:
     """Return a failure caused by refused writes, or None."""
-    if launched.full and (finding.kind in UNEXPLAINED or launched.refused_stage == "scratch"):
-        return Finding.of(
+    if launched.full and (found.kind in UNEXPLAINED or launched.refused_stage == "scratch"):
+        return failed(
             "disk-full",
             f"the disk of {trial.scratch}, which holds the program's TMPDIR and what is measured, "
             "has no space left",
             "Free space there, or set TMPDIR to another disk.",
         )
     if launched.refused_stage == "isolation":
-        return Finding.of(
+        return failed(
             "write-denied",
             f"the isolation does not hold any more: {ending.problem}",
             f"Run again, or set {FORCED} to landlock or guard to do without.",
@@ -173,10 +148,9 @@ def _by_sandbox(
     lines = [f"{each.type}: {each.message}" for each in raised]
     lines += [*reversed(ending.stderr.splitlines()), *reversed(ending.stdout.splitlines())]
     layer_full = bool(launched.changes and launched.changes["full"])
-    found = full_space(job.sandbox, lines, layer_full=layer_full) or denied_write(
+    return full_space(job.sandbox, lines, layer_full=layer_full) or denied_write(
         job.sandbox, lines, trial.cwd
     )
-    return Finding.of(*found) if found else None
 
 
 def _require_laid_out(launched: Launched, ending: TrialExit) -> None:

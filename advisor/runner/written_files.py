@@ -13,7 +13,6 @@ import math
 import os
 import re
 from array import array
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -43,45 +42,37 @@ GRID = 8
 # --- changes ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilesystemChanges:
+class ChangedFiles(NamedTuple):
     """File changes outside scratch, relative to the directory."""
 
-    created: Sequence[str] = ()
-    altered: Sequence[str] = ()
-    """Files that were there before."""
-    removed: Sequence[str] = ()
-    notes: tuple[str, ...] = ()
+    created: tuple[str, ...]
+    altered: tuple[str, ...]
+    """Files that were there before; some are gone."""
+    notes: tuple[str, ...]
     """Sentences on all but the created files."""
 
 
-def isolated_changes(
-    changes: Mapping[str, Any], root: str, *, thrown_away: bool
-) -> FilesystemChanges:
-    """Changes as the isolation knows them."""
-    created, altered, removed, sealed = (
-        [relative_name(path, root) for path in changes[kind]]
+def changed_files(changes: Mapping[str, Any], root: str, *, thrown_away: bool) -> ChangedFiles:
+    """Changes as the isolation knows them, or the probe where nothing isolates."""
+    created, changed, removed, sealed = (
+        tuple(relative_name(path, root) for path in changes[kind])
         for kind in ("created", "changed", "removed", "sealed")
     )
-    end = ", thrown away with the trial" if thrown_away else ""
+    altered, end = (*changed, *removed), ", thrown away with the trial" if thrown_away else ""
     notes = (
-        *_note("the program wrote to", altered, end),
-        *_note("the program removed", removed, end),
+        *_note("the program changed or removed", altered, end),
         *_note("shown read-only to the program:", sealed),
     )
-    return FilesystemChanges(created=created, altered=altered, removed=removed, notes=notes)
+    return ChangedFiles(created, altered, notes)
 
 
-def guarded_changes(processes: Iterable[ProcessRecord], root: str) -> FilesystemChanges:
-    """Changes that the probe saw Python make, where nothing isolates the program."""
+def guarded_changes(processes: Iterable[ProcessRecord]) -> dict[str, Any]:
+    """Changes that the probe saw Python make, as a sandbox tells them."""
     processes = list(processes)
-    altered = sorted({relative_name(path, root) for each in processes for path in each.altered})
+    altered = {path for each in processes for path in each.altered}
     made = {path for each in processes for path in each.writes if Path(path).exists()}
-    return FilesystemChanges(
-        created=sorted({relative_name(path, root) for path in made} - set(altered)),
-        altered=altered,
-        notes=_note("the program changed or removed", altered),
-    )
+    created = sorted(made - altered)
+    return {"created": created, "changed": sorted(altered), "removed": (), "sealed": ()}
 
 
 def _note(verb: str, names: Sequence[str], end: str = "") -> tuple[str, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from advisor.model import Failure
 from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
 from advisor.sandbox.policy import LAYER_FOLDER
 
@@ -27,6 +28,8 @@ FULL = re.compile(
     r"No space left on device|\[Errno 28\]|Disk quota exceeded|database or disk is full"
     r"|PytorchStreamWriter failed writing|file write failed"
 )
+LINE_CHARS = 300
+"""Longest part of a line that is quoted."""
 SHARED_MEMORY = re.compile(r"/dev/shm|/torch_|/psm_")  # noqa: S108
 """In a line of one that ran out of another thing."""
 _PATHS = re.compile(
@@ -36,29 +39,23 @@ _PATHS = re.compile(
 )
 
 
-class Denial(NamedTuple):
-    kind: str
-    """A key of FAILURE_EXIT_CODES."""
-    evidence: str
-    next_step: str
-
-
 def full_space(
     policy: SandboxPolicy, lines: Sequence[str], *, layer_full: bool = False
-) -> Denial | None:
+) -> Failure | None:
     """Explain a failure by a full layer or disk, or return None."""
     said = (line for line in lines if FULL.search(line) and not SHARED_MEMORY.search(line))
     why = next(said, "no space is left" if layer_full else None)
     if why is None:
         return None
-    if not (policy.throws_away and policy.upper_bytes):
-        return Denial("disk-full", why, "Free space on the disk that it writes to.")
-    most = f"{policy.upper_bytes / 2**20:,.0f} MiB"
-    why += f"; what a trial writes may take {most}, and is thrown away"
-    return Denial("disk-full", why, f"Set {LAYER_FOLDER} to a folder on a disk with more space.")
+    why, next_step = why.strip()[:LINE_CHARS], "Free space on the disk that it writes to."
+    if policy.throws_away and policy.upper_bytes:
+        most = f"{policy.upper_bytes / 2**20:,.0f} MiB"
+        why += f"; what a trial writes may take {most}, and is thrown away"
+        next_step = f"Set {LAYER_FOLDER} to a folder on a disk with more space."
+    return Failure(kind="disk-full", evidence=why, next_step=next_step)
 
 
-def denied_write(policy: SandboxPolicy, lines: Sequence[str], cwd: str) -> Denial | None:
+def denied_write(policy: SandboxPolicy, lines: Sequence[str], cwd: str) -> Failure | None:
     """Explain the first line on a write that only the isolation denied."""
     for line in lines:
         pathless = policy.kind == "landlock" and DENIED_WITHOUT_A_PATH.search(line)
@@ -70,8 +67,8 @@ def denied_write(policy: SandboxPolicy, lines: Sequence[str], cwd: str) -> Denia
         if ours or (pathless and not paths):
             write = f"a write to {ours}" if ours else "a write"
             where = "" if policy.throws_away else " outside the trial's own folders"
-            evidence = f"{write}{where} was denied: {line.strip()}"
-            return Denial("write-denied", evidence, _way_out(policy))
+            evidence = f"{write}{where} was denied: {line.strip()[:LINE_CHARS]}"
+            return Failure(kind="write-denied", evidence=evidence, next_step=_way_out(policy))
     return None
 
 

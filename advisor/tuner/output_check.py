@@ -84,11 +84,12 @@ def _fewer_items(before: Run, after: Run) -> str:
     """
     if not before.whole_units or (before.files_in_window or 0) >= A_FILE_EACH * in_window(before):
         return ""
+    data = after.effects.data_items
+    if data and after.whole_units > data:
+        return ""  # each pass may begin its files anew
     for old, new in _alike(before.results, after.results):
         if old.items < AN_ENTRY_EACH * before.whole_units:
             continue  # it does not grow item by item
-        if old.rewritten or new.rewritten:
-            continue  # it holds what was written since
         expected = old.items / before.whole_units * after.whole_units
         buffered = BUFFER_BYTES * old.items / old.size_bytes
         if expected >= ENOUGH and new.items + buffered < expected * FEWER:

@@ -9,8 +9,8 @@ import pytest
 
 from advisor.analysis.measurement import NO_RUN, Measurement
 from advisor.errors import FAILURE_EXIT_CODES
-from advisor.model import Candidate, Effects
-from advisor.runner.classify import Finding, classify, log_tail
+from advisor.model import Candidate, Effects, Failure
+from advisor.runner.classify import classify, log_tail
 from advisor.runner.failure_patterns import NEXT_STEPS
 from advisor.runner.monitor import TrialExit
 from advisor.runner.process_records import ProcessRecord, ProgramException
@@ -28,7 +28,7 @@ DONE = replace(DIED, exit_code=0, processes=(STEPPED,))
 HANGS = replace(DONE, end="hang", exit_code=None, silence_s=60.0)
 
 
-def failure_of(ending: TrialExit) -> Finding:
+def failure_of(ending: TrialExit) -> Failure:
     """The failure that such an ending must be."""
     found = classify(TRIAL, ending, measured=False)
     assert found is not None

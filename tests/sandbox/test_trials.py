@@ -65,8 +65,7 @@ def test_files_that_would_have_changed_are_listed(do: Do, project: Path) -> None
     )  # fmt: skip
     assert run.files_created == (".git", "new/a/b")
     assert run.notes == (
-        "the program wrote to changed, mode, thrown away with the trial",
-        "the program removed gone, thrown away with the trial",
+        "the program changed or removed changed, mode, gone, thrown away with the trial",
     )
     assert run.isolation == "overlay"
 

@@ -101,11 +101,12 @@ def test_a_file_that_does_not_grow_with_the_work_lacks_no_items() -> None:
     assert output_check.output_regression((each, each), more) == ""
 
 
-def test_a_file_that_is_begun_anew_loses_nothing() -> None:
-    """The latest batch, or the present pass: few entries are no lost ones."""
-    before, fewer = run(lines(1000)), lines(500)
-    for after, lost in ((fewer, True), (replace(fewer, rewritten=True), False)):
-        assert bool(output_check.output_regression((before,), run(after, units=4000))) is lost
+def test_a_file_of_each_pass_loses_nothing() -> None:
+    """It may be begun anew with each pass over the data: few entries are no lost ones."""
+    before, fewer = run(lines(1000)), run(lines(500), units=4000)
+    for items, lost in ((None, True), (10_000, True), (2000, False)):
+        after = replace(fewer, effects=replace(fewer.effects, data_items=items))
+        assert bool(output_check.output_regression((before,), after)) is lost
 
 
 @pytest.mark.parametrize(("files_each", "said"), [(1.0, None), (1 / 64, "results would be lost")])
