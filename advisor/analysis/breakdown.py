@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from advisor.analysis.device_time import DeviceClock
-    from advisor.analysis.events import EventLog, ForwardCall
+    from advisor.analysis.events import EventLog
     from advisor.analysis.step_series import StepSeries
     from advisor.analysis.window import Window
 
@@ -57,23 +57,19 @@ def shares(
     rest = spans.seconds(left)
     watched = spans.without([stretch], spans.merged([*series.aside, *log.saves]))
     if clock.marks:
-        host = device_time.Host(waits, _calls(log, waits), log.copies, log.waits)
+        held = [Span(wait.start, wait.end) for wait in log.waits]
+        host = device_time.Host(waits, _calls(log, waits), log.copies, held)
         parts = device_time.seconds(host, clock, log.device_copies, watched)
     else:
-        parts = _on_host(log, spans.without(watched, spans.merged(waits)))
+        busy = spans.merged([*log.passes, *log.updates, *log.calls])
+        compute, other = spans.split(spans.without(watched, spans.merged(waits)), busy)
+        parts = {"compute": compute, "other": spans.seconds(other)}
     total = sum(parts.values())
     if total <= 0:
         parts, total = {"other": 1.0}, 1.0
     for name, part in parts.items():
         found[name] = found.get(name, 0.0) + rest * part / total
     return Shares(**{name: part / window.seconds for name, part in found.items()})
-
-
-def _on_host(log: EventLog, watched: list[Span]) -> dict[str, float]:
-    """Host seconds of model and other work."""
-    busy = spans.merged([*log.passes, *log.updates, *log.calls])
-    compute, left = spans.split(watched, busy)
-    return {"compute": compute, "other": spans.seconds(left)}
 
 
 def _calls(log: EventLog, fetches: Sequence[Span]) -> list[Span]:
@@ -118,34 +114,26 @@ def stages(
     units = (window.units_per_s() or 0.0) * seconds
     if window.series.kind in TRAINING or units <= 0:
         return ()
-    inside = {
-        module: [call for call in own if stretch.start < call.end <= stretch.end]
-        for module, own in calls_of_networks(log).items()
-    }
-    calls = {module: own for module, own in inside.items() if own}
-    if len(calls) < FEWEST_NETWORKS:
-        return ()
-    return tuple(
-        Stage(
-            name=log.module(module).name,
-            site=log.module(module).site,
-            share=min(1.0, spans.seconds_inside(_worked(own, clock), [stretch]) / seconds),
-            calls_per_unit=len(own) / units,
-            batch=most_common([call.items for call in own]),
-        )
-        for module, own in sorted(calls.items())
-    )
-
-
-def _worked(calls: list[ForwardCall], clock: DeviceClock) -> list[Span]:
-    """Stretches from when a call could begin until it was done."""
-    return [Span(max(call.start, clock.done(call.start)), clock.done(call.end)) for call in calls]
+    found = []
+    for module, own in sorted(calls_of_networks(log).items()):
+        calls = [call for call in own if stretch.start < call.end <= stretch.end]
+        worked = [Span(max(c.start, clock.done(c.start)), clock.done(c.end)) for c in calls]
+        if calls:
+            stage = Stage(
+                name=log.module(module).name,
+                site=log.module(module).site,
+                share=min(1.0, spans.seconds_inside(worked, [stretch]) / seconds),
+                calls_per_unit=len(calls) / units,
+                batch=most_common([call.items for call in calls]),
+            )
+            found.append(stage)
+    return tuple(found) if len(found) >= FEWEST_NETWORKS else ()
 
 
 # --- lines that wait for the device -------------------------------------------------------
 
 
-def sync_points(log: EventLog, window: Window, *, on_device: bool) -> tuple[SyncPoint, ...]:
+def sync_points(log: EventLog, window: Window) -> tuple[SyncPoint, ...]:
     """Synchronizing lines of the recorded steps, the costliest first.
 
     Steps of the window count; where none of them was recorded in full, those of the run that were.
@@ -157,29 +145,29 @@ def sync_points(log: EventLog, window: Window, *, on_device: bool) -> tuple[Sync
         return ()
     many = len(bounds) - 1
     lines: dict[tuple[str, str], list[float]] = {}
-    for sync in log.syncs:
-        if bounds[0] < sync.end <= bounds[-1]:
-            lines.setdefault((sync.site, sync.name), []).append(sync.end - sync.start)
+    for wait in log.waits:
+        if wait.site and bounds[0] < wait.end <= bounds[-1]:
+            lines.setdefault((wait.site, wait.name), []).append(wait.end - wait.start)
     points = [
         SyncPoint(
             site=site,
             call=name,
             per_step=len(took_s) / many,
-            ms=1000.0 * sum(took_s) / len(took_s) if on_device else None,
+            ms=1000.0 * sum(took_s) / len(took_s),
         )
         for (site, name), took_s in lines.items()
         if len(took_s) >= RARE * many
     ]
-    points.sort(key=lambda point: -point.per_step * (point.ms or 1.0))
+    points.sort(key=lambda point: -point.per_step * point.ms)
     return tuple(points[:MOST_POINTS])
 
 
 def _recorded(log: EventLog, bounds: Sequence[float]) -> Sequence[float]:
     """Step bounds between which every call was recorded, at least two."""
-    if not log.syncs:
+    if not log.waits:
         return []
     start, end = log.hooked_spans()[0]
-    since, until = max(start, log.syncs[0].start), min(end, log.syncs[-1].end)
+    since, until = max(start, log.waits[0].start), min(end, log.waits[-1].end)
     held = [bound for bound in bounds if since <= bound <= until]
     return held if len(held) > 1 else []
 

@@ -12,25 +12,111 @@ import bisect
 import math
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import Field, TypeAdapter
 from pydantic_core import from_json
 
-from advisor.analysis.facts import Finite, LoaderFacts, ModuleFacts
+from advisor.model.kinds import JsonScalar
 
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from advisor.model import TrainingSign
+
+T = TypeVar("T")
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 Number = Annotated[int, Field(ge=0, lt=1 << 31)]
 Flag = Annotated[bool, Field(strict=False)]
 Text = Annotated[str, Field(max_length=4096)]
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from advisor.model import TrainingSign
-
-NO_LOADER, NO_MODULE = LoaderFacts(), ModuleFacts()
 PASS_ENDED = -1.0
 """Items of a fetch that found its DataLoader at an end."""
+
+
+# --- facts of DataLoaders and modules -----------------------------------------------------
+
+
+def typed(values: Mapping[str, JsonScalar], name: str, kind: type[T]) -> T | None:
+    """Value of that name, if it has this very type."""
+    value = values.get(name)
+    return value if type(value) is kind else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaddingCount:
+    """Positions of a loader's batches, and padded ones."""
+
+    rows: int
+    positions: int
+    padded: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderFacts:
+    """Facts of one DataLoader's construction and use."""
+
+    site: str | None = None
+    """`train.py:88` where it was built."""
+    arguments: dict[str, JsonScalar] = field(default_factory=dict)
+    """Values in force by name of the argument: batch_size, num_workers, prefetch_factor, ..."""
+    pass_items: int | None = None
+    left_out: int | None = None
+    iterated: bool = False
+    other_thread: bool = False
+    """Its batches are taken by another thread than the one that works."""
+    padding: PaddingCount | None = None
+
+    @property
+    def workers(self) -> int:
+        """Worker processes."""
+        return typed(self.arguments, "num_workers", int) or 0
+
+    @property
+    def padding_share(self) -> float | None:
+        """Padded share of batch positions."""
+        found = self.padding
+        return found.padded / found.positions if found and found.positions else None
+
+    @property
+    def tokens_per_item(self) -> float | None:
+        """Tokens of one item, without padding."""
+        found = self.padding
+        return (found.positions - found.padded) / found.rows if found and found.rows > 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleFacts:
+    """One module that the program calls."""
+
+    name: str = ""
+    site: str | None = None
+    """`train.py:95` of its first call."""
+    parameters: int = 0
+    same_shape: bool = False
+    """Its output has the shape of its input."""
+    flags: dict[str, JsonScalar] = field(default_factory=dict)
+    """Flags in force during its calls: device, dtypes, tf32, compiled, channels_last, ..."""
+    shapes: tuple[str, ...] = ()
+    """Shapes of its tensor inputs, batch dimension left out."""
+    tokens: Finite = 0.0
+    """Token positions of the calls of `token_items` items."""
+    token_items: Finite = 0.0
+    inputs: tuple[tuple[float, ...], ...] = ()
+    """Numbers that went into its first calls."""
+    outputs: tuple[tuple[float, ...], ...] = ()
+    """Numbers that came out of them."""
+
+    @property
+    def tokens_per_item(self) -> float | None:
+        """Positions per sample with padding, or None."""
+        return self.tokens / self.token_items if self.token_items > 0 else None
+
+
+NO_LOADER, NO_MODULE = LoaderFacts(), ModuleFacts()
+
+
+# --- events -------------------------------------------------------------------------------
 
 
 class Span(NamedTuple):
@@ -65,13 +151,6 @@ class ForwardCall(NamedTuple):
     """Gradients were enabled."""
 
 
-class BackwardPass(NamedTuple):
-    """Gradients computed by `backward`, or asked for by name."""
-
-    start: Finite
-    end: Finite
-
-
 class OptimizerStep(NamedTuple):
     """Step of one of torch's optimizers."""
 
@@ -96,19 +175,17 @@ class HookChange(NamedTuple):
     """Forwards are recorded since."""
 
 
-class SyncCall(NamedTuple):
-    """Code line that copies tensor values to host."""
+class HostWait(NamedTuple):
+    """The host waited for the device, or copied numbers from a tensor."""
 
     start: Finite
     end: Finite
     site: Text
+    """`train.py:83`; empty where no line of the user's led to it."""
     name: Text
 
 
-TIMED = (
-    "fetches", "calls", "backwards", "gradients", "updates", "copies", "waits",
-    "saves", "syncs",
-)  # fmt: skip
+TIMED = ("fetches", "calls", "backwards", "gradients", "updates", "copies", "waits", "saves")
 """Lists of events with a start and an end."""
 
 
@@ -120,16 +197,14 @@ class EventLog:
     """Added to a time it gives seconds since the epoch."""
     fetches: list[BatchFetch] = field(default_factory=list)
     calls: list[ForwardCall] = field(default_factory=list)
-    backwards: list[BackwardPass] = field(default_factory=list)
-    gradients: list[BackwardPass] = field(default_factory=list)
-    """Gradients that were asked for by `autograd.grad` or torch.func."""
+    backwards: list[Span] = field(default_factory=list)
+    gradients: list[Span] = field(default_factory=list)
+    """Gradients that were asked for by `autograd.grad` or torch.func, and not by `backward`."""
     updates: list[OptimizerStep] = field(default_factory=list)
     copies: list[Span] = field(default_factory=list)
     """Copies from host to device, as the host saw them."""
-    waits: list[Span] = field(default_factory=list)
-    """The host waited for the device."""
+    waits: list[HostWait] = field(default_factory=list)
     saves: list[Span] = field(default_factory=list)
-    syncs: list[SyncCall] = field(default_factory=list)
     marks: list[DeviceMark] = field(default_factory=list)
     device_copies: list[Span] = field(default_factory=list)
     """Copies to the device, as the device did them."""
@@ -143,7 +218,7 @@ class EventLog:
     unread: int = 0
 
     @property
-    def passes(self) -> list[BackwardPass]:
+    def passes(self) -> list[Span]:
         """Gradient computations for updates, backward passes first."""
         return self.backwards or self.gradients
 
@@ -208,13 +283,12 @@ def _inside(events: list[Any], spans: list[Span]) -> list[Any]:
 READERS: dict[str, tuple[str, type[Any]]] = {
     "batch": ("fetches", BatchFetch),
     "call": ("calls", ForwardCall),
-    "backward": ("backwards", BackwardPass),
-    "gradient": ("gradients", BackwardPass),
+    "backward": ("backwards", Span),
+    "gradient": ("gradients", Span),
     "step": ("updates", OptimizerStep),
     "copy": ("copies", Span),
-    "wait": ("waits", Span),
+    "wait": ("waits", HostWait),
     "save": ("saves", Span),
-    "sync": ("syncs", SyncCall),
     "mark": ("marks", DeviceMark),
     "device_copy": ("device_copies", Span),
     "hooks": ("hooks", HookChange),

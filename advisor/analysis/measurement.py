@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from advisor.analysis import breakdown
 from advisor.analysis.device_time import DeviceClock
-from advisor.analysis.events import NO_MODULE, Span
-from advisor.analysis.facts import typed
+from advisor.analysis.events import NO_MODULE, Span, typed
 from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.step_series import dominant_module
 from advisor.analysis.window import find_window, warm_up
@@ -18,19 +17,13 @@ from advisor.model import Effects, Run, Shares
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.analysis.events import EventLog
-    from advisor.analysis.facts import LoaderFacts, ModuleFacts
+    from advisor.analysis.events import EventLog, LoaderFacts, ModuleFacts
     from advisor.analysis.step_series import StepSeries
     from advisor.analysis.window import Window
     from advisor.model import MeasurePlan
 
 NO_RUN = Run(
-    unit="sample",
-    units=0.0,
-    units_per_s=0.0,
-    rate_source="",
-    window_start=0.0,
-    window_end=0.0,
+    unit="sample", units=0.0, units_per_s=0.0, rate_source="", window_start=0.0, window_end=0.0
 )
 """A run in which nothing was measured yet."""
 
@@ -109,7 +102,7 @@ def _run(
         phases=breakdown.phases(log, series),
         whole_units=series.whole_units,
         effects=effects,
-        syncs=breakdown.sync_points(log, window, on_device=bool(clock.marks)),
+        syncs=breakdown.sync_points(log, window),
         notes=(*window.notes, *_aside(window)),
     )
 
@@ -121,6 +114,13 @@ def _effects(log: EventLog, loader: int | None, module: int | None) -> Effects |
     return effects_of(log.loader(loader), log.module(module))
 
 
+SEEN: dict[str, type] = {
+    "tf32": bool, "cudnn_benchmark": bool, "threads": int, "compiled": bool, "channels_last": bool,
+    "device": str, "prefetch_factor": int, "persistent_workers": bool, "pin_memory": bool,
+}  # fmt: skip
+"""Flags of a module, and arguments of a loader, that are effects by the same name."""
+
+
 def effects_of(loader: LoaderFacts, module: ModuleFacts = NO_MODULE) -> Effects:
     """Effects of a loader's arguments, and of the flags in force in a module."""
     flags, arguments = module.flags, loader.arguments
@@ -129,29 +129,22 @@ def effects_of(loader: LoaderFacts, module: ModuleFacts = NO_MODULE) -> Effects:
     )
     if autocast_dtype is None and compute_dtype != model_dtype:
         autocast_dtype = compute_dtype  # entered inside the forward
+    seen: dict[str, Any] = {n: typed({**arguments, **flags}, n, kind) for n, kind in SEEN.items()}
     return Effects(
         batch_asked=typed(arguments, "batch_size", int),
         workers=loader.workers if loader.iterated else None,
         data_items=loader.pass_items,
         left_out=loader.left_out,
         padding_share=loader.padding_share,
-        prefetch_factor=typed(arguments, "prefetch_factor", int),
-        persistent_workers=typed(arguments, "persistent_workers", bool),
-        pin_memory=typed(arguments, "pin_memory", bool),
         loader_arguments=tuple(arguments.items()),
         loader_site=loader.site,
         dtype=compute_dtype or autocast_dtype or model_dtype,
         autocast_dtype=autocast_dtype,
-        tf32=typed(flags, "tf32", bool),
-        cudnn_benchmark=typed(flags, "cudnn_benchmark", bool),
-        threads=typed(flags, "threads", int),
-        compiled=typed(flags, "compiled", bool),
-        channels_last=typed(flags, "channels_last", bool),
-        device=typed(flags, "device", str),
         input_shapes=module.shapes,
         model_site=module.site,
         inputs=module.inputs,
         outputs=module.outputs,
+        **seen,
     )
 
 

@@ -49,9 +49,11 @@ def advise(
     log: EventLog, plan: MeasurePlan, now: float, *, optimizers_built: bool = False
 ) -> Advice:
     """Return the next phase of a running process."""
-    began = _first_time(log)
-    if began is None:
+    starts = [each.end for each in log.fetches[:1]]
+    starts += [each.start for each in log.calls[:1]] + [each.start for each in log.passes[:1]]
+    if not starts:
         return Advice(None, 0.1)
+    began = min(starts)
     left_s = math.inf
     if plan.mode == "window" and plan.longest_s is not None:
         left_s = began + plan.longest_s - now
@@ -64,7 +66,8 @@ def advise(
         return Advice(None, 0.5, series=series)
     counting = bool(log.hooks) and log.hooks[-1].counting
     if not counting and _is_known(log, series, plan):
-        return Advice("count", 0.0, calls=_needs_calls(series), series=series)
+        calls = series.loader is None or series.skips or series.kind == FORWARD
+        return Advice("count", 0.0, calls=calls, series=series)
     if plan.mode != "window":
         return Advice(None, 1.0, series=series)
     _, need_s = find_window(log, series, plan, now=now)
@@ -73,13 +76,6 @@ def advise(
     if not counting and series.typical_s < QUICK_STEP_S:
         need_s = min(need_s, 0.1)
     return Advice(None, min(need_s, plan.measure_s, left_s), series=series)
-
-
-def _first_time(log: EventLog) -> float | None:
-    """End of the first fetch or start of the first work."""
-    starts = [each.end for each in log.fetches[:1]]
-    starts += [each.start for each in log.calls[:1]] + [each.start for each in log.passes[:1]]
-    return min(starts, default=None)
 
 
 def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
@@ -106,11 +102,6 @@ def _is_known(log: EventLog, series: StepSeries, plan: MeasurePlan) -> bool:
     return len(recorded) > wanted and recorded[-1] - recorded[0] >= RECORDED_S
 
 
-def _needs_calls(series: StepSeries) -> bool:
-    """Return True if forwards are needed to count units."""
-    return series.loader is None or series.skips or series.kind == FORWARD
-
-
 def boundary(log: EventLog, series: StepSeries) -> str:
     """Kind of event that ends a step."""
     gradient = "backward" if log.backwards else "gradient"
@@ -122,14 +113,14 @@ def stop_point(log: EventLog, series: StepSeries, now: float) -> tuple[str, int]
 
     Ranks step together. `now`: time of the process's clock.
     """
-    kinds: dict[str, Sequence[Any]] = {
-        "step": log.updates,
-        "backward": log.backwards,
-        "gradient": log.gradients,
-        "batch": log.batches(log.loaders.keys()),
-        "call": log.calls,
+    ended: dict[str, Sequence[Any]] = {
+        OPTIMIZER: log.updates,
+        UPDATE: log.passes,
+        LOADER: log.batches(log.loaders.keys()),
+        FORWARD: log.calls,
     }
-    kind = boundary(log, series)
-    recent = kinds[kind][-RECENT:]  # start-up was slower
+    events = ended[series.kind]
+    recent = events[-RECENT:]  # start-up was slower
     elapsed_s = max(now - recent[0].end, 1e-3)
-    return kind, len(kinds[kind]) + max(3, math.ceil(AHEAD_S * len(recent) / elapsed_s))
+    ahead = max(3, math.ceil(AHEAD_S * len(recent) / elapsed_s))
+    return boundary(log, series), len(events) + ahead

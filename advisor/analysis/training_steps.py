@@ -13,8 +13,7 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from advisor.analysis.events import OptimizerStep as Update, Span
-from advisor.analysis.facts import typed
+from advisor.analysis.events import OptimizerStep as Update, Span, typed
 from advisor.analysis.loaders import train_loaders, worked_items
 from advisor.analysis.step_series import (
     OPTIMIZER,
@@ -242,16 +241,11 @@ def _other_loaders(log: EventLog, series: StepSeries) -> list[Span]:
         if fetch.loader not in series.loaders:
             open_ = Span(open_.start if open_ else fetch.start, fetch.end)
         elif open_ is not None:
-            found.append(_until(series.bounds, open_, fetch.start))
+            at = bisect.bisect_right(series.bounds, open_.end)
+            trained = at < len(series.bounds) and series.bounds[at] <= fetch.start
+            found.append(open_ if trained else Span(open_.start, fetch.start))
             open_ = None
     return found if open_ is None else [*found, open_]
-
-
-def _until(bounds: list[float], stretch: Span, end: float) -> Span:
-    """The stretch up to `end`, unless a step ended since."""
-    at = bisect.bisect_right(bounds, stretch.end)
-    trained = at < len(bounds) and bounds[at] <= end
-    return stretch if trained else Span(stretch.start, end)
 
 
 def _calls_aside(log: EventLog, root: int | None) -> tuple[list[Span], bool]:

@@ -21,7 +21,7 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
-from advisor.analysis.facts import typed
+from advisor.analysis.events import typed
 from advisor.analysis.step_series import FORWARD
 
 if TYPE_CHECKING:
@@ -179,7 +179,8 @@ def find_window(
         return None, max(0.05, (steady - series.steps + 1) * series.typical_s)
     began = series.bounds[steady]
     late = (series.bounds[-1] if now is None else now) - began >= LATE * plan.measure_s
-    marks = [mark for mark in _leading(series.marks) if mark >= steady]
+    marked = set(series.marks)
+    marks = [m for m in series.marks if m >= steady and m - 1 not in marked]  # neighbours are one
     if len(marks) > 1:
         cycle_s = median([series.clock[b] - series.clock[a] for a, b in pairwise(marks)])
         cycles = Window(series, marks[0], marks[-1])
@@ -205,11 +206,6 @@ def _wait_s(window: Window, plan: MeasurePlan, slack_s: float, *, late: bool) ->
     finished = window.series.finished_batches >= plan.whole_batches
     known = window.units_per_s() is not None
     return 0.0 if finished and known else max(0.2, plan.measure_s / 4)
-
-
-def _leading(marks: list[int]) -> list[int]:
-    """Count neighbouring marked steps once."""
-    return [m for k, m in enumerate(marks) if not k or m - marks[k - 1] > 1]
 
 
 def _everything(log: EventLog, series: StepSeries, steady: int, min_steps: int) -> Window | None:

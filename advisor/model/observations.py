@@ -51,8 +51,6 @@ class Effects:
     input_shapes: tuple[str, ...] = ()
     """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
     device: str | None = None
-    optimizers: tuple[str, ...] = ()
-    """Kinds of optimizers that stepped: `AdamW`."""
     fused: bool | None = None
     """True if the optimizer updates all parameters in one kernel; None where it cannot."""
     recomputes: bool | None = None
@@ -76,8 +74,6 @@ class WhatIfOutcome:
     name: str
     """As asked for: `loader.num_workers=4@train.py:88`."""
     applied: bool
-    why: str | None = None
-    """Why it did not apply."""
     cost_s: float | None = None
     """Paid once, before the window: compilation."""
     caution: str | None = None
@@ -113,15 +109,15 @@ class Flops:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncPoint:
-    """Code line that copies tensor values to host."""
+    """Code line at which the host waits for the device."""
 
     site: str
     """`train.py:83`"""
     call: str
     """The method: `item`, `cpu`, `__bool__`."""
     per_step: float
-    ms: float | None = None
-    """Mean wait of a call; None where no device computes, and nothing is waited for."""
+    ms: float
+    """Mean wait of a call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,5 +261,3 @@ class ResultFile:
     """True for samples or means of pictures or sounds, of which a few may differ."""
     digest: str | None = None
     """Digest of the whole file, if its content is unreadable."""
-    rewritten: bool = False
-    """The program began it anew, so its number of items tells nothing."""

@@ -37,7 +37,6 @@ class _Raw(BaseModel):
     ops: list[tuple[Kind, NonNegativeInt, NonNegativeFloat, NonNegativeInt]]
     held: list[NonNegativeInt]
     events: list[int]
-    kinds: dict[str, NonNegativeInt] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +50,6 @@ class Trace:
     """Bytes of storages that were there before: parameters, optimizer state, inputs."""
     events: tuple[float, ...]
     """Bytes of a storage that is made, or -1 - n where the nth is freed."""
-    kinds: tuple[tuple[str, float], ...] = ()
-    """Bytes of parameters, gradients and optimizer state."""
 
 
 def parse(content: object, batch: float) -> Trace:
@@ -66,7 +63,6 @@ def parse(content: object, batch: float) -> Trace:
         ops=tuple(Operation(k, raw.dtypes[d], f, float(b)) for k, d, f, b in raw.ops),
         held=tuple(map(float, raw.held)),
         events=tuple(map(float, events)),  # freed together, in an order that says nothing
-        kinds=tuple((kind, float(size)) for kind, size in raw.kinds.items()),
     )
 
 

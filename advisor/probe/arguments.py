@@ -43,8 +43,9 @@ def install(argparse: Any, session: Session) -> None:
     """Observe every ArgumentParser, with subcommands under their parent."""
 
     def keep(parser: Any, result: Any, nested: list[Any]) -> None:
+        kept = session.facts["arguments"]
         for name, value in list(vars(result[0]).items())[:NAMES_KEPT]:
-            session.arguments[str(name)] = value if isinstance(value, PLAIN) else str(value)[:200]
+            kept[str(name)] = value if isinstance(value, PLAIN) else str(value)[:200]
 
     _listen(argparse, keep, session.fail)
 

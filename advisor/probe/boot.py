@@ -12,11 +12,11 @@ import json
 import os
 import signal
 import sys
-import time
 from typing import Any, Callable
 
 from . import env_propagation
 from .guard import SAVER_MODULES, Guard
+from .recorder import VERSION, write_whole
 from .session import Session
 
 PASSIVE = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
@@ -36,8 +36,9 @@ def start(spec_path: str) -> None:
     with open(spec_path, encoding="utf-8") as file:
         session = current = Session(json.load(file))
     os.makedirs(session.records, exist_ok=True)
-    with open(os.path.join(session.records, f"boot-{session.pid}.json"), "w") as file:
-        json.dump({"time": time.time()}, file)
+    booted = {"version": VERSION, "boot_time": session.boot_time}
+    path = os.path.join(session.records, f"{session.pid}.json")
+    write_whole(path, json.dumps(booted), os.O_TRUNC)
     _stacks(session)
     _chain_excepthook(session)
     atexit.register(_finish, session)
@@ -87,10 +88,8 @@ def _chain_excepthook(session: Session) -> None:
                 session.note(f"after its window it raised {kind.__name__}: {problem}")
                 _finish(session)
             if os.getpid() == session.pid and session.exception is None:
-                from . import record
-
-                session.note_exception(kind, problem, trace)
-                record.beat(session)
+                session.note_exception(problem)
+                _part("record").beat(session)
         except Exception:
             pass
         before(kind, problem, trace)
@@ -116,9 +115,7 @@ def _finish(session: Session) -> None:
     """Finish the record of a process worth one."""
     written = session.writes or session.altered
     if session.torch is not None or session.exception is not None or written:
-        from . import control
-
-        control.finish(session)
+        _part("control").finish(session)
 
 
 def _forked(session: Session) -> None:
@@ -156,14 +153,9 @@ class _Waiter:
         if action is None:
             return None
         del self._waiting[name]  # else the search below would come back here
-        spec = None
-        for finder in list(sys.meta_path):
-            find = getattr(finder, "find_spec", None)
-            if finder is self or find is None:
-                continue
-            spec = find(name, path, target)
-            if spec is not None:
-                break
+        finders = [getattr(each, "find_spec", None) for each in sys.meta_path if each is not self]
+        found = (find(name, path, target) for find in finders if find is not None)
+        spec = next((each for each in found if each is not None), None)
         self._waiting[name] = action  # many a library only looks whether the module is there
         if spec is None or not hasattr(spec.loader, "exec_module"):
             return spec

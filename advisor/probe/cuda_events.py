@@ -33,18 +33,15 @@ class DeviceClock:
     def __init__(self, session: Session, card: int) -> None:
         self._session = session
         self._cuda = session.torch.cuda
-        self._synchronize = self._cuda.synchronize
-        """Torch's own, before it is hooked."""
         self._card = card
         self._stream = self._cuda.current_stream(card)
         """Stream of the model, whose work is timed."""
         self._apart = APART_S
         self._stepped = self._latest = float("-inf")
         """Host times of the latest mark at a step's end, and of the latest of all."""
-        self._pending: Deque[Tuple[float, Any, Any]] = deque()
-        """Marks that the device may not have passed: host time, event, event before a copy."""
-        self._waiting: Deque[Tuple[float, Tuple[Any, ...]]] = deque()
-        """Events of the log whose numbers the device has yet to copy."""
+        self._pending: Deque[Tuple[float, Any, Any, Any]] = deque()
+        """Marks that the device may not have passed: host time, event, event before a copy, event
+        of the log whose numbers the device has yet to copy."""
         self._done = float("-inf")
         self._base, self._passed = self._compared()
 
@@ -56,7 +53,7 @@ class DeviceClock:
         latest = self._latest if inner else self._stepped
         if now - latest < self._apart or self._cuda.is_current_stream_capturing():
             return
-        self._pending.append((now, self.event(), None))
+        self._queue(now)
         self._latest = now
         if inner:
             self._stream = self._cuda.current_stream(self._card)
@@ -77,39 +74,36 @@ class DeviceClock:
         """Return True inside a stream of its own, which takes nothing from the model's."""
         return bool(self._cuda.current_stream(self._card) != self._stream)
 
-    def copied(self, before: Any, after: Any) -> None:
-        """A copy was queued between two events."""
-        self._pending.append((clock(), after, before))
+    def copied(self, before: Any) -> None:
+        """A copy was queued after the event `before`."""
+        self._queue(clock(), before)
 
     def after_mark(self, event: tuple[Any, ...]) -> None:
         """Record `event` once the device finished queued work."""
-        self._pending.append((clock(), self.event(), None))
-        self._waiting.append((self._pending[-1][0], event))
+        self._queue(clock(), None, event)
+
+    def _queue(self, host: float, before: Any = None, numbers: Any = None) -> None:
+        self._pending.append((host, self.event(), before, numbers))
 
     def poll(self) -> None:
         """Record what the device has passed; waits for nothing."""
         add = self._session.add
         while self._pending and self._pending[0][1].query():
-            host, event, before = self._pending.popleft()
+            host, event, before, numbers = self._pending.popleft()
             done = self._at(event)
             if before is not None:
                 add(("device_copy", self._at(before), done))
                 continue
             self._done = max(done, host, self._done)
             add(("mark", host, self._done))
-        passed = self._pending[0][0] if self._pending else float("inf")
-        while self._waiting and self._waiting[0][0] < passed:
-            add(module_facts.read_numbers(self._waiting.popleft()[1]))
+            if numbers is not None:
+                add(module_facts.read_numbers(numbers))
 
     def finish(self) -> None:
         """Wait for the card and record the remaining events."""
-        self._pending.append((clock(), self.event(), None))
-        self.synchronize()
+        self._queue(clock())
+        self._cuda.synchronize(self._card)
         self.poll()
-
-    def synchronize(self) -> None:
-        """Wait for all streams of the card."""
-        self._synchronize(self._card)
 
     def _at(self, event: Any) -> float:
         """Host time at which the device passed an event."""
@@ -120,7 +114,7 @@ class DeviceClock:
 
         A busy host notices late, so the event noticed soonest counts.
         """
-        self._synchronize(self._card)
+        self._cuda.synchronize(self._card)
         found = []
         for _ in range(COMPARED):
             before = clock()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from .hooking import step_end
 from .session import Session
 
 TIMED = ("call", "backward", "gradient", "step")
@@ -17,7 +16,6 @@ clock = time.perf_counter
 
 def install(torch: Any, session: Session) -> None:
     """Hook captures, which do no work, and replays."""
-    step_ended = step_end(session)
     graph: Any = getattr(torch.cuda, "CUDAGraph", None)
     if not all(hasattr(graph, name) for name in ("capture_begin", "capture_end", "replay")):
         return
@@ -50,5 +48,5 @@ def install(torch: Any, session: Session) -> None:
             end = clock()
             for kind, _, _, *rest in captured:
                 session.add((kind, start, end, *rest))
-            step_ended(end)
+            session.step_ended(end)
         return result

@@ -5,18 +5,17 @@ from __future__ import annotations
 import time
 import weakref
 from threading import get_ident
-from typing import Any, Dict, Mapping
+from typing import Any, Dict
 
 from . import batches, call_sites
-from .hooking import is_muted, step_end
 from .padding import Padding
 from .recorder import PASS_ENDED
 from .session import Session
 
 NUMBER = "_gpu_advisor_loader"
 """Attribute of loaders and their iterators: process and index into the session's loaders."""
-BUILT = ("site", "dataset", "length", "asked_batch", "left_out", "sampler")
-"""Facts by which a loader that is built again is known."""
+DESCRIBED = ("site", "arguments", "pass_items", "left_out", "iterated")
+"""Facts that go into the log."""
 IN_FORCE = (
     "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "drop_last", "timeout",
     "multiprocessing_context", "in_order", "pin_memory_device",
@@ -36,12 +35,11 @@ def install(torch: Any, session: Session) -> None:
     """Hook where DataLoaders are built, iterated, and give batches."""
     loader = torch.utils.data.DataLoader
     iterator = torch.utils.data.dataloader._BaseDataLoaderIter
-    step_ended = step_end(session)
 
     @session.patches.wrap(loader, "__init__")
     def __init__(build: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
-        if not is_muted(session):
+        if not session.is_muted():
             session.attempt(built, session, self)
 
     @session.patches.wrap(loader, "_get_iterator")
@@ -49,7 +47,7 @@ def install(torch: Any, session: Session) -> None:
         enter = clock()
         begun = iterate(self)
         begun.__dict__[OPENED] = (enter, clock())
-        if not is_muted(session):
+        if not session.is_muted():
             session.attempt(begins, session, begun, self)
         return begun
 
@@ -68,7 +66,7 @@ def install(torch: Any, session: Session) -> None:
             finally:
                 session.fetching = False
         if enter >= session.due or session.device is not None:
-            step_ended(enter)
+            session.step_ended(enter)
         if session.thread in (None, get_ident()):  # else work goes on
             session.entrance.shut()  # transforms are modules too
         try:
@@ -95,7 +93,7 @@ def _came(session: Session, index: int, batch: Any, enter: float, end: float) ->
         padding = facts["padding"]
         if padding is not None and not padding.note(batch):
             facts["padding"] = None
-    if not session.in_call or session.thread == facts.get("thread"):
+    if not session.in_call or session.thread == facts["thread"]:
         session.entrance.reopen()
     items = facts["counter"].count(batch)
     session.add(("batch", enter, end, index, items))
@@ -129,7 +127,7 @@ def built(session: Session, loader: Any) -> None:
         "sampler": type(getattr(loader, "sampler", None)).__name__,
     }
     for index, other in enumerate(session.loaders):
-        if all(facts[key] == other[key] for key in BUILT):
+        if all(facts[key] == other[key] for key in facts):
             loader.__dict__[NUMBER] = (session.pid, index)
             return
     sizes = isinstance(batch, int) and not isinstance(batch, bool)
@@ -137,6 +135,10 @@ def built(session: Session, loader: Any) -> None:
         counter=batches.Counter(float(batch) if sizes else None),
         padding=Padding(),
         arguments=_arguments(loader, batch),
+        pass_items=None,
+        iterated=False,
+        thread=None,
+        data=lambda: None,
     )
     try:
         facts["data"] = weakref.ref(loader.dataset)
@@ -153,12 +155,8 @@ def _arguments(loader: Any, batch: Any, **seen: Any) -> Facts:
     found.update(batch_size=batch, **seen)
     if not found.get("num_workers"):
         found["prefetch_factor"] = None
-    return _plain(found)
-
-
-def _plain(values: Mapping[str, Any]) -> Facts:
     kinds = (bool, int, float, str, type(None))
-    return {name: value for name, value in values.items() if isinstance(value, kinds)}
+    return {name: value for name, value in found.items() if isinstance(value, kinds)}
 
 
 def begins(session: Session, iterator: Any, loader: Any) -> None:
@@ -170,7 +168,7 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
     index = loader.__dict__[NUMBER][1]
     iterator.__dict__[NUMBER] = (session.pid, index)
     facts = session.loaders[index]
-    first = not facts.get("iterated")
+    first = not facts["iterated"]
     arguments = _arguments(
         loader,
         facts["asked_batch"],
@@ -195,15 +193,11 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
 def describe(session: Session, index: int) -> None:
     """Write the facts of a loader to the log."""
     facts = session.loaders[index]
-    content = {
-        "site": facts["site"],
-        "arguments": facts.get("arguments") or {},
-        "pass_items": facts.get("pass_items"),
-        "left_out": facts["left_out"],
-        "iterated": bool(facts.get("iterated")),
-        "other_thread": session.thread not in (None, facts.get("thread", session.thread)),
-        "padding": facts["padding"].summary() if facts["padding"] is not None else None,
-    }
+    content = {name: facts[name] for name in DESCRIBED}
+    content["other_thread"] = None not in (session.thread, facts["thread"]) and (
+        session.thread != facts["thread"]
+    )
+    content["padding"] = facts["padding"] and facts["padding"].summary()
     session.add(("loader", index, content))
 
 
@@ -251,5 +245,5 @@ def _first_site(loader: Any, known: list[Facts]) -> str | None:
     if frame is None or not call_sites.installed(frame.f_code.co_filename):
         return None
     data = loader.dataset
-    sites = (each["site"] for each in known if "data" in each and each["data"]() is data)
+    sites = (each["site"] for each in known if each["data"]() is data)
     return next(sites, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable
 
-from . import batches, op_trace, step_profile
+from . import batches, op_trace
 from .session import Session
 
 LONGEST_S = 10.0
@@ -32,32 +32,25 @@ class Diagnosis:
         self, session: Session, command: dict[str, Any], stop: Callable[[Session], object]
     ) -> None:
         self._session, self._stop = session, stop
-        self._boundary = str(command.get("boundary"))
+        self._boundary = command["boundary"]
         """Kind of event that ends a step."""
-        loader = command.get("loader")
-        self.loader = loader if isinstance(loader, int) and loader < len(session.loaders) else None
-        self._step_s = float(command.get("step_s") or 0.0)
-        self._limit_s = float(session.plan.get("ceilings_s") or 1.5)
-        self._traces = bool(session.plan.get("trace"))
-        self._profile: step_profile.StepProfile | op_trace.OpTrace | None = None
+        self.loader: int | None = command["loader"]
+        self._step_s = float(command["step_s"])
+        self._lists = bool(session.plan.get("trace"))
+        self._profile: op_trace.OpTrace | None = None
         self._optimizer: int | None = None
         """Id of the one whose step ends a profiled step."""
-        self._rates: list[dict[str, Any]] = []
-        self._flops: dict[str, Any] = {}
+        self.found: dict[str, Any] = {"ceilings": []}
         """Entries of the record."""
 
     def begin(self) -> None:
         """Leave out the profile where torch shows nothing, or steps are long."""
-        why = step_profile.why_not(self._session)
-        if WHOLE * self._step_s > LONGEST_S and not self._traces:
+        why = op_trace.why_not(self._session)
+        if WHOLE * self._step_s > LONGEST_S and not self._lists:
             why = f"{WHOLE} steps take longer than {LONGEST_S:g} s"
         if why is not None:
-            self._flops = {"flops": {"why": why}}
+            self.found["flops"] = {"why": why}
             self._drain_and_stop()
-
-    def found(self) -> dict[str, Any]:
-        """Entries of the record."""
-        return {**self._flops, "ceilings": self._rates}
 
     def at(self, kind: str, optimizer: Any = None) -> None:
         """Begin or end the profile where a step may end."""
@@ -66,11 +59,10 @@ class Diagnosis:
         self._optimizer = None if optimizer is None else id(optimizer)
         try:
             if self._profile is None:
-                watch = op_trace.OpTrace if self._traces else step_profile.StepProfile
-                self._profile = watch(self._session, optimizer)
+                self._profile = op_trace.OpTrace(self._session, optimizer, lists=self._lists)
                 self._profile.begin()
                 return
-            self._flops = self._profile.end()
+            self.found.update(self._profile.end())
         except Exception as problem:
             self._session.fail(problem)
         self._drain_and_stop()
@@ -79,32 +71,31 @@ class Diagnosis:
 
     def _drain_and_stop(self) -> None:
         self._session.muted = True
-        if self.loader is not None and not self._traces:
-            self._session.attempt(self._drain, self._session.loaders[self.loader])
+        if self.loader is not None and not self._lists:
+            self._session.attempt(self._drain, self.loader)
         self._stop(self._session)
 
-    def _drain(self, facts: dict[str, Any]) -> None:
+    def _drain(self, index: int) -> None:
         """Iterate the loader alone at each worker count."""
-        loader, iterator = (facts[name]() if name in facts else None for name in HELD)
+        facts = self._session.loaders[index]
+        loader, iterator = facts["loader"](), facts["iterator"]()
         if loader is None:
             self._session.note("the DataLoader is gone, and was not measured alone")
             return
         shut_down = getattr(iterator, "_shutdown_workers", None)
         if shut_down is not None:  # the program's own workers must not load along
             shut_down()
-        for workers in map(int, self._session.plan.get("ceilings_workers") or ()):
+        plan = self._session.plan
+        for workers in plan["ceilings_workers"]:
             try:
                 again = _rebuilt(self._session.torch, loader, workers)
-                rate = _drained(again, facts["counter"].expected, workers, self._limit_s)
+                rate = _drained(again, facts["counter"].expected, workers, plan["ceilings_s"])
             except Exception as problem:
                 alone = f"loader alone with {workers} worker{'s' * (workers != 1)}"
                 self._session.note(f"{alone}: {type(problem).__name__}: {problem}")
                 continue
             if rate is not None:
-                self._rates.append({"workers": workers, "units_per_s": rate})
-
-
-HELD = ("loader", "iterator")
+                self.found["ceilings"].append({"workers": workers, "units_per_s": rate})
 
 
 def _rebuilt(torch: Any, loader: Any, workers: int) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from typing import Any, Mapping, Sequence
 
 from .session import Session
@@ -16,39 +17,19 @@ from .session import Session
 SPEC = "GPU_ADVISOR_SPEC"
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 TEMPORARY = "TMPDIR"
-OPTIONS_WITH_VALUE = "cmWX"
-SHUT_OUT = "IES"
-"""Options of Python's that ignore PYTHONPATH, or what is found through it."""
-OTHER_ENVIRONMENT = ("sudo", "su", "doas", "docker", "podman", "singularity", "apptainer")
-"""Commands that start a program with variables of its own."""
-CLEARED = ("-i", "-", "--ignore-environment")
-"""First words of `env` that clear the variables."""
+ISOLATING = re.compile(
+    r"(?:\S*/)?(?:(sudo|su|doas|docker|podman|singularity|apptainer)"
+    r"|env (-i|-|--ignore-environment)"
+    r"|python[\d.]*(?: -[BbOPdhiqRsuvx]+)* (-[BbOPdhiqRsuvx]*[IES]\w*))(?: |$)"
+)
+"""Commands that start a program with variables of its own, or that clear them; options of Python's
+that ignore PYTHONPATH, or what is found through it."""
 
 
 def isolating(command: Sequence[str]) -> str | None:
     """Return the word of a command that keeps PYTHONPATH from the program."""
-    words = [os.fsdecode(word) for word in command]
-    program = os.path.basename(words[0]) if words else ""
-    if program in OTHER_ENVIRONMENT:
-        return program
-    if program == "env":
-        return words[1] if words[1:2] and words[1] in CLEARED else None
-    return _isolating_option(words[1:]) if program.startswith("python") else None
-
-
-def _isolating_option(words: Sequence[str]) -> str | None:
-    """Return the option of Python that keeps the probe out."""
-    for word in words:
-        if not word.startswith("-") or word.startswith("--") or word == "-":
-            return None
-        for letter in word[1:]:
-            if letter in SHUT_OUT:
-                return word
-            if letter in OPTIONS_WITH_VALUE:
-                break
-        if word[1:2] in ("c", "m"):
-            return None
-    return None
+    found = ISOLATING.match(" ".join(map(os.fsdecode, command)))
+    return next(filter(None, found.groups())) if found else None
 
 
 def carried(environment: Mapping[Any, Any]) -> dict[str, str]:

@@ -3,8 +3,6 @@
 Python tells an audit hook of every file it is about to open, rename or remove. What existed under
 the protected directory before the trial started is refused, before it is touched; what is new is
 let through and listed. Libraries that write from C without telling Python are wrapped by name.
-
-It also records the files that the program empties or replaces more than once.
 """
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from .session import Session
 
 EXIT_CODE = 97
 WRITES_KEPT = 200
-BEGUN_KEPT = 1000
-"""Files that are remembered; a program with more keeps a file an item."""
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 NAMELESS = getattr(os, "O_TMPFILE", -1)
@@ -66,32 +62,16 @@ class Guard:
         """Files changed since then are the trial's own."""
         self._judging = threading.local()
         """Set in a thread whose own calls must not be judged again."""
-        self._begun: set[str] = set()
 
     def watch(self) -> None:
         """Listen to Python; this cannot be taken back."""
-        sys.addaudithook(self._audit)
+        if self._listens:
+            sys.addaudithook(self._audit)
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
-        if event not in EVENTS or (event == "open" and len(args) != 3):
-            return
-        if event == "open" and isinstance(args[2], int) and args[2] & os.O_TRUNC:
-            self._begin(args[0])
-        elif event == "os.rename":
-            self._begin(args[1])
-        for path in _changed(event, args) if self._listens else ():
-            self.touch(path, tree=event in TREES)
-
-    def _begin(self, path: Any) -> None:
-        """Record a file that is emptied or replaced for a second time."""
-        try:
-            full = os.path.abspath(os.fsdecode(path))
-        except (OSError, TypeError, ValueError):  # an open file, or a name that none can have
-            return
-        if full in self._begun:
-            self._session.rewritten.add(full)
-        elif len(self._begun) < BEGUN_KEPT:
-            self._begun.add(full)
+        if event in EVENTS and (event != "open" or len(args) == 3):
+            for path in _changed(event, args):
+                self.touch(path, tree=event in TREES)
 
     def touch(self, path: Any, *, tree: bool = False) -> None:
         """Check a change of `path`, or of its `tree`."""

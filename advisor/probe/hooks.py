@@ -23,13 +23,10 @@ from .session import Session
 
 FLAG = "_gpu_advisor_hooked"
 PARTS = (
-    cuda_stand_in.install,
-    dataloader_hooks.install,
-    module_hooks.install,
-    *training_hooks.PARTS,
-    cuda_graphs.install,
-    overrides.install,
-)
+    cuda_stand_in.install, dataloader_hooks.install, module_hooks.install,
+    training_hooks.backwards, training_hooks.asked_for, training_hooks.scaler,
+    training_hooks.optimizers, training_hooks.recomputing, cuda_graphs.install, overrides.install,
+)  # fmt: skip
 """Parts that are hooked, each by itself: where one cannot be, the others are."""
 
 
@@ -42,7 +39,4 @@ def install(torch: Any, session: Session) -> None:
     session.torch = torch
     session.tick = functools.partial(control.tick, session)
     for part in PARTS:
-        try:
-            part(torch, session)
-        except Exception as problem:
-            session.fail(problem)
+        session.attempt(part, torch, session)

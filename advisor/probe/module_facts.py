@@ -46,16 +46,22 @@ class Module:
         """Calls of which numbers were recorded."""
         self.ids: Any = None
         """Path to the token ids, where the output has a part for each."""
-        self.tokens = (0.0, 0.0)
+        self.tokens = self.token_items = 0.0
         """Tokens and items of the calls so far, where there are ids."""
 
     def count_tokens(self, inputs: Any, items: float) -> None:
         """Add up the token positions of a call, padding included."""
         try:
-            many = batches.at(inputs, self.ids).numel()
+            self.tokens += batches.at(inputs, self.ids).numel()
+            self.token_items += items
         except Exception:  # inputs of another form
-            return
-        self.tokens = self.tokens[0] + many, self.tokens[1] + items
+            pass
+
+
+DESCRIBED = (
+    "name", "site", "parameters", "same_shape", "flags", "shapes", "tokens", "token_items",
+)  # fmt: skip
+"""Attributes that go into the log."""
 
 
 def known(session: Session, module: Any) -> Module:
@@ -83,19 +89,9 @@ def parameters(module: Any) -> list[Any]:
     return batch_axis.known_parameters(dict(held))
 
 
-def describe(session: Session, entry: Module, *, at_end: bool = False) -> None:
+def describe(session: Session, entry: Module, at_end: bool = False) -> None:
     """Write the facts of a module to the log."""
-    tokens, items = entry.tokens
-    content: dict[str, Any] = {
-        "name": entry.name,
-        "site": entry.site,
-        "parameters": entry.parameters,
-        "same_shape": entry.same_shape,
-        "flags": entry.flags,
-        "shapes": entry.shapes,
-        "tokens": tokens,
-        "token_items": items,
-    }
+    content = {name: getattr(entry, name) for name in DESCRIBED}
     if at_end:
         for place, name in enumerate(("inputs", "outputs")):
             content[name] = [_read(call[place]) for call in entry.firsts]
@@ -105,7 +101,7 @@ def describe(session: Session, entry: Module, *, at_end: bool = False) -> None:
 def describe_all(session: Session) -> None:
     """Write the facts of each module."""
     for entry in session.modules:
-        session.attempt(lambda entry=entry: describe(session, entry, at_end=True))
+        session.attempt(describe, session, entry, True)
 
 
 # --- one call -----------------------------------------------------------------------------

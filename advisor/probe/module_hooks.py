@@ -15,12 +15,13 @@ import types
 from typing import Any, Callable, Dict
 
 from . import module_facts
-from .hooking import ALWAYS, compiling_of, is_muted, listen, step_end, tracing_of, unlisten
 from .module_facts import Module
 from .session import Session
 
 KEY, POST = -7001, -7005
 """Keys in torch's dicts of hooks; torch's own are counted from 0 up."""
+ALWAYS = "_forward_hooks_always_called"
+"""Attribute of modules that torch has since 2.1: hooks that are called for an exception, too."""
 
 clock = time.perf_counter
 
@@ -52,17 +53,16 @@ class Entrance:
 
 def install(torch: Any, session: Session) -> None:
     """Hook the calls of modules from outside any module."""
-    step_ended = step_end(session)
-    tracing, compiling = tracing_of(torch), compiling_of(torch)
+    tracing, compiling = _tracing_of(torch), compiling_of(torch)
     entered = 0.0
     current: Module | None = None
 
     def before(module: Any, args: Any) -> None:
         nonlocal entered, current
-        if _is_light(session, module) or is_muted(session) or compiling() or tracing():
+        if _is_light(session, module) or session.is_muted() or compiling() or tracing():
             return
         if not entrance.wanted and ALWAYS not in module.__dict__:
-            return  # torch before 2.1 calls no hook for an exception
+            return  # no hook would be called for an exception
         entrance.shut()
         current = None
         try:
@@ -71,7 +71,7 @@ def install(torch: Any, session: Session) -> None:
                 if current is None:
                     entrance.reopen()
                     return
-            listen(module, POST, after)
+            _listen(module, after)
         except Exception as problem:
             session.step_aside(problem)
             return
@@ -81,15 +81,37 @@ def install(torch: Any, session: Session) -> None:
     def after(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
         end = clock()
         session.in_call = False
-        unlisten(module, POST)
+        for name in ("_forward_hooks", "_forward_hooks_with_kwargs", ALWAYS):
+            module.__dict__.get(name, {}).pop(POST, None)
         entrance.reopen()
         session.attempt(_leave, session, current, args, kwargs, output, entered, end)
         if current is not None:
-            step_ended(end)
+            session.step_ended(end)
 
     hooks = torch.nn.modules.module._global_forward_pre_hooks
     entrance = session.entrance = Entrance(hooks, before)
     session.patches.on_undo(entrance.remove)
+
+
+def _listen(module: Any, hook: Any) -> None:
+    """Call `hook(module, args, kwargs, output)` after this call of `module`."""
+    module._forward_hooks[POST] = hook
+    module._forward_hooks_with_kwargs[POST] = True
+    if ALWAYS in module.__dict__:
+        module._forward_hooks_always_called[POST] = True
+
+
+def compiling_of(torch: Any) -> Callable[[], bool]:
+    """Make the check for running compilation."""
+    compiler = getattr(torch, "compiler", None)
+    return getattr(compiler, "is_compiling", None) or (lambda: False)
+
+
+def _tracing_of(torch: Any) -> Callable[[], object]:
+    """Make the check for torch.jit and fx tracing."""
+    by_jit = torch._C._get_tracing_state
+    fx = sys.modules.get("torch.fx._symbolic_trace")
+    return lambda: by_jit() or getattr(fx, "_is_fx_tracing_flag", False)
 
 
 def _enter(session: Session, module: Any) -> Module | None:
@@ -197,7 +219,7 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) ->
         if entry is not None and entrance.wanted:
             end = clock()
             session.attempt(_leave, session, entry, args, kwargs, output, start, end)
-            step_end(session)(end)
+            session.step_ended(end)
         return output
     finally:
         session.in_call = session.in_call and not outermost

@@ -1,7 +1,8 @@
-"""Trace of one whole step: its operations, and the memory that they take and free.
+"""Profile of one whole step: floating-point operations, storages, memory by kind.
 
 A dispatch mode sees every operation below autograd. Views and scalars cost nothing and are left
-out. The trace is plain numbers; `advisor/prediction` says what they cost on a card.
+out. The trace is plain numbers; `advisor/prediction` says what they cost on a card. Memory by kind
+is known of a card only, whose allocator keeps the peak.
 """
 
 from __future__ import annotations
@@ -12,28 +13,29 @@ import math
 import weakref
 from typing import Any
 
-from . import module_facts
+from .module_facts import has_tf32, parameters
+from .overrides import compilations
 from .session import Session
 
 MATRIX, CONVOLUTION, GROUPED, ATTENTION, OTHER = range(5)
 """Classes of operations that run at rates of their own."""
 PRODUCTS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
 """Matrix products, by the place of their first factor."""
+CONVOLUTIONS = ("convolution", "_convolution", "convolution_backward")
 ATTENTION_FLOPS = {False: 4, True: 10}
 """Per query, key and channel, of a forward and of a backward with its recomputation."""
-
-
 MOST_OPERATIONS = 100_000
 """A step of more is not traced."""
 
 
 class OpTrace:
-    """Operations and storages of one step."""
+    """Operations of one step; where it `lists` them, with the storages that they make."""
 
-    def __init__(self, session: Session, optimizer: Any = None) -> None:
+    def __init__(self, session: Session, optimizer: Any = None, *, lists: bool = True) -> None:
         self._session, self._torch = session, session.torch
-        self._optimizer = optimizer
+        self._optimizer, self._lists = optimizer, lists
         self._problem: Exception | None = None
+        self._flops = 0.0
         self._dtypes: dict[str, int] = {}
         self._ops: list[tuple[int, int, float, int]] = []
         self._names: list[str] = []
@@ -53,28 +55,31 @@ class OpTrace:
 
         A card's optimizers go through all parameters at once, where a CPU's go one by one.
         """
-        for group in getattr(self._optimizer, "param_groups", ()):
+        for group in getattr(self._optimizer, "param_groups", ()) if self._lists else ():
             if group.get("foreach", 0) is None and not group.get("fused"):
                 group["foreach"] = True
+        if not self._lists and self._session.device is not None:
+            self._torch.cuda.reset_peak_memory_stats()
         self._collects = gc.isenabled()
         gc.collect()
         gc.disable()  # it would free in other places at another batch
         self._mode.__enter__()
 
     def end(self) -> dict[str, Any]:
-        """Stop watching; return the trace as an entry of the record."""
+        """Stop watching; return entries of the record."""
         self._mode.__exit__(None, None, None)
         if self._collects:
             gc.enable()
         if self._problem is not None:
             raise self._problem
+        if not self._lists:
+            return {"flops": {"per_step": self._flops}, "footprint": self._footprint()}
         found = {
             "dtypes": list(self._dtypes),
             "names": self._names,
             "ops": self._ops,
             "held": self._held,
             "events": list(self._events),
-            "kinds": self._kinds(),
         }
         return {"trace": found}
 
@@ -83,16 +88,18 @@ class OpTrace:
         if self._session.fetching or self._problem is not None:
             return
         try:
-            self._add(func, args, kwargs, result)
+            outputs = tensors(result, self._torch)
+            kind, flops = _cost(func.overloadpacket.__name__, args, outputs)
+            self._flops += flops
+            if self._lists:
+                self._add(func, tensors((args, kwargs), self._torch), outputs, kind, flops)
         except Exception as problem:
             self._problem = problem
 
-    def _add(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+    def _add(self, func: Any, inputs: Any, outputs: Any, kind: int, flops: float) -> None:
         if len(self._ops) >= MOST_OPERATIONS:
             msg = f"a step of more than {MOST_OPERATIONS} operations is not traced"
             raise OverflowError(msg)
-        inputs = tensors((args, kwargs), self._torch)
-        outputs = tensors(result, self._torch)
         card = self._session.stand_in
         if card is not None:
             if not card.counts(inputs):
@@ -104,15 +111,13 @@ class OpTrace:
         own = [tensor for tensor in outputs if self._meet(tensor, made=True)]
         if not own and not func._schema.is_mutable:  # a view, or numbers
             return
-        name = func.overloadpacket.__name__
-        kind, flops = _cost(name, args, outputs)
         moved = sum(each.numel() * each.element_size() for each in (*inputs, *outputs))
         floats = [each for each in inputs if each.is_floating_point()]
         dtype = str(floats[-1].dtype if floats else outputs[0].dtype if outputs else "none")
         dtype = dtype.replace("torch.", "")
         dtype = "tf32" if dtype == "float32" and kind in self._tf32 else dtype
         index = self._dtypes.setdefault(dtype, len(self._dtypes))
-        self._names.append(name)
+        self._names.append(func.overloadpacket.__name__)
         self._ops.append((kind, index, flops, moved))
 
     def _meet(self, tensor: Any, *, made: bool) -> bool:
@@ -138,17 +143,35 @@ class OpTrace:
         self._known[key] = weakref.ref(storage, freed)
         return True
 
-    def _kinds(self) -> dict[str, int]:
-        """Bytes that stay from step to step, by kind."""
-        if self._optimizer is None:
-            return {}
+    def _footprint(self) -> dict[str, int] | None:
+        """Bytes on the card at the peak; all but the activations stay from step to step."""
+        if self._session.device is None or self._optimizer is None:
+            return None
         held = [p for group in self._optimizer.param_groups for p in group["params"]]
-        states = tensors(list(self._optimizer.state.values()), self._torch)
-        kinds = {"parameters": held, "gradients": [p.grad for p in held], "optimizer": states}
-        return {
-            kind: sum(each.numel() * each.element_size() for each in found if each is not None)
-            for kind, found in kinds.items()
-        }
+        for module in (entry.module() for entry in self._session.modules):
+            if hasattr(module, "buffers"):
+                held += [*parameters(module), *module.buffers()]
+        states = [value for each in self._optimizer.state.values() for value in each.values()]
+        kinds = {"model": held, "gradients": [p.grad for p in held], "optimizer": states}
+        found = {kind: _bytes(tensors) for kind, tensors in kinds.items()}
+        others = self._torch.cuda.max_memory_allocated() - sum(found.values())
+        return {**found, "activations": max(0, others)}
+
+
+def why_not(session: Session) -> str | None:
+    """Reason why no step can be profiled, or None."""
+    script = session.torch.jit.ScriptModule
+    hidden = {
+        "compiled code does": compilations() > 0,
+        "scripted code does": any(isinstance(each.module(), script) for each in session.modules),
+        "CUDA graphs do": session.graph_replayed,
+    }
+    return next((f"{name} not show its operations" for name in hidden if hidden[name]), None)
+
+
+def _bytes(tensors: list[Any]) -> int:
+    unique = {id(each): each for each in tensors if getattr(each, "is_cuda", False)}
+    return sum(each.numel() * each.element_size() for each in unique.values())
 
 
 def _mode(trace: OpTrace) -> Any:
@@ -168,7 +191,7 @@ def _mode(trace: OpTrace) -> Any:
 
 def _tf32(torch: Any) -> set[int]:
     """Classes of operations that a card would compute in TF32: convolutions, by default."""
-    matrix = {MATRIX} if module_facts.has_tf32(torch) else set()
+    matrix = {MATRIX} if has_tf32(torch) else set()
     try:
         convolutions = bool(torch.backends.cudnn.allow_tf32)
     except RuntimeError:  # set by the second way that torch has since 2.9
@@ -189,27 +212,18 @@ def tensors(value: Any, torch: Any) -> list[Any]:
 
 def _cost(name: str, args: Any, outputs: list[Any]) -> tuple[int, float]:
     """Class and floating-point operations of one call."""
+    backward = name.endswith("backward")
+    given = args[backward:]  # without the gradient
     if name in PRODUCTS:
         first = args[PRODUCTS[name]]
         return MATRIX, 2.0 * outputs[0].numel() * first.shape[-1]
-    if name in ("convolution", "_convolution"):
-        weight, groups = args[1], args[8]
-        return _convolution(weight, groups, outputs[0].numel(), transposed=args[6], x=args[0])
-    if name == "convolution_backward":
-        gradient, x, weight, groups, wanted = args[0], args[1], args[2], args[9], args[10]
-        kind, flops = _convolution(weight, groups, gradient.numel(), transposed=args[7], x=x)
-        return kind, flops * sum(wanted[:2])
+    if name in CONVOLUTIONS:
+        x, weight, transposed, groups = given[0], given[1], given[6], given[8]
+        made = x if transposed else args[0] if backward else outputs[0]
+        flops = 2.0 * made.numel() * math.prod(weight.shape[1:])
+        gradients = sum(args[10][:2]) if backward else 1
+        return GROUPED if groups > 1 else CONVOLUTION, flops * gradients
     if name.startswith("_scaled_dot_product"):
-        backward = name.endswith("backward")
-        query, key = args[1 if backward else 0], args[2 if backward else 1]
-        each = ATTENTION_FLOPS[backward]
-        return ATTENTION, float(each * query.numel() * key.shape[-2])
+        query, key = given[:2]
+        return ATTENTION, float(ATTENTION_FLOPS[backward] * query.numel() * key.shape[-2])
     return OTHER, 0.0
-
-
-def _convolution(
-    weight: Any, groups: int, outputs: int, *, transposed: bool, x: Any
-) -> tuple[int, float]:
-    each = x.numel() if transposed else outputs
-    flops = 2.0 * each * math.prod(weight.shape[1:])
-    return GROUPED if groups > 1 else CONVOLUTION, flops

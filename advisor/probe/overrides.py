@@ -54,15 +54,9 @@ class Overrides:
         pairs = (word.partition("=") for word in words.split(","))
         self.settings = {name.strip(): value for name, _, value in pairs}
         self.applied = dict.fromkeys(self.settings, 0)
-        self.why: str | None = None
         self.cost_s = 0.0
         self.caution: str | None = None
         self.one_tensor: bool | None = None
-
-    def refuse(self, why: str) -> None:
-        """Record a failed override with its first reason."""
-        self.why = self.why or why
-        self.session.note(f"what-if {self.asked}: {why}")
 
     def apply(self, names: Iterable[str], change: Callable[..., str | None], *args: Any) -> None:
         """Make a change, which returns why it cannot be; count it for each of `names`."""
@@ -71,18 +65,16 @@ class Overrides:
         except Exception as problem:
             why = f"{type(problem).__name__}: {problem}"[:300]
         if why is not None:
-            self.refuse(why)
+            self.session.note(f"what-if {self.asked}: {why}")
             return
         for name in names:
             self.applied[name] += 1
 
     def summary(self) -> dict[str, Any]:
         """The record's entry."""
-        applied = all(self.applied.values())
         return {
             "name": self.asked,
-            "applied": applied,
-            "why": None if applied else self.why or "the program did nothing that it applies to",
+            "applied": all(self.applied.values()),
             "cost_s": self.cost_s or None,
             "caution": self.caution,
             "one_tensor": self.one_tensor,
@@ -93,7 +85,7 @@ def install(torch: Any, session: Session) -> None:
     """Put the plan's overrides and its device memory cap in place."""
     cap = session.plan.get("memory_cap_gib")
     if cap:
-        _cap_memory(torch, float(cap))
+        torch.cuda._lazy_call(functools.partial(_cap_memory, torch, float(cap)))
     asked = session.plan.get("whatif")
     if not asked:
         return
@@ -108,8 +100,6 @@ def install(torch: Any, session: Session) -> None:
         elif name in MODULES:
             change = functools.partial(overrides.apply, [name], _change_module, name, value)
             session.on_module.append(change)
-        elif name not in loader:
-            overrides.refuse(f"{name} is no what-if of this probe")
 
 
 def _change_module(
@@ -127,16 +117,12 @@ def _cap_memory(torch: Any, cap_gib: float) -> None:
 
     Torch switches the current card, so the program's choice is restored.
     """
-
-    def cap() -> None:
-        before = torch.cuda.current_device()
-        for index in range(torch.cuda.device_count()):
-            total = torch.cuda.get_device_properties(index).total_memory / 1024.0**3
-            if cap_gib < total:
-                torch.cuda.set_per_process_memory_fraction(cap_gib / total, index)
-        torch.cuda.set_device(before)
-
-    torch.cuda._lazy_call(cap)
+    before = torch.cuda.current_device()
+    for index in range(torch.cuda.device_count()):
+        total = torch.cuda.get_device_properties(index).total_memory / 1024.0**3
+        if cap_gib < total:
+            torch.cuda.set_per_process_memory_fraction(cap_gib / total, index)
+    torch.cuda.set_device(before)
 
 
 # --- DataLoader arguments -----------------------------------------------------------------

@@ -12,11 +12,9 @@ import threading
 from typing import Any, Callable
 
 from . import cuda_events, dataloader_hooks, module_facts, training_hooks
-from .recorder import write_whole
+from .recorder import VERSION, write_whole
 from .session import Session
 
-VERSION = 3
-"""Version of the record and event log format."""
 GIB = 1024.0**3
 
 
@@ -49,7 +47,7 @@ def keep(session: Session) -> None:
     for describe in (dataloader_hooks.describe_all, module_facts.describe_all):
         session.attempt(describe, session)
     session.recorder.close()
-    session.facts = facts(session)
+    session.facts.update(facts(session))
 
 
 def write(session: Session, state: str) -> None:
@@ -57,7 +55,7 @@ def write(session: Session, state: str) -> None:
     session.state = state
     if session.diagnosis is None:
         session.attempt(keep, session)
-    found = session.diagnosis.found() if session.diagnosis is not None else {}
+    found = session.diagnosis.found if session.diagnosis is not None else {}
     try:
         put(session, {**state_of(session), **session.facts, **found})
     except OSError:
@@ -68,28 +66,21 @@ def state_of(session: Session) -> dict[str, Any]:
     """Return the program's progress and errors."""
     recorder = session.recorder
     first, last = recorder.first_time, recorder.last_time
+    as_they_are = (
+        "pid", "state", "boot_time", "optimizers_built", "exception", "swallowed", "guard",
+        "writes", "altered", "errors", "notes",
+    )  # fmt: skip
     return {
         "version": VERSION,
-        "pid": session.pid,
         "ppid": os.getppid(),
-        "state": session.state,
         "alone": session.diagnosis is not None,
-        "boot_time": session.boot_time,
         "first_step_time": None if first is None else first + session.epoch,
         "last_step_time": None if last is None else last + session.epoch,
         "steps": recorder.known_steps(),
         "whole_steps": recorder.whole_steps(session.optimizers_built > 0),
-        "optimizers_built": session.optimizers_built,
         "rank": _distributed("RANK", "get_rank", 0),
         "world_size": _distributed("WORLD_SIZE", "get_world_size", 1),
-        "exception": session.exception,
-        "swallowed": session.swallowed,
-        "guard": session.guard,
-        "writes": session.writes,
-        "altered": session.altered,
-        "rewritten": sorted(session.rewritten),
-        "errors": session.errors,
-        "notes": session.notes,
+        **{name: getattr(session, name) for name in as_they_are},
     }
 
 
@@ -105,14 +96,9 @@ def _distributed(name: str, getter: str, default: int) -> int:
 
 
 def facts(session: Session) -> dict[str, Any]:
-    """Facts of the process, each independent of the others."""
+    """Facts of the process at its end, each independent of the others."""
     overrides = session.overrides
     read: dict[str, Callable[[], Any]] = {
-        "fused": lambda: session.fused,
-        "recomputes": lambda: session.recomputes,
-        "skipped_updates": lambda: session.skipped_updates,
-        "arguments": lambda: session.arguments,
-        "optimizers": lambda: sorted(session.optimizers),
         "whatif": lambda: overrides.summary() if overrides is not None else None,
         "memory": lambda: memory(session),
         "card": lambda: cuda_events.card_facts(session),

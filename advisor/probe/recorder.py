@@ -14,6 +14,8 @@ from typing import Any, Callable, Dict, List, Tuple
 
 Event = Tuple[Any, ...]
 
+VERSION = 4
+"""Version of the record and event log format."""
 STEPS = ("step", "batch", "call", "backward", "gradient")
 """Kinds that say how far a program is; each has its start and end in second and third place."""
 PASS_ENDED = -1.0

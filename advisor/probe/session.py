@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 import time
 from typing import Any, Callable
@@ -84,8 +85,6 @@ class Session:
         """os._exit as it was before it was wrapped."""
         self.on_module: list[Callable[[Any], object]] = []
         """Overrides that act on each module with parameters at its first call."""
-        self.optional: list[tuple[Callable[[], object], Callable[[], object]]] = []
-        """Hooks that counting does without: (take out, put in again)."""
         self.entrance: Any = None
         """Where calls of modules from outside any module are noticed."""
         self.reset()
@@ -124,18 +123,10 @@ class Session:
         self.updates = 0
         """Steps of optimizers so far."""
         self.optimizers_built = 0
-        self.skipped_updates = 0
-        self.optimizers: set[str] = set()
-        """Classes of those that stepped."""
-        self.fused: bool | None = None
-        """True if the first optimizer that stepped is fused."""
-        self.recomputes: bool | None = None
-        """Activations were computed twice to save memory; None where that cannot be seen."""
-        self.arguments: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {"skipped_updates": 0, "arguments": {}}
+        """Facts of the whole process, by their names in the record."""
         self.writes: list[str] = []
         self.altered: list[str] = []
-        self.rewritten: set[str] = set()
-        """Files that were emptied or replaced more than once."""
         self.guard: str | None = None
         """User's file that the guard refused to let change."""
         self.exception: dict[str, Any] | None = None
@@ -152,8 +143,6 @@ class Session:
         self.target: tuple[str, int] | None = None
         """Kind of event and count at which all ranks stop."""
         self.stopping = False
-        self.facts: dict[str, Any] = {}
-        """Facts of the whole process, as of the end of the window."""
         self.diagnosis: Any = None
         """Set once the window is over and the parts are looked at."""
         self.fetching = False
@@ -168,39 +157,31 @@ class Session:
         if self.diagnosis is not None:
             self.diagnosis.at(kind, optimizer)
 
-    # --- hooks ----------------------------------------------------------------------------
+    def is_muted(self) -> bool:
+        """Return True in a forked DataLoader worker."""
+        if self.muted is None:
+            worker = sys.modules.get("torch.utils.data._utils.worker")
+            self.muted = getattr(worker, "_worker_info", None) is not None
+        return self.muted
+
+    def step_ended(self, now: float) -> None:
+        """Check fast, at a possible end of a step, whether something is due."""
+        if self.capture is not None:
+            return
+        if self.device is not None:
+            self.attempt(self.device.mark, now)
+        if now >= self.due:
+            self.tick(now)
 
     def switch(self, *, counting: bool, calls: bool = True) -> None:
-        """Take out the hooks that counting does without, or put them back.
-
-        `calls`: forwards are counted.
-        """
+        """Record only what counts steps, or everything again; `calls`: forwards are counted."""
         if counting == self.counting:
             return
         self.counting = counting
-        for take_out, put_in in self.optional:
-            (take_out if counting else put_in)()
         self.entrance.wanted = calls
         if counting and self.device is not None:
             self.device.mark_rarely()
         self.add(("hooks", time.perf_counter(), counting, calls))
-
-    def replace(self, owner: Any, ours: dict[str, Any]) -> None:
-        """Install hooks on attributes of `owner` that counting does without."""
-        held = {name: vars(owner).get(name, MISSING) for name in ours}
-
-        def put_in() -> None:
-            for name, hook in ours.items():
-                setattr(owner, name, hook)
-
-        def take_out() -> None:
-            for name, original in held.items():
-                if vars(owner).get(name) is ours[name]:  # else another's hook lies over it
-                    restore(owner, name, original)
-
-        put_in()
-        self.optional.append((take_out, put_in))
-        self.patches.on_undo(take_out)
 
     # --- errors ---------------------------------------------------------------------------
 
@@ -221,11 +202,8 @@ class Session:
 
     def fail(self, problem: BaseException) -> None:
         """Record an error of an optional probe part."""
-        import traceback
-
         if len(self.errors) < KEPT:
-            trace = traceback.format_exception(type(problem), problem, problem.__traceback__)
-            self.errors.append("".join(trace)[-2000:])
+            self.errors.append(text_of(problem)[-2000:])
 
     def note(self, line: str) -> None:
         """Add a note to the record once."""
@@ -248,20 +226,25 @@ class Session:
             name, message = type(problem).__name__, str(problem)[:500]
             self.swallowed.append({"type": name, "message": message, **facts})
 
-    def note_exception(self, kind: Any, problem: Any, trace: Any) -> None:
+    def note_exception(self, problem: BaseException) -> None:
         """Record the exception that ends the program."""
-        import traceback
-
-        frames = traceback.extract_tb(trace)
-        importing = isinstance(problem, (ImportError, SyntaxError)) or any(
-            frame.filename.startswith("<frozen importlib") for frame in frames
+        tail = text_of(problem)
+        importing = isinstance(problem, (ImportError, SyntaxError)) or (
+            'File "<frozen importlib' in tail
         )
         self.recorder.flush()
         passes = [each for each in self.swallowed if each["where"] != "loading"]
         stepping = bool(self.recorder.known_steps() or passes)
         self.exception = {
-            "type": getattr(kind, "__name__", str(kind)),
+            "type": type(problem).__name__,
             "message": str(problem)[:2000],
             "where": "step" if stepping else "import" if importing else "start",
-            "tail": "".join(traceback.format_exception(kind, problem, trace))[-3000:],
+            "tail": tail[-3000:],
         }
+
+
+def text_of(problem: BaseException) -> str:
+    """The traceback of an exception."""
+    import traceback
+
+    return "".join(traceback.format_exception(type(problem), problem, problem.__traceback__))

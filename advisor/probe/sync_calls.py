@@ -6,7 +6,6 @@ name from compiled code do not come through here; they are no wait of the loop a
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from typing import Any, Callable
@@ -18,85 +17,65 @@ WAITS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "
 """Methods of a tensor that give its numbers to the host."""
 MOVES = ("to", "cuda")
 
-Hook = Callable[..., Any]
-
 clock = time.perf_counter
 
 
-class _DeviceHooks:
-    """Hooks of one thread's device copies and waits."""
+def watch_device(session: Session) -> None:
+    """Record this thread's device copies and waits."""
+    tensor, cuda = session.torch.Tensor, session.torch.cuda
+    own = threading.get_ident()
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._own = threading.get_ident()
+    def is_left_alone() -> bool:
+        """Return True while steps are counted, for the probe's own calls, and another thread's."""
+        return session.counting or session.reading or threading.get_ident() != own
 
-    def _is_left_alone(self) -> bool:
-        """Return True for a call of the probe, or of another thread."""
-        return self._session.reading or threading.get_ident() != self._own
+    def waiting(name: str, *, on_device: bool = True) -> Callable[..., Any]:
+        """Make the hook of a method that waits for the device."""
 
-    def _waited(self, start: float, name: str) -> None:
-        end = clock()
-        self._session.add(("wait", start, end))
-        site = call_sites.user_site()
-        if site is not None:
-            self._session.add(("sync", start, end, site, name))
-
-    def waiting(self, name: str, original: Hook, on_device: bool) -> Hook:
-        """Wrap a method that waits for the device."""
-
-        @functools.wraps(original)
-        def wait(*args: Any, **kwargs: Any) -> Any:
-            if (on_device and not args[0].is_cuda) or self._is_left_alone():
+        def wait(original: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_left_alone() or (on_device and not args[0].is_cuda):
                 return original(*args, **kwargs)
             start = clock()
             try:
                 return original(*args, **kwargs)
             finally:
-                self._waited(start, name)
+                _waited(session, start, name)
 
         return wait
 
-    def moving(self, name: str, original: Hook) -> Hook:
-        """Wrap a method that may copy between devices."""
+    def moving(name: str) -> Callable[..., Any]:
+        """Make the hook of a method that may copy between devices."""
 
-        @functools.wraps(original)
-        def move(it: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._is_left_alone():
+        def move(original: Any, it: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_left_alone():
                 return original(it, *args, **kwargs)
-            was = it.is_cuda
-            event = None if was or not _names_card(args, kwargs, name) else self._event()
+            was, device = it.is_cuda, session.device
+            event = None
+            if not was and _names_card(args, kwargs, name):
+                unseen = session.capture is not None or device.is_aside()
+                event = None if unseen else device.event()
             start = clock()
             moved = original(it, *args, **kwargs)
-            if moved is not it and moved.is_cuda != was:
-                self._copied(name, start, event, was and not _non_blocking(args, kwargs))
+            if was and not moved.is_cuda and not _non_blocking(args, kwargs):
+                _waited(session, start, name)
+            elif event is not None and moved.is_cuda:
+                session.add(("copy", start, clock()))
+                device.copied(event)
             return moved
 
         return move
 
-    def _event(self) -> Any:
-        """Event before a copy to the card; None inside a capture or on a stream of its own."""
-        device = self._session.device
-        unseen = self._session.capture is not None or device.is_aside()
-        return None if unseen else device.event()
-
-    def _copied(self, name: str, start: float, event: Any, waits: bool) -> None:
-        """Record a copy; `event` lies before one to the card, `waits` is one to the host."""
-        if waits:
-            self._waited(start, name)
-        elif event is not None:
-            self._session.add(("copy", start, clock()))
-            self._session.device.copied(event, self._session.device.event())
-
-
-def watch_device(session: Session) -> None:
-    """Record this thread's device copies and waits."""
-    tensor, cuda, hooks = session.torch.Tensor, session.torch.cuda, _DeviceHooks(session)
-    ours = {name: hooks.waiting(name, getattr(tensor, name), True) for name in WAITS}
-    ours.update({name: hooks.moving(name, getattr(tensor, name)) for name in MOVES})
-    session.replace(tensor, ours)
+    for name in WAITS:
+        session.patches.wrap(tensor, name)(waiting(name))
+    for name in MOVES:
+        session.patches.wrap(tensor, name)(moving(name))
     for owner in (cuda.Event, cuda.Stream, cuda):
-        wait = hooks.waiting("synchronize", owner.synchronize, False)
-        session.replace(owner, {"synchronize": wait})
+        session.patches.wrap(owner, "synchronize")(waiting("synchronize", on_device=False))
+
+
+def _waited(session: Session, start: float, name: str) -> None:
+    """Record a wait of the host, with the user's line where one led to it."""
+    session.add(("wait", start, clock(), call_sites.user_site() or "", name))
 
 
 def _names_card(args: Any, kwargs: Any, name: str) -> bool:

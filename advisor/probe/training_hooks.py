@@ -6,9 +6,9 @@ import itertools
 import sys
 import time
 import weakref
-from typing import Any, Callable
+from typing import Any
 
-from .hooking import compiling_of, is_muted, step_end
+from .module_hooks import compiling_of
 from .session import Session
 
 LOSSES_KEPT = 256
@@ -28,7 +28,6 @@ clock = time.perf_counter
 
 def backwards(torch: Any, session: Session) -> None:
     """Hook backward passes and their losses."""
-    step_ended = step_end(session)
 
     @session.patches.wrap(torch.autograd, "backward")
     def backward(original: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
@@ -49,19 +48,17 @@ def backwards(torch: Any, session: Session) -> None:
         session.add(("backward", enter, end))
         if session.device is not None and session.capture is None:
             session.attempt(session.device.mark, end, True)
-        if not session.optimizers:  # else their steps are the ends of steps
-            session.at("backward")
-            step_ended(end)
+        _may_end_step(session, "backward", end)
         return result
 
 
 def asked_for(torch: Any, session: Session) -> None:
     """Hook `autograd.grad` and `torch.func` gradients."""
-    compiling, step_ended = compiling_of(torch), step_end(session)
+    compiling = compiling_of(torch)
 
     @session.patches.wrap(torch.autograd, "grad")
     def grad(original: Any, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        if compiling() or session.muted or is_muted(session):
+        if compiling() or session.is_muted():
             return original(outputs, inputs, *args, **kwargs)
         enter = clock()
         result = original(outputs, inputs, *args, **kwargs)
@@ -70,10 +67,15 @@ def asked_for(torch: Any, session: Session) -> None:
         updates = any(isinstance(each, torch.nn.Parameter) for each in several)
         if updates or len(several) > 1:  # of one input it is guidance of a sampler, or forces
             session.add(("gradient", enter, end))
-            if not session.optimizers:
-                session.at("gradient")
-                step_ended(end)
+            _may_end_step(session, "gradient", end)
         return result
+
+
+def _may_end_step(session: Session, kind: str, end: float) -> None:
+    """End a step at its gradients, unless those of optimizers are the ends."""
+    if not session.updates:
+        session.at(kind)
+        session.step_ended(end)
 
 
 def _keep_loss(session: Session, tensors: Any) -> None:
@@ -99,18 +101,14 @@ def recomputing(torch: Any, session: Session) -> None:
     names = [name for name in CHECKPOINTS if callable(vars(module).get(name))]
     if len(names) < 2:
         return
-    session.recomputes = False
-
-    def noticing(name: str, original: Any) -> Callable[..., Any]:
-        def called(*args: Any, **kwargs: Any) -> Any:
-            session.recomputes = True
-            setattr(module, name, original)
-            return original(*args, **kwargs)
-
-        return called
+    session.facts["recomputes"] = False
 
     for name in names:
-        session.patches.put(module, name, noticing(name, vars(module)[name]))
+
+        @session.patches.wrap(module, name)
+        def noticing(original: Any, *args: Any, **kwargs: Any) -> Any:
+            session.facts["recomputes"] = True
+            return original(*args, **kwargs)
 
 
 # --- optimizers ---------------------------------------------------------------------------
@@ -131,14 +129,13 @@ def scaler(torch: Any, session: Session) -> None:
         before = session.updates
         result = original(self, *args, **kwargs)
         if self.is_enabled() and session.updates == before:
-            session.skipped_updates += 1
+            session.facts["skipped_updates"] += 1
         return result
 
 
 def optimizers(torch: Any, session: Session) -> None:
     """Hook optimizer construction and steps."""
     module: Any = sys.modules["torch.optim.optimizer"]
-    step_ended = step_end(session)
     entered = 0.0
     held: dict[int, Any] = {}
     fresh = itertools.count(1)
@@ -164,36 +161,24 @@ def optimizers(torch: Any, session: Session) -> None:
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal entered
         end = clock()
-        if session.muted or (session.muted is None and is_muted(session)):
+        if session.is_muted():
             return
         session.updates += 1
         session.add(("step", entered or end, end, number_of(optimizer)))
         entered = 0.0
         session.at("step", optimizer)
         if end >= session.due or session.device is not None:
-            step_ended(end)
+            session.step_ended(end)
 
     session.patches.on_undo(module.register_optimizer_step_pre_hook(before).remove)
     session.patches.on_undo(module.register_optimizer_step_post_hook(after).remove)
 
 
 def stepped(session: Session, optimizer: Any) -> None:
-    """Record an optimizer's kind at its first step."""
+    """Record at its first step whether an optimizer is fused."""
     groups = optimizer.param_groups
-    if session.fused is None and groups and "fused" in groups[0]:
-        session.fused = bool(groups[0]["fused"])
-    session.optimizers.add(_kind(optimizer))
-
-
-def _kind(optimizer: Any) -> str:
-    """Torch class of the optimizer, else its own."""
-    for each in type(optimizer).__mro__:
-        if each.__module__.startswith("torch.optim") and each.__name__ != "Optimizer":
-            return str(each.__name__)
-    return type(optimizer).__name__
-
-
-PARTS = (backwards, asked_for, scaler, optimizers, recomputing)
+    if groups and "fused" in groups[0]:
+        session.facts.setdefault("fused", bool(groups[0]["fused"]))
 
 
 # --- the record ---------------------------------------------------------------------------

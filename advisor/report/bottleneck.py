@@ -235,15 +235,14 @@ def _waste(run: Run) -> Iterator[str]:
             "of like length (length bucketing) save that work."
         )
     if run.syncs:
-        waits = run.syncs[0].ms is not None
-        does = "The host waits for the GPU" if waits else "Numbers go from tensors to the host"
-        yield f"{does} at {', '.join(_sync_point(run, each) for each in run.syncs[:MOST_SITES])}."
+        sites = ", ".join(_sync_point(run, each) for each in run.syncs[:MOST_SITES])
+        yield f"The host waits for the GPU at {sites}."
 
 
 def _sync_point(run: Run, point: SyncPoint) -> str:
     """``train.py:83` (`.item()`, 2 a step, 5.00 ms each, 4.0 % of the time)`."""
     text = f"`{point.site}` (`.{point.call}()`, {numbers.measure(point.per_step, 3)} a step"
-    if point.ms is not None and run.step_ms:
+    if run.step_ms:
         share = min(1.0, point.per_step * point.ms / run.step_ms)
         text += f", {_milliseconds(point.ms)} each, {numbers.percent(share)} of the time"
     return f"{text})"

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from advisor.runner.process_records import ProcessRecord
 
 T = TypeVar("T")
+OF_THE_FIRST = ("losses", "flops", "footprint", "trace", "whatif")
+"""Facts of a record that go into the run as they are."""
 
 
 class Rank(NamedTuple):
@@ -128,21 +130,17 @@ def probed_run(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Run | N
         wait_share=sum(waits) / len(waits) if waits else None,
         phases=_from_the_start(lead, starts) if alone else (),
         whole_units=sum(rank.run.whole_units for rank in ranks),
-        peak_mem_gib=_largest(rank.record.memory.allocated_gib for rank in ranks),
-        peak_device_gib=_largest(rank.record.memory.reserved_gib for rank in ranks),
-        losses=first.losses,
+        peak_mem_gib=_largest(rank.record.memory.get("allocated_gib") for rank in ranks),
+        peak_device_gib=_largest(rank.record.memory.get("reserved_gib") for rank in ranks),
         effects=_effects(lead, ranks),
         ceilings=first.ceilings if alone else (),
-        flops=first.flops,
-        footprint=first.footprint,
-        trace=first.trace,
-        whatif=first.whatif,
         cards=tuple(_known(rank.record.card for rank in ranks)),
         ranks=len(ranks),
         rank_units_per_s=() if alone else rates,
         startup_s=min(steps) - min(starts) if starts and steps else None,
         window_ended_s=lead.run.window_end - min(starts) if starts else None,
         notes=tuple(dict.fromkeys(_notes(ranks, len(able) - len(ranks), plan))),
+        **{name: getattr(first, name) for name in OF_THE_FIRST},
     )
 
 
@@ -205,7 +203,6 @@ def _effects(lead: Rank, ranks: Sequence[Rank]) -> Effects:
         group_batch=sum(batches) if len(batches) == record.world_size else None,
         fused=record.fused,
         recomputes=record.recomputes,
-        optimizers=record.optimizers,
         arguments=tuple(record.arguments.items()),
     )
 
@@ -227,10 +224,10 @@ def _notes(ranks: Sequence[Rank], others: int, plan: MeasurePlan) -> Iterator[st
                 f"memory ran out at a batch of {record.shrunk_from:g}, and the program went "
                 f"on with {run.effects.batch:g} by itself: that is what was measured"
             )
-        if retries := record.memory.alloc_retries:
+        if retries := record.memory.get("alloc_retries"):
             yield (
-                f"the allocator gave cached blocks back and tried again {retries} times: the card "
-                "is nearly full"
+                f"the allocator gave cached blocks back and tried again {retries:g} times: the "
+                "card is nearly full"
             )
         if times := record.skipped_updates:
             yield (

@@ -2,9 +2,8 @@
 
 A trial's records directory holds, for each process of the user's program that Python started:
 
-`boot-<pid>.json`   {time}: the probe was loaded
-`<pid>.json`        the record, a `ProcessRecord` in JSON: of a process that came to steps, imported
-                    torch, wrote files, or ended by an exception
+`<pid>.json`        the record, a `ProcessRecord` in JSON: that the probe was loaded, and more of a
+                    process that imported torch, wrote files, or ended by an exception
 `stacks-<pid>.txt`  stacks of all threads, one set for each SIGUSR1
 `events-<pid>.jsonl`  its event log, which `measuring.py` reads
 `command-<pid>.json`  our latest command to it
@@ -35,7 +34,7 @@ from advisor.model import (
     LoaderCeiling,
     WhatIfOutcome,
 )
-from advisor.probe.record import VERSION
+from advisor.probe.recorder import VERSION
 
 NOTHING_MEASURED = Measurement()
 
@@ -63,15 +62,6 @@ class ProgramException:
     def ran_out(self) -> bool:
         """Return True for an out-of-memory error."""
         return "OutOfMemory" in self.type or "out of memory" in self.message
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """Peak memory of the device's allocator."""
-
-    allocated_gib: Finite | None = None
-    reserved_gib: Finite | None = None
-    alloc_retries: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +95,6 @@ class ProcessRecord:
     """New files that Python opened for writing outside the trial's scratch."""
     altered: tuple[str, ...] = ()
     """Files of the user that Python changed or removed."""
-    rewritten: tuple[str, ...] = ()
-    """Files that were emptied or replaced more than once."""
     errors: tuple[str, ...] = ()
     """The probe's own, of which it survives some: see `state`."""
     notes: tuple[str, ...] = ()
@@ -114,13 +102,12 @@ class ProcessRecord:
     # the fields below are known once the process stopped or exited
     losses: tuple[float, ...] = ()
     arguments: dict[str, JsonScalar] = field(default_factory=dict)
-    memory: Memory = field(default_factory=Memory)
+    memory: dict[str, Finite] = field(default_factory=dict)
+    """Peaks of the device's allocator: allocated_gib, reserved_gib, alloc_retries."""
     card: Card | None = None
     """Card of the model."""
     fused: bool | None = None
     recomputes: bool | None = None
-    optimizers: tuple[str, ...] = ()
-    """Kinds of those that stepped."""
     skipped_updates: int = 0
     """Updates that a GradScaler left out because gradients were not finite."""
     whatif: WhatIfOutcome | None = None
@@ -174,13 +161,6 @@ def parse(pid: int, data: bytes) -> ProcessRecord:
     return replace(_RECORD.validate_python(kept), unread=reported[:300])
 
 
-def _boot(pid: int, data: bytes) -> ProcessRecord:
-    """Start time of a process without a record."""
-    with contextlib.suppress(ValueError, TypeError, KeyError):
-        return ProcessRecord(pid=pid, boot_time=float(from_json(data, allow_inf_nan=False)["time"]))
-    return ProcessRecord(pid=pid)
-
-
 class Records:
     """Records of one trial, cached until changed."""
 
@@ -190,13 +170,9 @@ class Records:
 
     def read(self) -> tuple[ProcessRecord, ...]:
         """Read every known process, ordered by pid."""
-        found: dict[int, ProcessRecord] = {}
-        for pattern in ("boot-*.json", "[0-9]*.json"):
-            for path in self._folder.glob(pattern):
-                number = path.stem.removeprefix("boot-")
-                if re.fullmatch(r"[0-9]{1,10}", number):
-                    found[int(number)] = self._read(path, int(number))
-        return tuple(found[pid] for pid in sorted(found))
+        names = {path.stem: path for path in self._folder.glob("*.json")}
+        found = {int(n): path for n, path in names.items() if re.fullmatch(r"[0-9]{1,10}", n)}
+        return tuple(self._read(found[pid], pid) for pid in sorted(found))
 
     def stacks(self) -> dict[int, str]:
         """Stacks of each process that answered SIGUSR1."""
@@ -215,8 +191,7 @@ class Records:
             current = (status.st_mtime_ns, status.st_ino)
             if before is not None and stamp == current:
                 return before
-            read = _boot if path.name.startswith("boot-") else parse
-            record = read(pid, self._content(path))
+            record = parse(pid, self._content(path))
         except OSError as problem:
             return before or ProcessRecord(pid=pid, unread=str(problem))
         if before is not None and record.unread and record.state == "booted":

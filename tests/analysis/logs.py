@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from advisor.analysis.events import (
     PASS_ENDED,
-    BackwardPass,
     BatchFetch,
     EventLog,
     ForwardCall,
+    LoaderFacts,
+    ModuleFacts,
     OptimizerStep,
+    Span,
 )
-from advisor.analysis.facts import LoaderFacts, ModuleFacts
 from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.window import Window, find_window
 from advisor.model import MeasurePlan
@@ -54,7 +55,7 @@ def call(log: EventLog, start: float, end: float, items: float, *, graded: bool 
 
 def backward(log: EventLog, start: float, end: float) -> None:
     """Append a backward pass."""
-    log.backwards.append(BackwardPass(start, end))
+    log.backwards.append(Span(start, end))
 
 
 def update(log: EventLog, start: float, end: float, optimizer: int = 1) -> None:

@@ -8,8 +8,14 @@ import pytest
 
 from advisor.analysis import breakdown
 from advisor.analysis.device_time import DeviceClock, Host, seconds
-from advisor.analysis.events import DeviceMark, EventLog, HookChange, Span, SyncCall
-from advisor.analysis.facts import LoaderFacts
+from advisor.analysis.events import (
+    DeviceMark,
+    EventLog,
+    HookChange,
+    HostWait,
+    LoaderFacts,
+    Span,
+)
 from advisor.analysis.step_series import OPTIMIZER, StepSeries
 from advisor.analysis.window import Window
 from tests.analysis.logs import backward, call, detected, fetch, log_with, update
@@ -84,11 +90,11 @@ def calls_a_step(
         for number in range(many):
             end = step + 0.5 * (number + 1) / many
             if counted_from is None or end <= counted_from:
-                log.syncs.append(SyncCall(end - 0.001, end, "train.py:9", "item"))
+                log.waits.append(HostWait(end - 0.001, end, "train.py:9", "item"))
         series.bounds.append(step + 1.0)
     if counted_from is not None:
         log.hooks.append(HookChange(counted_from, counting=True, calls=False))
-    points = breakdown.sync_points(log, Window(series, first, last), on_device=True)
+    points = breakdown.sync_points(log, Window(series, first, last))
     return [point.per_step for point in points]
 
 

@@ -15,18 +15,15 @@ if TYPE_CHECKING:
 
 def test_what_does_not_apply_is_told_with_the_reason(tmp_path: Path) -> None:
     """The program is measured as it is; nothing of it fails."""
-    asked = "loader.prefetch_factor=4,channels_last,cudnn_benchmark,more_speed"
+    asked = "loader.prefetch_factor=4,channels_last,cudnn_benchmark"
     plan = MeasurePlan(measure_s=0.2, min_steps=5, whatif=asked)
     reading = program.python(tmp_path, "whatif_loop.py", "--linear", plan=plan).measured
     assert reading.whatif.applied is False
-    assert reading.whatif.why is not None
     reasons = (
-        "more_speed is no what-if of this probe",
         "prefetch_factor needs workers, and the loader has none",
         "the model has no 2-d convolution",
         "the model runs on cpu, where this setting does nothing",
     )
-    assert reading.whatif.why in reasons
     assert sorted(reading.notes) == sorted(f"what-if {asked}: {reason}" for reason in reasons)
     assert reading.effects.workers == 0
 

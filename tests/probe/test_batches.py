@@ -111,27 +111,27 @@ class Refuses(dict[str, object]):
         raise RuntimeError
 
 
-MASK = torch.tensor([[1, 1, 0, 0], [1] * 4])
+MASK = torch.tensor([[1, 1, *[0] * 6], [1] * 8])
 
 
 @pytest.mark.parametrize(
     ("batch", "padded"),
     [
-        ({"ids": torch.ones(2, 4), "attention_mask": MASK}, 2),
-        (Mapping(ids=torch.ones(2, 4), attention_mask=MASK), 2),
-        ({"ids": torch.ones(2, 4), "lengths": torch.tensor([1, 4])}, 3),
-        ({"ids": torch.ones(2, 4), "mask": MASK.float()}, None),
+        ({"ids": torch.ones(2, 8), "attention_mask": MASK}, 6),
+        (Mapping(ids=torch.ones(2, 8), attention_mask=MASK), 6),
+        ([torch.ones(2, 8), torch.tensor([5, 8]), torch.tensor([0, 1])], 3),
+        ({"ids": torch.ones(2, 8), "mask": MASK.float()}, None),
         (Refuses(attention_mask=MASK), None),
-        ([torch.ones(2, 4)], None),
-        ([torch.ones(2, 4), torch.tensor([1, 4])], None),
+        ([torch.ones(2, 8)], None),
+        ([torch.ones(2, 8), torch.tensor([1, 4])], None),
     ],
     ids=["mask", "mapping of its own", "lengths", "fractions", "refuses", "no mapping", "labels"],
 )
 def test_padding(batch: object, padded: int | None) -> None:
-    """By a mask or lengths of whole numbers, each by its name."""
+    """By a mask of whole numbers, or by lengths of which the longest is the width."""
     found = Padding()
     assert found.note(batch) is (padded is not None)
-    counts = {"rows": 2, "positions": 8, "padded": padded}
+    counts = {"rows": 2, "positions": 16, "padded": padded}
     assert found.summary() == (None if padded is None else counts)
 
 

@@ -37,21 +37,20 @@ TWO = "optimizers = [torch.optim.Adam(body.parameters()), torch.optim.SGD(head.p
 
 
 @pytest.mark.parametrize(
-    ("optimizers", "call", "kinds", "recomputes"),
+    ("optimizers", "call", "recomputes"),
     [
-        (ADAM, "body(x)", ("AdamW",), False),
-        (OWN, "checkpoint(body, x, use_reentrant=False)", ("SGD",), True),
-        (TWO, "checkpoint(body, x, use_reentrant=True)", ("Adam", "SGD"), True),
+        (ADAM, "body(x)", False),
+        (OWN, "checkpoint(body, x, use_reentrant=False)", True),
+        (TWO, "checkpoint(body, x, use_reentrant=True)", True),
     ],
     ids=["one", "a class of its own", "two at once"],
 )
 def test_optimizers_and_checkpoints(
-    optimizers: str, call: str, kinds: tuple[str, ...], recomputes: bool, tmp_path: Path
+    optimizers: str, call: str, recomputes: bool, tmp_path: Path
 ) -> None:
     """Checkpointing is seen however it is called."""
     program = PROGRAM.replace("OPTIMIZERS", optimizers).replace("CALL", call)
     effects = in_a_file(tmp_path, program).measured.effects
-    assert effects.optimizers == kinds
     assert effects.recomputes is recomputes
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.analysis.facts import LoaderFacts, ModuleFacts
+from advisor.analysis.events import LoaderFacts, ModuleFacts
 from advisor.analysis.measurement import NO_RUN, Measurement, effects_of
 from advisor.history import History
 from advisor.model import MeasurePlan, Run, Shares
-from advisor.probe.record import VERSION
+from advisor.probe.recorder import VERSION
 from advisor.runner.measured_run import probed_run
 from advisor.runner.process_records import LARGEST_BYTES, ProcessRecord, Records, parse
 from tests.runner.conftest import failed, measured
@@ -230,11 +230,10 @@ def test_only_regular_files_of_a_sane_size_are_opened(tmp_path: Path) -> None:
     with (tmp_path / "4.json").open("wb") as large:
         large.truncate(LARGEST_BYTES + 1)
     (tmp_path / "99999999999999999999.json").write_text("{}")
-    (tmp_path / "boot-5.json").write_text('{"time": "soon"}')
-    (tmp_path / "boot-x.json").write_text("{}")
+    (tmp_path / "5.json").write_text("soon")
     records = Records(tmp_path)
     assert [found.pid for found in records.read()] == [1, 2, 3, 4, 5]
-    assert all(found.unread for found in records.read()[:4])
+    assert all(found.unread for found in records.read())
     assert records.stacks() == {}
 
 

@@ -230,9 +230,7 @@ class Formula:
         if not whatif:
             return None
         applied = whatif in self.switches or whatif.startswith("loader.")
-        return WhatIfOutcome(
-            name=whatif, applied=applied, why=None if applied else "nothing to switch"
-        )
+        return WhatIfOutcome(name=whatif, applied=applied)
 
     def _printed(self, used: Values, trial: Trial) -> str:
         if self.quality is None:
