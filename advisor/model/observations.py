@@ -74,6 +74,8 @@ class WhatIfOutcome:
     name: str
     """As asked for: `loader.num_workers=4@train.py:88`."""
     applied: bool
+    why: str | None = None
+    """Why it did not apply, where it did not."""
     cost_s: float | None = None
     """Paid once, before the window: compilation."""
     caution: str | None = None

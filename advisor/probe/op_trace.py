@@ -48,7 +48,7 @@ class OpTrace:
         self._tf32 = _tf32(session.torch)
         self._collects = False
         """Python's collector was on."""
-        self._mode = _mode(self)
+        self._mode = _mode(self, session.torch)
 
     def begin(self) -> None:
         """Watch every operation from now on.
@@ -174,16 +174,22 @@ def _bytes(tensors: list[Any]) -> int:
     return sum(each.numel() * each.element_size() for each in unique.values())
 
 
-def _mode(trace: OpTrace) -> Any:
+def _mode(trace: OpTrace, torch: Any) -> Any:
     """Make the dispatch mode that reports to `trace`."""
     base: Any = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
+    device = torch.ops.prim.device.default
 
     class Mode(base):  # type: ignore[misc]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            result = func(*args, **(kwargs or {}))
-            trace.saw(func, args, kwargs or {}, result)
+            given, result = kwargs or {}, NotImplemented
+            if func is not device:
+                with self:  # in inference mode a whole layer comes here, not its parts
+                    result = func.decompose(*args, **given)
+            if result is NotImplemented:
+                result = func(*args, **given)
+                trace.saw(func, args, given, result)
             return result
 
     return Mode()

@@ -54,6 +54,7 @@ class Overrides:
         pairs = (word.partition("=") for word in words.split(","))
         self.settings = {name.strip(): value for name, _, value in pairs}
         self.applied = dict.fromkeys(self.settings, 0)
+        self.why: str | None = None
         self.cost_s = 0.0
         self.caution: str | None = None
         self.one_tensor: bool | None = None
@@ -65,6 +66,7 @@ class Overrides:
         except Exception as problem:
             why = f"{type(problem).__name__}: {problem}"[:300]
         if why is not None:
+            self.why = self.why or why
             self.session.note(f"what-if {self.asked}: {why}")
             return
         for name in names:
@@ -72,9 +74,11 @@ class Overrides:
 
     def summary(self) -> dict[str, Any]:
         """The record's entry."""
+        applied = all(self.applied.values())
         return {
             "name": self.asked,
-            "applied": all(self.applied.values()),
+            "applied": applied,
+            "why": None if applied else self.why or "the program did nothing that it applies to",
             "cost_s": self.cost_s or None,
             "caution": self.caution,
             "one_tensor": self.one_tensor,
