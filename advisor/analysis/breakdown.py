@@ -8,31 +8,21 @@ as that stretch was.
 from __future__ import annotations
 
 import bisect
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from advisor.analysis import device_time, spans
-from advisor.analysis.device_time import NO_DEVICE
-from advisor.analysis.events import Span
-from advisor.analysis.step_series import TRAINING, calls_of_networks, most_common
+from advisor.analysis.device_time import NO_DEVICE, DeviceClock
+from advisor.analysis.events import EventLog, Span
+from advisor.analysis.step_series import TRAINING, StepSeries, calls_of_networks, most_common
+from advisor.analysis.window import Window
 from advisor.model import RunPhase, Shares, Stage, SyncPoint
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.analysis.device_time import DeviceClock
-    from advisor.analysis.events import EventLog
-    from advisor.analysis.step_series import StepSeries
-    from advisor.analysis.window import Window
 
 FEWEST_NETWORKS = 2
 """Networks that make stages."""
 MOST_POINTS = 8
 RARE = 0.01
 """Fewer calls a step are none of the loop's."""
-
-
-# --- kinds of work ------------------------------------------------------------------------
 
 
 def shares(
@@ -99,9 +89,6 @@ def loader_waits(log: EventLog, series: StepSeries) -> list[Span] | None:
     return [Span(f.start, f.end) for f in log.fetches if f.loader in series.loaders]
 
 
-# --- networks -----------------------------------------------------------------------------
-
-
 def stages(
     log: EventLog, window: Window, stretch: Span, clock: DeviceClock = NO_DEVICE
 ) -> tuple[Stage, ...]:
@@ -128,9 +115,6 @@ def stages(
             )
             found.append(stage)
     return tuple(found) if len(found) >= FEWEST_NETWORKS else ()
-
-
-# --- lines that wait for the device -------------------------------------------------------
 
 
 def sync_points(log: EventLog, window: Window) -> tuple[SyncPoint, ...]:
@@ -170,9 +154,6 @@ def _recorded(log: EventLog, bounds: Sequence[float]) -> Sequence[float]:
     since, until = max(start, log.waits[0].start), min(end, log.waits[-1].end)
     held = [bound for bound in bounds if since <= bound <= until]
     return held if len(held) > 1 else []
-
-
-# --- phases of a whole run ----------------------------------------------------------------
 
 
 def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:

@@ -9,14 +9,11 @@ nothing, or no more than what the host was just queueing: that goes to what the 
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from advisor.analysis import spans
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.analysis.events import DeviceMark, Span
+from advisor.analysis.events import DeviceMark, Span
 
 SAME_S = 1e-6
 """A mark and a step's end so close together are one moment."""

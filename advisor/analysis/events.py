@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import Field, TypeAdapter
 from pydantic_core import from_json
 
+from advisor.model import TrainingSign
 from advisor.model.kinds import JsonScalar
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from advisor.model import TrainingSign
 
 T = TypeVar("T")
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -32,9 +29,6 @@ Text = Annotated[str, Field(max_length=4096)]
 
 PASS_ENDED = -1.0
 """Items of a fetch that found its DataLoader at an end."""
-
-
-# --- facts of DataLoaders and modules -----------------------------------------------------
 
 
 def typed(values: Mapping[str, JsonScalar], name: str, kind: type[T]) -> T | None:
@@ -114,9 +108,6 @@ class ModuleFacts:
 
 
 NO_LOADER, NO_MODULE = LoaderFacts(), ModuleFacts()
-
-
-# --- events -------------------------------------------------------------------------------
 
 
 class Span(NamedTuple):
@@ -277,8 +268,6 @@ def _inside(events: list[Any], spans: list[Span]) -> list[Any]:
         found += events[bisect.bisect_right(ends, start) : bisect.bisect_right(ends, end)]
     return found
 
-
-# --- reading ------------------------------------------------------------------------------
 
 READERS: dict[str, tuple[str, type[Any]]] = {
     "batch": ("fetches", BatchFetch),

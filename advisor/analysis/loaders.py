@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Sequence
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from advisor.analysis.events import BatchFetch, EventLog, ForwardCall
 from advisor.analysis.step_series import most_common
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.analysis.events import BatchFetch, EventLog, ForwardCall
 
 OWN_SHARE = 0.5
 """A train loader is trained on with so many of its batches."""

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.analysis import breakdown
 from advisor.analysis.device_time import DeviceClock
-from advisor.analysis.events import NO_MODULE, Span, typed
+from advisor.analysis.events import NO_MODULE, EventLog, LoaderFacts, ModuleFacts, Span, typed
 from advisor.analysis.step_detection import detect_steps
-from advisor.analysis.step_series import dominant_module
-from advisor.analysis.window import find_window, warm_up
-from advisor.model import Effects, Run, Shares
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.analysis.events import EventLog, LoaderFacts, ModuleFacts
-    from advisor.analysis.step_series import StepSeries
-    from advisor.analysis.window import Window
-    from advisor.model import MeasurePlan
+from advisor.analysis.step_series import StepSeries, dominant_module
+from advisor.analysis.window import Window, find_window, warm_up
+from advisor.model import Effects, MeasurePlan, Run, Shares
 
 NO_RUN = Run(
     unit="sample", units=0.0, units_per_s=0.0, rate_source="", window_start=0.0, window_end=0.0

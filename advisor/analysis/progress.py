@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from advisor.analysis.events import EventLog
 from advisor.analysis.step_detection import detect_steps
-from advisor.analysis.step_series import FORWARD, LOADER, OPTIMIZER, TRAINING, UPDATE
+from advisor.analysis.step_series import FORWARD, LOADER, OPTIMIZER, TRAINING, UPDATE, StepSeries
 from advisor.analysis.window import QUICK_STEP_S, burst, find_window, warm_up
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.analysis.events import EventLog
-    from advisor.analysis.step_series import StepSeries
-    from advisor.model import MeasurePlan
+from advisor.model import MeasurePlan
 
 Phase = Literal["count", "full"]
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from advisor.analysis.events import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 
 def merged(spans: Iterable[Sequence[float]]) -> list[Span]:

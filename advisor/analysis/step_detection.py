@@ -10,11 +10,13 @@ Nothing of any workload is known here, only three shapes of loop:
 from __future__ import annotations
 
 import bisect
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from advisor.analysis import training_steps
+from advisor.analysis.events import EventLog, ForwardCall
 from advisor.analysis.loaders import beside_inference, worked_items
 from advisor.analysis.step_series import (
     FORWARD,
@@ -24,12 +26,7 @@ from advisor.analysis.step_series import (
     dominant_module,
     most_common,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.analysis.events import EventLog, ForwardCall
-    from advisor.model import MeasurePlan
+from advisor.model import MeasurePlan
 
 SAMPLER_FORWARDS = 4
 """Fewest forwards a batch of an iterative sampler."""
@@ -81,9 +78,6 @@ def detect_steps(log: EventLog, plan: MeasurePlan, *, ended: bool = False) -> St
         return None
     series.set_clock()
     return series
-
-
-# --- inference over a loader --------------------------------------------------------------
 
 
 def _busiest_loader(log: EventLog) -> int | None:
@@ -202,9 +196,6 @@ def _sampler(root: int, groups: list[_Group], plan: MeasurePlan) -> StepSeries:
     return series
 
 
-# --- no loader ----------------------------------------------------------------------------
-
-
 def _without_loader(
     log: EventLog, root: int, calls: list[ForwardCall], plan: MeasurePlan, *, ended: bool
 ) -> StepSeries:
@@ -259,9 +250,6 @@ def _forwards(root: int, items: list[ForwardCall], calls: list[ForwardCall]) -> 
         forwarded = len(calls) * together
         series.forwards_per_unit *= round(forwarded / series.whole_units, 1)
     return series
-
-
-# --- cycles of a sampler ------------------------------------------------------------------
 
 
 def cycle_starts(log: EventLog, module: int, calls: list[int]) -> list[int] | None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.analysis.events import EventLog, ForwardCall, Span
+from advisor.analysis.events import EventLog, ForwardCall, Span
 
 OPTIMIZER, LOADER, FORWARD = "optimizer step", "loader batch", "root forward"
 UPDATE = "training step"

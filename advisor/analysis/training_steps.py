@@ -11,9 +11,16 @@ import bisect
 from collections import Counter
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from advisor.analysis.events import OptimizerStep as Update, Span, typed
+from advisor.analysis.events import (
+    BatchFetch,
+    EventLog,
+    ForwardCall,
+    OptimizerStep as Update,
+    Span,
+    typed,
+)
 from advisor.analysis.loaders import train_loaders, worked_items
 from advisor.analysis.step_series import (
     OPTIMIZER,
@@ -22,10 +29,6 @@ from advisor.analysis.step_series import (
     dominant_module,
     most_common,
 )
-
-if TYPE_CHECKING:
-    from advisor.analysis.events import BatchFetch, EventLog, ForwardCall
-
 
 EVALUATIONS_SHARE = 0.2
 """Calls without gradients in more of the steps belong to the steps."""
@@ -141,9 +144,6 @@ def _holding(series: StepSeries, times: list[float]) -> list[int]:
     return sorted(step for step in steps if 0 <= step < series.steps)
 
 
-# --- batches that were trained on ----------------------------------------------------------
-
-
 def _from_loaders(log: EventLog, series: StepSeries) -> list[Fed]:
     """Trained batches of the train loaders; none where the steps go on without them."""
     lead, also, beside = train_loaders(log.hooked())
@@ -224,9 +224,6 @@ def _from_forwards(log: EventLog, series: StepSeries, clusters: list[list[int]])
     fed = fed or [Fed(passes[cluster[-1]].end, 1.0) for cluster in clusters if cluster]
     series.count_forwards(unit, [each.items for each in fed])
     return fed
-
-
-# --- validation between the steps ---------------------------------------------------------
 
 
 def _other_loaders(log: EventLog, series: StepSeries) -> list[Span]:

@@ -16,21 +16,15 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING
 
-from advisor.analysis.events import typed
-from advisor.analysis.step_series import FORWARD
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.analysis.device_time import DeviceClock
-    from advisor.analysis.events import EventLog
-    from advisor.analysis.step_series import StepSeries
-    from advisor.model import MeasurePlan
+from advisor.analysis.device_time import DeviceClock
+from advisor.analysis.events import EventLog, typed
+from advisor.analysis.step_series import FORWARD, StepSeries
+from advisor.model import MeasurePlan
 
 SETTLED = 1.25
 """Warm-up lasts while a block of steps is slower than the median of the later ones by this."""

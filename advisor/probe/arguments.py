@@ -36,9 +36,6 @@ Option = Dict[str, Any]
 """One option, as the parent reads it."""
 
 
-# --- a measured run ---------------------------------------------------------------------------
-
-
 def install(argparse: Any, session: Session) -> None:
     """Observe every ArgumentParser, with subcommands under their parent."""
 
@@ -89,9 +86,6 @@ def _hook(owner: Any, name: str, act: Callable[..., None]) -> None:
         return result
 
     setattr(owner, name, staticmethod(wrapped) if isinstance(held, staticmethod) else wrapped)
-
-
-# --- a run that only parses -------------------------------------------------------------------
 
 
 def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:
@@ -162,9 +156,6 @@ def _option(flags: Iterable[Any], default: Any, form: str = "joint", **more: Any
     }
 
 
-# --- argparse, and every library built on it --------------------------------------------------
-
-
 def _hook_argparse(recorder: Recorder, argparse: Any) -> None:
     def keep(parser: Any, result: Any, nested: list[Any]) -> None:
         if type(parser).__module__.startswith(("hydra.", "torch.distributed")):
@@ -226,9 +217,6 @@ def _command_of(parser: Any, around: Any) -> str | None:
             if inner is parser and name in sys.argv:
                 return str(name)
     return None
-
-
-# --- other libraries --------------------------------------------------------------------------
 
 
 def _of_click(command: Any, name: str | None) -> Iterator[Option]:

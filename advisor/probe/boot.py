@@ -123,9 +123,6 @@ def _forked(session: Session) -> None:
     _stacks(session)
 
 
-# --- waiting for a module -----------------------------------------------------------------
-
-
 def when_imported(actions: dict[str, Action]) -> None:
     """Run each action once its module is executed."""
     for name in [name for name in actions if name in sys.modules]:

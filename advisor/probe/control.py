@@ -91,9 +91,6 @@ def _obey(session: Session) -> None:
         session.diagnosis.begin()
 
 
-# --- ends ---------------------------------------------------------------------------------
-
-
 def stop(session: Session) -> NoReturn:
     """Write the record and leave at once.
 

@@ -125,9 +125,6 @@ class DeviceClock:
         return event, before
 
 
-# --- the card -----------------------------------------------------------------------------
-
-
 def card_in_use(session: Session) -> int | None:
     """Index of the card that holds most parameters.
 

@@ -108,9 +108,6 @@ def _ended(session: Session, index: int, enter: float, problem: BaseException) -
     session.entrance.reopen()
 
 
-# --- facts --------------------------------------------------------------------------------
-
-
 def built(session: Session, loader: Any) -> None:
     """Note a new DataLoader, or recognise a rebuilt one."""
     if loader.__dict__.get(NUMBER, (None,))[0] == session.pid:

@@ -67,8 +67,6 @@ class Diagnosis:
             self._session.fail(problem)
         self._drain_and_stop()
 
-    # --- loader alone ----------------------------------------------------------------------
-
     def _drain_and_stop(self) -> None:
         self._session.muted = True
         if self.loader is not None and not self._lists:

@@ -104,9 +104,6 @@ def describe_all(session: Session) -> None:
         session.attempt(describe, session, entry, True)
 
 
-# --- one call -----------------------------------------------------------------------------
-
-
 def begin(session: Session, entry: Module, module: Any) -> None:
     """Count a call that begins, and look at some of them."""
     entry.calls += 1
@@ -184,9 +181,6 @@ def _note_shapes(entry: Module, inputs: Any, output: Any) -> None:
         )
 
 
-# --- flags --------------------------------------------------------------------------------
-
-
 def flags(session: Session, module: Any, largest: Any) -> dict[str, Any]:
     """Dtypes, layout, compilation and torch switches now in force."""
     torch, kind = session.torch, largest.device.type
@@ -252,9 +246,6 @@ def _autocast(torch: Any, kind: str) -> str | None:
 
 def _name(dtype: Any) -> str:
     return str(dtype).rsplit(".", 1)[-1]
-
-
-# --- numbers ------------------------------------------------------------------------------
 
 
 def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, items: float) -> None:

@@ -163,9 +163,6 @@ def _leave(
     session.at("call")
 
 
-# --- compiled -----------------------------------------------------------------------------
-
-
 def shield_compiled(eval_frame: Any, session: Session) -> None:
     """Keep torch.compile from tracing the call hook.
 

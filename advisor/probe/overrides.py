@@ -129,9 +129,6 @@ def _cap_memory(torch: Any, cap_gib: float) -> None:
     torch.cuda.set_device(before)
 
 
-# --- DataLoader arguments -----------------------------------------------------------------
-
-
 def _loader(torch: Any, overrides: Overrides, settings: dict[str, str]) -> None:
     """Change the arguments of DataLoaders as they are built."""
     loader = torch.utils.data.DataLoader
@@ -183,9 +180,6 @@ def _resized(given: dict[str, Any], batch: int) -> bool:
     return False
 
 
-# --- the whole process --------------------------------------------------------------------
-
-
 def _non_blocking(torch: Any, overrides: Overrides) -> None:
     """Make host-to-device copies non-blocking."""
 
@@ -217,11 +211,8 @@ def _fused(torch: Any, overrides: Overrides) -> None:
             overrides.applied["fused"] += 1
 
 
-# --- modules ------------------------------------------------------------------------------
-#
 # Hooks on a module are functions of this file, so that the module can be copied and pickled as
 # ever. They take effect from its second call on.
-
 _open = threading.local()
 _dtype: Any = None
 _asked: Overrides | None = None

@@ -185,8 +185,6 @@ class Session:
             self.device.mark_rarely()
         self.add(("hooks", time.perf_counter(), counting, calls))
 
-    # --- errors ---------------------------------------------------------------------------
-
     def step_aside(self, problem: BaseException) -> None:
         """Remove every hook after a fatal probe error, and write the record."""
         self.fail(problem)

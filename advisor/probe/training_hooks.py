@@ -23,9 +23,6 @@ CHECKPOINTS = (
 clock = time.perf_counter
 
 
-# --- gradients ----------------------------------------------------------------------------
-
-
 def backwards(torch: Any, session: Session) -> None:
     """Hook backward passes and their losses."""
 
@@ -111,9 +108,6 @@ def recomputing(torch: Any, session: Session) -> None:
             return original(*args, **kwargs)
 
 
-# --- optimizers ---------------------------------------------------------------------------
-
-
 def scaler(torch: Any, session: Session) -> None:
     """Hook GradScaler: unscaled losses and skipped updates."""
     kind = getattr(getattr(torch, "amp", None), "GradScaler", None) or torch.cuda.amp.GradScaler
@@ -179,9 +173,6 @@ def stepped(session: Session, optimizer: Any) -> None:
     groups = optimizer.param_groups
     if groups and "fused" in groups[0]:
         session.facts.setdefault("fused", bool(groups[0]["fused"]))
-
-
-# --- the record ---------------------------------------------------------------------------
 
 
 def loss_values(session: Session) -> list[float]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 import signal
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from advisor.model import Failure
+from advisor.model import Failure, Trial
 from advisor.probe.env_propagation import isolating
 from advisor.runner.failure_patterns import (
     COLLATERAL,
@@ -20,15 +20,10 @@ from advisor.runner.failure_patterns import (
     NEXT_STEPS,
     NOISE,
     OUT_OF_MEMORY,
+    FailurePattern,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from advisor.model import Trial
-    from advisor.runner.failure_patterns import FailurePattern
-    from advisor.runner.monitor import TrialExit
-    from advisor.runner.process_records import ProgramException
+from advisor.runner.monitor import TrialExit
+from advisor.runner.process_records import ProgramException
 
 EVIDENCE_CHARS = 300
 SLOW_CPUS = 0.5
@@ -71,9 +66,6 @@ def _by_rank(ending: TrialExit, found: Failure) -> Failure:
         if process.world_size > 1 and its_own:
             return replace(found, evidence=f"rank {process.rank}: {found.evidence}")
     return found
-
-
-# --- checks, in the order of precedence -----------------------------------------------------
 
 
 def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
@@ -210,9 +202,6 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Failure:
     return failed("no-steps", f"{ended}; {steps}: {why}")
 
 
-# --- the cause of a death -------------------------------------------------------------------
-
-
 def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]) -> Failure:
     """Find the cause: memory, device, signal, settings or error.
 
@@ -292,9 +281,6 @@ def _rejected(trial: Trial, ending: TrialExit, raised: Sequence[str]) -> Failure
             if leaf and re.search(rf"\b{re.escape(leaf[0])}\b", line):
                 return failed("config-rejected", f"{line} (tried {trial.label})")
     return None
-
-
-# --- exceptions and lines -------------------------------------------------------------------
 
 
 def exceptions(ending: TrialExit) -> list[ProgramException]:

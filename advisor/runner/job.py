@@ -13,20 +13,17 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from advisor.config.originals import candidate_path
+from advisor.model import Trial
 from advisor.runner.supervisor import SPEC
 from advisor.sandbox.capabilities import cache_variables, trial_policy
 from advisor.sandbox.path_policy import caches
 from advisor.sandbox.policy import SandboxPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from advisor.model import Trial
 
 PROBE = Path(__file__).resolve().parents[1] / "probe"
 FOLDERS = ("probe", "outputs", "logs", "trackers", "results")

@@ -12,13 +12,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from advisor.runner import supervisor
+from advisor.runner.job import Job
 from advisor.runner.output import Stream, Tally
-
-if TYPE_CHECKING:
-    from advisor.runner.job import Job
 
 HERE = Path(__file__).resolve().parent
 START = "import sys; sys.path += sys.argv[1:3]; import supervisor; sys.exit(supervisor.main())"

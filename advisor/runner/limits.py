@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from advisor.model import MeasurePlan
-    from advisor.settings import Defaults, Workload
+from advisor.model import MeasurePlan
+from advisor.settings import Defaults, Workload
 
 START_S = 300.0
 HANG_S = 60.0

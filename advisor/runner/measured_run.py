@@ -5,18 +5,14 @@ Rates of ranks add up, and rank 0 speaks for the rest.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from advisor.analysis.measurement import NO_RUN
-from advisor.model import TRAINING_STEPS, Effects, Run, RunPhase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from advisor.model import MeasurePlan, Trial
-    from advisor.runner.monitor import TrialExit
-    from advisor.runner.process_records import ProcessRecord
+from advisor.model import TRAINING_STEPS, Effects, MeasurePlan, Run, RunPhase, Trial
+from advisor.runner.monitor import TrialExit
+from advisor.runner.process_records import ProcessRecord
 
 T = TypeVar("T")
 OF_THE_FIRST = ("losses", "flops", "footprint", "trace", "whatif")
@@ -205,9 +201,6 @@ def _effects(lead: Rank, ranks: Sequence[Rank]) -> Effects:
         recomputes=record.recomputes,
         arguments=tuple(record.arguments.items()),
     )
-
-
-# --- notes for the reader -------------------------------------------------------------------
 
 
 def _notes(ranks: Sequence[Rank], others: int, plan: MeasurePlan) -> Iterator[str]:

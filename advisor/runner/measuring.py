@@ -9,22 +9,17 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from advisor.analysis.events import EventReader
+from advisor.analysis.events import EventLog, EventReader
 from advisor.analysis.measurement import measure
-from advisor.analysis.progress import advise, boundary, stop_point
+from advisor.analysis.progress import Advice, advise, boundary, stop_point
 from advisor.files import within
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.analysis.events import EventLog
-    from advisor.analysis.progress import Advice
-    from advisor.model import MeasurePlan
-    from advisor.runner.process_records import ProcessRecord
+from advisor.model import MeasurePlan
+from advisor.runner.process_records import ProcessRecord
 
 READ_BYTES = 64 << 20
 """Most bytes of a log that are read at once."""

@@ -8,24 +8,21 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import psutil
 
+from advisor.machine.contention import LoadMonitor
+from advisor.model import Trial
 from advisor.probe.env_propagation import isolating
+from advisor.runner.launch import Launched
 from advisor.runner.limits import parts_limit_s
 from advisor.runner.measuring import Measuring
 from advisor.runner.output import Tally, plain
 from advisor.runner.process_records import ProcessRecord, Records
 from advisor.runner.resources import OomKills, TreeSampler, oom_kills
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from advisor.machine.contention import LoadMonitor
-    from advisor.model import Trial
-    from advisor.runner.launch import Launched
 
 TICK_S = 0.1
 """Interval between two checks; the command's end needs none."""

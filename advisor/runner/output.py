@@ -8,12 +8,10 @@ import re
 import threading
 import time
 from itertools import pairwise
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from advisor.files import within
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TAIL_BYTES = 64 * 1024
 LOG_BYTES = 4 * 1024 * 1024

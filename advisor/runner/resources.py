@@ -92,9 +92,6 @@ def _memory(process: psutil.Process) -> float:
     return float(process.memory_info().rss)
 
 
-# --- out-of-memory kills ------------------------------------------------------------------
-
-
 class OomKills(NamedTuple):
     """Out-of-memory kills that the kernel counted."""
 

@@ -25,14 +25,11 @@ import signal
 import stat
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from advisor.sandbox.api import open_sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from advisor.sandbox.base import Sandbox
+from advisor.sandbox.base import Sandbox
 
 TERM_GRACE_S = 2.0
 """Between SIGTERM and SIGKILL: multiprocessing's resource tracker needs it to unlink."""
@@ -158,9 +155,6 @@ class Control:
         self.ended = self.ended or b"stop\n" in self._buffer
 
 
-# --- what the trial needs on disk ---------------------------------------------------------
-
-
 def lay_out(job: dict[str, Any]) -> None:
     """Make the trial's own directories and files.
 
@@ -206,9 +200,6 @@ def clean_up(job: dict[str, Any], laid: list[str], *, orphaned: bool) -> None:
             os.unlink(path)
     for folder in [*job["temporary"], *([job["scratch"]] if orphaned else [])]:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-# --- processes ----------------------------------------------------------------------------
 
 
 def start(job: dict[str, Any], sandbox: Sandbox) -> int:

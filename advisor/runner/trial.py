@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableError
 from advisor.machine.contention import LoadMonitor, on_card
 from advisor.machine.gpu import load_uvm
+from advisor.machine.telemetry import Sampler
 from advisor.model import Failure, Run, Telemetry, Trial
 from advisor.runner.classify import classify, failed, log_tail
-from advisor.runner.job import prepare
+from advisor.runner.job import Job, prepare
 from advisor.runner.launch import Launched
 from advisor.runner.measured_run import failed_effects, measured_run
 from advisor.runner.monitor import Monitor, TrialExit
@@ -19,13 +22,6 @@ from advisor.runner.output import Tally
 from advisor.runner.written_files import changed_files, guarded_changes, read_copies, read_folder
 from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.refusals import denied_write, full_space
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Mapping, Sequence
-
-    from advisor.machine.telemetry import Sampler
-    from advisor.runner.job import Job
 
 UNEXPLAINED = {"no-steps", "probe-not-loaded", "hang", "timeout", "work-not-done"}
 """Kinds of failures that say what did not happen, not why."""

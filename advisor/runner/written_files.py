@@ -13,16 +13,13 @@ import math
 import os
 import re
 from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from advisor.model import ResultFile
+from advisor.runner.process_records import ProcessRecord
 from advisor.sandbox.layers import COUNTED_LIMIT, RESULTS_LIMIT, holds_items, is_product
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from advisor.runner.process_records import ProcessRecord
 
 NAMED_LIMIT = 8
 """Files named in one note."""
@@ -37,9 +34,6 @@ WORDS = re.compile(r"(-?\b\d+(?:\.\d*)?(?:[eE][-+]?\d+)?\b)|([^\s,;:{}\[\]\"]+)"
 """A number, or else a word."""
 GRID = 8
 """A picture is compared by the means of 8 x 8 fields."""
-
-
-# --- changes ------------------------------------------------------------------------------
 
 
 class ChangedFiles(NamedTuple):
@@ -79,9 +73,6 @@ def _note(verb: str, names: Sequence[str], end: str = "") -> tuple[str, ...]:
     """Format `verb a, b, c and 4 more`; nothing without names."""
     more = f" and {len(names) - NAMED_LIMIT} more" if len(names) > NAMED_LIMIT else ""
     return (f"{verb} {', '.join(names[:NAMED_LIMIT])}{more}{end}",) if names else ()
-
-
-# --- items --------------------------------------------------------------------------------
 
 
 class Items(NamedTuple):
@@ -160,9 +151,6 @@ def _value(leaf: object) -> float | str:
     if isinstance(leaf, (int, float)) and math.isfinite(leaf):
         return float(leaf)
     return hashlib.blake2b(str(leaf).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-# --- formats ------------------------------------------------------------------------------
 
 
 def _json(file: BinaryIO) -> Items:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from advisor.sandbox.base import Sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def open_sandbox(policy: Mapping[str, Any], cwd: str) -> Sandbox:

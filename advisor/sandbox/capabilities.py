@@ -8,21 +8,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.errors import UsageError
 from advisor.machine.host import memory_limit_bytes
+from advisor.model import Trial
 from advisor.sandbox import selftest
 from advisor.sandbox.path_policy import CACHES, around, caches, is_within, mps_pipes
 from advisor.sandbox.policy import KINDS, LAYER_FOLDER, Kind, SandboxPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from advisor.model import Trial
 
 FORCED = "GPU_ADVISOR_ISOLATION"
 """Variable: use this kind, or fail."""

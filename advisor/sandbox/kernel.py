@@ -6,10 +6,7 @@ import contextlib
 import ctypes
 import errno
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
 
 CLONE_NEWNS = 0x0002_0000
 CLONE_NEWUSER = 0x1000_0000
@@ -105,9 +102,6 @@ def _checked(name: str, result: int) -> None:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
-
-
-# --- namespaces ---------------------------------------------------------------------------
 
 
 def enter_namespaces(*, network: bool = True) -> None:

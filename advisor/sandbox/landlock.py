@@ -7,15 +7,13 @@ import errno
 import os
 import stat
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from advisor.sandbox import kernel, untrusted
 from advisor.sandbox.base import Sandbox
 from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
 from advisor.sandbox.seccomp import METADATA, NO_FOLLOW, SyscallListener, SyscallNotification
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 VERSION = 1
 PATH_BENEATH = 1

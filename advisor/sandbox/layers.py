@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from advisor.sandbox.path_policy import SYSTEM_TREES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 LISTED_LIMIT = 200
 """Limit of named files of each kind."""

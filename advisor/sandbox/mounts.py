@@ -9,14 +9,12 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from advisor.sandbox.kernel import keeps_all_users
 from advisor.sandbox.path_policy import PSEUDO, SHARED_MEMORY, SYSTEM_TREES, is_within
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 FOLDERS_LIMIT = 1000
 """A folder of more is no place where folders of several owners stand side by side."""

@@ -11,18 +11,14 @@ import errno
 import os
 import shutil
 import stat
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from advisor.sandbox import kernel, layers, untrusted
 from advisor.sandbox.base import Sandbox
 from advisor.sandbox.mounts import FileTree, Step, plan, read_mounts
 from advisor.sandbox.path_policy import SYSTEM_TREES
-from advisor.sandbox.seccomp import RENAMES, SyscallListener, rename_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from advisor.sandbox.seccomp import SyscallNotification
+from advisor.sandbox.seccomp import RENAMES, SyscallListener, SyscallNotification, rename_folder
 
 COPIED_BYTES = 16 << 20
 """Files in a split folder are copied up to this; others are read-only."""
@@ -259,9 +255,6 @@ def _let_through(path: str, target: str) -> None:
 def _show_sealed(path: str, target: str) -> None:
     kernel.bind(path, target, deep=True)
     kernel.seal(target)
-
-
-# --- sockets ------------------------------------------------------------------------------
 
 
 def _sockets_in_use() -> Iterator[str]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 SYSTEM_TREES = ("/proc", "/sys", "/dev")
 """The kernel's own: no file of the user's lies there. Devices stay as they are, GPUs too."""

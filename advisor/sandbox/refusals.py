@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from advisor.model import Failure
 from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
-from advisor.sandbox.policy import LAYER_FOLDER
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.sandbox.policy import SandboxPolicy
+from advisor.sandbox.policy import LAYER_FOLDER, SandboxPolicy
 
 DENIED = re.compile(
     r"Permission denied|Operation not permitted|Read-only file system"

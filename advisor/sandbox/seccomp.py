@@ -16,13 +16,11 @@ import shutil
 import socket
 import stat
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from advisor.sandbox import kernel
 from advisor.sandbox.path_policy import is_within
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 SET_MODE_FILTER, NEW_LISTENER = 1, 1 << 3
 ALLOW, NOTIFY = 0x7FFF_0000, 0x7FC0_0000

@@ -9,16 +9,12 @@ import os
 import socket
 import stat
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from advisor.sandbox import kernel
 from advisor.sandbox.path_policy import around, is_within
-from advisor.sandbox.seccomp import Call
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from advisor.sandbox.seccomp import SyscallNotification
+from advisor.sandbox.seccomp import Call, SyscallNotification
 
 CONNECT = Call(42, 203)
 PIDFD_OPEN, PIDFD_GETFD = 434, 438
@@ -33,9 +29,6 @@ def start_loopback() -> None:
     """Start the loopback device of a new network."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_:
         fcntl.ioctl(any_, SET_FLAGS, struct.pack("16sH14x", b"lo", UP_AND_RUNNING))
-
-
-# --- overlay ------------------------------------------------------------------------------
 
 
 def hide(root: str, policy: Mapping[str, Any]) -> None:
@@ -58,9 +51,6 @@ def hide(root: str, policy: Mapping[str, Any]) -> None:
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
         kernel.bind(f"/proc/self/fd/{handle}", target, deep=True)
         os.close(handle)
-
-
-# --- Landlock -----------------------------------------------------------------------------
 
 
 def readable(policy: Mapping[str, Any]) -> tuple[str, ...]:
