@@ -174,3 +174,20 @@ class PredictionError(AdvisorError):
     """The program cannot be predicted from its runs here."""
 
     exit_code = 26
+
+
+class EngineError(AdvisorError):
+    """Node that cannot run trials, or does not come."""
+
+    exit_code = 27
+
+
+class NodeLostError(AdvisorError):
+    """Node that went away during a trial: no evidence about the candidate."""
+
+    exit_code = 28
+
+    def __init__(self, message: str, *, again: bool) -> None:
+        super().__init__(message)
+        self.again = again
+        """Another node may do."""

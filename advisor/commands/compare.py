@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import math
 import os
@@ -15,7 +16,7 @@ from typing import Any, Literal
 
 from advisor import numbers, settings
 from advisor.commands import invocation, output
-from advisor.commands.measuring import program_of, session_of
+from advisor.commands.measuring import node_of, program_of, session_of
 from advisor.errors import BudgetTooSmallError, TrialFailedError, UsageError
 from advisor.executor.comparison import UNDER_LOAD, Comparison
 from advisor.executor.equal_work import work_differences
@@ -63,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PERCENT",
         help="slowdown against the first variant that fails the call (default 3)",
     )
-    invocation.add_flags(parser, "--window", "--budget", "--workload", "--json")
+    invocation.add_flags(parser, "--window", "--budget", "--workload", "--engine", "--json")
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
@@ -194,8 +195,10 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
     Raises TrialFailedError where the first variant fails, BudgetTooSmallError.
     """
     first = arms[0].asked
-    session = session_of(first, budget_s=args.budget)
-    with session.executor(started, earlier_calls=False) as executor:
+    with contextlib.ExitStack() as stack:
+        node = stack.enter_context(node_of(args.engine, first))
+        session = session_of(first, node=node, budget_s=args.budget)
+        executor = stack.enter_context(session.executor(started, earlier_calls=False))
         executor.programs = {arm.name: program_of(arm.asked, session.target) for arm in arms}
         warm_up(arms, executor, args.window)
         session.progress.stage("confirm")

@@ -18,6 +18,7 @@ from advisor.config import originals
 from advisor.config.argv import first_own_word
 from advisor.config.formats import SUFFIXES
 from advisor.errors import CommandMissingError, ConfigReadOnlyError, SettingsError, UsageError
+from advisor.executor.engines.carriers import LOCAL
 from advisor.executor.requests import CommandName
 from advisor.model import Phase
 from advisor.sandbox.capabilities import detect_isolation
@@ -57,6 +58,11 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "TIME",
         "default": "3s",
         "help": "measured window of a trial (default 3s)",
+    },
+    "--engine": {
+        "metavar": "NAME",
+        "default": LOCAL,
+        "help": "where trials run: local (default), slurm, or an [engine.NAME] of gpu-advisor.toml",
     },
     "--allow-writes": {
         "action": "store_true",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from advisor import knobs
 from advisor.commands.invocation import Invocation, require_program
 from advisor.executor.engines import Engine, EngineSettings, make_engine
+from advisor.executor.engines.carriers import carrier_of
+from advisor.executor.engines.connection import Connection
 from advisor.executor.engines.scratch_dir import cancellable
 from advisor.executor.executor import WAIT_SHARE, Budget, Executor
 from advisor.executor.program import Program
@@ -57,12 +60,15 @@ class Session:
     program: Program
     budget_s: float
     progress: Progress
+    node: Connection | None = None
+    """Node that runs the trials; None: this machine."""
 
     @contextlib.contextmanager
     def engine(self) -> Iterator[Engine]:
         """Engine on the card of the target, which Ctrl-C cancels."""
         with self.progress, cancellable() as cancel:
             settings = EngineSettings(
+                connection=self.node,
                 gpu_uuid=self.target.gpu.uuid if self.target.gpu else None,
                 cancel=cancel,
                 on_progress=self.progress.status,
@@ -112,10 +118,30 @@ class Session:
             )
 
 
+@contextlib.contextmanager
+def node_of(engine: str, asked: Invocation) -> Iterator[Connection | None]:
+    """Open a connection to the node of an engine; None is this machine.
+
+    Raises SettingsError and EngineError.
+    """
+    carrier = carrier_of(engine, asked.settings.engine)
+    if carrier is None:
+        yield None
+        return
+
+    def say(text: str) -> None:
+        sys.stderr.write(f"gpu-advisor: {text}\n")
+
+    say(f"waiting for a node through {carrier.shown}")
+    with Connection(carrier, str(asked.cwd.resolve()), asked.environ, say) as node:
+        say(f"trials run on {node.host}")
+        yield node
+
+
 def session_of(
     asked: Invocation,
     *,
-    machine: Machine | None = None,
+    node: Connection | None = None,
     target: str = "auto",
     budget_s: float | None = None,
     allow_writes: bool = False,
@@ -127,10 +153,10 @@ def session_of(
     isolation that does not hold.
     """
     require_program(asked.argv, asked.cwd, asked.environ)
-    machine = machine or read_machine()
+    machine = node.machine if node else read_machine()
     aimed = targets.resolve(target, machine)
     absent = () if aimed.present else (aimed.note,)
-    warnings = isolation_warnings(str(asked.cwd), asked.environ)
+    warnings = node.warnings if node else isolation_warnings(str(asked.cwd), asked.environ)
     program = program_of(asked, aimed, allow_writes=allow_writes, seed=seed)
     progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
     for note in (*asked.notes, *absent, *warnings):
@@ -142,4 +168,5 @@ def session_of(
         program=program,
         budget_s=budget_s or asked.settings.defaults.budget,
         progress=progress,
+        node=node,
     )

@@ -19,7 +19,9 @@ from advisor.errors import (
     OPTIMIZE_EXIT_CODES,
     AdvisorError,
     BudgetTooSmallError,
+    EngineError,
     InterruptedByUserError,
+    NodeLostError,
     NotMeasuredError,
     TrialFailedError,
 )
@@ -47,8 +49,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     Raises AdvisorError.
     """
     started = time.monotonic()
-    job = prepare(args, command)
     with contextlib.ExitStack() as stack:
+        job = prepare(args, command, stack)
         for versions in job.versions:
             stack.enter_context(versions.held())
         lab = stack.enter_context(job.session.executor(started, earlier_calls=not args.fresh))
@@ -57,7 +59,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         stop: Stop | None = None
         try:
             stop = search.run(lab)
-        except InterruptedByUserError as interrupted:
+        except (InterruptedByUserError, EngineError, NodeLostError) as interrupted:
             problem = interrupted
         if stop is not None:
             refuse_without_result(stop)

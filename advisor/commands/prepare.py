@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from advisor import files, knobs, objective
 from advisor.commands import invocation, program_options
-from advisor.commands.measuring import Session, session_of
+from advisor.commands.measuring import Session, node_of, session_of
 from advisor.config.originals import Versions
 from advisor.errors import NotMeasuredError, UsageError
 from advisor.machine import target
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="JSON, YAML, TOML or Python configs that COMMAND reads; without one the options of "
         "COMMAND are tuned",
     )
-    invocation.add_flags(runs, "--workload", "--allow-writes")
+    invocation.add_flags(runs, "--workload", "--engine", "--allow-writes")
     search = parser.add_argument_group("search")
     invocation.add_flags(search, "--budget", "--window")
     search.add_argument(
@@ -124,10 +125,10 @@ class Job:
         return target.memory_limit_gib(self.session.target, host_gib)
 
 
-def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
+def prepare(args: argparse.Namespace, command: list[str] | None, held: contextlib.ExitStack) -> Job:
     """Check everything before the first run.
 
-    Nothing is run or written. Raises AdvisorError.
+    Nothing is run or written; a node is held until `held` ends. Raises AdvisorError.
     """
     asked = invocation.resolve(args.configs, command, workload=args.workload)
     asked = replace(asked, notes=[*asked.notes, *left_untuned(asked)])
@@ -147,11 +148,13 @@ def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
     output = None
     if elsewhere:
         output = files.claim(elsewhere, never=asked.paths, like=like, overwrite=args.overwrite)
-    defaults, machine = asked.settings.defaults, read_machine()
+    defaults = asked.settings.defaults
+    node = held.enter_context(node_of(args.engine, asked))
+    machine = node.machine if node else read_machine()
     aim = objective_of(args, asked, machine)
     session = session_of(
         asked,
-        machine=machine,
+        node=node,
         target=args.target or defaults.target,
         budget_s=args.budget or defaults.budget,
         allow_writes=args.allow_writes,

@@ -9,7 +9,7 @@ from typing import Any
 
 from advisor import numbers
 from advisor.commands import invocation, output, whole_run
-from advisor.commands.measuring import Session, session_of
+from advisor.commands.measuring import Session, node_of, session_of
 from advisor.executor.comparison import neighbours
 from advisor.machine import target
 from advisor.model import TRAINING_STEPS, Candidate, Failure, MeasurePlan, Run
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="one run to its own end, or for TIME: start, epochs, validation, saving, pauses",
     )
-    invocation.add_flags(parser, "--workload", "--window", "--json", "--allow-writes")
+    invocation.add_flags(parser, "--workload", "--engine", "--window", "--json", "--allow-writes")
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
@@ -63,8 +63,9 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     named = {"unit": args.unit, "unit_regex": args.unit_regex}
     given = {name: value for name, value in named.items() if value is not None}
     asked = replace(asked, workload=asked.workload.model_copy(update=given))
-    session = session_of(asked, allow_writes=args.allow_writes)
-    result = measure(session, *plan_of(asked, args, session.machine.cpus))
+    with node_of(args.engine, asked) as node:
+        session = session_of(asked, node=node, allow_writes=args.allow_writes)
+        result = measure(session, *plan_of(asked, args, session.machine.cpus))
     if isinstance(result, Failure):
         return output.show_failure(result, as_json=args.json)
     aim, cards, machine = session.target, result[0].cards, session.machine
@@ -76,7 +77,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     load = notes.load_note(result, neighbours(result), machine.cpus)
     first, _, rest = text.partition("\n\n")
     fields = as_object(result, found) | {"unused_gpu": unused or None, "load_note": load or None}
-    shown = "\n\n".join(filter(None, (unused, first, load, rest)))
+    request = notes.more_cpus(result, machine)
+    shown = "\n\n".join(filter(None, (unused, first, request, load, rest)))
     output.show(fields, shown, as_json=args.json)
     return 0
 

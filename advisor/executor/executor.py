@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from advisor.errors import InterruptedByUserError
+from advisor.errors import InterruptedByUserError, NodeLostError
 from advisor.executor.comparison import Comparison, alike, contended_arms, rounds_wanted
 from advisor.executor.engines import Engine
 from advisor.executor.program import Program
@@ -153,7 +153,21 @@ class Executor:
     def run_once(
         self, request: TrialRequest, *, earlier_calls: bool = True
     ) -> TrialResult | SkippedRun:
-        """Run `request` once, or take a kept result."""
+        """Run `request` once, or take a kept result.
+
+        After the loss of a node it runs again on the next one.
+        """
+        while True:
+            try:
+                return self.run_here(request, earlier_calls=earlier_calls)
+            except NodeLostError as lost:
+                if not lost.again:
+                    raise
+
+    def run_here(
+        self, request: TrialRequest, *, earlier_calls: bool = True
+    ) -> TrialResult | SkippedRun:
+        """Run `request` on the node at hand. Raises NodeLostError."""
         trial, key = self._build(request)
         known = None if request.fresh else self.run_cache.find(key, earlier_calls=earlier_calls)
         if known is not None:
@@ -267,12 +281,12 @@ class _Rounds:
             request = replace(request, repeat=(request.repeat or 0) + number - 1)
         else:
             request = replace(request, series=f"{test.title}, round {number}")
-        finishes = test.finish_once and arm == test.names[-1] and number == 1
+        finishes = test.finish_once and arm == test.names[-1] and not self.rounds
         if finishes:
             request = replace(request, plan=replace(request.plan, whole_batches=1))
         before_s, expected_s = self.executor.budget.remaining_s, request.expected_s
         request = replace(request, expected_s=self.took_s[arm])
-        answer = self.executor.run_once(request, earlier_calls=False)
+        answer = self.executor.run_here(request, earlier_calls=False)
         if isinstance(answer, SkippedRun):
             raise _SpentError
         if not finishes and not answer.reused:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from advisor.errors import NodeLostError
+
 R = TypeVar("R")
 
 
@@ -39,22 +41,40 @@ def interleaved(
 
     `run` is given the arm and the number of the round, from 1. `contended` gives the reason why a
     whole round does not count, or None. `counted` rounds were taken before. `orders` gives the
-    order of each round that counts; without, it flips.
+    order of each round that counts; without, it flips. A round whose node is lost begins again.
     """
     number, order = counted, _order(arms, counted, orders)
     while True:
         number += 1
-        runs: dict[str, R] = {}
-        for arm in order:
-            runs[arm] = run(arm, number)
-            if failed(runs[arm]):
-                yield Round(number=number, order=order, runs=runs, failed=True)
-                return
+        try:
+            runs = _runs_of(order, number, run, failed)
+        except NodeLostError as lost:
+            if lost.again:
+                continue
+            raise
+        if any(map(failed, runs.values())):
+            yield Round(number=number, order=order, runs=runs, failed=True)
+            return
         reason = contended(runs)
         yield Round(number=number, order=order, runs=runs, contended=reason)
         if reason is None:
             counted += 1
             order = _order(arms, counted, orders)
+
+
+def _runs_of(
+    order: tuple[str, ...],
+    number: int,
+    run: Callable[[str, int], R],
+    failed: Callable[[R], bool],
+) -> dict[str, R]:
+    """Runs of one round, up to a failed one."""
+    runs: dict[str, R] = {}
+    for arm in order:
+        runs[arm] = run(arm, number)
+        if failed(runs[arm]):
+            break
+    return runs
 
 
 def _order(

@@ -27,16 +27,17 @@ def read_machine(environ: Mapping[str, str] | None = None) -> Machine:
     environ = os.environ if environ is None else environ
     gpus, gpu_note = read_gpus(environ)
     ram = psutil.virtual_memory().total
-    limit = memory_limit_bytes()
+    limits = (ram, memory_limit_bytes(), slurm_memory_bytes(environ))
     return Machine(
         cpu_model=cpu_model(),
         cpus=usable_cpus(environ),
         ram_gib=ram / GIB,
-        ram_limit_gib=(ram if limit is None else min(ram, limit)) / GIB,
+        ram_limit_gib=min(filter(None, limits)) / GIB,
         os=os_name(),
         python=platform.python_version(),
         gpus=gpus,
         gpu_note=gpu_note,
+        allocation="slurm" if "SLURM_JOB_ID" in environ else None,
     )
 
 
@@ -46,10 +47,21 @@ def usable_cpus(environ: Mapping[str, str], root: Path = ROOT) -> int:
     quota = cpu_quota(root)
     if quota is not None:
         limits.append(math.ceil(quota))
-    slurm = environ.get("SLURM_CPUS_PER_TASK", "")
-    if slurm.isdecimal() and int(slurm):
-        limits.append(int(slurm))
-    return max(1, min(limits))
+    given = (_count(environ, f"SLURM_CPUS_{name}") for name in ("PER_TASK", "ON_NODE"))
+    return max(1, min([*limits, *filter(None, given)]))
+
+
+def slurm_memory_bytes(environ: Mapping[str, str]) -> int | None:
+    """Memory that a Slurm job asked for on this node, or None for all."""
+    of_node = _count(environ, "SLURM_MEM_PER_NODE")
+    of_cpus = _count(environ, "SLURM_MEM_PER_CPU") * _count(environ, "SLURM_CPUS_ON_NODE")
+    return (of_node or of_cpus) << 20 or None
+
+
+def _count(environ: Mapping[str, str], name: str) -> int:
+    """Number in a variable, 0 without one."""
+    text = environ.get(name, "")
+    return int(text) if text.isdecimal() else 0
 
 
 def affinity() -> set[int]:

@@ -76,6 +76,8 @@ class Machine:
     gpus: tuple[Gpu, ...] = ()
     gpu_note: str | None = None
     """Why there is no GPU, in one sentence."""
+    allocation: str | None = None
+    """Scheduler that gave a part of the host: `slurm`; None: all of it is ours."""
 
     @property
     def key(self) -> str:

@@ -70,6 +70,7 @@ def optimize_report(found: TuningResult) -> Report:
         isolation=next((ISOLATION[run.isolation] for run in runs if run.isolation), None),
         isolation_note=notes.unprotected(runs),
         load_note=notes.load_of(found),
+        allocation_note=notes.more_cpus(tuned or state.originals, found.machine),
         tool_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         dry_run=found.dry_run,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,7 +10,8 @@ from advisor import numbers
 from advisor.executor.comparison import AFTER, BEFORE, UNDER_LOAD, Comparison, neighbours
 from advisor.knobs.discovery import Followed
 from advisor.knobs.registry import REGISTRY
-from advisor.model import Gpu, Neighbour, Run
+from advisor.model import Gpu, Machine, Neighbour, Run
+from advisor.report.bottleneck import WAITING
 from advisor.report.verdict import TuningResult
 from advisor.tuner import output_check
 
@@ -17,6 +19,10 @@ NAMED_CPUS = 0.05
 """CPUs; a program that holds less is not named."""
 MOST_NAMED = 3
 """Files or programs that are named."""
+SATURATED = 0.9
+"""Share of the CPUs from which on all of them are busy."""
+MOST_WAIT = 0.9
+"""Longest wait from which a need is told."""
 
 
 def caveats(found: TuningResult) -> Iterator[str]:
@@ -88,6 +94,27 @@ def unused_gpu(runs: Sequence[Run], gpus: Sequence[Gpu]) -> str:
         f"Your program does not use the {gpus[0].name}: its model computed on the CPU. "
         "`gpu-advisor doctor -- COMMAND` shows if its torch sees the card; "
         "else look for a missing `.cuda()` or `device` setting."
+    )
+
+
+def more_cpus(runs: Sequence[Run], machine: Machine) -> str:
+    """Sentence on CPUs to request from a scheduler; empty where others hold the program back.
+
+    The work of a unit stays the same, so without the wait the loader needs CPUs in proportion.
+    """
+    waits = [run.wait_share or 0.0 for run in runs]
+    busy = [run.disturbance.own_cpus or 0.0 for run in runs]
+    if machine.allocation is None or min(waits, default=0.0) < WAITING:
+        return ""
+    if min(busy) < SATURATED * machine.cpus:
+        return ""
+    waited, held = statistics.fmean(waits), statistics.fmean(busy)
+    gain = 1 / (1 - min(waited, MOST_WAIT))
+    return (
+        f"The {numbers.many(machine.cpus, 'CPU')} of this allocation hold the program back: it "
+        f"kept {held:.1f} of them busy and waited for data {numbers.percent(waited)} of the time. "
+        f"Request `--cpus-per-task={math.ceil(held * gain)}`: at most {numbers.ratio(gain)} "
+        "(estimated, with as many workers)."
     )
 
 

@@ -203,6 +203,8 @@ class Report(Part):
     """Missing protection, and its cause; empty where there was some."""
     load_note: str = ""
     """Background load; empty on a quiet machine."""
+    allocation_note: str = ""
+    """CPUs to request from the scheduler; empty where they do not hold the program back."""
     tool_version: str
     created: str
     dry_run: bool = False

@@ -70,7 +70,8 @@ def verdict(page: Page) -> str:
     said = outcome(report)
     if report.config and not report.written and report.verdict != "improved":
         said += f": {code(report.config)} was not changed"
-    notes = (f"{measured_on(report)}.", report.isolation_note, report.load_note)
+    measured = f"{measured_on(report)}."
+    notes = (measured, report.isolation_note, report.load_note, report.allocation_note)
     return stacked(
         f"# {text(subject(report))}: {text(title(report))}",
         f"**{text(report.baseline_note)}**" if report.baseline_note else "",

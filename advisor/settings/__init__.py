@@ -7,11 +7,12 @@ file.py    finding and reading the file; what is wrong with it, in a sentence
 
 from advisor.settings.file import FILE_NAME, find, json_schema, load
 from advisor.settings.forms import needs_shell, parse_duration_s, parse_share, parsed_regex
-from advisor.settings.tables import Defaults, QualityMeasure, Settings, Workload
+from advisor.settings.tables import Defaults, EngineTable, QualityMeasure, Settings, Workload
 
 __all__ = [
     "FILE_NAME",
     "Defaults",
+    "EngineTable",
     "QualityMeasure",
     "Settings",
     "Workload",

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from advisor.errors import SettingsError
 from advisor.settings.tables import (
     Defaults,
+    EngineTable,
     GateLimits,
     QualityMeasure,
     Settings,
@@ -76,7 +77,7 @@ def _explain(path: Path, problem: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         known = {
             dashed(name)
-            for table in (Settings, Defaults, Workload, QualityMeasure, GateLimits)
+            for table in (Settings, Defaults, Workload, QualityMeasure, GateLimits, EngineTable)
             for name in table.model_fields
         } - {"root"}
         near = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)

@@ -147,6 +147,16 @@ class Defaults(TrialLimits):
     """Exported to every run as GPU_ADVISOR_SEED and PYTHONHASHSEED."""
 
 
+class EngineTable(_Table):
+    """Way to a node that runs the trials."""
+
+    command: Command
+    """Words that start a program there and carry its input and output: `ssh gpu-box`, or
+    `srun --partition=gpu --gres=gpu:1 --cpus-per-task=8`."""
+    python: Text | None = None
+    """Python of the node that has gpu-advisor, if not at the path of this one."""
+
+
 class Settings(_Table):
     """gpu-advisor.toml."""
 
@@ -155,6 +165,8 @@ class Settings(_Table):
     price: dict[Text, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     """Price of an hour of a card, by its name, in any currency: `predict` tells that of 1,000
     units."""
+    engine: dict[str, EngineTable] = Field(default_factory=dict)
+    """By the name that `--engine` takes."""
     root: Path = Field(default=Path(), exclude=True)
     """Directory of the file; set by `load`, never read from it."""
 

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from advisor.errors import NodeLostError
 from advisor.executor.executor import WAIT_SHARE
 from advisor.executor.requests import SkippedRun, TrialRequest, Variant
 from advisor.model import MeasurePlan
 from tests.runs import a_failure
 from tests.support.simulator.engine import RecordedEngine
-from tests.support.simulator.search import Quiet, formula_search, on_formula
+from tests.support.simulator.search import Forgetful, Quiet, formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.model import Neighbour
+    from advisor.model import Failure, Neighbour, Run, Trial
 
 
 class Waiting(RecordedEngine):
@@ -27,6 +28,21 @@ class Waiting(RecordedEngine):
     def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
         self.limits_s = (*self.limits_s, limit_s)
         return super().wait_until_quiet(limit_s)
+
+
+class Losing(RecordedEngine):
+    """Loses its node at every fifth process."""
+
+    begun = 0
+    most = 1000
+
+    def run(self, trial: Trial) -> Run | Failure:
+        self.begun += 1
+        if self.begun % 5 == 0:
+            self.most -= 1
+            msg = "The node n1 was lost: the node failed."
+            raise NodeLostError(msg, again=self.most > 0)
+        return super().run(trial)
 
 
 class Reasons(Quiet):
@@ -75,3 +91,25 @@ def test_waiting_for_an_idle_machine_takes_a_twentieth_of_the_budget(tmp_path: P
     formula_search(tmp_path, engine, "batch_size: 1\n", budget_s=60.0)
     assert engine.limits_s
     assert max(engine.limits_s) <= WAIT_SHARE * 60.0 == 3.0
+
+
+def test_a_lost_node_costs_its_round_and_says_nothing_about_a_candidate(tmp_path: Path) -> None:
+    """The round is run again whole; the search ends where it ends without losses."""
+    kept = formula_search(tmp_path, on_formula(), "batch_size: 1\n")
+    engine = on_formula(Losing)
+    search = formula_search(tmp_path, engine, "batch_size: 1\n", history=Forgetful())
+    assert isinstance(engine, Losing)
+    assert engine.begun // 5 > 2
+    assert search.values == kept.values
+    assert all(attempt.run is not None for attempt in search.executor.attempts)
+    for before, after in zip(kept.executor.comparisons, search.executor.comparisons, strict=True):
+        assert len(after.rounds) == len(before.rounds)
+        assert all(set(each.runs) == set(after.ab_test.names) for each in after.rounds)
+
+
+def test_a_node_that_must_not_be_asked_for_again_ends_the_call(tmp_path: Path) -> None:
+    engine = on_formula(Losing)
+    assert isinstance(engine, Losing)
+    engine.most = 1
+    with pytest.raises(NodeLostError, match="The node n1 was lost: the node failed"):
+        formula_search(tmp_path, engine, "batch_size: 1\n")

@@ -127,3 +127,12 @@ def test_cards_on_the_bus_are_counted_without_a_driver(tmp_path: Path) -> None:
         write(tmp_path, f"sys/bus/pci/devices/{name}/vendor", f"{vendor}\n")
         write(tmp_path, f"sys/bus/pci/devices/{name}/class", f"{kind}\n")
     assert host.nvidia_devices(tmp_path) == 1
+
+
+def test_a_slurm_job_has_the_memory_that_it_asked_for() -> None:
+    """In MiB of the node or of each CPU; `--mem=0` asks for all of it."""
+    of_node, of_cpus = {"SLURM_MEM_PER_NODE": "1000"}, {"SLURM_MEM_PER_CPU": "500"}
+    assert host.slurm_memory_bytes(of_node) == 1000 << 20
+    assert host.slurm_memory_bytes({**of_cpus, "SLURM_CPUS_ON_NODE": "2"}) == 1000 << 20
+    assert host.slurm_memory_bytes({"SLURM_MEM_PER_NODE": "0"}) is None
+    assert host.slurm_memory_bytes({}) is None

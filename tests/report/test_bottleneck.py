@@ -10,6 +10,7 @@ import pytest
 from advisor.commands import profile
 from advisor.machine import profiles
 from advisor.model import (
+    Disturbance,
     Effects,
     Flops,
     Footprint,
@@ -20,10 +21,13 @@ from advisor.model import (
     SyncPoint,
     Telemetry,
 )
+from advisor.report import notes
 from advisor.report.bottleneck import diagnose, footprint_lines, networks, parts_of_time
 from tests.runs import a_run
+from tests.support.simulator.engine import QUIET_MACHINE
 
 if TYPE_CHECKING:
+    from advisor.model import Machine
     from advisor.report.schema import Bottleneck
 
 RUN = a_run(
@@ -218,3 +222,18 @@ def test_readings_carry_their_units() -> None:
     ):
         assert words in text
     assert "activations (50 %; grows with batch" in text
+
+
+def test_the_cpus_to_request_are_those_that_the_wait_would_take() -> None:
+    """Of an allocation whose CPUs are all busy; else nothing is asked for."""
+    given = replace(QUIET_MACHINE, cpus=2, allocation="slurm")
+
+    def said(machine: Machine = given, wait_share: float = 0.6, own_cpus: float = 1.95) -> str:
+        seen = Disturbance(disturbed=False, own_cpus=own_cpus)
+        run = replace(RUN, wait_share=wait_share, disturbance=seen)
+        return notes.more_cpus([run, run], machine)
+
+    assert "Request `--cpus-per-task=5`: at most 2.50x" in said()
+    assert said(replace(given, allocation=None)) == ""
+    assert said(wait_share=0.05) == ""
+    assert said(own_cpus=1.2) == ""

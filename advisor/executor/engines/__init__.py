@@ -1,6 +1,8 @@
 """Engines of trials: machine, lease, scratch folder and clock.
 
-A new engine is one module with a class that is made of `EngineSettings`, and a line in `ENGINES`.
+local.py       trials on this machine
+remote.py      trials on a node: `connection.py` speaks to its `agent.py` in `messages.py`
+carriers.py    commands that start an agent on a node: srun, ssh, any that carries a pipe
 """
 
 from __future__ import annotations
@@ -16,9 +18,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from advisor.executor.engines.connection import Connection
     from advisor.model import Failure, Machine, Neighbour, Run, Trial
 
-ENGINES = {"local": "advisor.executor.engines.local:LocalEngine"}
+ENGINES = {
+    "local": "advisor.executor.engines.local:LocalEngine",
+    "remote": "advisor.executor.engines.remote:RemoteEngine",
+}
 """Module and class of each engine; imported only when it is made."""
 
 
@@ -26,8 +32,8 @@ ENGINES = {"local": "advisor.executor.engines.local:LocalEngine"}
 class EngineSettings:
     """Choice of an engine, with its settings."""
 
-    kind: str = "local"
-    """A key of ENGINES."""
+    connection: Connection | None = None
+    """Node that runs the trials; None: this machine."""
     gpu_uuid: str | None = None
     """The card to hold; None: the host alone."""
     max_wait_s: float = 30.0
@@ -41,7 +47,8 @@ class EngineSettings:
 
 def make_engine(settings: EngineSettings) -> Engine:
     """The engine that `settings` name."""
-    module, _, name = ENGINES[settings.kind].partition(":")
+    kind = "local" if settings.connection is None else "remote"
+    module, _, name = ENGINES[kind].partition(":")
     return cast("Engine", getattr(importlib.import_module(module), name)(settings))
 
 
@@ -90,7 +97,10 @@ class Engine(Protocol):
         ...
 
     def run(self, trial: Trial) -> Run | Failure:
-        """Run one trial until all its processes ended."""
+        """Run one trial until all its processes ended.
+
+        Raises NodeLostError, which says nothing about the trial.
+        """
         ...
 
     def cancel(self) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.errors import StateBusyError
-from advisor.executor.engines import EngineSettings
+from advisor.executor.engines import EngineSettings, make_engine, messages
+from advisor.executor.engines.carriers import Carrier
+from advisor.executor.engines.connection import Connection
 from advisor.executor.engines.local import LocalEngine
-from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial
+from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial, TrialFile
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 
@@ -42,10 +46,15 @@ def recorded_formula(**_: Any) -> RecordedEngine:
     return RecordedEngine(formula)
 
 
-ENGINES: dict[str, Callable[..., Engine]] = {
-    "local": LocalEngine,
-    "formula": recorded_formula,
-}
+def over_a_pipe(*words: str) -> Engine:
+    """Trials by an agent, started on this host by `words`."""
+    carrier = Carrier(words=words or ("env",))
+    connection = Connection(carrier, tempfile.gettempdir(), os.environ)
+    return make_engine(EngineSettings(connection=connection))
+
+
+REAL: dict[str, Callable[..., Engine]] = {"local": LocalEngine, "pipe": over_a_pipe}
+ENGINES = {**REAL, "formula": recorded_formula}
 
 
 @pytest.fixture(autouse=True)
@@ -123,19 +132,21 @@ def test_scratch_is_of_one_trial_alone_and_gone_afterwards(
     assert not Path(trial.scratch).exists()
 
 
-def test_a_second_lease_of_one_machine_is_refused_by_name() -> None:
+@pytest.mark.parametrize("kind", REAL)
+def test_a_second_lease_of_one_machine_is_refused_by_name(kind: str) -> None:
     """Two at once would spoil each other's figures; another card is another lease."""
     with LocalEngine():
         with pytest.raises(StateBusyError, match="Another gpu-advisor measures on this host"):
-            LocalEngine().__enter__()
+            REAL[kind]().__enter__()
         with LocalEngine(EngineSettings(gpu_uuid="GPU-1")):
             pass
     with LocalEngine() as again:
         assert again.scratch("1").parent.is_dir()
 
 
-def test_a_running_trial_is_cancelled_from_another_thread(folder: Path) -> None:
-    with LocalEngine() as engine:
+@pytest.mark.parametrize("kind", REAL)
+def test_a_running_trial_is_cancelled_from_another_thread(kind: str, folder: Path) -> None:
+    with REAL[kind]() as engine:
         trial = dataclasses.replace(
             trial_of(engine, folder), command=("sleep", "60"), plan=MeasurePlan(mode="whole")
         )
@@ -143,3 +154,16 @@ def test_a_running_trial_is_cancelled_from_another_thread(folder: Path) -> None:
         outcome = engine.run(trial)
     assert isinstance(outcome, Failure)
     assert outcome.kind == "interrupted"
+
+
+def test_a_trial_over_a_pipe_is_the_trial_that_was_asked(folder: Path) -> None:
+    """Config bytes, limits and unusual text arrive as they were sent."""
+    text = "\ufeffname: Straße\n" + "x" * 70_000
+    trial = Trial(
+        id="1", purpose="search", label="ä", candidate=Candidate(changes=(CHANGE,)),
+        command=("cat", "c.yaml"), cwd=str(folder), scratch="/nowhere",
+        files=(TrialFile(original="c.yaml", content=text.encode()),),
+        env=(("NAME", os.fsdecode(b"\xff")),), total_limit_s=float("inf"),
+    )  # fmt: skip
+    sent = messages.decode(messages.encode(trial=trial))
+    assert messages.read(Trial, sent["trial"]) == trial

@@ -1,0 +1,168 @@
+"""Agent on a node: it runs trials for an engine at the other end of a pipe.
+
+    python -P -m advisor.executor.engines.agent
+
+Requests come on stdin and answers go to stdout, one JSON object a line. The agent ends itself and
+its trial when the pipe closes, when the other side is silent, or by a signal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import queue
+import select
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from advisor import __version__
+from advisor.errors import AdvisorError, EngineError
+from advisor.executor.engines import EngineSettings, messages
+from advisor.executor.engines.local import LocalEngine
+from advisor.model import Run, Trial
+from advisor.sandbox.capabilities import isolation_warnings
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Agent:
+    """One agent, which serves one engine."""
+
+    def __init__(self, source: int, sink: int) -> None:
+        self._source, self._sink = source, sink
+        self._silence_s = messages.SILENCE_S
+        self._requests: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._cancel = threading.Event()
+        """Set by the engine's word, or with `_over`."""
+        self._over = threading.Event()
+        """Nobody listens any more."""
+        self._writing = threading.Lock()
+        self._held = contextlib.ExitStack()
+        self._engine = LocalEngine()
+
+    def serve(self) -> None:
+        """Answer requests until the end; then leave nothing."""
+        for number in SIGNALS:
+            signal.signal(number, self._signalled)
+        for work in (self._listen, self._beat):
+            threading.Thread(target=work, daemon=True).start()
+        self._tell(hello={"version": __version__, "host": platform.node()})
+        with self._held:
+            while (request := self._requests.get()) is not None:
+                answer = self._answer(request)
+                if not self._over.is_set():
+                    self._tell(answer=answer)
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer of one request, a refusal included."""
+        answers: dict[str, Callable[..., dict[str, Any]]] = {
+            "look": self._look,
+            "enter": self._enter,
+            "scratch": self._scratch,
+            "quiet": self._quiet,
+            "run": self._run,
+        }
+        try:
+            return answers[request.pop("do")](**request)
+        except AdvisorError as problem:
+            kind = getattr(problem, "kind", None)
+            return {"problem": type(problem).__name__, "text": str(problem), "kind": kind}
+
+    def _look(self, cwd: str, env: dict[str, str]) -> dict[str, Any]:
+        """Take the caller's variables, and tell what this machine offers a trial."""
+        os.environ.update(env)
+        if not os.path.isdir(cwd):  # noqa: PTH112  any bytes
+            msg = f"There is no folder {cwd} there. Trials need the program at the same path."
+            raise EngineError(msg)
+        machine, warnings = self._engine.machine(), isolation_warnings(cwd, os.environ)
+        return {"machine": machine, "warnings": warnings}
+
+    def _enter(self, gpu_uuid: str | None, max_wait_s: float, silence_s: float) -> dict[str, Any]:
+        """Hold the card, and a scratch folder."""
+        self._silence_s = silence_s
+        settings = EngineSettings(
+            gpu_uuid=gpu_uuid,
+            max_wait_s=max_wait_s,
+            cancel=self._cancel,
+            on_progress=lambda text: self._tell(progress=text),
+            on_busy=lambda text: self._tell(busy=text),
+        )
+        self._engine = self._held.enter_context(LocalEngine(settings))
+        return {}
+
+    def _scratch(self, trial_id: str) -> dict[str, Any]:
+        folder: Path = self._engine.scratch(trial_id)
+        return {"folder": str(folder)}
+
+    def _quiet(self, limit_s: float) -> dict[str, Any]:
+        return {"who": self._engine.wait_until_quiet(limit_s)}
+
+    def _run(self, trial: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
+        """Run a trial, if its files are those that the engine sees."""
+        asked = messages.read(Trial, trial)
+        here = messages.named_files(asked)
+        other = [name for name, text in files.items() if here.get(name) != text]
+        if other:
+            msg = (
+                f"{' and '.join(other)} in {asked.cwd} is another file there, or none. Share that "
+                "folder with the node, or copy it to the same path."
+            )
+            raise EngineError(msg)
+        outcome = self._engine.run(asked)
+        return {"run" if isinstance(outcome, Run) else "failure": outcome}
+
+    def _tell(self, **fields: Any) -> None:
+        """Send one message; without a reader all is over."""
+        line = messages.encode(**fields)
+        with self._writing:
+            try:
+                while line:
+                    line = line[os.write(self._sink, line) :]
+            except OSError:
+                self._end()
+
+    def _beat(self) -> None:
+        while not self._over.wait(messages.BEAT_S):
+            self._tell(beat=True)
+
+    def _listen(self) -> None:
+        """Hear requests until the pipe closes, or nothing comes."""
+        pending = b""
+        while select.select([self._source], [], [], self._silence_s)[0]:
+            data = os.read(self._source, 1 << 16)
+            if not data:
+                break
+            *lines, pending = (pending + data).split(b"\n")
+            for request in map(messages.decode, lines):
+                if "cancel" in request:
+                    self._cancel.set()
+                elif "do" in request:
+                    self._requests.put(request)
+        self._end()
+
+    def _signalled(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self._end()
+
+    def _end(self) -> None:
+        """End the trial that runs, and then this agent."""
+        self._over.set()
+        self._cancel.set()
+        self._requests.put(None)
+
+
+def main() -> None:
+    """Serve on stdin and stdout, which no print may disturb."""
+    sink = os.dup(STDOUT)
+    os.dup2(STDERR, STDOUT)
+    Agent(STDIN, sink).serve()
+
+
+if __name__ == "__main__":
+    main()

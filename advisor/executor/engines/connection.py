@@ -1,0 +1,264 @@
+"""Connection to an agent, over the pipe of a carrier."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from advisor import __version__, errors
+from advisor.errors import AdvisorError, EngineError, InterruptedByUserError, NodeLostError
+from advisor.executor.engines import messages
+from advisor.executor.engines.carriers import Carrier, why_ended
+from advisor.model import Machine
+
+TICK_S = 0.2
+CLOSE_S = 20.0
+"""Longest wait for the end of an agent, which removes its files."""
+SIGNAL_S = 5.0
+LINES_KEPT = 50
+MOST_LOSSES = 3
+"""Nodes that a call may lose; then it ends."""
+OF_THE_NODE = (
+    *("SLURM", "SRUN_", "SSH_", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_"),
+    *("HOSTNAME", "TMPDIR", "XDG_RUNTIME_DIR", "GPU_DEVICE_ORDINAL"),
+)
+"""Beginnings of variables that belong to a node; all others are the caller's."""
+
+
+class Connection:
+    """Agent on one node after another.
+
+    `say` hears what the carrier says until the agent is there.
+    """
+
+    def __init__(
+        self,
+        carrier: Carrier,
+        cwd: str,
+        environ: Mapping[str, str],
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._carrier, self._cwd, self._say = carrier, cwd, say
+        self._environ = {
+            name: value for name, value in environ.items() if not name.startswith(OF_THE_NODE)
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self._overhearing = threading.Thread()
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._said: collections.deque[str] = collections.deque(maxlen=LINES_KEPT)
+        self._writing = threading.Lock()
+        self._greeted = False
+        self._losses = 0
+        self._machine: Machine | None = None
+        self.silence_s = messages.SILENCE_S
+        self.host = ""
+        """Name of the node."""
+        self.warnings: tuple[str, ...] = ()
+        """Warnings about the isolation of trials there."""
+        self.waited_s = 0.0
+        """Time spent waiting for nodes, which is none of the budget's."""
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def is_open(self) -> bool:
+        """True while an agent answers."""
+        return self._process is not None
+
+    @property
+    def machine(self) -> Machine:
+        """Machine of the node."""
+        assert self._machine is not None, "open the connection first"
+        return self._machine
+
+    def open(self, cancel: threading.Event | None = None) -> None:
+        """Start an agent and wait for it, as long as a queue takes.
+
+        Raises EngineError where none comes that fits, and NodeLostError where another kind of
+        machine comes in the place of the lost one.
+        """
+        begun = time.monotonic()
+        try:
+            self._start()
+            self._greet(self._hear("hello", cancel, silence_s=None)["hello"])
+            self.waited_s += time.monotonic() - begun
+            self._look()
+        except BaseException:
+            self.close()
+            raise
+
+    def _greet(self, hello: Mapping[str, str]) -> None:
+        """Take the name of the node, if it has this version."""
+        self.host, self._greeted = hello["host"], True
+        if hello["version"] != __version__:
+            msg = (
+                f"{self.host} has gpu-advisor {hello['version']}, and this is {__version__}. "
+                f"Install the same there, for {self._carrier.python}."
+            )
+            raise EngineError(msg)
+
+    def _look(self) -> None:
+        """Give the node our variables, and take what it offers a trial."""
+        found = self.ask("look", cwd=self._cwd, env=self._environ)
+        before, self._machine = self._machine, messages.read(Machine, found["machine"])
+        self.warnings = tuple(found["warnings"])
+        if before is not None and before.key != self._machine.key:
+            msg = (
+                f"A node was lost, and {self.host} in its place is another kind of machine. Name "
+                "one kind in the engine's command, and call again."
+            )
+            raise NodeLostError(msg, again=False)
+
+    def ask(
+        self,
+        do: str,
+        *,
+        cancel: threading.Event | None = None,
+        hear: Mapping[str, Callable[[str], None]] | None = None,
+        **fields: Any,
+    ) -> dict[str, Any]:
+        """Answer of the agent to one request.
+
+        `hear` takes its sentences by kind. Raises the agent's own refusal, and NodeLostError.
+        """
+        self._tell(do=do, **fields)
+        answer: dict[str, Any] = self._hear("answer", cancel, self.silence_s, hear)["answer"]
+        if "problem" in answer:
+            raise self._refusal(answer)
+        return answer
+
+    def close(self, limit_s: float = CLOSE_S) -> None:
+        """End the agent; it removes what it made."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(OSError):
+            assert process.stdin is not None
+            process.stdin.close()
+        patience = ((limit_s, process.terminate), (SIGNAL_S, process.kill), (SIGNAL_S, int))
+        for limit_s, insist in patience:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(limit_s)
+                break
+            insist()
+
+    def _start(self) -> None:
+        """Start the carrier, in a session that Ctrl-C does not reach."""
+        self._lines, pipe = queue.SimpleQueue(), subprocess.PIPE
+        self._said.clear()
+        self._greeted = False
+        command = self._carrier.command()
+        try:
+            process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+            )
+        except OSError as problem:
+            msg = f"{self._carrier.shown} cannot run: {problem.strerror}. Correct its command."
+            raise EngineError(msg) from problem
+        self._process = process
+        works = (self._read, self._beat, self._overhear)
+        threads = [threading.Thread(target=work, args=(process,), daemon=True) for work in works]
+        for thread in threads:
+            thread.start()
+        self._overhearing = threads[-1]
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        lines = self._lines
+        with contextlib.suppress(ValueError), process.stdout or contextlib.nullcontext(()) as told:
+            for line in told:
+                lines.put(line)
+        lines.put(b"")
+
+    def _overhear(self, process: subprocess.Popen[bytes]) -> None:
+        """Keep what the carrier says, and pass it on until the agent is there."""
+        with process.stderr or contextlib.nullcontext(()) as told:
+            for line in told:
+                text = os.fsdecode(line).rstrip()
+                self._said.append(text)
+                if not self._greeted:
+                    self._say(text)
+
+    def _beat(self, process: subprocess.Popen[bytes]) -> None:
+        while self._process is process:
+            self._tell(beat=True)
+            time.sleep(messages.BEAT_S)
+
+    def _tell(self, **fields: Any) -> None:
+        """Send one message; the end of a pipe is noticed by `_hear`."""
+        process = self._process
+        with self._writing, contextlib.suppress(OSError, ValueError):
+            if process is not None and process.stdin is not None:
+                process.stdin.write(messages.encode(**fields))
+                process.stdin.flush()
+
+    def _hear(
+        self,
+        key: str,
+        cancel: threading.Event | None,
+        silence_s: float | None,
+        hear: Mapping[str, Callable[[str], None]] | None = None,
+    ) -> dict[str, Any]:
+        """Wait for the message with `key`. Raises NodeLostError."""
+        heard, cancelled = time.monotonic(), False
+        while True:
+            if cancel is not None and cancel.is_set() and not cancelled:
+                if not self._greeted:
+                    msg = "Interrupted while a node was waited for; finished runs are kept."
+                    raise InterruptedByUserError(msg)
+                cancelled = True
+                self._tell(cancel=True)
+            try:
+                line = self._lines.get(timeout=TICK_S)
+            except queue.Empty:
+                if silence_s is not None and time.monotonic() - heard > silence_s:
+                    why = f"no sign of life for {silence_s:.0f} s"
+                    raise self._lost(why) from None
+                continue
+            if not line:
+                raise self._lost()
+            heard, message = time.monotonic(), messages.decode(line)
+            if key in message:
+                return message
+            for kind, text in message.items():
+                if hear is not None and kind in hear:
+                    hear[kind](str(text))
+
+    def _lost(self, why: str = "") -> AdvisorError:
+        """Close what is left, and tell why: no node came, or it was lost."""
+        process = self._process
+        self.close(SIGNAL_S if why else CLOSE_S)
+        self._overhearing.join(SIGNAL_S)
+        self._losses += 1
+        ended = why_ended("\n".join(self._said), process.returncode if process else None)
+        why = f"{(why or ended.what).rstrip('.')}. {ended.next_step}".rstrip()
+        if not self._greeted:
+            return EngineError(f"No agent came up through {self._carrier.shown}: {why}")
+        again = ended.again and self._losses < MOST_LOSSES
+        return NodeLostError(f"The node {self.host} was lost: {why}", again=again)
+
+    def _refusal(self, answer: Mapping[str, Any]) -> AdvisorError:
+        """The agent's refusal as an error of its own class."""
+        kind = getattr(errors, str(answer["problem"]), AdvisorError)
+        text = f"On {self.host}: {answer['text']}"
+        if issubclass(kind, errors.TrialFailedError):
+            return kind(str(answer["kind"]), text)
+        refusal: AdvisorError = kind(text)
+        return refusal

@@ -1,0 +1,77 @@
+"""Messages between an engine and an agent: one JSON object a line."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from advisor.model import Trial
+
+T = TypeVar("T")
+
+BEAT_S = 5.0
+"""Interval of the lines by which each side shows that it lives."""
+SILENCE_S = 30.0
+"""Silence after which the other side is taken for dead."""
+LARGEST_BYTES = 16 << 20
+"""Larger files are compared by their size alone."""
+
+
+def encode(**fields: Any) -> bytes:
+    """Encode one message; dataclasses become objects, and the bytes of configs text."""
+    return json.dumps(fields, default=_plain).encode("ascii") + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    return value.decode("utf-8") if isinstance(value, bytes) else dataclasses.asdict(value)
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """Decode a message; empty for a line that is none, such as a greeting of a shell."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def read(kind: type[T], found: object) -> T:
+    """Read a dataclass from its object. Raises pydantic's ValidationError."""
+    adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]
+    return adapter.validate_python(found)
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def named_files(trial: Trial) -> dict[str, str]:
+    """Files that the command or the candidate names, with their digests here."""
+    names = (*trial.command[1:], *(file.original for file in trial.files))
+    found = {name: digest(Path(trial.cwd, name)) for name in paths_among(names)}
+    return {name: text for name, text in found.items() if text}
+
+
+def paths_among(words: Iterable[str]) -> Iterable[str]:
+    """Words that could be paths: code of many lines is none."""
+    return (word for word in words if word and "\0" not in word and len(word) < 256)
+
+
+def digest(path: Path) -> str:
+    """Digest of a file's content, or its size where it is large; empty where it is no file."""
+    try:
+        if not path.is_file():
+            return ""
+        size = path.stat().st_size
+        return str(size) if size > LARGEST_BYTES else hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as problem:
+        return os.strerror(problem.errno or 0)

@@ -1,0 +1,90 @@
+"""Trials on a node, run by an agent there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from advisor.executor.engines import EngineSettings, messages
+from advisor.executor.engines.connection import Connection
+from advisor.model import Failure, Machine, Neighbour, Run, Trial
+
+
+class RemoteEngine:
+    """Engine at the other end of a connection.
+
+    A lost node is raised, and the next call asks for another one.
+    """
+
+    def __init__(self, settings: EngineSettings) -> None:
+        assert settings.connection is not None
+        self._settings = settings
+        self._connection: Connection = settings.connection
+        self._cancel = settings.cancel or threading.Event()
+        quiet = settings.on_progress or (lambda _: None)
+        self._hear = {"progress": quiet, "busy": settings.on_busy or quiet}
+
+    def __enter__(self) -> Self:
+        """Hold the card of the node, and a scratch folder there."""
+        try:
+            self._enter()
+        except BaseException:
+            self._connection.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the agent, which gives both back."""
+        self._connection.close()
+
+    def machine(self) -> Machine:
+        """Machine of the node."""
+        return self._connection.machine
+
+    def clock(self) -> float:
+        """Seconds of this machine; they stand still in a queue."""
+        return time.monotonic() - self._connection.waited_s
+
+    def scratch(self, trial_id: str) -> Path:
+        """Scratch folder of one trial, as a path of the node."""
+        return Path(self._ask("scratch", trial_id=trial_id)["folder"])
+
+    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
+        """Wait on the node for others."""
+        found = self._ask("quiet", limit_s=limit_s)["who"]
+        return tuple(messages.read(Neighbour, each) for each in found)
+
+    def run(self, trial: Trial) -> Run | Failure:
+        """Run one trial there. Raises NodeLostError."""
+        answer = self._ask("run", trial=trial, files=messages.named_files(trial))
+        if "run" in answer:
+            return messages.read(Run, answer["run"])
+        return messages.read(Failure, answer["failure"])
+
+    def cancel(self) -> None:
+        """End the trial that runs, and those to come."""
+        self._cancel.set()
+
+    def _ask(self, do: str, **fields: Any) -> dict[str, Any]:
+        """Answer of the agent, or of the next one where the last was lost."""
+        if not self._connection.is_open:
+            self._enter()
+        return self._connection.ask(do, cancel=self._cancel, hear=self._hear, **fields)
+
+    def _enter(self) -> None:
+        if not self._connection.is_open:
+            self._connection.open(self._cancel)
+        self._connection.ask(
+            "enter",
+            gpu_uuid=self._settings.gpu_uuid,
+            max_wait_s=self._settings.max_wait_s,
+            silence_s=self._connection.silence_s,
+        )

@@ -1,0 +1,178 @@
+"""Trials under a real SLURM of two nodes; tests/support/slurm.py starts it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.errors import EngineError, NodeLostError
+from advisor.executor.engines import EngineSettings
+from advisor.executor.engines.carriers import Carrier
+from advisor.executor.engines.connection import Connection
+from advisor.executor.engines.remote import RemoteEngine
+from advisor.model import Run
+from tests.executor.engines import test_conformance as conformance
+from tests.executor.engines.test_remote import counts, reached, trial_of, when_it_runs
+from tests.executor.engines.tuned import tuned
+from tests.runner.conftest import processes_of
+from tests.support import slurm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from advisor.executor.engines import Engine
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.slurm,
+    pytest.mark.skipif(bool(slurm.why_not()), reason=slurm.why_not() or "-"),
+]
+ROOT = Path(__file__).resolve().parents[3]
+CARD = "--gres=gpu:h100:1"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("slurm")
+
+
+@pytest.fixture(scope="module")
+def environ(place: Path) -> Iterator[dict[str, str]]:
+    with slurm.cluster(place) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def own(environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster is found, and locks are not shared with others on this host."""
+    monkeypatch.setenv("SLURM_CONF", environ["SLURM_CONF"])
+    monkeypatch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path / "locks"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("work")
+
+
+def under_slurm(folder: Path, *words: str) -> RemoteEngine:
+    said: list[str] = []
+    carrier = Carrier(words=("srun", *(words or (CARD,))))
+    connection = Connection(carrier, str(folder), os.environ, said.append)
+    return RemoteEngine(EngineSettings(connection=connection))
+
+
+def call(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def the_job() -> str:
+    """Id of the one job of the cluster."""
+    return call("squeue", "--noheader", "--format=%i", "--states=RUNNING")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        conformance.test_a_run_answers_the_trial_that_was_asked,
+        conformance.test_a_failure_is_a_value_with_a_next_step,
+        conformance.test_scratch_is_of_one_trial_alone_and_gone_afterwards,
+    ],
+)
+def test_the_rules_of_every_engine_hold(rule: Callable[..., None], folder: Path) -> None:
+    def make() -> Engine:
+        return under_slurm(folder)
+
+    rule(make, folder)
+    assert the_job() == ""
+
+
+def preempt() -> None:
+    words = ("srun", "--quiet", "--partition=urgent", "--ntasks=1", CARD, "sleep", "1")
+    subprocess.run(words, check=True)
+
+
+ENDS: dict[str, tuple[Callable[[], Any], str, bool]] = {
+    "scancel": (lambda: call("scancel", the_job()), "the job was cancelled", False),
+    "preemption": (preempt, "preemption", True),
+    "time limit": (
+        lambda: call("scontrol", "update", f"JobId={the_job()}", "TimeLimit=0:01"),
+        "time limit of the allocation",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_an_end_of_the_job_is_told_by_name_and_leaves_nothing(how: str, folder: Path) -> None:
+    act, what, again = ENDS[how]
+    with under_slurm(folder) as engine:
+        trial = trial_of(engine, folder, "sleep", "600")
+        when_it_runs(trial.scratch, act)
+        with pytest.raises(NodeLostError, match=what) as problem:
+            engine.run(trial)
+        assert problem.value.again == again
+        assert reached(lambda: not processes_of(trial.scratch))
+        if again:
+            assert isinstance(engine.run(counts(engine, folder)), Run)
+    assert reached(lambda: the_job() == "")
+
+
+def test_a_dead_node_is_lost_and_its_agent_ends_by_itself(place: Path, folder: Path) -> None:
+    """Killing slurmd leaves processes running."""
+    engine = under_slurm(folder, "--nodelist=n2")
+    engine._connection.silence_s = 8.0
+    with engine:
+        trial = trial_of(engine, folder, "sleep", "600")
+        when_it_runs(trial.scratch, lambda: slurm.end(place / "slurmd-n2.pid", signal.SIGKILL))
+        threading.Timer(6.0, lambda: call("scontrol", "update", "NodeName=n2", "State=DOWN",
+                                          "Reason=test")).start()  # fmt: skip
+        with pytest.raises(NodeLostError, match=r"node failed|no sign of life") as problem:
+            engine.run(trial)
+        assert problem.value.again
+        assert reached(lambda: not processes_of(trial.scratch))
+    subprocess.run(
+        ["slurmd", "-N", "n2", "-f", os.environ["SLURM_CONF"]], check=True
+    )  # fmt: skip
+    call("scontrol", "update", "NodeName=n2", "State=RESUME")
+    assert reached(lambda: "idle" in call("sinfo", "--noheader", "--nodes=n2", "--format=%T"))
+
+
+def test_a_request_that_slurm_refuses_is_told_before_the_first_trial(folder: Path) -> None:
+    with pytest.raises(EngineError, match="SLURM refused the request: Invalid partition"):
+        under_slurm(folder, "--partition=none").__enter__()
+
+
+def test_the_allocation_is_the_limit(folder: Path) -> None:
+    """Not the node: of its CPUs a job has those that it asked for."""
+    with under_slurm(folder, "--cpus-per-task=1") as engine:
+        machine = engine.machine()
+    assert (machine.cpus, machine.allocation) == (1, "slurm")
+
+
+def test_inside_an_allocation_that_one_is_used(folder: Path, tmp_path: Path) -> None:
+    """Also inside `srun --pty`, where the step that we are holds all CPUs."""
+    code = (
+        "import pathlib, sys; from tests.executor.engines import test_slurm as it\n"
+        "engine = it.under_slurm(pathlib.Path(sys.argv[1]), '--export=ALL')\n"
+        "with engine: print(engine.machine().cpus, it.the_job())"
+    )
+    found = subprocess.run(
+        ["srun", "--quiet", "--ntasks=1", "--cpus-per-task=2", "--job-name=outer",
+         sys.executable, "-c", code, str(folder)],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    cpus, *jobs = found.stdout.split()
+    assert (cpus, len(jobs)) == ("2", 1), found.stderr
+
+
+def test_a_config_is_tuned_on_a_node_as_it_is_here(tmp_path: Path) -> None:
+    here = tuned(tmp_path / "here", "local")
+    assert here[0] == "improved"
+    assert tuned(tmp_path / "there", "slurm", f"srun {CARD}") == here
