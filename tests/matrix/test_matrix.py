@@ -50,6 +50,8 @@ class Case:
     workers: int | None = 0
     """None: there is no loader."""
     ranks: int = 1
+    together: int | None = None
+    """Ranks that make an update together; None: all of them."""
     forwards_per_unit: float | None = None
     """None: not looked at."""
     needs: str | None = None
@@ -82,6 +84,7 @@ TORCHRUN = "-m torch.distributed.run --nproc-per-node 2 --master-port {port}"
 LAUNCH = "-m accelerate.commands.launch --cpu --num_processes 1"
 SEVERAL = (
     Case(f"{TORCHRUN} ok_ranks.py", 20, ranks=2),
+    Case(f"{TORCHRUN} ok_ranks.py apart", 20, ranks=2, together=1),
     Case("ok_ranks.py spawn", 20, ranks=2),
     Case(f"{LAUNCH} {CV}", 16, needs="accelerate"),
 )
@@ -166,3 +169,4 @@ def test_the_command_measures_the_program_as_it_measures_itself(case: Case, tmp_
     assert profile["units"] / (end - start) == pytest.approx(sum(rates), rel=WITHIN)
     found = (profile["batch"], profile["workers"], profile["ranks"])
     assert found == (case.batch, case.workers, case.ranks)
+    assert profile["effects"]["group_size"] == (case.together or case.ranks)
