@@ -1,20 +1,15 @@
 """Shared by all tests: where the repository is, and what each process finds there."""
 
-from __future__ import annotations
-
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.machine import contention
 from tests import light, nvml_stub, warm
 from tests.light import sitecustomize  # noqa: F401  this process, too, does without
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 

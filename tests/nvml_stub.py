@@ -15,8 +15,6 @@ err.memory, err.clocks). `gpu1.KEY` is for GPU 1 alone, `mig0.2.KEY` for slice 2
 exists once it has a uuid.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -24,14 +22,11 @@ import shutil
 import socket
 import subprocess
 import threading
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 SOURCE = Path(__file__).parent / "machine" / "nvml_stub.c"
 LIBRARIES = "GPU_ADVISOR_TESTS_NVML"

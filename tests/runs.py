@@ -1,7 +1,5 @@
 """Runs, failures, trials and changes as a test needs them: the rest of each is filled in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from advisor.model import Candidate, Change, Failure, Run, Trial

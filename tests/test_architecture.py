@@ -1,7 +1,5 @@
 """The house stands: imports point down, there is no cycle, the probe stands alone."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import graphlib

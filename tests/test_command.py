@@ -1,13 +1,10 @@
 """`optimize -- COMMAND`: a program without a config, tuned by the options that nobody typed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,9 +15,6 @@ from advisor.executor.program import Program
 from advisor.executor.requests import TrialRequest, Variant
 from advisor.model import Candidate, MeasurePlan
 from tests.runs import a_change
-
-if TYPE_CHECKING:
-    from tests import warm
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "tests" / "fixtures" / "programs" / "opt_flags.py"
@@ -40,7 +34,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # --- what is found and run ----------------------------------------------------------------------
 
 
-def test_an_option_that_nobody_typed_is_a_knob_and_a_candidate_adds_it(project: Path) -> None:
+def test_an_option_that_nobody_typed_is_a_knob_and_a_candidate_adds_it(project) -> None:
     asked = invocation.resolve([], ["python", "predict.py", "--items", "40"])
     found = knobs.find(asked.command_line).knob("--batch-size")
     assert (found.kind, found.value, found.editable) == ("batch_size", 1, True)
@@ -60,7 +54,7 @@ def test_an_option_that_nobody_typed_is_a_knob_and_a_candidate_adds_it(project: 
     assert program.argv(Candidate()) == asked.argv
 
 
-def test_an_output_folder_is_pointed_elsewhere_only_where_it_was_typed(project: Path) -> None:
+def test_an_output_folder_is_pointed_elsewhere_only_where_it_was_typed(project) -> None:
     """A default may be where the program resumes from."""
     text = "import argparse\np = argparse.ArgumentParser()\n"
     text += "p.add_argument('-o', '--output-dir', default='out')\np.parse_args()\n"
@@ -80,7 +74,7 @@ p.parse_args()
 """
 
 
-def test_a_value_that_the_program_does_not_take_is_never_tried(project: Path) -> None:
+def test_a_value_that_the_program_does_not_take_is_never_tried(project) -> None:
     """No words take `--persistent-workers` back, and it needs workers."""
     (project / "main.py").write_text(DECLARED)
     document = invocation.resolve([], ["python", "main.py"]).command_line
@@ -95,7 +89,7 @@ def test_a_value_that_the_program_does_not_take_is_never_tried(project: Path) ->
     assert isinstance(knobs.move(document, findings, "--batch-size", 16), tuple)
 
 
-def test_a_config_and_a_program_that_stay_untuned_are_told(project: Path) -> None:
+def test_a_config_and_a_program_that_stay_untuned_are_told(project) -> None:
     (project / "c.yaml").write_text("batch_size: 2\n")
     text = (
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--cfg')\np.parse_args()\n"
@@ -123,7 +117,7 @@ PYTHON_CONFIG = {
 
 @pytest.mark.parametrize("case", PYTHON_CONFIG)
 def test_a_python_config_is_found_by_path_by_module_and_by_import(
-    project: Path, monkeypatch: pytest.MonkeyPatch, case: str
+    project, monkeypatch, case
 ) -> None:
     (project / "configs").mkdir()
     (project / "configs" / "small.py").write_text("batch_size = 2\n")
@@ -140,9 +134,7 @@ def test_a_python_config_is_found_by_path_by_module_and_by_import(
 
 
 @pytest.mark.slow
-def test_a_program_without_a_config_gets_a_tuned_command(
-    gpu_advisor: warm.Server, project: Path
-) -> None:
+def test_a_program_without_a_config_gets_a_tuned_command(gpu_advisor, project) -> None:
     """Found, proven, and told in the report; no file but the report is written."""
     pytest.importorskip("torch")
     (project / "gpu-advisor.toml").write_bytes(OWN.encode())

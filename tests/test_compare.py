@@ -1,11 +1,10 @@
 """`gpu-advisor compare`: real processes of two to six variants, and its exit codes."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +12,8 @@ from advisor.__main__ import dispatch
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
 from advisor.executor.equal_work import work_differences
 from advisor.model import Effects
+from tests import warm
 from tests.runs import a_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests import warm
 
 PROGRAM = """\
 import pathlib, re, sys, time
@@ -89,9 +84,7 @@ def compared(compare: Compare, *words: str) -> tuple[int, dict[str, Any]]:
     return code, {"outcome": found["outcome"]} | {v["name"]: v for v in found["variants"]}
 
 
-def test_a_slower_config_fails_the_call_and_the_table_says_by_how_much(
-    project: Path, compare: Compare
-) -> None:
+def test_a_slower_config_fails_the_call_and_the_table_says_by_how_much(project, compare) -> None:
     before = {path.name: path.read_bytes() for path in project.glob("*.yaml")}
     code, out, err = compare("b.yaml", "a.yaml")
     assert code == 1
@@ -103,7 +96,7 @@ def test_a_slower_config_fails_the_call_and_the_table_says_by_how_much(
     assert {path.name: path.read_bytes() for path in project.glob("*.yaml")} == before
 
 
-def test_commands_are_compared_as_a_whole(compare: Compare) -> None:
+def test_commands_are_compared_as_a_whole(compare) -> None:
     """Unit and pattern come from the workload; a faster second variant is no failure."""
     work = (sys.executable, "work.py")
     words = ("--workload", "work", "--", *work, "a.yaml", "--vs", *work, "b.yaml")
@@ -123,15 +116,13 @@ def with_quality(project: Path) -> Path:
     return project
 
 
-def test_a_variant_whose_quality_is_unknown_is_undecided(
-    with_quality: Path, compare: Compare
-) -> None:
+def test_a_variant_whose_quality_is_unknown_is_undecided(with_quality, compare) -> None:
     (with_quality / "silent.yaml").write_text("step_s: 0.01\n")
     code, found = compared(compare, "a.yaml", "silent.yaml")
     assert (code, found["B"]["verdict"]) == (3, "undecided")
 
 
-def test_worse_outputs_and_crashes_fail_the_call(with_quality: Path, compare: Compare) -> None:
+def test_worse_outputs_and_crashes_fail_the_call(with_quality, compare) -> None:
     code, found = compared(compare, "a.yaml", "worse.yaml", "crash.yaml")
     assert code == 1
     verdicts = [found[name]["verdict"] for name in "ABC"]
@@ -139,9 +130,7 @@ def test_worse_outputs_and_crashes_fail_the_call(with_quality: Path, compare: Co
     assert "error: 1.2, limit 1.05 (1 in the first variant)" in found["B"]["reason"]
 
 
-def test_a_variant_that_fails_in_a_round_ends_the_rounds(
-    project: Path, compare: Compare, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variant_that_fails_in_a_round_ends_the_rounds(project, compare, monkeypatch) -> None:
     monkeypatch.setenv("GPU_ADVISOR_ISOLATION", "guard")  # its file stays
     (project / "later.yaml").write_text("step_s: 0.01\nlater: 1\n")
     code, found = compared(compare, "a.yaml", "later.yaml", "b.yaml")
@@ -150,7 +139,7 @@ def test_a_variant_that_fails_in_a_round_ends_the_rounds(
     assert verdicts == ["reference", "failed", "undecided"]
 
 
-def test_a_first_variant_that_crashes_ends_the_call(compare: Compare) -> None:
+def test_a_first_variant_that_crashes_ends_the_call(compare) -> None:
     command = ("--", sys.executable, "work.py", "{config}")
     code, out, err = compare("--workload", "work", "crash.yaml", "b.yaml", *command)
     assert code in FAILURE_EXIT_CODES.values()
@@ -169,7 +158,7 @@ def test_a_first_variant_that_crashes_ends_the_call(compare: Compare) -> None:
         (["a.yaml", "b.yaml", "--window", "soon"], "soon"),
     ],
 )
-def test_misuse_is_one_sentence(project: Path, words: list[str], part: str) -> None:
+def test_misuse_is_one_sentence(project, words, part) -> None:
     with pytest.raises(UsageError, match=part):
         dispatch(["compare", *words])
 
@@ -185,7 +174,7 @@ def test_misuse_is_one_sentence(project: Path, words: list[str], part: str) -> N
         ({"effects": {"batch": 64.0}}, ""),
     ],
 )
-def test_less_work_for_a_unit_is_told(other: dict[str, Any], part: str) -> None:
+def test_less_work_for_a_unit_is_told(other, part) -> None:
     usual = {"data_items": 1000, "forwards_per_unit": 50.0, "input_shapes": ("3x64x64",)}
     first = a_run(step_kind="optimizer step", effects=Effects(**usual))
     effects = Effects(**{**usual, **other.pop("effects", {})})

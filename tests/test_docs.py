@@ -1,20 +1,14 @@
 """What is committed beside the code agrees with it: schemas, named configs, release notes."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy
 import tomllib
-from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
 
 from advisor import schemas
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CHANGELOG = """# Changelog
 
@@ -34,7 +28,7 @@ CHANGELOG = """# Changelog
 """
 
 
-def test_the_section_of_a_version_ends_at_the_next(root: Path) -> None:
+def test_the_section_of_a_version_ends_at_the_next(root) -> None:
     """Release notes come from the changelog, and only for the version that is built."""
     section = runpy.run_path(str(root / ".ci" / "release.py"))["section"]
     assert section(CHANGELOG, "0.2.0") == "- a line\n### Fixed\n- another"
@@ -42,7 +36,7 @@ def test_the_section_of_a_version_ends_at_the_next(root: Path) -> None:
     assert section(CHANGELOG, "0.2") is None
 
 
-def test_every_config_that_the_page_of_workloads_names_exists(root: Path) -> None:
+def test_every_config_that_the_page_of_workloads_names_exists(root) -> None:
     page = (root / "docs/founding-systems.md").read_text(encoding="utf-8")
     configs = re.findall(r"\bconfig/[\w.]+", page)
     assert configs
@@ -51,14 +45,14 @@ def test_every_config_that_the_page_of_workloads_names_exists(root: Path) -> Non
 
 
 @pytest.mark.parametrize("path", schemas.SCHEMAS, ids=lambda path: path.name)
-def test_a_committed_schema_has_not_drifted(path: Path) -> None:
+def test_a_committed_schema_has_not_drifted(path) -> None:
     """`python -m advisor.schemas` writes it anew."""
     text = path.read_text(encoding="utf-8")
     assert text == schemas.SCHEMAS[path]()
     jsonschema.Draft202012Validator.check_schema(json.loads(text))
 
 
-def test_an_editor_accepts_what_the_program_does(root: Path) -> None:
+def test_an_editor_accepts_what_the_program_does(root) -> None:
     text = (root / "gpu-advisor.schema.json").read_text(encoding="utf-8")
     schema = jsonschema.Draft202012Validator(json.loads(text))
     own = tomllib.loads((root / "gpu-advisor.toml").read_text(encoding="utf-8"))

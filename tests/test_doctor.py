@@ -1,13 +1,12 @@
 """`gpu-advisor doctor`: faults of a machine with their remedies, and what a call leaves."""
 
-from __future__ import annotations
-
 import json
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nvml_stub
 import pytest
@@ -24,11 +23,6 @@ from advisor.machine.lock import gpu_lock
 from advisor.model import Disturbance, Gpu, Neighbour
 from advisor.sandbox.capabilities import Capability
 from tests.support.simulator.engine import QUIET_MACHINE
-
-if TYPE_CHECKING:
-    import subprocess
-
-    from tests.warm import Server
 
 ROOT = Path(__file__).resolve().parents[1]
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("CUDA")} | {
@@ -94,9 +88,7 @@ def no_cards(note: str, devices: int = 1) -> Readings:
         ("torch", torch(available=False, warned=("too old",)), "too old", "pip install"),
     ],
 )
-def test_each_fault_is_one_row_with_its_value_and_remedy(
-    name: str, readings: Readings, value: str, fix: str
-) -> None:
+def test_each_fault_is_one_row_with_its_value_and_remedy(name, readings, value, fix) -> None:
     rows = checked(readings)
     (row,) = (row for row in rows if row.status == "fix")
     assert row.name == name
@@ -109,7 +101,7 @@ def test_each_fault_is_one_row_with_its_value_and_remedy(
     "readings",
     [WELL, on(isolation=Capability(kind="landlock")), no_cards("No driver is installed.", 0)],
 )
-def test_a_normal_state_is_no_fault(readings: Readings) -> None:
+def test_a_normal_state_is_no_fault(readings) -> None:
     rows = checked(readings)
     assert {row.status for row in rows} == {"good"}
     assert verdict(rows) == "Nothing to fix here."
@@ -141,7 +133,7 @@ def checks_of(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any
 
 
 def test_a_call_reads_driver_torch_and_lock_and_leaves_nothing(
-    gpu_advisor: Server, bare_python: Path, tmp_path: Path
+    gpu_advisor, bare_python, tmp_path
 ) -> None:
     """No file of the project is run, and another call of ours is named as the disturbance."""
     project = tmp_path / "project"
@@ -166,7 +158,7 @@ def test_a_call_reads_driver_torch_and_lock_and_leaves_nothing(
 
 
 def test_strict_exits_with_1_and_a_mistake_of_the_call_with_2(
-    gpu_advisor: Server, bare_python: Path, tmp_path: Path
+    gpu_advisor, bare_python, tmp_path
 ) -> None:
     """An interpreter that answers nonsense is no torch."""
     bare_python.write_text("#!/bin/sh\necho '{\"torch_facts\": 7}'; echo gone wrong >&2; exit 3\n")
@@ -184,7 +176,7 @@ def test_strict_exits_with_1_and_a_mistake_of_the_call_with_2(
         assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1), wrong.stderr
 
 
-def test_the_interpreter_is_that_of_the_command(bare_python: Path) -> None:
+def test_the_interpreter_is_that_of_the_command(bare_python) -> None:
     """Never through what may install, ask for a job, or a password."""
     path = {"PATH": f"{bare_python.parent}:/usr/bin:/bin"}
     own = "/opt/py/bin/python3.12"

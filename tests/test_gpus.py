@@ -1,7 +1,5 @@
 """`gpu-advisor gpus`: the profiles and their sources."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -11,7 +9,7 @@ from advisor.errors import TargetError
 from advisor.machine import profiles
 
 
-def test_every_profile_is_listed_with_its_source(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_profile_is_listed_with_its_source(capsys) -> None:
     assert dispatch(["gpus", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {card["name"] for card in found["gpus"]} == profiles.load_all().keys()
@@ -21,7 +19,7 @@ def test_every_profile_is_listed_with_its_source(capsys: pytest.CaptureFixture[s
     assert compared["t4"] == []
 
 
-def test_one_card_is_told_with_its_source(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_card_is_told_with_its_source(capsys) -> None:
     assert dispatch(["gpus", "RTX 3090"]) == 0
     shown = capsys.readouterr().out
     assert profiles.by_name("rtx-3090").source in shown

@@ -1,16 +1,10 @@
 """The quality guard on real processes: steps whose cost is seen and small are written."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.warm import Server
 
 PROGRAM = Path(__file__).parent / "fixtures" / "programs" / "ok_guarded.py"
 SETTINGS = """\
@@ -29,9 +23,7 @@ tolerance = "0.1"
 
 
 @pytest.mark.slow
-def test_fewer_steps_are_written_once_other_seeds_confirmed_them(
-    tmp_path: Path, gpu_advisor: Server
-) -> None:
+def test_fewer_steps_are_written_once_other_seeds_confirmed_them(tmp_path, gpu_advisor) -> None:
     """20 steps cost 0.1: the bounds of 25 and more lie inside a tolerance of 0.1."""
     (tmp_path / ".git").mkdir()
     config = tmp_path / "sampler.json"

@@ -1,20 +1,14 @@
 """History keeps what ran and gives it back only where it may stand in."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from advisor.history import History, installed_packages, program_key, trial_key
 from advisor.model import Effects, Flops, MeasurePlan, Run
 from tests.runs import a_failure, a_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def kept(rate: float = 2.0) -> Run:
@@ -24,7 +18,7 @@ def kept(rate: float = 2.0) -> Run:
     return a_run(units_per_s=rate, windows=(2.0, 2.1), effects=effects, flops=flops)
 
 
-def test_results_come_back_as_they_were_the_newest_first(tmp_path: Path) -> None:
+def test_results_come_back_as_they_were_the_newest_first(tmp_path) -> None:
     """Those of another machine, and those that are too old, are not found."""
     history = History(tmp_path / "h.sqlite")
     results = [kept(1.0), a_failure("gpu-oom"), kept(3.0)]
@@ -35,7 +29,7 @@ def test_results_come_back_as_they_were_the_newest_first(tmp_path: Path) -> None
     assert history.find("key", "machine", max_age_s=0) == []
 
 
-def test_spreads_group_equal_trials_of_one_machine(tmp_path: Path) -> None:
+def test_spreads_group_equal_trials_of_one_machine(tmp_path) -> None:
     history = History(tmp_path / "h.sqlite")
     for key, rate in (("a", 1.0), ("a", 1.1), ("b", 5.0)):
         history.append(key, "machine", kept(rate))
@@ -57,9 +51,7 @@ def a_folder(path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [damaged, of_another_shape, a_folder])
-def test_without_a_store_measurements_live_as_long_as_the_call(
-    tmp_path: Path, spoil: Callable[[Path], None]
-) -> None:
+def test_without_a_store_measurements_live_as_long_as_the_call(tmp_path, spoil) -> None:
     """What stands in its place is kept, and said once."""
     path = tmp_path / "h.sqlite"
     spoil(path)
@@ -72,7 +64,7 @@ def test_without_a_store_measurements_live_as_long_as_the_call(
     assert path.exists()
 
 
-def test_what_is_kept_shows_no_secret(tmp_path: Path) -> None:
+def test_what_is_kept_shows_no_secret(tmp_path) -> None:
     secret = "Authorization: Bearer q7Zp2mXw9Lr4q7Zp2mXw9Lr4"
     failure = a_failure("gpu-oom", evidence="login failed: password=hunter2", log_tail=secret)
     History(tmp_path / "h.sqlite").append("key", "machine", failure)
@@ -81,9 +73,7 @@ def test_what_is_kept_shows_no_secret(tmp_path: Path) -> None:
     assert b"q7Zp" not in stored
 
 
-def test_the_key_tells_values_commands_plans_seeds_and_devices_apart(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_key_tells_values_commands_plans_seeds_and_devices_apart(monkeypatch) -> None:
     """A measurement on another card, or with another seed, is another measurement."""
 
     def key(**env: str) -> str:
@@ -104,7 +94,7 @@ def test_the_key_tells_values_commands_plans_seeds_and_devices_apart(
     assert key(CUDA_VISIBLE_DEVICES="1") == key()
 
 
-def test_the_key_tells_versions_of_torch_and_sources_beyond_thousands(tmp_path: Path) -> None:
+def test_the_key_tells_versions_of_torch_and_sources_beyond_thousands(tmp_path) -> None:
     """A new torch, a new CUDA, or an edit of the last of 3,100 files makes earlier runs stale."""
     environment = tmp_path / "venv"
     packages = environment / "lib" / "python3.11" / "site-packages"

@@ -1,19 +1,15 @@
 """`gpu-advisor inspect` on real files, as a process."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests import warm
+from tests import warm
 
 Ran = subprocess.CompletedProcess[str]
 
@@ -50,7 +46,7 @@ def as_json(ran: Ran) -> dict[str, Any]:
     return json.loads(ran.stdout)
 
 
-def test_json_is_one_object_with_every_key(config: Path, inspect: Callable[..., Ran]) -> None:
+def test_json_is_one_object_with_every_key(config, inspect) -> None:
     found = as_json(inspect(config.name, "--json"))
     assert set(found) == {"knobs", "traps", "links", "documents"}
     keys = "document path kind phase class unit scope value default_of editable why sure sure_why"
@@ -61,9 +57,7 @@ def test_json_is_one_object_with_every_key(config: Path, inspect: Callable[..., 
     assert [(trap["document"], trap["path"]) for trap in found["traps"]] == [("config.yaml", "nbs")]
 
 
-def test_untyped_options_show_whose_default_they_have(
-    config: Path, inspect: Callable[..., Ran]
-) -> None:
+def test_untyped_options_show_whose_default_they_have(config, inspect) -> None:
     (config.parent / "main.py").write_text(MAIN)
     found = as_json(inspect("--json", "--", "python", "main.py", "-b", "8"))
     knobs = {knob["path"]: (knob["value"], knob["default_of"]) for knob in found["knobs"]}
@@ -76,9 +70,7 @@ def test_untyped_options_show_whose_default_they_have(
     assert "--workers" not in {knob["path"] for knob in named["knobs"]}
 
 
-def test_what_config_and_command_name_is_shown_once(
-    config: Path, inspect: Callable[..., Ran]
-) -> None:
+def test_what_config_and_command_name_is_shown_once(config, inspect) -> None:
     (config.parent / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4}')
     command = ["python", "train.py", "--batch-size", "16", "--deepspeed", "ds.json", config.name]
     found = as_json(inspect(config.name, "--json", "--", *command))
@@ -90,9 +82,7 @@ def test_what_config_and_command_name_is_shown_once(
     assert knobs["ds.json", "train_micro_batch_size_per_gpu"] == 4
 
 
-def test_the_table_names_every_knob_and_why_it_stays(
-    config: Path, inspect: Callable[..., Ran]
-) -> None:
+def test_the_table_names_every_knob_and_why_it_stays(config, inspect) -> None:
     lines = inspect(config.name).stdout.splitlines()
     assert lines[0] == "config.yaml"
     row = next(line for line in lines if line.split()[:1] == ["train.batch_size"])
@@ -110,7 +100,7 @@ def test_the_table_names_every_knob_and_why_it_stays(
     assert "yes, multiples of 8: the comment beside it" in table
 
 
-def test_it_says_how_sure_it_is_and_why(tmp_path: Path, inspect: Callable[..., Ran]) -> None:
+def test_it_says_how_sure_it_is_and_why(tmp_path, inspect) -> None:
     (tmp_path / "one.yaml").write_text("a: {batch_size: 8}\nb: {batch_size: 9}\nnum_workers: 4\n")
     (tmp_path / "two.yaml").write_text("batch_size: auto\n")
     found = as_json(inspect("one.yaml", "two.yaml", "--json"))
@@ -121,9 +111,7 @@ def test_it_says_how_sure_it_is_and_why(tmp_path: Path, inspect: Callable[..., R
     assert sure["two.yaml", "batch_size"][0] == "doubtful"
 
 
-def test_an_unreadable_file_has_its_code_and_stops_no_other(
-    tmp_path: Path, config: Path, inspect: Callable[..., Ran]
-) -> None:
+def test_an_unreadable_file_has_its_code_and_stops_no_other(tmp_path, config, inspect) -> None:
     (tmp_path / "bad.json").write_text('{"batch_size": GBSZ}')
     ran = inspect("bad.json", config.name, "--json")
     errors = {d["document"]: d["error"] for d in as_json(ran)["documents"]}
@@ -136,9 +124,7 @@ def test_an_unreadable_file_has_its_code_and_stops_no_other(
     assert codes == [10, 10, 2]
 
 
-def test_nothing_is_written_and_nothing_is_run(
-    tmp_path: Path, config: Path, inspect: Callable[..., Ran]
-) -> None:
+def test_nothing_is_written_and_nothing_is_run(tmp_path, config, inspect) -> None:
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
     inspect(config.name, "--", sys.executable, "-c", "open('ran', 'w')")
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == before

@@ -1,7 +1,5 @@
 """The command line itself: help, typing errors, exit codes, no traceback."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -37,7 +35,7 @@ def test_help_names_every_command() -> None:
 
 
 @pytest.mark.parametrize("name", ["optimize", "compare", "profile", "inspect", "doctor", "gate"])
-def test_the_help_shows_where_the_command_goes(name: str) -> None:
+def test_the_help_shows_where_the_command_goes(name) -> None:
     assert build_parser(name).format_usage().rstrip().endswith("[-- COMMAND ...]")
 
 
@@ -74,7 +72,7 @@ def test_a_misspelled_command_names_the_near_one() -> None:
         ("gate --basse main", "unrecognized arguments: --basse main"),
     ],
 )
-def test_unknown_words_are_named_with_the_usage(tmp_path: Path, line: str, expected: str) -> None:
+def test_unknown_words_are_named_with_the_usage(tmp_path, line, expected) -> None:
     done = advisor(*line.split(), cwd=tmp_path)
     assert done.returncode == errors.UsageError.exit_code
     assert expected in done.stderr
@@ -91,7 +89,7 @@ def test_the_help_of_optimize_fits_one_screen() -> None:
     assert len(options - {"--help"}) <= 16
 
 
-def test_errors_show_no_traceback_unless_asked(tmp_path: Path) -> None:
+def test_errors_show_no_traceback_unless_asked(tmp_path) -> None:
     plain = advisor("revert", str(tmp_path / "no.json"))
     assert plain.returncode == errors.ConfigMissingError.exit_code
     assert "Traceback" not in plain.stderr
@@ -153,9 +151,7 @@ def test_every_error_of_the_tree_is_raised_somewhere() -> None:
 
 
 @pytest.mark.parametrize(("encoding", "flags"), [("utf-8:strict", []), ("ascii", ["--json"])])
-def test_names_that_the_terminal_cannot_show_end_nothing(
-    tmp_path: Path, encoding: str, flags: list[str]
-) -> None:
+def test_names_that_the_terminal_cannot_show_end_nothing(tmp_path, encoding, flags) -> None:
     """Neither bytes that are no text nor letters that an encoding lacks; what is JSON stays so."""
     folder = os.fsencode(tmp_path) + "/\u753b".encode() + b"\xff"
     os.mkdir(folder)  # noqa: PTH102  pathlib takes no bytes

@@ -1,7 +1,5 @@
 """Secrets are masked by name and by shape; what is none stays as it is; twice is once."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -65,14 +63,14 @@ def test_what_is_no_secret_stays() -> None:
 
 @settings(deadline=None)
 @given(st.floats(allow_nan=False) | st.integers())
-def test_numbers_stay(number: float) -> None:
+def test_numbers_stay(number) -> None:
     for text in (f"loss {number}", f"token: {number}", f"steps={number}"):
         assert mask_text(text) == text
 
 
 @settings(deadline=None)
 @given(st.text("0123456789abcdef", min_size=7, max_size=64))
-def test_a_git_hash_is_no_secret_unless_its_name_says_so(digest: str) -> None:
+def test_a_git_hash_is_no_secret_unless_its_name_says_so(digest) -> None:
     assert mask_text(f"commit {digest}") == f"commit {digest}"
     assert mask_value({"commit": digest}) == {"commit": digest}
     assert mask_value({"api_key": digest}) == {"api_key": MASK}
@@ -89,7 +87,7 @@ pieces = st.lists(
 
 @settings(deadline=None)
 @given(pieces)
-def test_masking_twice_is_masking_once(parts: list[str]) -> None:
+def test_masking_twice_is_masking_once(parts) -> None:
     text = "".join(parts)
     assert mask_text(mask_text(text)) == mask_text(text)
     argv = tuple(parts)
@@ -124,9 +122,7 @@ def test_code_is_masked_only_inside_quotes() -> None:
         ("toml", 'batch = 1\napi_key = "%s"\ncredentials = { a = "%s" }\n'),
     ],
 )
-def test_a_diff_shows_no_secret_on_a_line_beside_the_change(
-    form: documents.Format, text: str
-) -> None:
+def test_a_diff_shows_no_secret_on_a_line_beside_the_change(form, text) -> None:
     """Nor one that only the name of the table it is in gives away."""
     before = documents.parse((text % (SECRET, "open sesame")).encode(), form, "c")
     after = documents.parse(before.with_values({"batch": 8}), form, "c")

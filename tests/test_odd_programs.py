@@ -1,20 +1,15 @@
 """Reports on programs that do something else than their config says."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.errors import FAILURE_EXIT_CODES, OPTIMIZE_EXIT_CODES
 from advisor.sandbox.capabilities import FORCED
-
-if TYPE_CHECKING:
-    from tests.warm import Server
+from tests.warm import Server
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "tests" / "fixtures" / "programs" / "odd_infer.py"
@@ -76,9 +71,7 @@ def row(report: str, knob: str) -> str:
 
 
 @pytest.mark.slow
-def test_an_overridden_value_is_reported_with_the_used_one(
-    tmp_path: Path, gpu_advisor: Server
-) -> None:
+def test_an_overridden_value_is_reported_with_the_used_one(tmp_path, gpu_advisor) -> None:
     """The line where the loader is built is named; autocast stays off without a card."""
     config = "batch_size: 2\nprecision: fp32\n"
     longer = ("--budget", "90s")  # that both knobs had their process on a busy machine too
@@ -97,7 +90,7 @@ def test_an_overridden_value_is_reported_with_the_used_one(
 
 @pytest.mark.slow
 def test_memory_errors_that_were_swallowed_end_the_search_with_their_words(
-    tmp_path: Path, gpu_advisor: Server
+    tmp_path, gpu_advisor
 ) -> None:
     """The exit code was 0 and a rate was there: over work that was not done."""
     code, stderr, report = optimize(gpu_advisor, tmp_path, "batch_size: 2\n", "oom")
@@ -108,7 +101,7 @@ def test_memory_errors_that_were_swallowed_end_the_search_with_their_words(
 
 @pytest.mark.slow
 def test_a_batch_that_would_lose_samples_is_refused_with_their_number(
-    tmp_path: Path, gpu_advisor: Server
+    tmp_path, gpu_advisor
 ) -> None:
     """50 samples and drop_last: 2 fits, 4 leaves two without a result, as does all above."""
     code, stderr, report = optimize(
@@ -121,7 +114,7 @@ def test_a_batch_that_would_lose_samples_is_refused_with_their_number(
 
 
 def test_a_users_file_is_not_overwritten_without_allow_writes(
-    tmp_path: Path, gpu_advisor: Server, monkeypatch: pytest.MonkeyPatch
+    tmp_path, gpu_advisor, monkeypatch
 ) -> None:
     """Stopped where nothing isolates; with --allow-writes the report names the file."""
     monkeypatch.setenv(FORCED, "guard")

@@ -1,7 +1,5 @@
 """Whole calls of `optimize`: measure, choose, prove, write, report, undo, and what they leave."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -13,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pytest
@@ -23,10 +21,8 @@ from advisor.machine.host import read_machine
 from advisor.report import writing
 from advisor.report.schema import SuggestionEntry
 from advisor.sandbox.capabilities import FORCED
+from tests import warm
 from tests.report import examples
-
-if TYPE_CHECKING:
-    from tests import warm
 
 PROGRAMS = Path(__file__).resolve().parent / "fixtures" / "programs"
 CONFIG = """\
@@ -105,9 +101,7 @@ def result_of(done: Done) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(
-    project: Path, call: Call
-) -> None:
+def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(project, call) -> None:
     """One journey, because each part of it stands on the one before."""
     config = project / "infer.yaml"
     words = ("optimize", "infer.yaml", "--window", "0.5s", "--json", "--budget", "2m", "--")
@@ -151,7 +145,7 @@ def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(
 
 
 @pytest.mark.slow
-def test_two_configs_are_tuned_written_and_reverted_together(project: Path, call: Call) -> None:
+def test_two_configs_are_tuned_written_and_reverted_together(project, call) -> None:
     """The batch lies in the second one; the first one stays as it is."""
     texts = {"model.yaml": "step_s: 0.004  # slow\n", "data.yaml": "batch_size: 1  # one\n"}
     for name, text in texts.items():
@@ -201,9 +195,7 @@ REFUSED: dict[str, tuple[int, str, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_each_refusal_has_its_code_one_message_and_writes_nothing(
-    project: Path, call: Call, case: str
-) -> None:
+def test_each_refusal_has_its_code_one_message_and_writes_nothing(project, call, case) -> None:
     if CARDS in REFUSED[case] and read_machine().gpus:
         pytest.skip("a card here may tell its energy")
     (project / "bad.yaml").write_text("a: [1\n")
@@ -220,9 +212,7 @@ def test_each_refusal_has_its_code_one_message_and_writes_nothing(
 
 
 @pytest.mark.skipif(bool(read_machine().gpus), reason="a card here may stand in")
-def test_an_absent_target_and_a_missing_isolation_are_said_before_the_first_trial(
-    call: Call,
-) -> None:
+def test_an_absent_target_and_a_missing_isolation_are_said_before_the_first_trial(call) -> None:
     guard = "not isolated: what the program writes is real"
     for env, words, expected in (
         ({}, ("optimize", "--budget", "1s", "--target", "rtx-4060"), "RTX 4060 is not here"),
@@ -237,7 +227,7 @@ def test_an_absent_target_and_a_missing_isolation_are_said_before_the_first_tria
 
 
 def test_a_budget_below_the_baseline_ends_with_a_report_unless_a_finished_one_is_there(
-    project: Path, call: Call
+    project, call
 ) -> None:
     """Whatever lies where measurements are kept."""
     (project / ".gpu-advisor").mkdir()
@@ -261,9 +251,7 @@ def test_a_budget_below_the_baseline_ends_with_a_report_unless_a_finished_one_is
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(
-    project: Path, call: Call
-) -> None:
+def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(project, call) -> None:
     words = ("optimize", "infer.yaml", "--window", "0.5s")
     running = subprocess.Popen(
         [sys.executable, "-m", "advisor", *words, "--", *RESTORE],
@@ -298,7 +286,7 @@ def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(
 
 
 @pytest.mark.slow
-def test_a_call_killed_at_any_moment_leaves_a_whole_config_and_a_next_call(project: Path) -> None:
+def test_a_call_killed_at_any_moment_leaves_a_whole_config_and_a_next_call(project) -> None:
     """Killed alone, or with every process that it started."""
     advisor = [sys.executable, "-m", "advisor"]
     tune = [*advisor, "optimize", "c.json", *QUICK, "20s"]
@@ -327,7 +315,7 @@ def test_a_call_killed_at_any_moment_leaves_a_whole_config_and_a_next_call(proje
 
 
 @pytest.mark.slow
-def test_no_secret_and_no_wider_mode_in_what_is_left(project: Path, call: Call) -> None:
+def test_no_secret_and_no_wider_mode_in_what_is_left(project, call) -> None:
     """The key beside the changed line, the token of the command and the one of its environment.
 
     Only the kept original holds the key, as it must.

@@ -3,8 +3,6 @@
 Each call here ends before it starts the user's command: the command would leave a file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -68,7 +66,7 @@ OVER = {
 
 @pytest.mark.parametrize(("flag", "place"), [(f, p) for f in OVER for p in OVER[f]])
 def test_no_file_of_ours_goes_over_the_config_however_it_is_spelled(
-    project: Path, flag: str, place: str, capsys: pytest.CaptureFixture[str]
+    project, flag, place, capsys
 ) -> None:
     """`--report infer.md` has its JSON beside it: the config. --overwrite changes nothing."""
     (project / "sub").mkdir()
@@ -88,9 +86,7 @@ MINE = ("report.md", "report.json", "report-figures/batch.svg", "report-advice-1
 
 
 @pytest.mark.parametrize("name", [*MINE, "report-advice-20.patch", "tuned.json"])
-def test_a_file_of_the_users_is_refused_and_stays(
-    project: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_of_the_users_is_refused_and_stays(project, name, capsys) -> None:
     mine = project / name
     mine.parent.mkdir(exist_ok=True)
     mine.write_text("mine\n")
@@ -99,7 +95,7 @@ def test_a_file_of_the_users_is_refused_and_stays(
     assert "was not written by gpu-advisor" in capsys.readouterr().err
 
 
-def test_overwrite_is_the_consent_and_our_own_files_need_none(project: Path) -> None:
+def test_overwrite_is_the_consent_and_our_own_files_need_none(project) -> None:
     """An empty file, as mktemp makes it, holds nothing to lose."""
     (project / "report.md").write_text("mine\n")
     (project / "report.json").touch()
@@ -118,7 +114,7 @@ def test_overwrite_is_the_consent_and_our_own_files_need_none(project: Path) -> 
     assert all(map(writing.files.is_marked, written))
 
 
-def test_what_became_another_s_since_it_was_claimed_is_not_written(project: Path) -> None:
+def test_what_became_another_s_since_it_was_claimed_is_not_written(project) -> None:
     """The measuring takes minutes; a file that appeared meanwhile stays."""
     claimed = writing.claim(project / "report.md")
     (project / "report.md").write_text("mine\n")
@@ -132,9 +128,7 @@ def test_what_became_another_s_since_it_was_claimed_is_not_written(project: Path
     assert not (project / "new.md").exists()
 
 
-def test_report_does_not_replace_notes_beside_a_json(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_report_does_not_replace_notes_beside_a_json(project, capsys) -> None:
     """`report notes.json` renders notes.md, which may be the user's."""
     (project / "notes.json").write_text(writing.dump(plain()))
     (project / "notes.md").write_text("mine\n")
@@ -148,9 +142,7 @@ def test_report_does_not_replace_notes_beside_a_json(
 # --- where nothing can be written ---------------------------------------------------------
 
 
-def test_what_is_no_place_for_a_file_is_said_before_the_first_trial(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_place_for_a_file_is_said_before_the_first_trial(project, capsys) -> None:
     os.mkfifo(project / "fifo")
     os.mkfifo(project / "pipe.md")
     (project / "folder.md").mkdir()
@@ -173,9 +165,7 @@ def test_what_is_no_place_for_a_file_is_said_before_the_first_trial(
 
 
 @pytest.mark.parametrize(("config", "most"), [(0o600, 0o600), (0o640, 0o640), (0o444, 0o644)])
-def test_a_report_is_open_to_no_more_people_than_the_config(
-    project: Path, config: int, most: int
-) -> None:
+def test_a_report_is_open_to_no_more_people_than_the_config(project, config, most) -> None:
     (project / "infer.json").chmod(config)
     report = project / "sub" / "report.md"
     writing.write(plain(), report, writing.claim(report, like=project / "infer.json"))
@@ -188,9 +178,7 @@ def test_a_report_is_open_to_no_more_people_than_the_config(
 # --- the state folder ---------------------------------------------------------------------
 
 
-def test_a_state_folder_that_is_a_file_is_said(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_state_folder_that_is_a_file_is_said(project, capsys) -> None:
     (project / ".gpu-advisor").write_text("mine\n")
     for flags in ((), ("--dry-run",)):
         assert optimize(*flags) == errors.StateUnusableError.exit_code
@@ -198,7 +186,7 @@ def test_a_state_folder_that_is_a_file_is_said(
     assert ".gpu-advisor is a file" in capsys.readouterr().err
 
 
-def test_what_json_prints_and_what_is_kept_masks_the_same(project: Path) -> None:
+def test_what_json_prints_and_what_is_kept_masks_the_same(project) -> None:
     """One place masks: what is printed by --json is the head of report.json."""
     report = plain(reason="ran with --api-key hunter2", config="c.json")
     writing.write(report, project / "report.md")

@@ -1,11 +1,9 @@
 """`gpu-advisor predict`: cards that are not here."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,12 +13,8 @@ from advisor.model import Effects
 from advisor.prediction.estimate import Traced, estimates, largest_batch, suggested_batch
 from advisor.prediction.speed import step_time
 from advisor.prediction.trace import MATRIX, Operation, Trace
+from tests import warm
 from tests.runs import a_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests import warm
 
 pytest.importorskip("torch")
 
@@ -82,9 +76,7 @@ def call(project: Path, gpu_advisor: warm.Server, *words: str) -> tuple[int, str
     return done.returncode, done.stdout, done.stderr
 
 
-def test_a_larger_batch_takes_more_memory_and_a_larger_card_less_time(
-    project: Path, gpu_advisor: warm.Server
-) -> None:
+def test_a_larger_batch_takes_more_memory_and_a_larger_card_less_time(project, gpu_advisor) -> None:
     """Each card gets a config of its own, and its command; the user's config stays."""
     words = ("train.json", "--target", "rtx-4060,h100-sxm,l4", "--output", "out")
     command = ("--", "train.py", "train.json")
@@ -123,9 +115,7 @@ def test_a_larger_batch_takes_more_memory_and_a_larger_card_less_time(
     assert "--overwrite" in stderr
 
 
-def test_a_program_that_needs_cuda_is_traced_on_a_cpu(
-    project: Path, gpu_advisor: warm.Server
-) -> None:
+def test_a_program_that_needs_cuda_is_traced_on_a_cpu(project, gpu_advisor) -> None:
     """It takes the path that it takes on the card; what stays on the host takes no memory there."""
     words = ("--target", "rtx-4060", "--", "needs_cuda.py", "--batch-size", "4")
     code, stdout, stderr = call(project, gpu_advisor, *words)
@@ -139,16 +129,14 @@ def test_a_program_that_needs_cuda_is_traced_on_a_cpu(
     assert f"--batch-size {max(e['batch'] for e in found['predictions']):g}" in stdout
 
 
-def test_a_program_that_needs_more_of_cuda_fails_by_its_own_kind(
-    project: Path, gpu_advisor: warm.Server
-) -> None:
+def test_a_program_that_needs_more_of_cuda_fails_by_its_own_kind(project, gpu_advisor) -> None:
     code, stdout, _ = call(project, gpu_advisor, "--target", "h100-sxm", "--", "kernel.py")
     failure = json.loads(stdout)["failure"]
     assert code == FAILURE_EXIT_CODES[failure["kind"]]
     assert "CUDAGraph" in failure["evidence"] or "replay" in failure["evidence"]
 
 
-def test_an_unknown_card_is_refused_before_any_run(project: Path, gpu_advisor: warm.Server) -> None:
+def test_an_unknown_card_is_refused_before_any_run(project, gpu_advisor) -> None:
     code, stdout, stderr = call(project, gpu_advisor, "--target", "h1000-sxm", "--", "train.py")
     assert (code, stdout) == (TargetError.exit_code, "")
     assert "h100-sxm" in stderr
@@ -163,7 +151,7 @@ def test_an_unknown_card_is_refused_before_any_run(project: Path, gpu_advisor: w
     ],
 )
 def test_the_largest_batch_fits_and_a_slightly_larger_one_does_not(
-    gib_per_item: float, data_items: int | None, expected: int | None
+    gib_per_item, data_items, expected
 ) -> None:
     card = profiles.by_name("rtx-4060")
     own = Trace(batch=1, names=(), ops=(), held=(), events=())

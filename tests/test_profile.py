@@ -1,7 +1,5 @@
 """`gpu-advisor profile`: one measured run of a command, with or without a config."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -10,16 +8,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nvml_stub
 import psutil
 import pytest
 
 from advisor.errors import FAILURE_EXIT_CODES, CommandMissingError, SettingsError, UsageError
-
-if TYPE_CHECKING:
-    from tests import warm
+from tests import warm
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
@@ -99,9 +95,7 @@ def measured(profile: Profile) -> Measured:
     return call
 
 
-def test_a_card_is_read_and_one_left_idle_is_the_first_line(
-    project: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_card_is_read_and_one_left_idle_is_the_first_line(project, profile, monkeypatch) -> None:
     """A scripted driver under the real NVML binding, read while the program runs."""
     driver = project / "driver"
     driver.mkdir()
@@ -122,7 +116,7 @@ def test_a_card_is_read_and_one_left_idle_is_the_first_line(
         assert words in stdout, stdout
 
 
-def test_a_config_brings_its_workload_and_is_not_changed(project: Path, measured: Measured) -> None:
+def test_a_config_brings_its_workload_and_is_not_changed(project, measured) -> None:
     text = (project / "infer.yaml").read_bytes()
     found = measured("infer.yaml")
     assert (found["ok"], found["failure"]) == (True, None)
@@ -135,7 +129,7 @@ def test_a_config_brings_its_workload_and_is_not_changed(project: Path, measured
     assert not (project / "results").exists(), "outputs belong into scratch"
 
 
-def test_a_workload_may_be_named_without_its_config(measured: Measured) -> None:
+def test_a_workload_may_be_named_without_its_config(measured) -> None:
     """Its output lines count where a pattern is given."""
     found = measured("--workload", "plain", "--unit", "picture", "--unit-regex", WROTE)
     assert found["unit"] == "pictures"
@@ -144,9 +138,7 @@ def test_a_workload_may_be_named_without_its_config(measured: Measured) -> None:
     assert found["batch"] is None
 
 
-def test_a_command_alone_is_enough_and_nothing_is_left_behind(
-    project: Path, profile: Profile
-) -> None:
+def test_a_command_alone_is_enough_and_nothing_is_left_behind(project, profile) -> None:
     """The memo begins with the bottleneck, and bounds what would help."""
     before = {path: path.stat().st_mtime_ns for path in project.rglob("*")}
     code, stdout, stderr = profile("--", *TRAIN)
@@ -162,7 +154,7 @@ def test_a_command_alone_is_enough_and_nothing_is_left_behind(
 
 
 @pytest.mark.usefixtures("others_are_seen")
-def test_others_at_work_are_named_below_the_bottleneck(profile: Profile) -> None:
+def test_others_at_work_are_named_below_the_bottleneck(profile) -> None:
     """The rates of a program that waits for its CPUs are not its own."""
     loop = [sys.executable, "-c", "while True: pass"]
     cpus = range(2 * (os.cpu_count() or 1))
@@ -178,7 +170,7 @@ def test_others_at_work_are_named_below_the_bottleneck(profile: Profile) -> None
 
 
 def test_the_phases_of_a_whole_run_agree_with_the_programs_own_clocks(
-    project: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
+    project, measured, monkeypatch
 ) -> None:
     monkeypatch.setenv("GPU_ADVISOR_ISOLATION", "guard")  # its clocks are a file that stays
     program = (sys.executable, str(PROGRAMS / "ok_epochs.py"), "clocks.json")
@@ -200,7 +192,7 @@ def test_the_phases_of_a_whole_run_agree_with_the_programs_own_clocks(
     ],
 )
 def test_a_failure_has_its_own_code_and_the_object_is_printed_all_the_same(
-    profile: Profile, kind: str, words: tuple[str, ...]
+    profile, kind, words
 ) -> None:
     code, stdout, _ = profile("--json", "--", sys.executable, *words)
     assert code == FAILURE_EXIT_CODES[kind]
@@ -221,9 +213,7 @@ def test_a_failure_has_its_own_code_and_the_object_is_printed_all_the_same(
         (("--unit-regex", "(", "--", "true"), UsageError.exit_code, "--unit-regex"),
     ],
 )
-def test_what_cannot_be_run_is_refused_with_one_sentence(
-    profile: Profile, words: tuple[str, ...], code: int, expected: str
-) -> None:
+def test_what_cannot_be_run_is_refused_with_one_sentence(profile, words, code, expected) -> None:
     found, stdout, stderr = profile(*words)
     assert found == code, stderr
     assert expected in stderr
@@ -238,7 +228,7 @@ def words_of(process: psutil.Process) -> list[str]:
         return []
 
 
-def test_ctrl_c_ends_the_program_and_says_so(project: Path) -> None:
+def test_ctrl_c_ends_the_program_and_says_so(project) -> None:
     running = subprocess.Popen(
         [sys.executable, "-m", "advisor", *OPTIONS, "--json", "--window", "60s", "--", *TRAIN],
         cwd=project,

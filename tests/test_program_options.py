@@ -4,23 +4,19 @@ Every program here prints its arguments. What was recorded must be what it print
 changed command sets must be what it then prints.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from advisor.commands import program_options
 from advisor.config import of_command, split_command
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -235,7 +231,7 @@ def printed_by(folder: Path, command: tuple[str, ...]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", PROGRAMS)
-def test_recorded_options_are_those_of_the_program(tmp_path: Path, case: str) -> None:
+def test_recorded_options_are_those_of_the_program(tmp_path, case) -> None:
     program = PROGRAMS[case]
     pytest.importorskip(program.needs)
     write(tmp_path, program.source)
@@ -250,7 +246,7 @@ def test_recorded_options_are_those_of_the_program(tmp_path: Path, case: str) ->
     assert {name: after[name] for name in prints} == prints
 
 
-def test_the_program_ends_once_its_arguments_are_parsed(tmp_path: Path) -> None:
+def test_the_program_ends_once_its_arguments_are_parsed(tmp_path) -> None:
     """It does not go on; each option has its help, and says if it cannot be set."""
     text = ARGPARSE.replace("    print(", "    import time; args = (").replace(
         "if __name__", "    time.sleep(30)\n    open('trained', 'w').close()\nif __name__"
@@ -274,7 +270,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("case", UNKNOWN)
-def test_a_program_without_a_record_says_why(tmp_path: Path, case: str) -> None:
+def test_a_program_without_a_record_says_why(tmp_path, case) -> None:
     files = {"main.py": ARGPARSE, "broken.py": "def (:\n", "silent.py": "print(1)\n"}
     write(tmp_path, files)
     command, why = UNKNOWN[case]

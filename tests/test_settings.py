@@ -1,18 +1,12 @@
 """gpu-advisor.toml: what is wrong is named, with the line to write instead."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from advisor import settings
 from advisor.errors import SettingsError
 from advisor.settings import QualityMeasure, parse_duration_s, parse_share
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 DURATIONS = {
     "90": 90,
@@ -47,7 +41,7 @@ def write(tmp_path: Path, text: str, name: str = settings.FILE_NAME) -> Path:
     return path
 
 
-def test_a_misspelled_key_and_a_broken_line_are_named(tmp_path: Path) -> None:
+def test_a_misspelled_key_and_a_broken_line_are_named(tmp_path) -> None:
     path = write(tmp_path, '[defaults]\nbugdet = "10m"\n')
     with pytest.raises(SettingsError, match=r"unknown key 'defaults.bugdet'\. Did you mean"):
         settings.load(path)
@@ -68,12 +62,12 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("text", BROKEN)
-def test_a_wrong_value_is_named_with_its_key(tmp_path: Path, text: str) -> None:
+def test_a_wrong_value_is_named_with_its_key(tmp_path, text) -> None:
     with pytest.raises(SettingsError, match=BROKEN[text]):
         settings.load(write(tmp_path, f"[workload.w]\n{text}\n"))
 
 
-def test_pyproject_holds_the_same_table_up_to_the_repository(tmp_path: Path) -> None:
+def test_pyproject_holds_the_same_table_up_to_the_repository(tmp_path) -> None:
     path = write(
         tmp_path,
         '[tool.gpu-advisor.workload.a]\nconfig = "c.yaml"\ncommand = "python t.py {config}"\n',
@@ -92,8 +86,6 @@ def test_pyproject_holds_the_same_table_up_to_the_repository(tmp_path: Path) -> 
     ("better", "tolerance", "limit"),
     [("lower", "2%", 2.04), ("lower", "0.5", 2.5), ("higher", "2%", 1.96)],
 )
-def test_a_percent_sign_makes_a_tolerance_relative(
-    better: str, tolerance: str, limit: float
-) -> None:
+def test_a_percent_sign_makes_a_tolerance_relative(better, tolerance, limit) -> None:
     table = {"pattern": "x", "better": better, "tolerance": tolerance}
     assert QualityMeasure.model_validate(table).limit(2.0) == pytest.approx(limit)

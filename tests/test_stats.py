@@ -4,8 +4,6 @@ scipy is imported where it is asked: each process of a run of all tests reads th
 takes longer than torch.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import random
@@ -47,7 +45,7 @@ def test_fewest_pairs_is_the_first_number_that_can_decide() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_bound_excludes_a_shift_exactly_when_scipy_rejects_it(seed: int) -> None:
+def test_a_bound_excludes_a_shift_exactly_when_scipy_rejects_it(seed) -> None:
     """The interval is the inversion of the exact one-sided test."""
     import scipy.stats
 
@@ -74,7 +72,7 @@ def test_t_quantile_against_scipy() -> None:
 
 
 @pytest.mark.parametrize("processes", [2, 5])
-def test_noise_band_is_about_twice_the_spread_of_one_process(processes: int) -> None:
+def test_noise_band_is_about_twice_the_spread_of_one_process(processes) -> None:
     rng = random.Random(processes)
     bands = [
         stats.noise_band([[100 * math.exp(rng.gauss(0, 0.02))] for _ in range(processes)])
@@ -104,7 +102,7 @@ def test_a_pooled_band_is_that_of_all_groups_each_about_its_own_mean() -> None:
 
 @pytest.mark.parametrize("rounds", [2, 5])
 def test_a_spread_that_was_seen_before_narrows_the_bounds_and_keeps_what_they_promise(
-    rounds: int,
+    rounds,
 ) -> None:
     """Two equal processes told the spread; of equal arms at most one proof in forty is wrong."""
     rng = random.Random(rounds)

@@ -1,7 +1,5 @@
 """The tutorial's commands do what the page says, in the page's order."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -28,7 +26,7 @@ def commands() -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_each_command_of_the_page_ends_well_and_the_config_comes_back(tmp_path: Path) -> None:
+def test_each_command_of_the_page_ends_well_and_the_config_comes_back(tmp_path) -> None:
     project, tool = tmp_path / "project", tmp_path / "bin" / "gpu-advisor"
     project.mkdir()
     tool.parent.mkdir()

@@ -1,13 +1,10 @@
 """Nothing of the user's is ever lost: a rewrite can always be taken back, or says why not."""
 
-from __future__ import annotations
-
 import os
 import random
 import stat
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,13 +17,10 @@ from advisor.errors import (
     StateBusyError,
     StateUnusableError,
 )
+from advisor.model import JsonScalar
 from advisor.state import state_folder
 from tests.runs import a_change
 from tests.support import kills
-
-if TYPE_CHECKING:
-    from advisor.model import JsonScalar
-    from tests import warm
 
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where a file system asks no disk to keep up with a thousand syncs."""
@@ -59,7 +53,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_one_rewrite_or_all_of_them_go_back_byte_for_byte(config: Path) -> None:
+def test_one_rewrite_or_all_of_them_go_back_byte_for_byte(config) -> None:
     """Originals are open to their user alone."""
     config.chmod(0o600)
     for everything in (False, True):
@@ -74,14 +68,14 @@ def test_one_rewrite_or_all_of_them_go_back_byte_for_byte(config: Path) -> None:
             revert([config])
 
 
-def test_in_an_edited_file_only_our_spans_go_back(config: Path) -> None:
+def test_in_an_edited_file_only_our_spans_go_back(config) -> None:
     rewrite(config, batch_size=8)
     config.write_bytes(config.read_bytes().replace(b'"lr": 1e-3', b'"lr": 5e-4, "new": true'))
     revert([config])
     assert config.read_bytes() == ORIGINAL.replace(b'"lr": 1e-3', b'"lr": 5e-4, "new": true')
 
 
-def test_a_value_that_is_no_longer_ours_is_refused_with_a_diff(config: Path) -> None:
+def test_a_value_that_is_no_longer_ours_is_refused_with_a_diff(config) -> None:
     config.write_bytes(ORIGINAL.replace(b'"lr": 1e-3', b'"api_key": "hunter2hunter2"'))
     rewrite(config, batch_size=8)
     edited = config.read_bytes().replace(b'"batch_size": 8', b'"batch_size": 24')
@@ -93,7 +87,7 @@ def test_a_value_that_is_no_longer_ours_is_refused_with_a_diff(config: Path) -> 
     assert config.read_bytes() == edited
 
 
-def test_all_of_them_go_back_or_none(config: Path) -> None:
+def test_all_of_them_go_back_or_none(config) -> None:
     """A conflict in an earlier rewrite leaves the later one in the file, as its message says."""
     rewrite(config, batch_size=8)
     rewrite(config, workers=2)
@@ -106,7 +100,7 @@ def test_all_of_them_go_back_or_none(config: Path) -> None:
     assert b'"workers": 12' in config.read_bytes()
 
 
-def test_a_rewrite_that_was_never_put_in_place_is_no_edit_and_hides_none(config: Path) -> None:
+def test_a_rewrite_that_was_never_put_in_place_is_no_edit_and_hides_none(config) -> None:
     """Even when the config was edited since."""
     keep_only(config, batch_size=8)
     assert revert([config]) == {config: 0}
@@ -119,7 +113,7 @@ def test_a_rewrite_that_was_never_put_in_place_is_no_edit_and_hides_none(config:
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"changes": 3}'])
-def test_a_record_that_cannot_be_read_breaks_no_call(config: Path, content: bytes) -> None:
+def test_a_record_that_cannot_be_read_breaks_no_call(config, content) -> None:
     rewrite(config, batch_size=8)
     versions = keep_only(config, batch_size=16)
     (newest,) = state_folder(config.parent).glob("versions/*/0002.json")
@@ -130,7 +124,7 @@ def test_a_record_that_cannot_be_read_breaks_no_call(config: Path, content: byte
     assert config.read_bytes() == ORIGINAL
 
 
-def test_what_a_killed_call_left_beside_the_config_goes_and_nothing_else(config: Path) -> None:
+def test_what_a_killed_call_left_beside_the_config_goes_and_nothing_else(config) -> None:
     """Candidates of dead trials, and files of a replacement that was not finished."""
     rewrite(config, batch_size=8)
     mine = [".train.gpu-advisor-notes.json", ".train.json.swp", ".gpu-advisor-x.draft"]
@@ -141,7 +135,7 @@ def test_what_a_killed_call_left_beside_the_config_goes_and_nothing_else(config:
     assert names == {config.name, ".gpu-advisor", *mine}
 
 
-def test_two_calls_do_not_rewrite_one_config_at_once(config: Path) -> None:
+def test_two_calls_do_not_rewrite_one_config_at_once(config) -> None:
     versions = Versions(state_folder(config.parent), config)
     rewrite(config, batch_size=8)
     with versions.held(), pytest.raises(StateBusyError, match="Another gpu-advisor works on"):
@@ -151,16 +145,14 @@ def test_two_calls_do_not_rewrite_one_config_at_once(config: Path) -> None:
 @pytest.mark.parametrize(
     ("every", "least"), [(23, 40), pytest.param(1, 1000, marks=pytest.mark.slow)]
 )
-def test_killed_at_any_line_the_config_is_whole_and_the_next_call_right(
-    every: int, least: int
-) -> None:
+def test_killed_at_any_line_the_config_is_whole_and_the_next_call_right(every, least) -> None:
     """Lines of the write and of the revert."""
     with tempfile.TemporaryDirectory(dir=FAST) as folder:
         assert kills.kill_at_lines(Path(folder, "k"), every=every) >= least
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small file system needs root")
-def test_on_a_full_disk_the_config_is_whole_and_the_next_call_right(tmp_path: Path) -> None:
+def test_on_a_full_disk_the_config_is_whole_and_the_next_call_right(tmp_path) -> None:
     """With no room left, with one page, with two, ..."""
     done = kills.on_a_full_disk(tmp_path)
     assert done["refused"]
@@ -172,7 +164,7 @@ def test_an_edit_at_the_moment_of_the_write_is_never_lost() -> None:
         kills.save_amid_rewrites(18, Path(folder, "e"), random.Random(os.environ.get("SEED", "")))
 
 
-def test_nothing_to_revert_is_an_error_not_a_success(config: Path) -> None:
+def test_nothing_to_revert_is_an_error_not_a_success(config) -> None:
     with pytest.raises(RevertConflictError, match="never rewritten"):
         revert([config])
     with pytest.raises(ConfigMissingError, match=r"nowhere\.json"):
@@ -195,7 +187,7 @@ tolerance = "5%"
 
 
 def test_a_version_store_that_cannot_be_written_is_refused_before_the_first_trial(
-    tmp_path: Path, gpu_advisor: warm.Server
+    tmp_path, gpu_advisor
 ) -> None:
     """Else the search would end without a report and without a config."""
     (tmp_path / "c.json").write_text('{"batch_size": 1}')
@@ -213,7 +205,7 @@ def test_a_version_store_that_cannot_be_written_is_refused_before_the_first_tria
     assert "trial 1" not in done.stderr
 
 
-def test_the_quality_reference_lives_as_long_as_the_config_descends_from_us(config: Path) -> None:
+def test_the_quality_reference_lives_as_long_as_the_config_descends_from_us(config) -> None:
     """A tolerance is always taken from the original, so it cannot add up over repeated calls."""
     versions = Versions(state_folder(config.parent), config)
     versions.keep_quality_reference("key", {"rmse": 0.5})

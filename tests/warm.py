@@ -26,12 +26,10 @@ import subprocess
 import sys
 import tempfile
 import types
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, ClassVar, NoReturn, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from typing import IO, ClassVar, NoReturn, Self
 
 ROOT = Path(__file__).resolve().parents[1]
 AT_START = ("LD_LIBRARY_PATH", "LD_PRELOAD")

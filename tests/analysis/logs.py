@@ -1,9 +1,5 @@
 """Event logs written by hand: loops as a recorder would have seen them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from advisor.analysis.events import (
     PASS_ENDED,
     BatchFetch,
@@ -15,11 +11,9 @@ from advisor.analysis.events import (
     Span,
 )
 from advisor.analysis.step_detection import detect_steps
+from advisor.analysis.step_series import StepSeries
 from advisor.analysis.window import Window, find_window
 from advisor.model import MeasurePlan
-
-if TYPE_CHECKING:
-    from advisor.analysis.step_series import StepSeries
 
 PLAN = MeasurePlan(measure_s=0.5, min_steps=10)
 

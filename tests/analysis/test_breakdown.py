@@ -1,7 +1,5 @@
 """Breakdown of a window's time: what nests in something else counts once, on host and device."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import pytest
@@ -51,7 +49,7 @@ def shares_of(log: EventLog, until: float = 6.0) -> tuple[dict[str, float], floa
 
 @pytest.mark.parametrize("recorded", [60, 20])
 @pytest.mark.parametrize("shape", ["nothing", "passes", "loading and passes"])
-def test_what_nests_in_the_optimizers_step_counts_once(shape: str, recorded: int) -> None:
+def test_what_nests_in_the_optimizers_step_counts_once(shape, recorded) -> None:
     """`optimizer.step(closure)` spends the same time on the same things as the plain loop."""
     shares, waits = shares_of(log_of(shape, recorded=recorded), until=0.1 * recorded)
     assert shares == pytest.approx(PLAIN, abs=0.01)
@@ -150,7 +148,7 @@ def steps(
 @pytest.mark.parametrize(
     ("call", "marked"), [(3e-4, True), (3e-4, False), (8e-4, False), (5e-3, True)]
 )
-def test_a_device_that_is_waited_for_works(call: float, marked: bool) -> None:
+def test_a_device_that_is_waited_for_works(call, marked) -> None:
     """However soon the call follows the last mark: one model launches for milliseconds, another
     queues all of its work at once."""
     host, marks, end = steps(10, fetch=1e-4, call=call, kernel=0.06, marked=marked)

@@ -1,7 +1,5 @@
 """The event log is read as it grows, and whatever stands in it, reading it raises nothing."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -42,7 +40,7 @@ def test_a_log_is_read_as_it_grows() -> None:
         None,
     ],
 )
-def test_an_event_that_does_not_fit_is_left_out(event: object) -> None:
+def test_an_event_that_does_not_fit_is_left_out(event) -> None:
     reader = EventReader()
     reader.feed(line(event, ["step", 1.0, 2.0, 1]))
     assert reader.log.unread == 1
@@ -50,7 +48,7 @@ def test_an_event_that_does_not_fit_is_left_out(event: object) -> None:
 
 
 @pytest.mark.parametrize("data", [b"nothing\n", b'{"a": 1}\n', b"[[\n", b'[["step", NaN, 1, 1]]\n'])
-def test_a_line_that_is_no_list_of_events_is_left_out(data: bytes) -> None:
+def test_a_line_that_is_no_list_of_events_is_left_out(data) -> None:
     reader = EventReader()
     reader.feed(data + line(["step", 1.0, 2.0, 1]))
     assert reader.log.unread == 1

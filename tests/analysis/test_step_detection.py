@@ -1,7 +1,5 @@
 """What one step is in a loop, and how many units it finished: only what was trained on counts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -40,7 +38,7 @@ def test_training_counts_the_train_loader_only() -> None:
 
 
 @pytest.mark.parametrize(("updates", "fed"), [(10, True), (200, False)])
-def test_a_loader_feeds_a_training_that_goes_on_with_its_batches(updates: int, fed: bool) -> None:
+def test_a_loader_feeds_a_training_that_goes_on_with_its_batches(updates, fed) -> None:
     """Chunks of one batch may be many updates; after hundreds it was a validation of one batch."""
     log = log_with()
     now = 0.0
@@ -107,7 +105,7 @@ TRAINED = {
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_batches_that_were_trained_on(name: str) -> None:
+def test_batches_that_were_trained_on(name) -> None:
     """What was loaded and skipped is no unit; what was loaded ahead or gathered is."""
     pattern, units = TRAINED[name]
     log = log_with(loaders=2)
@@ -134,7 +132,7 @@ def test_a_batch_loaded_ahead_over_short_epochs_is_none_skipped() -> None:
     [("fbs", 4), ("fbfbs", 8), ("fffbs", 4), ("gbs", 8)],
     ids=["plain", "accumulation", "three views of a batch", "larger batch"],
 )
-def test_units_without_a_loader(pattern: str, units: float) -> None:
+def test_units_without_a_loader(pattern, units) -> None:
     """One forward counts for each backward."""
     log = log_with(loaders=0)
     loop(log, pattern, 60)
@@ -145,9 +143,7 @@ def test_units_without_a_loader(pattern: str, units: float) -> None:
 @pytest.mark.parametrize(
     ("pattern", "length_s", "optimizers"), [("ffbsfbs", 0.0005, 2), ("fbfbfbs", 0.006, 1)]
 )
-def test_a_batch_that_is_gone_through_again_is_one(
-    pattern: str, length_s: float, optimizers: int
-) -> None:
+def test_a_batch_that_is_gone_through_again_is_one(pattern, length_s, optimizers) -> None:
     """A critic and its generator train on one batch, and a closure makes several backwards."""
     log = log_with(loaders=0)
     loop(log, pattern, 60)
@@ -212,7 +208,7 @@ def ppo(log: EventLog, rounds: int, *, epochs: int) -> None:
 
 
 @pytest.mark.parametrize("epochs", [4, 10])
-def test_rollouts_are_no_validation(epochs: int) -> None:
+def test_rollouts_are_no_validation(epochs) -> None:
     """Each of the 256 samples is trained on in every epoch; their time is that of the steps."""
     log = log_with(loaders=0)
     ppo(log, 30, epochs=epochs)
@@ -302,5 +298,5 @@ def test_forwards_per_unit_do_not_depend_on_how_a_batch_is_split() -> None:
     ],
     ids=["timesteps", "guidance in two calls", "one way only", "constant", "flag", "noise"],
 )
-def test_a_number_that_jumps_back(values: list[float], found: list[int] | None) -> None:
+def test_a_number_that_jumps_back(values, found) -> None:
     assert jumps([float(value) for value in values]) == found

@@ -1,7 +1,5 @@
 """Measured window: after its warm-up, whole epochs, long enough, without validation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -46,7 +44,7 @@ def test_slow_first_steps_are_warm_up() -> None:
 
 
 @pytest.mark.parametrize(("epochs", "steps", "step_s"), [(12, 20, 0.01), (5, 8, 0.1)])
-def test_short_epochs_are_measured_whole(epochs: int, steps: int, step_s: float) -> None:
+def test_short_epochs_are_measured_whole(epochs, steps, step_s) -> None:
     """Each pays for its pause, also where no epoch holds the steps that a window wants."""
     log, now = log_with(), 0.0
     for _ in range(epochs):
@@ -112,7 +110,7 @@ def test_on_a_device_the_window_lies_between_steps_that_it_marked() -> None:
 
 
 @pytest.mark.parametrize(("built", "full"), [(True, False), (False, True)])
-def test_passes_before_the_first_step_of_an_optimizer_are_no_steps(built: bool, full: bool) -> None:
+def test_passes_before_the_first_step_of_an_optimizer_are_no_steps(built, full) -> None:
     """An accumulation of many batches; without an optimizer the program updates by itself."""
     log = log_with()
     for number in range(300):
@@ -184,7 +182,7 @@ def live(log: EventLog) -> tuple[Window, float]:
 @pytest.mark.parametrize("epoch_s", [0.5, 10.0])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_the_rate_is_of_whole_epochs_without_their_validation(
-    epoch_s: float, validation_s: float, persistent: bool
+    epoch_s, validation_s, persistent
 ) -> None:
     """Wherever a window ends, equal configs have one rate. It waits for one validation at most."""
     log = log_of_epochs(epoch_s, validation_s, start_s=4.0, persistent=persistent)

@@ -1,7 +1,5 @@
 """The user's command as a document."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest
@@ -90,7 +88,7 @@ def test_keys_whose_values_are_the_next_words_are_settings() -> None:
         ("--p 1", "--q", 1),
     ],
 )
-def test_what_is_no_single_value_is_refused(command: str, path: str, value: object) -> None:
+def test_what_is_no_single_value_is_refused(command, path, value) -> None:
     document = of_command(["python", "t.py", *command.split()])
     with pytest.raises(EditRefusedError, match="command line"):
         document.with_values({path: value})  # type: ignore[dict-item]

@@ -1,10 +1,10 @@
 """Bytes to the disk: all or nothing, through symlinks, with mode and owner."""
 
-from __future__ import annotations
-
 import contextlib
 import os
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -16,12 +16,8 @@ from advisor.errors import (
     EditRefusedError,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
-
-def test_the_file_is_replaced_with_its_mode_owner_and_attributes(tmp_path: Path) -> None:
+def test_the_file_is_replaced_with_its_mode_owner_and_attributes(tmp_path) -> None:
     path = tmp_path / ("c" * 250 + ".yaml")
     path.write_bytes(b"a: 1\n")
     path.chmod(0o755)
@@ -42,7 +38,7 @@ def test_the_file_is_replaced_with_its_mode_owner_and_attributes(tmp_path: Path)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_symlink_stays_and_its_target_is_written(tmp_path: Path) -> None:
+def test_a_symlink_stays_and_its_target_is_written(tmp_path) -> None:
     target, link = tmp_path / "real.yaml", tmp_path / "link.yaml"
     target.write_bytes(b"a: 1\n")
     link.symlink_to(target)
@@ -51,7 +47,7 @@ def test_a_symlink_stays_and_its_target_is_written(tmp_path: Path) -> None:
     assert target.read_bytes() == b"a: 2\n"
 
 
-def test_a_read_only_file_is_not_written_even_by_root(tmp_path: Path) -> None:
+def test_a_read_only_file_is_not_written_even_by_root(tmp_path) -> None:
     path = tmp_path / "c.yaml"
     path.write_bytes(b"a: 1\n")
     path.chmod(0o444)
@@ -87,9 +83,7 @@ def written_into(path: Path) -> None:
 
 
 @pytest.mark.parametrize("save", [renamed_over, written_into])
-def test_what_somebody_saved_under_our_rename_comes_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save: Callable[[Path], None]
-) -> None:
+def test_what_somebody_saved_under_our_rename_comes_back(tmp_path, monkeypatch, save) -> None:
     path = tmp_path / "c.yaml"
     path.write_bytes(b"a: 1\n")
     save_in_between(monkeypatch, lambda: save(path))
@@ -99,9 +93,7 @@ def test_what_somebody_saved_under_our_rename_comes_back(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_an_editor_is_about_to_write_is_not_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_editor_is_about_to_write_is_not_lost(tmp_path, monkeypatch) -> None:
     """It opened the file before the rename and writes after it: into the file it opened."""
     path = tmp_path / "c.yaml"
     path.write_bytes(b"a: 1\n")
@@ -114,9 +106,7 @@ def test_what_an_editor_is_about_to_write_is_not_lost(
     assert path.read_bytes() == b"a: 3\n"
 
 
-def test_a_config_that_is_removed_meanwhile_is_not_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_config_that_is_removed_meanwhile_is_not_made_again(tmp_path, monkeypatch) -> None:
     path = tmp_path / "c.yaml"
     path.write_bytes(b"a: 1\n")
     save_in_between(monkeypatch, path.unlink)
@@ -125,9 +115,7 @@ def test_a_config_that_is_removed_meanwhile_is_not_made_again(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_files_cannot_change_places_a_rename_does_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_files_cannot_change_places_a_rename_does_it(tmp_path, monkeypatch) -> None:
     path = tmp_path / "c.yaml"
     path.write_bytes(b"a: 1\n")
     monkeypatch.setattr(swapping, "exchange", lambda *_: False)
@@ -136,9 +124,7 @@ def test_where_files_cannot_change_places_a_rename_does_it(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_edit_that_a_killed_call_had_taken_out_is_kept_beside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edit_that_a_killed_call_had_taken_out_is_kept_beside(tmp_path, monkeypatch) -> None:
     """The worst moment: the user's version lies under our name, and nobody is there any more."""
     path, other = tmp_path / "c.yaml", tmp_path / "d.yaml"
     path.write_bytes(b"a: 1\n")
@@ -158,12 +144,12 @@ def test_an_edit_that_a_killed_call_had_taken_out_is_kept_beside(
     assert {each.name for each in tmp_path.iterdir()} == {"c.yaml", "d.yaml", rescued.name}
 
 
-def test_a_file_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_said_to_be(tmp_path) -> None:
     with pytest.raises(ConfigMissingError, match="not there"):
         write_atomic(tmp_path / "c.yaml", b"", expected=b"")
 
 
-def test_the_suffix_names_the_format(tmp_path: Path) -> None:
+def test_the_suffix_names_the_format(tmp_path) -> None:
     known = {
         "c.json": b'{"a": 1} // x',
         "c.jsonc": b'{"a": 1}',

@@ -5,26 +5,20 @@ Results are read back by the loaders that users' programs have. For more documen
     ADVISOR_EXAMPLES=10000 python -m pytest tests/config/test_document_properties.py
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import yaml
 
-from advisor.config import parse
+from advisor.config import Document, Format, parse
 from advisor.config.paths import item, member
 from advisor.errors import EditRefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from advisor.config import Document, Format
 
 EXAMPLES = int(os.environ.get("ADVISOR_EXAMPLES", "150"))
 KEYS = ("batch_size", "lr", "a", "num-workers", "odd key", "AdamW.lr", "größe", "no", "8")
@@ -197,7 +191,7 @@ def assert_is(got: Any, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_setting_one_value_changes_its_bytes_and_nothing_else(form: Format) -> None:
+def test_setting_one_value_changes_its_bytes_and_nothing_else(form) -> None:
     for seed in range(EXAMPLES):
         rng, raw, document = generated(form, seed)
         before = loaded(form, raw)

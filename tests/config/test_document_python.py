@@ -1,7 +1,5 @@
 """Python configs: what is written out is a setting, edited to the byte; the rest says why not."""
 
-from __future__ import annotations
-
 import textwrap
 from typing import Any
 
@@ -41,7 +39,7 @@ READ: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", READ)
-def test_what_is_written_out_is_read(case: str) -> None:
+def test_what_is_written_out_is_read(case) -> None:
     text, wanted = READ[case]
     found = document(text)
     assert {path: scalar.value for path, scalar in found.scalars.items()} == wanted
@@ -71,7 +69,7 @@ LEFT = {
 
 
 @pytest.mark.parametrize("case", LEFT)
-def test_what_only_running_would_tell_is_left_with_its_reason(case: str) -> None:
+def test_what_only_running_would_tell_is_left_with_its_reason(case) -> None:
     text, path, value, why = LEFT[case]
     scalar = document(text).scalars[path]
     assert scalar.value == value
@@ -81,7 +79,7 @@ def test_what_only_running_would_tell_is_left_with_its_reason(case: str) -> None
         document(text).with_values({path: 7})
 
 
-def test_nothing_is_run(tmp_path: Any) -> None:
+def test_nothing_is_run(tmp_path) -> None:
     witness = tmp_path / "witness"
     found = document(f"open({str(witness)!r}, 'w')\nbatch_size = 4\n")
     assert found.with_values({"batch_size": 8}).endswith(b"batch_size = 8\n")

@@ -1,20 +1,15 @@
 """JSON, YAML and TOML as their loaders read them, with the hazards of real configs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 
-from advisor.config import parse
+from advisor.config import Format, parse
 from advisor.config.document import Splice
 from advisor.errors import ConfigSyntaxError, EditRefusedError
-
-if TYPE_CHECKING:
-    from advisor.config import Format
 
 # --- values -------------------------------------------------------------------------------
 
@@ -110,7 +105,7 @@ def test_custom_tags_are_kept_as_plain_values_and_not_edited() -> None:
         ("a: !ENV 4\n", "its tag !ENV"),
     ],
 )
-def test_what_is_no_literal_is_not_editable_and_says_why(raw: str, why: str) -> None:
+def test_what_is_no_literal_is_not_editable_and_says_why(raw, why) -> None:
     document = parse(raw.encode(), "yaml", "x")
     assert why in (document.scalars["a"].why or "")
     with pytest.raises(EditRefusedError, match="a cannot be edited: it"):
@@ -125,9 +120,7 @@ def test_what_is_no_literal_is_not_editable_and_says_why(raw: str, why: str) -> 
         ("argv", "python\0t.py\0--b\0001\0--b\0002", {"--b": 2}, "--b is given more than once"),
     ],
 )
-def test_the_last_duplicate_counts_and_is_told(
-    form: Format, raw: str, left: dict[str, Any], note: str
-) -> None:
+def test_the_last_duplicate_counts_and_is_told(form, raw, left, note) -> None:
     document = parse(raw.encode(), form, "x")
     assert {path: s.value for path, s in document.scalars.items()} == left
     assert note in document.notes[0]
@@ -167,7 +160,7 @@ COMMENTS: dict[Format, tuple[str, dict[str, str | None]]] = {
 
 
 @pytest.mark.parametrize("form", COMMENTS)
-def test_comments_above_and_beside_a_value_belong_to_it(form: Format) -> None:
+def test_comments_above_and_beside_a_value_belong_to_it(form) -> None:
     text, wanted = COMMENTS[form]
     scalars = parse(text.encode(), form, "x").scalars
     assert {path: scalars[path].comment for path in wanted} == wanted
@@ -183,7 +176,7 @@ def test_no_value_is_written_that_a_comment_stripper_would_cut() -> None:
 @pytest.mark.parametrize(
     "careless", [[(3, 4, "2\nk: 2")], [(0, 1, "x")], [(8, 9, "3"), (3, 4, "7")]]
 )
-def test_an_edit_that_changes_anything_else_is_refused(careless: list[Any]) -> None:
+def test_an_edit_that_changes_anything_else_is_refused(careless) -> None:
     """The second lock, behind the places of values."""
     document = parse(b"a: 1\nb: 2\n", "yaml", "x")
     with pytest.raises(EditRefusedError):

@@ -1,17 +1,13 @@
 """Comparisons made of runs, or of their rates."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from advisor.executor.comparison import AFTER, BEFORE, Comparison
 from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
 from advisor.executor.rounds import Round
 from advisor.model import Disturbance, MeasurePlan, Run
 from tests.runs import a_run
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 REQUEST = TrialRequest(variant=Variant(), purpose="confirm", plan=MeasurePlan())
 

@@ -1,10 +1,8 @@
 """Runs that fall to a part of their speed now and then: a proof outlives them, and hides none."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,18 +15,12 @@ from advisor.executor.comparison import (
     collapsed,
     rounds_wanted,
 )
-from advisor.model import Run
+from advisor.model import Failure, Run, Trial
 from advisor.objective import THROUGHPUT
 from advisor.report import notes
 from tests.executor.made import compared
 from tests.support.simulator.engine import RecordedEngine
-from tests.support.simulator.search import formula_search, on_formula
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.model import Failure, Trial
-    from tests.support.simulator.search import FormulaSearch
+from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 
 PLANNED = 6
 WORLDS = 200
@@ -73,7 +65,7 @@ def test_the_arm_with_more_of_them_sets_the_rounds_whichever_it_is() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "faster"), [(0.2, 0.2, 1.0), (0.05, 0.3, 1.0), (0.0, 0.6, 2.0)]
 )
-def test_what_is_no_faster_is_not_called_so(before: float, after: float, faster: float) -> None:
+def test_what_is_no_faster_is_not_called_so(before, after, faster) -> None:
     """At most one in 40: arms alike that collapse alike, or one of them more often, or one that is
     faster and loses more by collapsing than it gains."""
     rng = random.Random(f"{before}{after}")
@@ -108,9 +100,7 @@ def searched(folder: Path, falls: tuple[tuple[str, bool, int], ...]) -> FormulaS
 
 
 @pytest.mark.parametrize("falls", [[(True, 2)], [(False, 1), (True, 6)]])
-def test_a_proof_goes_on_until_what_fell_decides_nothing(
-    tmp_path: Path, falls: list[tuple[bool, int]]
-) -> None:
+def test_a_proof_goes_on_until_what_fell_decides_nothing(tmp_path, falls) -> None:
     """Whichever arm it was; every round counts, and the report tells of them."""
     search = searched(tmp_path, tuple(("confirm", *each) for each in falls))
     assert search.values["num_workers"]

@@ -1,28 +1,20 @@
 """Rounds to a gain: its interval, its verdict, and which rounds count."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random
 import statistics
-from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor import stats
-from advisor.executor.comparison import chained
+from advisor.executor.comparison import Comparison, chained
 from advisor.executor.requests import ABTest, MinimumEffect, TrialRequest, Variant
 from advisor.executor.rounds import interleaved
 from advisor.model import MeasurePlan
 from advisor.objective import THROUGHPUT
 from tests.executor.made import compared
 from tests.support.simulator.search import formula_search, on_formula
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.executor.comparison import Comparison
 
 SEEDS = 500
 SIGMA = 0.05 * math.sqrt(2)
@@ -63,7 +55,7 @@ def world(rng: random.Random, kind: str, rounds: int, gain: float) -> Comparison
 
 @pytest.mark.parametrize("kind", ["independent", "autocorrelated", "two speeds"])
 @pytest.mark.parametrize("rounds", [2, 5, 6])
-def test_equal_arms_are_hardly_ever_called_different(rounds: int, kind: str) -> None:
+def test_equal_arms_are_hardly_ever_called_different(rounds, kind) -> None:
     """A bound is wrong in 2.5 % at most; the rest is the accuracy of so many worlds."""
     rng = random.Random(f"{rounds}{kind}")
     wrong = covered = 0
@@ -76,7 +68,7 @@ def test_equal_arms_are_hardly_ever_called_different(rounds: int, kind: str) -> 
 
 
 @pytest.mark.parametrize(("rounds", "gain", "share"), [(3, 1.5, 0.95), (5, 1.17, 0.65)])
-def test_a_true_gain_is_cheap_to_prove(rounds: int, gain: float, share: float) -> None:
+def test_a_true_gain_is_cheap_to_prove(rounds, gain, share) -> None:
     """1.5x in three rounds; 1.17x beside a noise of 7 % in five."""
     rng = random.Random(rounds)
     worlds = [world(rng, "independent", rounds, gain) for _ in range(SEEDS // 4)]
@@ -103,9 +95,7 @@ def test_four_runs_of_each_arm_that_do_not_overlap_prove_a_gain() -> None:
         ([(1.0, 1.3), (1.0, 1.31), (1.0, 1.29), (1.0, 1.3)], False),
     ],
 )
-def test_a_gain_below_the_smallest_or_won_in_every_round_is_likely(
-    rates: list[tuple[float, float]], likely: bool
-) -> None:
+def test_a_gain_below_the_smallest_or_won_in_every_round_is_likely(rates, likely) -> None:
     assert compared(rates).is_likely(THROUGHPUT, 0.03) is likely
 
 
@@ -165,7 +155,7 @@ def beside_others(rng: random.Random, gain: float, busy: tuple[float, float]) ->
 
 
 @pytest.mark.parametrize("busy", [(0.3, 0.3), (0.6, 0.6), (0.3, 0.8), (0.8, 0.3)])
-def test_others_can_hide_a_gain_and_never_make_one(busy: tuple[float, float]) -> None:
+def test_others_can_hide_a_gain_and_never_make_one(busy) -> None:
     """Both bounds are wrong in 2.5 % at most, and a double speed is mostly proven."""
     rng = random.Random(1)
     same = [beside_others(rng, 1.0, busy).interval(THROUGHPUT) for _ in range(SEEDS)]
@@ -259,7 +249,7 @@ def test_what_gains_enough_is_proven_as_often() -> None:
     [(True, 1.0, 3), (True, 1.5, PLANNED), (False, 1.0, PLANNED)],
 )
 def test_a_comparison_that_can_hardly_prove_anything_ends_early(
-    tmp_path: Path, minimum_effect: bool, gain: float, rounds: int
+    tmp_path, minimum_effect, gain, rounds
 ) -> None:
     """And no other."""
     engine = on_formula(switches={"channels_last": gain}, observed={"channels_last": False})

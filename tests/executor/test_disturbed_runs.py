@@ -1,23 +1,16 @@
 """On a machine that others use too: what they disturbed is run again, and said."""
 
-from __future__ import annotations
-
 import itertools
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from advisor.executor.comparison import neighbours
 from advisor.report import notes
 from tests.support.simulator.engine import QUIET_MACHINE
-from tests.support.simulator.search import formula_search, on_formula
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.simulator.search import FormulaSearch
+from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 
 TEXT = "batch_size: 1\nnum_workers: 0\n"
 TEST = {"phase": "test"}
@@ -40,7 +33,7 @@ def note_of(search: FormulaSearch) -> str:
     return f"{note} {notes.UNDER_LOAD}" if note and used else note
 
 
-def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path: Path) -> None:
+def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path) -> None:
     """The third process, a candidate, was slowed to a half; nothing rests on that."""
     quiet = busy_search(tmp_path, None)
     search = busy_search(tmp_path, lambda process: 1.0 if process == 2 else 0.0)
@@ -52,7 +45,7 @@ def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path: Path) -> N
     assert note_of(search) == ""
 
 
-def test_a_disturbed_round_is_repeated_whole(tmp_path: Path) -> None:
+def test_a_disturbed_round_is_repeated_whole(tmp_path) -> None:
     """Both arms run again, never one alone; the rounds that were asked for are had."""
     quiet = busy_search(tmp_path, None)
     first = next(n for n, a in enumerate(quiet.executor.attempts) if a.request.purpose == "confirm")
@@ -66,7 +59,7 @@ def test_a_disturbed_round_is_repeated_whole(tmp_path: Path) -> None:
     )
 
 
-def test_a_machine_that_stays_busy_still_gives_an_answer_that_says_so(tmp_path: Path) -> None:
+def test_a_machine_that_stays_busy_still_gives_an_answer_that_says_so(tmp_path) -> None:
     """Rounds whose arms were disturbed alike are counted, and the first lines name who it was."""
     search = busy_search(tmp_path, lambda _: 1.0)
     assert search.values["batch_size"] > 1
@@ -77,7 +70,7 @@ def test_a_machine_that_stays_busy_still_gives_an_answer_that_says_so(tmp_path: 
     assert "rerun on an idle machine" in line
 
 
-def test_a_large_gain_is_proven_beside_a_busy_neighbour(tmp_path: Path) -> None:
+def test_a_large_gain_is_proven_beside_a_busy_neighbour(tmp_path) -> None:
     """Others hold up to two CPUs beside three of five processes, which take up to twice as long."""
     proven = 0
     for seed in range(10):
@@ -100,7 +93,7 @@ def test_a_large_gain_is_proven_beside_a_busy_neighbour(tmp_path: Path) -> None:
     assert proven >= 9
 
 
-def test_a_host_that_does_not_tell_is_unverified(tmp_path: Path) -> None:
+def test_a_host_that_does_not_tell_is_unverified(tmp_path) -> None:
     """Not measured is not quiet."""
     search = busy_search(tmp_path, lambda _: None)
     assert note_of(search) == "Background load could not be read on this machine."
@@ -108,7 +101,7 @@ def test_a_host_that_does_not_tell_is_unverified(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("budget_s", "repeats"), [(1000.0, 1), (60.0, 0)])
 def test_a_process_that_is_dear_for_the_budget_is_not_repeated_by_itself(
-    budget_s: float, repeats: int, tmp_path: Path
+    budget_s, repeats, tmp_path
 ) -> None:
     """Twice 5 s are little of a quarter of an hour, and too much of a minute."""
     engine = on_formula(load_s=1e-6, process_s=5.0, held=lambda *_: 1.0)

@@ -1,23 +1,14 @@
 """Requests to results: what the budget ends, and who waits for whom."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from advisor.errors import NodeLostError
 from advisor.executor.executor import WAIT_SHARE
 from advisor.executor.requests import SkippedRun, TrialRequest, Variant
-from advisor.model import MeasurePlan
+from advisor.model import Failure, MeasurePlan, Neighbour, Run, Trial
 from tests.runs import a_failure
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import Forgetful, Quiet, formula_search, on_formula
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.model import Failure, Neighbour, Run, Trial
 
 
 class Waiting(RecordedEngine):
@@ -55,7 +46,7 @@ class Reasons(Quiet):
         self.last = why
 
 
-def test_a_trial_that_the_budget_ended_failed_in_nothing(tmp_path: Path) -> None:
+def test_a_trial_that_the_budget_ended_failed_in_nothing(tmp_path) -> None:
     """It is skipped for want of time: no failed attempt, and nothing kept of it."""
     search = formula_search(tmp_path, on_formula(process_s=5.0), "lr: 0.1\n", budget_s=60.0)
     executor = search.executor
@@ -70,9 +61,7 @@ def test_a_trial_that_the_budget_ended_failed_in_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("wall_s", "said"), [(12.0, "no item within 6 s"), (61.0, "budget")])
-def test_a_process_that_is_given_up_is_told_with_its_own_limit(
-    tmp_path: Path, wall_s: float, said: str
-) -> None:
+def test_a_process_that_is_given_up_is_told_with_its_own_limit(tmp_path, wall_s, said) -> None:
     """A sampler's first item has a part of the budget; neither limit is the program's failure."""
     search = formula_search(tmp_path, on_formula(), "lr: 0.1\n", budget_s=60.0)
     executor, heard = search.executor, Reasons()
@@ -85,7 +74,7 @@ def test_a_process_that_is_given_up_is_told_with_its_own_limit(
     assert said in heard.last
 
 
-def test_waiting_for_an_idle_machine_takes_a_twentieth_of_the_budget(tmp_path: Path) -> None:
+def test_waiting_for_an_idle_machine_takes_a_twentieth_of_the_budget(tmp_path) -> None:
     engine = on_formula(Waiting, load_s=1e-6)
     assert isinstance(engine, Waiting)
     formula_search(tmp_path, engine, "batch_size: 1\n", budget_s=60.0)
@@ -93,7 +82,7 @@ def test_waiting_for_an_idle_machine_takes_a_twentieth_of_the_budget(tmp_path: P
     assert max(engine.limits_s) <= WAIT_SHARE * 60.0 == 3.0
 
 
-def test_a_lost_node_costs_its_round_and_says_nothing_about_a_candidate(tmp_path: Path) -> None:
+def test_a_lost_node_costs_its_round_and_says_nothing_about_a_candidate(tmp_path) -> None:
     """The round is run again whole; the search ends where it ends without losses."""
     kept = formula_search(tmp_path, on_formula(), "batch_size: 1\n")
     engine = on_formula(Losing)
@@ -107,7 +96,7 @@ def test_a_lost_node_costs_its_round_and_says_nothing_about_a_candidate(tmp_path
         assert all(set(each.runs) == set(after.ab_test.names) for each in after.rounds)
 
 
-def test_a_node_that_must_not_be_asked_for_again_ends_the_call(tmp_path: Path) -> None:
+def test_a_node_that_must_not_be_asked_for_again_ends_the_call(tmp_path) -> None:
     engine = on_formula(Losing)
     assert isinstance(engine, Losing)
     engine.most = 1

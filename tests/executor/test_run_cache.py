@@ -1,18 +1,13 @@
 """Kept runs stand in for processes, where they would come again."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from advisor.executor.run_cache import RunCache
 from advisor.history import History
 from tests.runs import a_failure, a_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def cache(folder: Path, since: float | None = None) -> RunCache:
@@ -33,7 +28,7 @@ def cache(folder: Path, since: float | None = None) -> RunCache:
     ],
 )
 def test_memory_that_ran_out_beside_others_is_tried_again(
-    kind: str, others_gib: float | None, remembered: bool, tmp_path: Path
+    kind, others_gib, remembered, tmp_path
 ) -> None:
     """Without the memory of others it may fit; a time-out may have been the machine's."""
     found = cache(tmp_path)
@@ -41,7 +36,7 @@ def test_memory_that_ran_out_beside_others_is_tried_again(
     assert (found.find("key") is not None) is remembered
 
 
-def test_a_round_uses_no_run_of_an_earlier_call(tmp_path: Path) -> None:
+def test_a_round_uses_no_run_of_an_earlier_call(tmp_path) -> None:
     """A search does; the arms of a pair must have run on one day."""
     cache(tmp_path).append("key", a_run())
     later = cache(tmp_path, since=time.time() + 1.0)
@@ -49,7 +44,7 @@ def test_a_round_uses_no_run_of_an_earlier_call(tmp_path: Path) -> None:
     assert later.find("key", earlier_calls=False) is None
 
 
-def test_one_collapsed_run_in_twenty_is_no_noise_of_the_host(tmp_path: Path) -> None:
+def test_one_collapsed_run_in_twenty_is_no_noise_of_the_host(tmp_path) -> None:
     """It made a noise of 3.67, in which every gain was lost."""
     found = cache(tmp_path)
     for number in range(20):
@@ -67,9 +62,7 @@ def test_one_collapsed_run_in_twenty_is_no_noise_of_the_host(tmp_path: Path) -> 
         ([10.0, 13.0, 9.0, 12.0], 12.9, True),
     ],
 )
-def test_earlier_runs_are_set_aside_with_the_reason(
-    rates: list[float], today: float, kept: bool, tmp_path: Path
-) -> None:
+def test_earlier_runs_are_set_aside_with_the_reason(rates, today, kept, tmp_path) -> None:
     """Where the original moved by more than its earlier runs differ among themselves."""
     before = cache(tmp_path)
     for rate in rates:

@@ -1,21 +1,15 @@
 """Every test's own repository."""
 
-from __future__ import annotations
-
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.gate import repos
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests import warm
-
-    NewRepo = Callable[[Path], repos.Repo]
+NewRepo = Callable[[Path], repos.Repo]
 
 
 @pytest.fixture(scope="session")

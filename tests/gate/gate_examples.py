@@ -1,24 +1,21 @@
 """Records of gates as tests want them, from a few numbers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from advisor.gate.schema import (
+    GateRecord,
     Inputs,
+    Mode,
     PairEntry,
     Problem,
     ProgramEntry,
     Rate,
     RunEntry,
+    Variant,
 )
 from advisor.gate.verdict import decide
 from advisor.model import Telemetry
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advisor.gate.schema import GateRecord, Mode, Variant
 
 BUSY = Telemetry(sm_clock_mhz=1980.0, sm_clock_spread_pct=0.5, busy_samples=100, foreign_pids=0)
 """A run on a card that gives every reading and has nothing to complain about."""

@@ -4,8 +4,6 @@ An attack that is seen from inside returns true. All others leave a mark with th
 host. The program goes on whatever fails, and at its end names the attacks that it saw work.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import glob

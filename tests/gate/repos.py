@@ -6,20 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from advisor.gate.schema import GateRecord
 from advisor.sandbox.capabilities import FORCED
+from tests import warm
 from tests.light import PYTHONPATH
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = {

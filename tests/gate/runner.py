@@ -1,22 +1,18 @@
 """GitHub's runner as a composite action needs it, and the action's own files as it reads them."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from tests.gate.repos import ROOT, parse_outputs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ACTION = ROOT / "action.yml"
 BASH = shutil.which("bash") or "/bin/bash"

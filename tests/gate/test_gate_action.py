@@ -1,7 +1,5 @@
 """The action and the example workflows: linted, pinned, and executed as GitHub would."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re
@@ -50,11 +48,11 @@ def linted(name: str, *words: object, given: str = "") -> None:
     ],
     ids=["action", "workflows", "zizmor"],
 )
-def test_the_files_are_linted(words: tuple[object, ...]) -> None:
+def test_the_files_are_linted(words) -> None:
     linted(*map(str, words))
 
 
-def test_shell_of_the_files_is_linted(tmp_path: Path) -> None:
+def test_shell_of_the_files_is_linted(tmp_path) -> None:
     """Of the action's steps, the workflows, and the one that the guide begins with."""
     scripts = []
     for number, step in enumerate(step for step in steps_of(ACTION) if "run" in step):
@@ -116,7 +114,7 @@ done
 SHADOWS = ("venv.py", "logging.py", "pip.py", "sysconfig.py", "sitecustomize.py", "platform.py")
 
 
-def test_no_module_of_the_checkout_is_run_by_the_installation(repo, tmp_path: Path) -> None:
+def test_no_module_of_the_checkout_is_run_by_the_installation(repo, tmp_path) -> None:
     """Whatever it is called: it would run before anybody asked whose code it is."""
     tools, ran = tmp_path / "tools", tmp_path / "ran"
     tools.mkdir()
@@ -137,7 +135,7 @@ def test_no_module_of_the_checkout_is_run_by_the_installation(repo, tmp_path: Pa
     assert not ran.exists(), ran.read_text()
 
 
-def test_an_installation_that_fails_is_an_error_and_no_regression(repo, tmp_path: Path) -> None:
+def test_an_installation_that_fails_is_an_error_and_no_regression(repo, tmp_path) -> None:
     runner = Runner(workspace=repo.path, temp=tmp_path, env={"PATH": "/nowhere"})
     found = runner.call(installs=True)
     assert found.code not in {0, 1}
@@ -145,7 +143,7 @@ def test_an_installation_that_fails_is_an_error_and_no_regression(repo, tmp_path
 
 
 @pytest.mark.slow
-def test_the_first_step_installs_without_touching_any_torch(two, tmp_path: Path) -> None:
+def test_the_first_step_installs_without_touching_any_torch(two, tmp_path) -> None:
     """From a package index, into an environment of its own; then a whole gate with it."""
     program = STEADY.format(rate=100)
     runner = Runner(workspace=two(program, program).path, temp=tmp_path)
@@ -179,7 +177,7 @@ def runner(repo, tmp_path: Path, installed: Path) -> Runner:
     return Runner(workspace=repo.path, temp=temp)
 
 
-def test_another_repository_consumes_the_action(runner: Runner, repo) -> None:
+def test_another_repository_consumes_the_action(runner, repo) -> None:
     """Its checkout, its program and its gpu-advisor.toml, called by the example workflow."""
     runner.env[FORCED] = "guard"
     steps = steps_of(EXAMPLES / "gate-pull-request.yml")
@@ -235,7 +233,7 @@ def comment_of(runner: Runner, record: str, known: str = "") -> tuple[str, str]:
     return Path(f"{log}.md").read_text(), log.read_text()
 
 
-def test_a_comment_that_is_there_is_replaced(runner: Runner) -> None:
+def test_a_comment_that_is_there_is_replaced(runner) -> None:
     record = record_of(program_of([1.0], [1.0], "@octocat")).model_dump_json()
     posted, calls = comment_of(runner, record, known="42")
     assert posted.startswith("<!-- gpu-advisor gate -->\n\n### Throughput gate: ")
@@ -243,13 +241,13 @@ def test_a_comment_that_is_there_is_replaced(runner: Runner) -> None:
     assert "@octocat" not in posted
 
 
-def test_a_record_that_is_malformed_is_not_posted(runner: Runner) -> None:
+def test_a_record_that_is_malformed_is_not_posted(runner) -> None:
     with pytest.raises(AssertionError, match="could not be read"):
         comment_of(runner, '{"verdict": "pass"}')
     assert not (runner.temp / "gh").exists()
 
 
-def test_inputs_are_literal(runner: Runner, repo) -> None:
+def test_inputs_are_literal(runner, repo) -> None:
     """No input but the two that are shell strings ever meets a shell, nor do lines of flags."""
     repo.commit({"x": "1"})
     words = "--x $(touch hacked)`touch hacked`\"; touch hacked; \"'; touch hacked; '"
@@ -260,7 +258,7 @@ def test_inputs_are_literal(runner: Runner, repo) -> None:
     assert (found.code, found.outputs["verdict"]) == (2, "error")
 
 
-def test_modules_of_the_checkout_do_not_stand_in_for_ours(runner: Runner, repo) -> None:
+def test_modules_of_the_checkout_do_not_stand_in_for_ours(runner, repo) -> None:
     """A pull request cannot decide its own gate with a package named like ours."""
     repo.commit({"advisor/__init__.py": "raise SystemExit(0)", "advisor/__main__.py": ""})
     runner.env["PYTHONPATH"] = str(repo.path)
@@ -272,7 +270,7 @@ def test_modules_of_the_checkout_do_not_stand_in_for_ours(runner: Runner, repo) 
 # --- the other example workflows --------------------------------------------------------------
 
 
-def test_the_nightly_job_confirms_against_the_last_good_commit(runner: Runner) -> None:
+def test_the_nightly_job_confirms_against_the_last_good_commit(runner) -> None:
     """Its second step finds the commit that the report of a red night names."""
     good = [Session(series="", machine="", created="", sha=40 * "a", value=100.0)] * 10
     reason = predict(good, 80.0, 0.05, "higher").reason
@@ -294,7 +292,7 @@ while True:
 
 
 @pytest.mark.slow
-def test_the_tuning_job_leaves_diff_and_report(runner: Runner, repo) -> None:
+def test_the_tuning_job_leaves_diff_and_report(runner, repo) -> None:
     """Its steps after the installation, in a user's repository: artifact, summary, no push."""
     command = 'command = "python infer.py {config}"\nconfig = "infer.json"\nphase = "test"\n'
     command += 'unit-regex = "done ([0-9]+) items"\n'

@@ -1,15 +1,14 @@
 """Each attack of a hostile head or its setup fails, and works where nothing isolates it."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hostile import MARK, SECRET, InProgram
@@ -20,9 +19,6 @@ from advisor.gate.setup_step import hidden_folders, shown_paths
 from advisor.sandbox.capabilities import FORCED, detect_isolation
 from advisor.sandbox.path_policy import is_within
 from tests.gate.repos import STEADY, WARM_UPS, Gated, Repo
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HOSTILE = (Path(__file__).parent / "hostile.py").read_text()
 STEERED = ("env", "path", "state")
@@ -134,7 +130,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.param)
 
 
-def test_no_attack_works_and_each_arm_is_measured_all_the_same(host: Host, kind: str) -> None:
+def test_no_attack_works_and_each_arm_is_measured_all_the_same(host, kind) -> None:
     """Base was not edited, its caches are its own, both builds are there, and the log obeys
     nothing."""
     found = host.attacked(kind, left_out=OPEN_UNDER_LANDLOCK if kind == "landlock" else ())
@@ -151,7 +147,7 @@ def test_no_attack_works_and_each_arm_is_measured_all_the_same(host: Host, kind:
     assert SECRET not in (found.folder / "gate.json").read_text()
 
 
-def test_attacks_on_its_own_records_lose_them_alone(host: Host, kind: str) -> None:
+def test_attacks_on_its_own_records_lose_them_alone(host, kind) -> None:
     """The gate reads and writes in a run's folder: it follows no link there."""
     found = host.attacked(kind, step="records")
     assert found.record.verdict in {"error", "inconclusive"}, found.stderr
@@ -161,7 +157,7 @@ def test_attacks_on_its_own_records_lose_them_alone(host: Host, kind: str) -> No
     )
 
 
-def test_each_attack_works_where_its_wall_is_gone(host: Host) -> None:
+def test_each_attack_works_where_its_wall_is_gone(host) -> None:
     """So that the tests above see what they look for."""
     keep = ("--keep-env", ",".join(TOKENS))
     found = host.attacked("guard", *keep, left_out=(*HARMS_ANY_HOST, "exit"))
@@ -171,7 +167,7 @@ def test_each_attack_works_where_its_wall_is_gone(host: Host) -> None:
     assert held == HELD_BY_MORE | {*HARMS_ANY_HOST}
 
 
-def test_the_network_and_data_elsewhere_can_be_kept(host: Host, kind: str) -> None:
+def test_the_network_and_data_elsewhere_can_be_kept(host, kind) -> None:
     """Data by an absolute link."""
     repo, data = host.repo, Path(host.places["home"], "data")
     data.mkdir()
@@ -185,7 +181,7 @@ def test_the_network_and_data_elsewhere_can_be_kept(host: Host, kind: str) -> No
     assert repo.gate(*bench, "--link", str(data)).warm_up_rates == {"base": 7, "head": 7}
 
 
-def test_interpreters_in_the_home_are_shown(tmp_path: Path) -> None:
+def test_interpreters_in_the_home_are_shown(tmp_path) -> None:
     """By an absolute path, by the home's name, and by a link in the checkout, but no other file."""
     home, top = tmp_path / "home", tmp_path / "project"
     for name in ("uv/bin/python3.11", "env/bin/python", "secret/key"):
@@ -205,7 +201,7 @@ def test_interpreters_in_the_home_are_shown(tmp_path: Path) -> None:
         assert str(home) not in shown
 
 
-def test_the_folder_of_the_runner_is_hidden_by_its_marks(tmp_path: Path) -> None:
+def test_the_folder_of_the_runner_is_hidden_by_its_marks(tmp_path) -> None:
     temp = tmp_path / "runner" / "_work" / "_temp"
     temp.mkdir(parents=True)
     environ = {"HOME": "/", "RUNNER_TEMP": str(temp)}

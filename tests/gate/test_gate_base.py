@@ -1,18 +1,13 @@
 """Which commit head is compared with, in each kind of event."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from advisor.errors import NoBaselineError, UsageError
 from advisor.gate.checkout import base_checkout, base_revision, head_checkout
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PUSH = {"GITHUB_EVENT_NAME": "push"}
 ON_MAIN = ["checkout -q main"]

@@ -1,10 +1,9 @@
 """Outputs, summary and annotations against text that wants to be more than text."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from gate_examples import around, program_of, record_of
@@ -13,9 +12,6 @@ from advisor.errors import UsageError
 from advisor.gate import github, report
 from advisor.gate.schema import Inputs
 from tests.gate.repos import STEADY, fork_event, parse_outputs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NASTY = "x%y\r\n::error::injected,title=a:b\x1b[31m"
 
@@ -47,7 +43,7 @@ def test_an_annotation_is_one_line_with_nothing_to_obey() -> None:
         ("invalid", "fail", 4, "error"),
     ],
 )
-def test_the_level_follows_what_becomes_of_the_job(verdict, asked, code, level: str) -> None:
+def test_the_level_follows_what_becomes_of_the_job(verdict, asked, code, level) -> None:
     inputs = Inputs(on_inconclusive=asked)
     assert github.level(record(verdict=verdict, inputs=inputs), code) == level
 
@@ -80,7 +76,7 @@ def test_the_report_starts_with_four_lines_to_act_on() -> None:
     "said", ["@octocat", "see #12", "us/x#3", "GH-4", "https://evil.example", "www.evil.example",
              "a@evil.example", "a|b`c\n::error::x <script>"],
 )  # fmt: skip
-def test_a_comment_calls_nobody_leads_nowhere_and_obeys_nothing(said: str) -> None:
+def test_a_comment_calls_nobody_leads_nowhere_and_obeys_nothing(said) -> None:
     """Names and messages of the program are shown; GitHub makes nothing of them."""
     found = record(f"name {said}")
     for text in (report.comment(found), report.markdown(found)):
@@ -93,7 +89,7 @@ def test_a_comment_calls_nobody_leads_nowhere_and_obeys_nothing(said: str) -> No
 
 @pytest.mark.parametrize("name", ["x\n::error::injected", "x\r\n::add-mask::y", "a ##[error]b",
                                   "\u2028::error::z", "   ::warning::w"])  # fmt: skip
-def test_no_line_of_ours_is_a_command_because_of_a_name(name: str) -> None:
+def test_no_line_of_ours_is_a_command_because_of_a_name(name) -> None:
     lines = github.harmless(f"gate: {name}: pair 1\n{name}").splitlines()
     assert not any(line.lstrip().startswith("::") or "##[" in line for line in lines)
 
@@ -157,7 +153,7 @@ def test_code_of_this_repository_is_not_refused(event, env, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "\x00", None])
-def test_an_event_that_cannot_be_read_is_refused(tmp_path: Path, content: str | None) -> None:
+def test_an_event_that_cannot_be_read_is_refused(tmp_path, content) -> None:
     path = tmp_path / "event"
     if content is not None:
         path.write_text(content)

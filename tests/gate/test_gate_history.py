@@ -1,7 +1,5 @@
 """Sessions over days: the prediction interval, drift, and a file that keeps its regressions red."""
 
-from __future__ import annotations
-
 import json
 import random
 
@@ -40,7 +38,7 @@ def nights(n: int, rate: float = 100, spread: float = 1.0, seed: int = 1) -> lis
         ([100 * 0.998**n for n in range(30)], 94, "regression", "higher"),
     ],
 )
-def test_a_drop_beyond_interval_and_threshold_is_red(past, value, verdict: str, better) -> None:
+def test_a_drop_beyond_interval_and_threshold_is_red(past, value, verdict, better) -> None:
     found = predict(sessions(past), value, 0.05, better)
     assert found.verdict == verdict
     assert ("--base-ref c29" in found.reason) is (verdict == "regression")

@@ -1,13 +1,11 @@
 """Base and head run code of their own, or the verdict is invalid."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from gate_examples import program
@@ -16,9 +14,6 @@ from advisor.gate.checkout import Checkout
 from advisor.gate.code_identity import difference, unseen
 from advisor.gate.schema import Revision
 from tests.gate.repos import STEADY, WARM_UPS, Gated
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MODEL = "RATE = {}\n"
 USES_MODEL = """
@@ -97,7 +92,7 @@ def gated(tmp_path_factory: pytest.TempPathFactory, new_repo) -> Gated:
     return repo.gate("--workload", ",".join(COMMANDS), *WARM_UPS)
 
 
-def test_base_that_runs_a_file_of_head_is_invalid(gated: Gated) -> None:
+def test_base_that_runs_a_file_of_head_is_invalid(gated) -> None:
     """Or reads one that differs, as a config: head's measure in both. The reason names it."""
     found = {each.name: each for each in gated.record.workloads if each.name in OF_HEAD}
     assert {name for name, each in found.items() if each.verdict == "invalid"} == set(OF_HEAD)
@@ -107,7 +102,7 @@ def test_base_that_runs_a_file_of_head_is_invalid(gated: Gated) -> None:
         assert re.search(r"'(bench|model)\.py'|'rate\.txt'", each.reason)
 
 
-def test_a_change_that_each_arm_loads_for_itself_is_measured(gated: Gated) -> None:
+def test_a_change_that_each_arm_loads_for_itself_is_measured(gated) -> None:
     verdicts = {each.name: each.verdict for each in gated.record.workloads}
     for entry in gated.record.programs:
         if entry.name in OF_THEIR_OWN:

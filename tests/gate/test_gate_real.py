@@ -1,7 +1,5 @@
 """The gate as a user calls it: real repositories, real processes, real exit codes."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -11,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
@@ -26,9 +23,6 @@ from advisor.gate.validity import why_discard
 from advisor.sandbox.capabilities import FORCED
 from tests import nvml_stub
 from tests.gate.repos import OUTPUTS, ROOT, STEADY, WARM_UPS, fork_event
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BENCH = ("--command", "python bench.py")
 SETUP_LOG = "echo $GPU_ADVISOR_ARM $PWD >> $GPU_ADVISOR_HEAD/../out/setup.log"
@@ -91,7 +85,7 @@ def test_each_verdict_sets_outputs_and_exit_code_and_leaves_its_report_alone(two
         ("pass", "fail", True, 0),
     ],
 )
-def test_the_exit_code_follows_verdict_and_flags(verdict, asked, *, bisect: bool, code) -> None:
+def test_the_exit_code_follows_verdict_and_flags(verdict, asked, *, bisect, code) -> None:
     record = GateRecord(verdict=verdict, reason="", inputs=Inputs(on_inconclusive=asked))
     assert exit_code(record, bisect=bisect) == code
 
@@ -217,7 +211,7 @@ def test_git_runs_no_program_of_the_repository(two) -> None:
         "--mode=foo", "--base-ref=HEAD --history=x",
     ],
 )  # fmt: skip
-def test_a_wrong_argument_touches_no_file(repo, wrong: str) -> None:
+def test_a_wrong_argument_touches_no_file(repo, wrong) -> None:
     """Not even a report of an earlier gate, nor the outputs: the action sets their defaults."""
     repo.on_github()
     places = [repo.out / name for name in ("gate.md", "gate.json", "output")]
@@ -243,7 +237,7 @@ def test_the_flags_fit_on_a_page(repo) -> None:
     ],
     ids=["workload", "git", "fork"],
 )
-def test_what_cannot_be_measured_is_one_clear_error(repo, words, event, env, said: str) -> None:
+def test_what_cannot_be_measured_is_one_clear_error(repo, words, event, env, said) -> None:
     """Nothing of it was run."""
     repo.commit({"bench.py": "open('ran', 'w')"})
     found = repo.on_github(event, **env).gate(*words)
@@ -256,7 +250,7 @@ def test_what_cannot_be_measured_is_one_clear_error(repo, words, event, env, sai
 @pytest.mark.parametrize(
     "content", ["", "{}", '{"schema_version": 99}', "\udcff"], ids=["empty", "no", "99", "bytes"]
 )
-def test_a_file_that_is_no_record_is_one_clear_error(tmp_path, content: str) -> None:
+def test_a_file_that_is_no_record_is_one_clear_error(tmp_path, content) -> None:
     path = tmp_path / "bad.json"
     path.write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(ReportError, match=re.escape(str(path))) as found:
@@ -314,7 +308,7 @@ def test_a_run_that_hangs_does_not_outlast_the_budget(two) -> None:
 
 
 @pytest.mark.parametrize(("arm", "verdict"), [("base", "no-baseline"), ("head", "error")])
-def test_a_setup_that_fails_shows_its_code_and_last_lines(two, arm: str, verdict: str) -> None:
+def test_a_setup_that_fails_shows_its_code_and_last_lines(two, arm, verdict) -> None:
     fails = f'if [ "$GPU_ADVISOR_ARM" = {arm} ]; then seq 100; echo cannot build >&2; exit 7; fi'
     found = two(steady(100), steady(100)).gate(*BENCH, *WARM_UPS, "--setup", fails)
     assert found.record.verdict == verdict
@@ -324,7 +318,7 @@ def test_a_setup_that_fails_shows_its_code_and_last_lines(two, arm: str, verdict
     assert len(reason.splitlines()) == 20
 
 
-def test_a_setup_leaves_nothing_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setup_leaves_nothing_running(tmp_path, monkeypatch) -> None:
     """Neither at its limit nor after an interruption."""
     monkeypatch.setenv(FORCED, "guard")
     checkout, cancel = Checkout(top=tmp_path, cwd=tmp_path, revision=Revision()), threading.Event()
@@ -387,7 +381,7 @@ print("throughput:", 100 + os.getpid() % 7 / 100)
 """
 
 
-def test_a_throttled_card_is_invalid_and_says_why(two, tmp_path: Path) -> None:
+def test_a_throttled_card_is_invalid_and_says_why(two, tmp_path) -> None:
     """Its reasons and its clock are read in each run; either would discard the pair."""
     repo = two(THROTTLED, THROTTLED)
     repo.env |= nvml_stub.build(tmp_path / "nvml").env(repo.env)
@@ -402,7 +396,7 @@ def test_a_throttled_card_is_invalid_and_says_why(two, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_gates_on_one_card_wait_for_each_other(two, tmp_path: Path) -> None:
+def test_two_gates_on_one_card_wait_for_each_other(two, tmp_path) -> None:
     repo = two(THROTTLED, THROTTLED)
     repo.env |= nvml_stub.build(tmp_path / "nvml").env(repo.env)
     with subprocess.Popen(

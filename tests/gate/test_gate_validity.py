@@ -1,7 +1,5 @@
 """Evidence from the GPU and the CPUs discards whole pairs; what is normal discards none."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -41,7 +39,7 @@ def but(**facts: Any) -> Telemetry:
 
 
 @pytest.mark.parametrize(("facts", "why"), EVIDENCE)
-def test_evidence_in_either_arm_discards_the_pair(facts: dict[str, Any], why: str | None) -> None:
+def test_evidence_in_either_arm_discards_the_pair(facts, why) -> None:
     """What is normal under load discards nothing."""
     for arms in ((but(**facts), BUSY), (BUSY, but(**facts))):
         found = why_discard(*arms)
@@ -62,7 +60,7 @@ QUIET = Disturbance(disturbed=False, others_cpus=0.0)
         ({"gpu": but(busy_samples=12)}, "unverified: only 12 busy"),
     ],
 )
-def test_pairs_are_verified_by_card_or_cpus(facts: dict[str, Any], words: str) -> None:
+def test_pairs_are_verified_by_card_or_cpus(facts, words) -> None:
     """Base is a quiet run without a card."""
     said = statement([pair(1, run("base", others=QUIET), run("head", **facts))])
     assert said.startswith(words)
@@ -72,7 +70,7 @@ def test_pairs_are_verified_by_card_or_cpus(facts: dict[str, Any], words: str) -
     ("base", "head", "counts"),
     [(0.0, 0.1, True), (1.6, 1.8, True), (0.0, 1.6, False), (2.0, 1.0, False)],
 )
-def test_a_pair_counts_where_others_disturbed_both_arms_alike(base, head, *, counts: bool) -> None:
+def test_a_pair_counts_where_others_disturbed_both_arms_alike(base, head, *, counts) -> None:
     """A tenth of a CPU discards nothing; runs of another day need a quiet machine."""
     runs = {
         arm: run(arm, others=Disturbance(disturbed=cpus > 0, others_cpus=cpus))
@@ -91,7 +89,7 @@ def test_time_that_the_hypervisor_gave_to_one_arm_discards_the_pair() -> None:
 @pytest.mark.parametrize(
     ("pairs", "discarded", "too_many"), [(8, 2, False), (8, 3, True), (24, 6, False), (24, 7, True)]
 )
-def test_a_quarter_of_the_pairs_may_be_discarded(pairs, discarded, *, too_many: bool) -> None:
+def test_a_quarter_of_the_pairs_may_be_discarded(pairs, discarded, *, too_many) -> None:
     reasons = ["power brake"] * discarded + [None] * (pairs - discarded)
     made = [pair(n, run("base"), run("head"), why) for n, why in enumerate(reasons)]
     assert too_many_discarded(made) is too_many

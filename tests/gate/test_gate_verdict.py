@@ -1,9 +1,7 @@
 """Raw values to verdicts: nothing passes vacuously, and each case has its own verdict."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from gate_examples import (
@@ -17,11 +15,8 @@ from gate_examples import (
     suite_of,
 )
 
-from advisor.gate.schema import Inputs, Limits, Rate
+from advisor.gate.schema import Inputs, Limits, ProgramEntry, Rate, Variant
 from advisor.gate.verdict import PRECEDENCE, of_equal_code, settled
-
-if TYPE_CHECKING:
-    from advisor.gate.schema import ProgramEntry, Variant
 
 
 @pytest.mark.parametrize(
@@ -34,7 +29,7 @@ if TYPE_CHECKING:
         (60, {"threshold": 0.5}, "pass"),
     ],
 )
-def test_a_drop_beyond_the_threshold_is_a_regression(head, inputs, expected: str) -> None:
+def test_a_drop_beyond_the_threshold_is_a_regression(head, inputs, expected) -> None:
     found = record_of(program_of(around(100), around(head)), **inputs)
     assert found.verdict == expected
     assert found.slowdown_pct == pytest.approx(100 - head, abs=0.5)
@@ -59,7 +54,7 @@ def test_the_place_in_the_pair_is_no_noise() -> None:
     ids=["missing", "declared", "renamed", "new"],
 )
 def test_benchmarks_that_come_and_go_have_verdicts_of_their_own(
-    base: str, head: str, declared: str, expected: dict[str, str]
+    base, head, declared, expected
 ) -> None:
     """One that is missing is named with the flag that declares it removed."""
     suite = suite_of(dict.fromkeys(base, 10), dict.fromkeys(head, 10))
@@ -112,7 +107,7 @@ CASES: dict[str, tuple[list[ProgramEntry], str, str]] = {
 
 
 @pytest.mark.parametrize(("programs", "expected", "words"), CASES.values(), ids=CASES)
-def test_each_case_has_its_own_verdict(programs, expected: str, words: str) -> None:
+def test_each_case_has_its_own_verdict(programs, expected, words) -> None:
     """A failure is never a regression, and hides none."""
     found = record_of(*programs)
     assert found.verdict == expected
@@ -131,7 +126,7 @@ def test_each_case_has_its_own_verdict(programs, expected: str, words: str) -> N
         (10, 10, {"unit": {"base": "sample", "head": "batch"}}, "no-baseline", "was measured in"),
     ],
 )
-def test_work_and_kinds_of_rates(base, head, facts, expected: str, words: str) -> None:
+def test_work_and_kinds_of_rates(base, head, facts, expected, words) -> None:
     """One percent less work is an error, although it is faster."""
 
     def one(arm: Variant, value: float) -> Any:

@@ -1,10 +1,8 @@
 """The sequential test: its error budget, its looks, and what withholds a verdict."""
 
-from __future__ import annotations
-
 import math
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -13,15 +11,11 @@ from advisor.gate.sequential_test import (
     ALPHA,
     LOOKS,
     SERIAL_LIMIT,
+    Judgement,
     judge as judge_at,
     level,
     serial_correlation_z,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from advisor.gate.sequential_test import Judgement
 
 TAU = -math.log1p(-0.05)
 EVIDENT = TAU + math.log(1.5)
@@ -126,7 +120,7 @@ def test_correlated_pairs_delay_every_verdict(values, found) -> None:
         ([1, 1, 2, 2, 3], (2 - 6.25 / 9) / math.sqrt(20 / 32)),  # ranks 1.5, 1.5, 3.5, 3.5, 5
     ],
 )
-def test_serial_correlation_by_hand(values: list[float], z: float) -> None:
+def test_serial_correlation_by_hand(values, z) -> None:
     assert serial_correlation_z(values) == pytest.approx(z)
 
 
@@ -139,7 +133,7 @@ def test_several_regressions_are_proven_step_down() -> None:
 
 
 @pytest.mark.parametrize("workloads", [1, 10, 20])
-def test_any_false_red_is_as_rare_with_many_workloads(workloads: int) -> None:
+def test_any_false_red_is_as_rare_with_many_workloads(workloads) -> None:
     """All at the threshold: one of them is red in at most one of twenty gates."""
     rng, gates = random.Random(workloads), 100
     red = 0

@@ -1,7 +1,5 @@
 """JSON of benchmark suites, written by the measured program and read as untrusted."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -49,7 +47,7 @@ def test_any_tool_may_write_names_and_values() -> None:
         (named(1, 2), "no-rate", "twice"),
     ],
 )
-def test_a_file_without_a_rate_says_why(raw: bytes, kind: str, words: str) -> None:
+def test_a_file_without_a_rate_says_why(raw, kind, words) -> None:
     with pytest.raises(NoRateError) as found:
         read_suite(raw)
     assert found.value.problem.kind == kind

@@ -1,7 +1,5 @@
 """Programs over simulated cards, under the probe."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,18 +1,11 @@
 """Made bottlenecks over a simulated device: the cause that is named is the one that was made, and
 the shares are those of what the device and its host really did."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
+from advisor.model import Run
 from advisor.report.bottleneck import diagnose
 from tests.runs import a_run
-
-if TYPE_CHECKING:
-    from advisor.model import Run
-    from tests.gpu.conftest import Run as RunOnCards
 
 POINTS = 0.05
 """What a share may be off."""
@@ -47,7 +40,7 @@ def named(reading: Run) -> str:
     [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
     ids=lambda value: value.replace("--", "").replace(" ", "-"),
 )
-def test_the_made_bottleneck_is_named(cause: str, words: str, on_cards: RunOnCards) -> None:
+def test_the_made_bottleneck_is_named(cause, words, on_cards) -> None:
     """And the device's share of the time is that of its own account."""
     from tests.simulated_gpu import Card
 

@@ -1,13 +1,12 @@
 """The whole command on a host with several cards: what it tells is of the one that was used."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,9 +14,6 @@ from advisor.errors import OPTIMIZE_EXIT_CODES
 from tests import nvml_stub, simulated_gpu
 from tests.light import PYTHONPATH
 from tests.simulated_gpu import Card
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
 LARGE = Card(uuid="GPU-aaaaaaaa-0000-0000-0000-00000000000f", name="NVIDIA H100 80GB HBM3")
@@ -76,7 +72,7 @@ def called(
 
 
 @pytest.mark.slow
-def test_profile_tells_of_the_card_in_use(project: Path, environ: Mapping[str, str]) -> None:
+def test_profile_tells_of_the_card_in_use(project, environ) -> None:
     """Its utilisation, the memory that it has, and its datasheet."""
     done = called(project, environ, "profile", "--json", "--window", "2s", device="cuda:1")
     assert done.returncode == 0, done.stderr
@@ -98,7 +94,7 @@ def test_profile_tells_of_the_card_in_use(project: Path, environ: Mapping[str, s
         ("launch", "--train --loader --small 300"),
     ],
 )
-def test_utilisation_and_shares_agree(cause: str, words: str, tmp_path: Path) -> None:
+def test_utilisation_and_shares_agree(cause, words, tmp_path) -> None:
     """The driver's figure is that of the same work, and no sentence contradicts it."""
     stub = nvml_stub.build(tmp_path / "nvml")
     table = {**nvml_stub.H100, "name": LARGE.name, "uuid": LARGE.uuid}
@@ -122,7 +118,7 @@ def test_utilisation_and_shares_agree(cause: str, words: str, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_optimize_aims_at_the_card_in_use(project: Path, environ: Mapping[str, str]) -> None:
+def test_optimize_aims_at_the_card_in_use(project, environ) -> None:
     """Target, memory limit, utilisation and power of torch's card 0, which the driver counts as 1;
     before the program ran, the driver's first was the aim."""
     budget = ("--window", "2s", "--budget", "80s")

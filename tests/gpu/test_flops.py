@@ -1,16 +1,10 @@
 """The operations of a step: counted on the program's own, changing nothing; on simulated cards."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from advisor.model import MeasurePlan
-
-if TYPE_CHECKING:
-    from tests.gpu.conftest import Run
-    from tests.probe.program import ProbedRun
+from tests.gpu.conftest import Run
+from tests.probe.program import ProbedRun
 
 CONVOLUTION = 2 * 4 * 4 * 64 * 27
 """2 x samples x outputs x positions x inputs: forward, and once more for the weight's gradient."""
@@ -27,9 +21,7 @@ def trained(on_cards: Run) -> ProbedRun:
     return on_cards("--train", program="gpu_flops.py", plan=PARTS).outcome
 
 
-def test_the_operations_of_a_step_are_those_counted_by_hand(
-    on_cards: Run, trained: ProbedRun
-) -> None:
+def test_the_operations_of_a_step_are_those_counted_by_hand(on_cards, trained) -> None:
     """Forwards and backwards of one whole step, whatever it is made of."""
     assert (trained.measured.flops.per_step, trained.measured.flops.why) == (TRAINING, None)
     for words, expected in (("", INFERENCE), ("--train --accumulate 3", 3 * TRAINING)):
@@ -37,7 +29,7 @@ def test_the_operations_of_a_step_are_those_counted_by_hand(
         assert found.flops.per_step == expected
 
 
-def test_the_count_changes_nothing(on_cards: Run, trained: ProbedRun) -> None:
+def test_the_count_changes_nothing(on_cards, trained) -> None:
     """Losses, statistics of the norm, weights and the generator of random numbers are those of a
     run in which nothing was counted, past the step that was counted too."""
     lines = trained.stdout.splitlines()
@@ -48,7 +40,7 @@ def test_the_count_changes_nothing(on_cards: Run, trained: ProbedRun) -> None:
     assert lines == plain.outcome.stdout.splitlines()[: len(lines)]
 
 
-def test_memory_of_a_step_by_kind(trained: ProbedRun) -> None:
+def test_memory_of_a_step_by_kind(trained) -> None:
     """The parameters and the gradients of all of them, and whatever else the card held."""
     found = trained.measured.footprint
     assert found.model >= found.gradients > 0
@@ -56,7 +48,7 @@ def test_memory_of_a_step_by_kind(trained: ProbedRun) -> None:
 
 
 @pytest.mark.slow
-def test_compiled_code_is_not_counted(on_cards: Run) -> None:
+def test_compiled_code_is_not_counted(on_cards) -> None:
     """It does not show its operations: no figure then, but why."""
     args = ("--train", "--compiled")
     found = on_cards(*args, program="gpu_flops.py", plan=PARTS).outcome.measured.flops

@@ -1,18 +1,13 @@
 """What the probe tells of a program on a GPU, and what it must not do to it: on simulated cards."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.model import MeasurePlan
+from tests.gpu.conftest import Run, Simulated
 from tests.probe.program import PROBE
 from tests.simulated_gpu import Card
-
-if TYPE_CHECKING:
-    from tests.gpu.conftest import Run, Simulated
 
 FAST = Card(uuid="GPU-aaaaaaaa-0000-0000-0000-00000000000f", name="NVIDIA H100 80GB HBM3")
 SLOW = Card(
@@ -27,14 +22,14 @@ def short() -> MeasurePlan:
 
 
 @pytest.mark.parametrize("way", ["old", "new"])
-def test_either_way_to_ask_for_tf32_is_read(way: str, on_cards: Run, short: MeasurePlan) -> None:
+def test_either_way_to_ask_for_tf32_is_read(way, on_cards, short) -> None:
     """Since torch 2.9 there are two, and to read the older after the newer was used raises."""
     reading = on_cards(*TRAIN, "--tf32", way, plan=short).outcome.measured
     assert reading.effects.tf32 is True
     assert (reading.effects.device, reading.effects.dtype) == ("cuda:0", "float32")
 
 
-def test_a_tf32_what_if_leaves_both_ways_readable(on_cards: Run) -> None:
+def test_a_tf32_what_if_leaves_both_ways_readable(on_cards) -> None:
     """It applies and is seen, also by a program that reads the older one in each step."""
     plan = MeasurePlan(measure_s=0.4, min_steps=5, whatif="tf32,fused")
     reading = on_cards(*TRAIN, "--adam", "--reads-tf32", plan=plan).outcome.measured
@@ -42,7 +37,7 @@ def test_a_tf32_what_if_leaves_both_ways_readable(on_cards: Run) -> None:
     assert (reading.effects.tf32, reading.effects.fused) == (True, True)
 
 
-def test_the_card_that_the_model_is_on_is_told(on_cards: Run, short: MeasurePlan) -> None:
+def test_the_card_that_the_model_is_on_is_told(on_cards, short) -> None:
     """By UUID, with its memory; its stream is timed, and no context is opened on another card."""
     found = on_cards(*TRAIN, "--device", "cuda:1", cards=(FAST, SLOW), plan=short)
     (card,) = found.outcome.measured.cards
@@ -54,7 +49,7 @@ def test_the_card_that_the_model_is_on_is_told(on_cards: Run, short: MeasurePlan
     assert compute > found.truth.busy_share(1, *found.window) / 2 > 0, "the other one did nothing"
 
 
-def test_a_memory_cap_leaves_the_current_card_as_it_was(on_cards: Run) -> None:
+def test_a_memory_cap_leaves_the_current_card_as_it_was(on_cards) -> None:
     """Torch makes each card that it caps the current one."""
     plan = MeasurePlan(mode="whole", memory_cap_gib=8.0)
     args = ("--train", "--steps", "4", "--keep-current")
@@ -62,7 +57,7 @@ def test_a_memory_cap_leaves_the_current_card_as_it_was(on_cards: Run) -> None:
     assert "current 0" in found.outcome.stdout
 
 
-def test_the_driver_is_not_asked_before_the_program_uses_it(on_cards: Run) -> None:
+def test_the_driver_is_not_asked_before_the_program_uses_it(on_cards) -> None:
     """A process that asked cannot be forked any more."""
     found = on_cards(
         "--train", "--loader", "--unused", "--steps", "12", plan=MeasurePlan(mode="whole")
@@ -76,14 +71,14 @@ def replays(on_cards: Run, short: MeasurePlan) -> Simulated:
     return on_cards("--train", "--kernel", "8", "--graph", plan=short)
 
 
-def test_each_replay_of_a_graph_is_a_step(replays: Simulated) -> None:
+def test_each_replay_of_a_graph_is_a_step(replays) -> None:
     """Not the eager steps before the capture, and nothing of the capture itself."""
     reading = replays.outcome.measured
     assert reading.units_per_s == pytest.approx(4 / 0.008, rel=0.1)
     assert reading.step_kind == "optimizer step"
 
 
-def test_nothing_of_ours_goes_into_a_capture(replays: Simulated) -> None:
+def test_nothing_of_ours_goes_into_a_capture(replays) -> None:
     """No event, no wait, which it does not survive; no copy that is kept, which each replay makes
     anew."""
     assert replays.truth.spoilt == []
@@ -94,9 +89,7 @@ def test_nothing_of_ours_goes_into_a_capture(replays: Simulated) -> None:
     assert len(losses) == 4, "those of the eager steps; a captured one is no value"
 
 
-def test_a_loss_that_is_kept_is_a_copy_and_skipped_updates_are_told(
-    on_cards: Run, short: MeasurePlan
-) -> None:
+def test_a_loss_that_is_kept_is_a_copy_and_skipped_updates_are_told(on_cards, short) -> None:
     """A CUDA graph writes each loss to the same place; skipped steps were paid for."""
     found = on_cards(*TRAIN, "--reuse", "--scaler", "5", plan=short).outcome.measured
     assert found.losses
@@ -104,7 +97,7 @@ def test_a_loss_that_is_kept_is_a_copy_and_skipped_updates_are_told(
     assert any("GradScaler skipped" in note for note in found.notes)
 
 
-def test_reserved_memory_is_told_beside_what_is_allocated(on_cards: Run) -> None:
+def test_reserved_memory_is_told_beside_what_is_allocated(on_cards) -> None:
     """The card must give what the allocator holds."""
     plan = MeasurePlan(measure_s=0.4, min_steps=5)
     card = Card(memory_scale=4096.0)
@@ -112,7 +105,7 @@ def test_reserved_memory_is_told_beside_what_is_allocated(on_cards: Run) -> None
     assert 0 < reading.peak_mem_gib < reading.peak_device_gib
 
 
-def test_numbers_of_a_sampler_are_read_without_a_wait(on_cards: Run) -> None:
+def test_numbers_of_a_sampler_are_read_without_a_wait(on_cards) -> None:
     """Timesteps on the card tell items apart. The host still runs ahead, and no line is blamed."""
     plan = MeasurePlan(measure_s=0.6, min_steps=8)
     found = on_cards("--sampler", "20", "--kernel", "6", "--host", "5", plan=plan)
@@ -127,9 +120,7 @@ def test_numbers_of_a_sampler_are_read_without_a_wait(on_cards: Run) -> None:
     [("--pinned", True), ("", False)],
     ids=["pinned", "pageable"],
 )
-def test_copies_of_pinned_memory_are_the_devices_and_no_compute(
-    words: str, ahead: bool, on_cards: Run
-) -> None:
+def test_copies_of_pinned_memory_are_the_devices_and_no_compute(words, ahead, on_cards) -> None:
     """From pageable memory the host waits for the copy, whatever it asked for."""
     args = ("--copied", "512", "--non-blocking", "--host", "4", "--kernel", "3", *words.split())
     found = on_cards(*args, cards=(Card(copy_us_per_mb=12_000.0),), plan=MeasurePlan(measure_s=0.5))
@@ -141,7 +132,7 @@ def test_copies_of_pinned_memory_are_the_devices_and_no_compute(
     assert (found.truth.busy_share(0, *window) > 0.95) is ahead
 
 
-def test_copies_on_a_stream_of_their_own_take_nothing_from_compute(on_cards: Run) -> None:
+def test_copies_on_a_stream_of_their_own_take_nothing_from_compute(on_cards) -> None:
     """A prefetcher copies the next batch while the model computes."""
     args = ("--copied", "512", "--pinned", "--side-stream", "--kernel", "10", "--item")
     plan = MeasurePlan(measure_s=0.5, min_steps=8)
@@ -160,9 +151,7 @@ def test_copies_on_a_stream_of_their_own_take_nothing_from_compute(on_cards: Run
     ],
     ids=["blocking", "pinned", "pageable"],
 )
-def test_a_non_blocking_copy_needs_pinned_memory(
-    words: str, whatif: str | None, busy: tuple[float, float], on_cards: Run
-) -> None:
+def test_a_non_blocking_copy_needs_pinned_memory(words, whatif, busy, on_cards) -> None:
     """A loader pins where torch has an accelerator; without it the what-if changes nothing."""
     plan = MeasurePlan(measure_s=0.5, min_steps=8, whatif=whatif)
     found = on_cards(*words.split(), cards=(Card(copy_us_per_mb=12_000.0),), plan=plan)
@@ -171,7 +160,7 @@ def test_a_non_blocking_copy_needs_pinned_memory(
     assert low <= found.truth.busy_share(0, *found.window) <= high
 
 
-def test_cudnn_searches_where_the_flag_stood_before_the_first_convolution(on_cards: Run) -> None:
+def test_cudnn_searches_where_the_flag_stood_before_the_first_convolution(on_cards) -> None:
     """Its cache of algorithms is looked up before the flag: a later switch does nothing."""
     plain = on_cards("--convolution", "--train", plan=MeasurePlan(measure_s=0.4))
     plan = MeasurePlan(measure_s=0.4, whatif="cudnn_benchmark")

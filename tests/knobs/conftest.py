@@ -1,15 +1,10 @@
 """Small documents of our own, written in the tests."""
 
-from __future__ import annotations
-
 import textwrap
-from typing import TYPE_CHECKING
 
 from advisor import config as documents, knobs
-
-if TYPE_CHECKING:
-    from advisor.config import Document, Format
-    from advisor.knobs import Findings
+from advisor.config import Document, Format
+from advisor.knobs import Findings
 
 
 def document(text: str, form: Format = "yaml") -> Document:

@@ -1,7 +1,5 @@
 """What a command tells: its knobs, in whatever spelling, and the phase that it runs."""
 
-from __future__ import annotations
-
 import pytest
 
 from advisor import config as documents, knobs
@@ -19,7 +17,7 @@ from tests.knobs.conftest import document
         ("python test.py", None),
     ],
 )
-def test_a_command_says_which_phase_it_runs(command: str, phase: str | None) -> None:
+def test_a_command_says_which_phase_it_runs(command, phase) -> None:
     """The name of the program alone says nothing: many a train.py is told to test."""
     assert knobs.phase_of_command(documents.of_command(command.split())) == phase
 
@@ -46,7 +44,7 @@ def test_what_a_config_leaves_open_is_of_the_phase_that_the_command_says() -> No
         ("conda run -n test python train.py --n_steps 50", {}),
     ],
 )
-def test_the_knobs_of_a_command(command: str, found: dict[str, str]) -> None:
+def test_the_knobs_of_a_command(command, found) -> None:
     """It is called by its program, whatever the interpreter takes and in whatever environment."""
     document = documents.of_command(command.split())
     assert {knob.path: knob.kind for knob in knobs.find(document).knobs} == found

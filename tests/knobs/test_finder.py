@@ -1,13 +1,11 @@
 """Rules of the finder, each on the smallest document that shows it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from advisor import config as documents, knobs
-from advisor.knobs.registry import LOADER_ARGUMENTS, KnobSpec
+from advisor.knobs.registry import LOADER_ARGUMENTS
 from advisor.model import Effects
 from advisor.patches.patches import ARGUMENTS, NEEDS_WORKERS
 from tests.knobs.conftest import find
@@ -39,7 +37,7 @@ def test_every_knob_explains_itself() -> None:
         ("batch_sizes: [96, 96] # must be divisible by 32\n", "must be divisible by 32"),
     ],
 )
-def test_what_must_be_left_alone_is_found_but_not_editable(text: str, reason: str) -> None:
+def test_what_must_be_left_alone_is_found_but_not_editable(text, reason) -> None:
     frozen = [knob for knob in find(text).knobs if not knob.editable]
     assert len(frozen) == 1
     assert reason in frozen[0].why
@@ -48,7 +46,7 @@ def test_what_must_be_left_alone_is_found_but_not_editable(text: str, reason: st
 @pytest.mark.parametrize(
     "comment", ["per GPU", "batch size of the test loader", "faster with more", "default 8"]
 )
-def test_a_comment_that_states_no_constraint_freezes_nothing(comment: str) -> None:
+def test_a_comment_that_states_no_constraint_freezes_nothing(comment) -> None:
     (knob,) = find(f"batch_size: 8 # {comment}\n").knobs
     assert knob.editable
 
@@ -210,7 +208,7 @@ def test_steps_move_with_their_schedule() -> None:
 
 
 @pytest.mark.parametrize("argument", LOADER_ARGUMENTS, ids=lambda argument: argument.kind)
-def test_every_reader_knows_an_argument(argument: KnobSpec) -> None:
+def test_every_reader_knows_an_argument(argument) -> None:
     """A config key of its name is the knob with its links; effects and patches know it too."""
     value = "true" if isinstance(argument.default, bool) else "4"
     workers = "" if argument.kind == "num_workers" else "num_workers: 2\n"

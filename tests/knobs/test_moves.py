@@ -1,18 +1,12 @@
 """A knob moves with everything linked to it, or not at all."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
 from advisor import knobs
-from advisor.knobs import catalogue, schedule
+from advisor.knobs import schedule
+from advisor.model import JsonScalar
 from tests.knobs.conftest import document
-
-if TYPE_CHECKING:
-    from advisor.model import JsonScalar
 
 
 def move(text: str, path: str, value: JsonScalar) -> dict[str, object] | str:
@@ -65,9 +59,7 @@ LOADER = "data: {num_workers: 4, prefetch_factor: 2, persistent_workers: true}\n
          {"data.prefetch_factor": None, "data.persistent_workers": False}),
     ],
 )  # fmt: skip
-def test_what_is_linked_moves_along(
-    text: str, path: str, value: JsonScalar, along: dict[str, JsonScalar]
-) -> None:
+def test_what_is_linked_moves_along(text, path, value, along) -> None:
     assert move(text, path, value) == {path: value, **along}
 
 
@@ -91,7 +83,7 @@ IDLE = LOADER.replace("num_workers: 4", "num_workers: 0").replace("true", "false
         ("batch_size: 1 # must be 1\n", "batch_size", 2, "must be 1"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_kept_is_refused(text: str, path: str, value: JsonScalar, why: str) -> None:
+def test_what_cannot_be_kept_is_refused(text, path, value, why) -> None:
     assert why in str(move(text, path, value))
 
 
@@ -102,9 +94,7 @@ def diffusion(shape: str, names: tuple[str, str] = ("linear_start", "linear_end"
 
 @pytest.mark.parametrize("names", [("linear_start", "linear_end"), ("beta_start", "beta_end")])
 @pytest.mark.parametrize(("word", "shape"), [("linear", "line"), ("scaled_linear", "root-line")])
-def test_steps_move_with_the_ends_of_their_schedule(
-    word: str, shape: catalogue.Shape, names: tuple[str, str]
-) -> None:
+def test_steps_move_with_the_ends_of_their_schedule(word, shape, names) -> None:
     moved = move(diffusion(word, names), "test.n_timestep", 100)
     assert isinstance(moved, dict)
     assert moved["test.n_timestep"] == 100
@@ -130,7 +120,7 @@ def test_a_schedule_that_cannot_be_rescaled_is_left_or_refused() -> None:
     ],
 )
 def test_a_comment_on_multiples_bounds_the_values_and_bans_none_of_them(
-    comment: str, kept: int, broken: int
+    comment, kept, broken
 ) -> None:
     """Of what is no number here, the present value is a multiple, and so are its own."""
     text = f"batch_size: 16 # {comment}\n"
@@ -145,9 +135,7 @@ def test_a_comment_on_multiples_bounds_the_values_and_bans_none_of_them(
 @pytest.mark.parametrize("shape", ["line", "root-line"])
 @pytest.mark.parametrize(("start", "end", "steps"), [(1e-4, 0.02, 1000), (1e-6, 0.01, 2000)])
 @pytest.mark.parametrize("new", [1500, 37])
-def test_the_ends_keep_the_terminal_signal_and_their_ratio(
-    shape: catalogue.Shape, start: float, end: float, steps: int, new: int
-) -> None:
+def test_the_ends_keep_the_terminal_signal_and_their_ratio(shape, start, end, steps, new) -> None:
     """In numbers of at most six digits."""
     power = 2 if shape == "root-line" else 1
     betas = np.linspace(start ** (1 / power), end ** (1 / power), steps) ** power
@@ -167,8 +155,6 @@ def test_the_ends_keep_the_terminal_signal_and_their_ratio(
         (0.0, 0.0, 10, "no noise"),
     ],
 )
-def test_a_schedule_that_cannot_be_kept_is_refused_with_its_numbers(
-    start: float, end: float, steps: int, why: str
-) -> None:
+def test_a_schedule_that_cannot_be_kept_is_refused_with_its_numbers(start, end, steps, why) -> None:
     with pytest.raises(ValueError, match=why):
         schedule.rescaled_schedule(start, end, steps, 3)

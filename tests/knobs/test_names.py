@@ -1,21 +1,15 @@
 """Names: what each text of names.jsonl and each config of shapes.yaml has, and nothing else."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 from tests.knobs.conftest import find, kinds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 HERE = Path(__file__).parent
 NAMES = [json.loads(line) for line in (HERE / "names.jsonl").read_text().splitlines()]
@@ -32,7 +26,7 @@ def test_a_name_in_its_place_has_one_meaning() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_exactly_the_knobs_of_a_framework_are_found(shape: str) -> None:
+def test_exactly_the_knobs_of_a_framework_are_found(shape) -> None:
     text, wanted = SHAPES[shape]["config"], SHAPES[shape]["knobs"]
     form = "json" if text.startswith("{") else "yaml"
     others = {"grad_checkpoint"} - set(wanted.values())
@@ -50,7 +44,7 @@ STYLES: dict[str, Callable[[list[str]], str]] = {
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_words_are_found_in_every_way_to_join_them(style: str) -> None:
+def test_words_are_found_in_every_way_to_join_them(style) -> None:
     """Core, part and phase in any order and spelling: always the same kind."""
     draw = random.Random(f"names {style}")
     cores = {

@@ -1,20 +1,15 @@
 """Suspects: values that equal what was seen. The documents are real, the effects are given."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from advisor import config as documents, knobs
+from advisor.config import Document
 from advisor.config.argv import join
 from advisor.knobs import discovery
-from advisor.knobs.discovery import KINDS, joined, observed
+from advisor.knobs.discovery import KINDS, Move, Suspect, joined, observed
 from advisor.model import Effects
-
-if TYPE_CHECKING:
-    from advisor.config import Document
-    from advisor.knobs.discovery import Move, Suspect
 
 ANY = ("train", "eval", "test", "any")
 
@@ -68,7 +63,7 @@ SEEN: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("text", "effects"), SEEN)
 def test_a_value_that_explains_what_was_seen_is_a_suspect_whatever_it_is_called(
-    text: str, effects: dict[str, Any]
+    text, effects
 ) -> None:
     """In any section of any document."""
     assert paths(seen(**effects), config(text)) == ["zorp"]
@@ -87,7 +82,7 @@ def test_a_value_that_explains_what_was_seen_is_a_suspect_whatever_it_is_called(
         "batch_size: 4096\nbatch_type: token\nzorp: 20",
     ],
 )  # fmt: skip
-def test_what_a_name_or_a_comment_speaks_against_is_none(text: str) -> None:
+def test_what_a_name_or_a_comment_speaks_against_is_none(text) -> None:
     """Nor one where a name explains it, or may: `auto` stands elsewhere, tokens are no samples."""
     assert paths(seen(workers=None), config(text)) == []
 
@@ -138,7 +133,7 @@ def test_of_values_that_are_alike_one_divides_the_other() -> None:
 
 @pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize("accumulation", [2, 3, 5])
-def test_no_value_shows_as_a_batch_that_is_shared_out_anew(accumulation: int, lower: bool) -> None:
+def test_no_value_shows_as_a_batch_that_is_shared_out_anew(accumulation, lower) -> None:
     """The accumulation is moved too, and may divide a batch that was moved, or stands in code."""
     batch = 12 * accumulation
     before = seen(batch_asked=12, accumulation=float(accumulation), workers=0)

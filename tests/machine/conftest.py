@@ -1,18 +1,14 @@
 """A process whose NVML is the stub: the rest of the test session must never see its GPUs."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import nvml_stub
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,13 +1,11 @@
 """A run is contended when it waited for CPUs that others held."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,9 +18,6 @@ from advisor.machine.contention import (
     on_card,
 )
 from advisor.model import Disturbance, Telemetry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BURN = "import time\nend = time.time() + 60\nwhile time.time() < end: pass"
 
@@ -58,9 +53,7 @@ def window(
         ({"own": 1.2, "others": 0.8, "waited": None}, True),
     ],
 )
-def test_a_run_is_contended_when_it_waited_for_others(
-    given: dict[str, float], contended: bool
-) -> None:
+def test_a_run_is_contended_when_it_waited_for_others(given, contended) -> None:
     """Neither waiting alone nor the load of others alone is contention."""
     found = window(**given)
     assert found.disturbed is contended
@@ -94,7 +87,7 @@ def test_a_busy_machine_is_seen_before_a_run() -> None:
         assert look(0.5).disturbed is True
 
 
-def test_an_unseen_host_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unseen_host_tells_nothing(monkeypatch) -> None:
     """Some containers show counters that are not theirs."""
     monkeypatch.setenv(contention.UNSEEN, "unseen")
     monitor = LoadMonitor()
@@ -107,7 +100,7 @@ SLEEPS = "import time\nend = time.time() + 60\nwhile time.time() < end: time.sle
 
 @pytest.mark.usefixtures("others_are_seen")
 @pytest.mark.parametrize(("code", "contended"), [(SLEEPS, False), (BURN, True)])
-def test_only_a_run_that_waits_for_cpus_is_contended(code: str, contended: bool) -> None:
+def test_only_a_run_that_waits_for_cpus_is_contended(code, contended) -> None:
     """Beside two neighbours on each CPU; the pressure of the machine is theirs."""
     cpus = len(os.sched_getaffinity(0))
     with burning(2 * cpus), burning(cpus, code) as run:
@@ -132,9 +125,7 @@ def test_only_a_run_that_waits_for_cpus_is_contended(code: str, contended: bool)
         ("software power cap", 1.0, 12.0, False),
     ],
 )
-def test_clocks_that_were_held_down_are_contention(
-    reason: str, share: float, spread_pct: float | None, contended: bool
-) -> None:
+def test_clocks_that_were_held_down_are_contention(reason, share, spread_pct, contended) -> None:
     """A power cap, or steady clocks of a warm laptop, are the normal state of a busy card."""
     telemetry = Telemetry(event_reasons=((reason, share),), sm_clock_spread_pct=spread_pct)
     assert on_card(Disturbance(disturbed=False), telemetry).disturbed is contended

@@ -1,23 +1,15 @@
 """Which GPUs a program is shown, and the sentence where it is shown none."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from nvml_stub import H100, LAPTOP
 
 from advisor.machine import gpu
-
-if TYPE_CHECKING:
-    from nvml_stub import NvmlStub
-
-    from advisor.model import Gpu
-    from tests.machine.conftest import StubProcess
+from advisor.model import Gpu
 
 SECOND = {f"gpu1.{key}": value for key, value in LAPTOP.items()} | {
     "gpu1.power.limit": 115_000,
@@ -48,7 +40,7 @@ def fresh(root: Path, env: dict[str, str]) -> str:
     return done.stdout.strip()
 
 
-def test_a_card_is_described_in_full(nvml: StubProcess) -> None:
+def test_a_card_is_described_in_full(nvml) -> None:
     (card,), note = nvml.call(read_gpus, {})
     assert note is None
     assert (card.index, card.name, card.uuid) == (0, H100["name"], H100["uuid"])
@@ -58,7 +50,7 @@ def test_a_card_is_described_in_full(nvml: StubProcess) -> None:
     assert (card.power_limit_w, card.profile, card.mig) == (700.0, "h100-sxm", False)
 
 
-def test_what_a_card_withholds_is_none(nvml: StubProcess) -> None:
+def test_what_a_card_withholds_is_none(nvml) -> None:
     nvml.stub.write({"count": 1, "err.memory": 4, "err.mig": 999})
     (card,), note = nvml.call(read_gpus, {})
     assert (card.name, note) == ("unknown NVIDIA GPU", None)
@@ -80,9 +72,7 @@ def test_what_a_card_withholds_is_none(nvml: StubProcess) -> None:
         ("GPU-3", []),
     ],
 )
-def test_cuda_visible_devices_chooses_as_cuda_does(
-    nvml: StubProcess, visible: str, indices: list[int]
-) -> None:
+def test_cuda_visible_devices_chooses_as_cuda_does(nvml, visible, indices) -> None:
     """By index or UUID prefix; an invalid entry ends the list, a repeated one empties it."""
     nvml.stub.write(TWO_CARDS)
     cards, note = nvml.call(read_gpus, {"CUDA_VISIBLE_DEVICES": visible})
@@ -91,7 +81,7 @@ def test_cuda_visible_devices_chooses_as_cuda_does(
     assert note == (None if indices else hidden)
 
 
-def test_a_card_cut_into_slices_appears_as_its_slices(nvml: StubProcess) -> None:
+def test_a_card_cut_into_slices_appears_as_its_slices(nvml) -> None:
     """A slice has the memory it was given and, even a large one, is no card of the profile."""
     nvml.stub.write(H100, SLICES)
     cards, _ = nvml.call(read_gpus, {})
@@ -114,16 +104,14 @@ def test_a_card_cut_into_slices_appears_as_its_slices(nvml: StubProcess) -> None
         ({"err.count": 999}, "could not list the GPUs"),
     ],
 )
-def test_no_card_has_a_reason(nvml: StubProcess, script: dict[str, object], words: str) -> None:
+def test_no_card_has_a_reason(nvml, script, words) -> None:
     nvml.stub.write(script)
     cards, note = nvml.call(read_gpus, {})
     assert cards == ()
     assert words in note
 
 
-def test_a_driver_that_does_not_start_or_is_not_there_has_its_reason(
-    root: Path, stub: NvmlStub, tmp_path: Path
-) -> None:
+def test_a_driver_that_does_not_start_or_is_not_there_has_its_reason(root, stub, tmp_path) -> None:
     """The library is looked for and not found; nothing raises."""
     stub.write(H100, {"err.init": 9})
     assert "Driver Not Loaded. nvidia-smi says why" in fresh(root, stub.env())
@@ -145,9 +133,7 @@ def load_uvm(root: str, makes: str | None) -> tuple[bool, int]:
     return gpu.load_uvm(Path(root), start), len(started)
 
 
-def test_cuda_is_started_once_where_its_device_file_is_missing(
-    nvml: StubProcess, tmp_path: Path
-) -> None:
+def test_cuda_is_started_once_where_its_device_file_is_missing(nvml, tmp_path) -> None:
     """The driver's set-uid helper makes it, which it cannot do in a user namespace.
 
     On a host without a GPU nothing is missing.

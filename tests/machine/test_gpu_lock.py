@@ -1,19 +1,13 @@
 """One measurement at a time on a GPU, held by the kernel and named for the one who waits."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.errors import StateBusyError
 from advisor.machine.lock import gpu_lock, runtime_dir
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOLD = """
 import pathlib, sys, time
@@ -24,7 +18,7 @@ with gpu_lock(sys.argv[1] or None, folder=pathlib.Path(sys.argv[2])):
 """
 
 
-def test_the_second_is_told_who_holds_it_until_that_is_killed(root: Path, tmp_path: Path) -> None:
+def test_the_second_is_told_who_holds_it_until_that_is_killed(root, tmp_path) -> None:
     words = [sys.executable, "-c", HOLD, "GPU-1", str(tmp_path)]
     with subprocess.Popen(
         words, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -41,7 +35,7 @@ def test_the_second_is_told_who_holds_it_until_that_is_killed(root: Path, tmp_pa
     assert f"process {process.pid}, `{sys.executable} -c" in message
 
 
-def test_other_gpus_are_not_held(tmp_path: Path) -> None:
+def test_other_gpus_are_not_held(tmp_path) -> None:
     with (
         gpu_lock("GPU-1", folder=tmp_path),
         gpu_lock("GPU-2", folder=tmp_path),
@@ -51,7 +45,7 @@ def test_other_gpus_are_not_held(tmp_path: Path) -> None:
         assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_a_child_does_not_inherit_it(tmp_path: Path) -> None:
+def test_a_child_does_not_inherit_it(tmp_path) -> None:
     """Else a program left running in the background would hold the lock for ever."""
     with gpu_lock("GPU-1", folder=tmp_path):
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
@@ -62,7 +56,7 @@ def test_a_child_does_not_inherit_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_a_folder_that_another_could_have_planted_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_another_could_have_planted_is_refused(tmp_path) -> None:
     planted = tmp_path / "planted"
     planted.symlink_to(tmp_path / "elsewhere")
     foreign = tmp_path / "foreign"
@@ -73,7 +67,7 @@ def test_a_folder_that_another_could_have_planted_is_refused(tmp_path: Path) -> 
             pass
 
 
-def test_every_process_of_a_user_finds_the_same_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_process_of_a_user_finds_the_same_folder(monkeypatch) -> None:
     """Jobs of one runner have temporary folders of their own; the lock must not follow them."""
     monkeypatch.delenv("GPU_ADVISOR_RUNTIME_DIR")
     before = runtime_dir()

@@ -1,7 +1,5 @@
 """The profiles are data: complete, consistent with each other, and found by a card's real name."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
@@ -75,9 +73,7 @@ REAL_NAMES = [
 
 
 @pytest.mark.parametrize(("device", "memory_gib", "expected"), REAL_NAMES)
-def test_a_card_is_known_by_its_whole_name_and_memory(
-    device: str, memory_gib: float, expected: str | None
-) -> None:
+def test_a_card_is_known_by_its_whole_name_and_memory(device, memory_gib, expected) -> None:
     """SXM, PCIe and NVL are told apart; a rebuilt card, a slice or a namesake is no match."""
     found = profiles.match(device, memory_gib)
     assert (found.name if found else None) == expected

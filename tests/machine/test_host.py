@@ -1,20 +1,15 @@
 """CPUs and memory that may really be used, from cgroup trees as kernels lay them out."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psutil
 import pytest
 
 from advisor.machine import host
 from advisor.machine.readings import GIB
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 UNLIMITED_V1 = 9_223_372_036_854_771_712
 
@@ -25,7 +20,7 @@ def write(root: Path, path: str, text: str) -> None:
     (root / path).write_text(text)
 
 
-def test_version_2_takes_the_tightest_limit_from_our_group_upwards(tmp_path: Path) -> None:
+def test_version_2_takes_the_tightest_limit_from_our_group_upwards(tmp_path) -> None:
     write(tmp_path, "proc/self/cgroup", "0::/user.slice/job\n")
     write(tmp_path, "sys/fs/cgroup/user.slice/job/cpu.max", "max 100000\n")
     write(tmp_path, "sys/fs/cgroup/user.slice/job/memory.max", f"{8 * GIB}\n")
@@ -35,7 +30,7 @@ def test_version_2_takes_the_tightest_limit_from_our_group_upwards(tmp_path: Pat
     assert host.memory_limit_bytes(tmp_path) == 8 * GIB
 
 
-def test_inside_a_container_the_mount_is_our_group(tmp_path: Path) -> None:
+def test_inside_a_container_the_mount_is_our_group(tmp_path) -> None:
     """The path may be `/`, or the host's, which does not exist here."""
     for path in ("/", "/docker/0123abcd", "/../../system.slice/x"):
         write(tmp_path, "proc/self/cgroup", f"0::{path}\n")
@@ -47,7 +42,7 @@ def test_inside_a_container_the_mount_is_our_group(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mount", ["cpu,cpuacct", "cpu"])
 @pytest.mark.parametrize("group", ["", "docker/0123abcd/"])
-def test_version_1_has_a_tree_a_controller(tmp_path: Path, mount: str, group: str) -> None:
+def test_version_1_has_a_tree_a_controller(tmp_path, mount, group) -> None:
     lines = "11:memory:/docker/0123abcd\n4:cpu,cpuacct:/docker/0123abcd\n0::/\n"
     write(tmp_path, "proc/self/cgroup", lines)
     write(tmp_path, f"sys/fs/cgroup/{mount}/{group}cpu.cfs_quota_us", "250000\n")
@@ -57,7 +52,7 @@ def test_version_1_has_a_tree_a_controller(tmp_path: Path, mount: str, group: st
     assert host.memory_limit_bytes(tmp_path) == 4 * GIB
 
 
-def test_no_limit_is_none(tmp_path: Path) -> None:
+def test_no_limit_is_none(tmp_path) -> None:
     assert (host.cpu_quota(tmp_path), host.memory_limit_bytes(tmp_path)) == (None, None)
     write(tmp_path, "proc/self/cgroup", "2:memory:/\n1:cpu:/\n0::/\n")
     write(tmp_path, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n")
@@ -79,9 +74,7 @@ def test_no_limit_is_none(tmp_path: Path) -> None:
         ("max 100000", "4096", None),
     ],
 )
-def test_usable_cpus_are_the_smallest_limit(
-    tmp_path: Path, quota: str, slurm: str, expected: int | None
-) -> None:
+def test_usable_cpus_are_the_smallest_limit(tmp_path, quota, slurm, expected) -> None:
     """A started CPU counts; what sets no limit changes nothing; None: the affinity."""
     write(tmp_path, "proc/self/cgroup", "0::/\n")
     write(tmp_path, "sys/fs/cgroup/cpu.max", quota)
@@ -91,7 +84,7 @@ def test_usable_cpus_are_the_smallest_limit(
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no CPU affinity on this OS")
-def test_affinity_limits_the_cpus(root: Path, tmp_path: Path) -> None:
+def test_affinity_limits_the_cpus(root, tmp_path) -> None:
     """taskset and Slurm bind a process to fewer CPUs than the host has."""
     code = (
         "import os, pathlib; from advisor.machine import host\n"
@@ -116,7 +109,7 @@ def test_this_host_is_read_whole() -> None:
     assert len(machine.key) == 16
 
 
-def test_cards_on_the_bus_are_counted_without_a_driver(tmp_path: Path) -> None:
+def test_cards_on_the_bus_are_counted_without_a_driver(tmp_path) -> None:
     """Its sound devices and other makers' cards are none."""
     assert host.nvidia_devices(tmp_path) is None
     for name, vendor, kind in (

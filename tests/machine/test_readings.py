@@ -1,19 +1,10 @@
 """Every reading of one GPU through the real pynvml: its value, or None and the reason."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from nvml_stub import GIB, H100
 
 from advisor.machine import gpu
 from advisor.machine.readings import GpuProcess, GpuSample
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.machine.conftest import StubProcess
 
 # Field of GpuSample, key of the stub's script, raw value, value in our unit.
 READINGS = [
@@ -45,7 +36,7 @@ def reasons_then_recovery(script: str, busy: str, well: str) -> list[GpuSample]:
     return samples
 
 
-def test_each_reading_has_its_unit(nvml: StubProcess) -> None:
+def test_each_reading_has_its_unit(nvml) -> None:
     nvml.stub.write(H100, {key: raw for _, key, raw, _ in READINGS})
     sample, gaps = nvml.call(read)
     assert {field: getattr(sample, field) for field, _, _, _ in READINGS} == {
@@ -56,7 +47,7 @@ def test_each_reading_has_its_unit(nvml: StubProcess) -> None:
 
 @pytest.mark.parametrize(("code", "reason"), ERRORS)
 def test_a_missing_reading_is_none_with_the_drivers_reason_and_the_rest_goes_on(
-    nvml: StubProcess, code: int, reason: str
+    nvml, code, reason
 ) -> None:
     keys = [*(key for _, key, _, _ in READINGS), "memory", "processes"]
     fields = [*(field for field, _, _, _ in READINGS), "mem_used_gib", "processes"]
@@ -67,7 +58,7 @@ def test_a_missing_reading_is_none_with_the_drivers_reason_and_the_rest_goes_on(
     assert gaps == dict.fromkeys(fields, f"the driver says: {reason}")
 
 
-def test_processes_come_with_their_memory_where_it_is_known(nvml: StubProcess) -> None:
+def test_processes_come_with_their_memory_where_it_is_known(nvml) -> None:
     """No entry is None: NVML was asked and listed nobody."""
     sample, _ = nvml.call(read)
     assert sample.processes == ()
@@ -80,7 +71,7 @@ def test_processes_come_with_their_memory_where_it_is_known(nvml: StubProcess) -
     )
 
 
-def test_who_ran_kernels_is_told_apart_from_who_holds_memory(nvml: StubProcess) -> None:
+def test_who_ran_kernels_is_told_apart_from_who_holds_memory(nvml) -> None:
     """A desktop's few percent are no work; where nothing was sampled, nobody is named."""
     sample, gaps = nvml.call(read)
     assert (sample.working_pids, gaps) == ((), {})
@@ -90,9 +81,7 @@ def test_who_ran_kernels_is_told_apart_from_who_holds_memory(nvml: StubProcess) 
 
 
 @pytest.mark.parametrize(("code", "later_w"), [(999, 5.0), (3, None)], ids=["passing", "lasting"])
-def test_only_a_passing_error_is_asked_again(
-    nvml: StubProcess, code: int, later_w: float | None
-) -> None:
+def test_only_a_passing_error_is_asked_again(nvml, code, later_w) -> None:
     texts = [f"count 1\nerr.power {code}\n", "count 1\npower 5000\n"]
     lost, back = nvml.call(reasons_then_recovery, str(nvml.stub.script), *texts)
     assert (lost.power_w, back.power_w) == (None, later_w)
@@ -101,9 +90,7 @@ def test_only_a_passing_error_is_asked_again(
 # --- older drivers ------------------------------------------------------------------------
 
 
-def test_an_older_driver_is_read_by_its_older_calls(
-    old_driver: Callable[..., StubProcess],
-) -> None:
+def test_an_older_driver_is_read_by_its_older_calls(old_driver) -> None:
     """Event reasons, processes and memory had other names; memory then holds the driver's part."""
     process = old_driver(
         "nvmlDeviceGetComputeRunningProcesses_v3",

@@ -1,19 +1,13 @@
 """Summary of a window of samples, rule by rule."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.machine.readings import GpuProcess, GpuSample
 from advisor.machine.recording import NOT_READ, Recording, Sample
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from advisor.model import Telemetry
+from advisor.model import Telemetry
 
 START = 1_000_000.0
 BUSY = GpuSample(
@@ -78,9 +72,7 @@ def test_clocks_and_event_reasons_are_those_of_busy_samples() -> None:
     ],
     ids=["by the idle bit", "unknown", "none"],
 )
-def test_busy_samples_are_told_by_utilisation_or_the_idle_bit(
-    gpu: Callable[[float], GpuSample], busy: int | None, clock: float | None
-) -> None:
+def test_busy_samples_are_told_by_utilisation_or_the_idle_bit(gpu, busy, clock) -> None:
     found = summary(record(gpu))
     assert (found.busy_samples, found.sm_clock_mhz) == (busy, clock)
     assert ("sm_clock_mhz" in dict(found.gaps)) == (clock is None)
@@ -108,9 +100,7 @@ def test_clock_spread_is_that_of_the_middle_samples() -> None:
     ],
     ids=["growth", "scaled", "hardly sampled", "too short", "driver reloaded"],
 )
-def test_energy_is_the_growth_of_its_counter_over_the_window(
-    counter: Callable[[float], float | None], begin: float, end: float, joules: float | None
-) -> None:
+def test_energy_is_the_growth_of_its_counter_over_the_window(counter, begin, end, joules) -> None:
     """The counter ticks about ten times a second, so two seconds are needed."""
     found = summary(record(lambda t: replace(BUSY, energy_j=counter(t))), begin, end)
     assert found.energy_j == (joules if joules is None else pytest.approx(joules))
@@ -163,7 +153,7 @@ def crowd(
         (crowd(), None),  # on a working card
     ],
 )
-def test_strangers_at_work_on_the_card_are_counted(seen: Recording, foreign: int | None) -> None:
+def test_strangers_at_work_on_the_card_are_counted(seen, foreign) -> None:
     found = summary(seen)
     assert found.foreign_pids == foreign
     assert ("foreign_pids" in dict(found.gaps)) == (foreign is None)

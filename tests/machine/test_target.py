@@ -1,7 +1,5 @@
 """What `--target` means on a machine: the card itself, a larger one standing in, or neither."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -63,7 +61,7 @@ def machine(*gpus: Gpu) -> Machine:
     ],
 )
 def test_a_target_is_the_card_itself_a_larger_one_or_neither(
-    name: str, here: Machine, found: str, stood_in: bool, note: str
+    name, here, found, stood_in, note
 ) -> None:
     aimed = target.resolve(name, here)
     assert (aimed.name, aimed.stood_in) == (found, stood_in)
@@ -123,9 +121,7 @@ def test_a_card_that_nvml_does_not_show_is_still_a_card() -> None:
         ("rtx-3090", None, 7.0),
     ],
 )
-def test_no_candidate_may_use_more_than_the_card_has_free(
-    name: str, gpu: Gpu | None, limit: float
-) -> None:
+def test_no_candidate_may_use_more_than_the_card_has_free(name, gpu, limit) -> None:
     """The smaller of the target's usable memory and what the card gives now."""
     found = target.resolve(name, machine(gpu) if gpu else CPU_ONLY)
     assert target.memory_limit_gib(found, 7.0) == pytest.approx(limit)

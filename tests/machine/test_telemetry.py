@@ -1,13 +1,10 @@
 """The sampling thread, on the stub library and on this host as it is."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
 
 import nvml_stub
 import pytest
@@ -16,9 +13,6 @@ from advisor.machine.cards import merged, positions
 from advisor.machine.gpu import read_gpus
 from advisor.machine.telemetry import Sampler, _Owner
 from advisor.model import Card, Telemetry
-
-if TYPE_CHECKING:
-    from tests.machine.conftest import StubProcess
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
@@ -31,7 +25,7 @@ def watched() -> Telemetry:
     return sampler.summary(start, time.time())
 
 
-def test_the_card_is_summed_up_from_library_to_telemetry(nvml: StubProcess) -> None:
+def test_the_card_is_summed_up_from_library_to_telemetry(nvml) -> None:
     working = f"{nvml.pid}:80,{os.getpid()}:50"
     nvml.stub.write(
         nvml_stub.H100, power=600_000, events=0x4,
@@ -62,7 +56,7 @@ print(child.pid, flush=True)
 
 
 @pytest.mark.parametrize("end", ["child.wait()", ""], ids=["a child", "an orphan"])
-def test_descendants_and_orphans_are_the_programs_own(end: str) -> None:
+def test_descendants_and_orphans_are_the_programs_own(end) -> None:
     """And stay so after their end, when the driver may still list them for a moment."""
     with subprocess.Popen(
         [sys.executable, "-c", PARENT + end],
@@ -121,7 +115,7 @@ A, B, SLICE = "GPU-aaaa-1", "GPU-bbbb-2", "MIG-dddd-4"
     ],
     ids=["uuid", "twice", "two", "mig", "hidden", "number", "wsl", "cpu"],
 )
-def test_the_cards_in_use(uuids: list[str | None], used: list[Card], expected: list[int]) -> None:
+def test_the_cards_in_use(uuids, used, expected) -> None:
     """By UUID, or by number where torch or the driver tells none."""
     assert positions(uuids, used) == expected
 

@@ -4,8 +4,6 @@
 with.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -13,20 +11,15 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.model import MeasurePlan
 from tests import light, warm
-from tests.probe.program import PROGRAMS, python, true_rate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tests.probe.program import Begin
+from tests.probe.program import PROGRAMS, Begin, python, true_rate
 
 pytest.importorskip("torch")
 
@@ -127,9 +120,7 @@ def begin() -> Iterator[Begin]:
 
 
 @each(ALONE)
-def test_the_probe_measures_the_program_as_it_measures_itself(
-    case: Case, tmp_path: Path, begin: Begin
-) -> None:
+def test_the_probe_measures_the_program_as_it_measures_itself(case, tmp_path, begin) -> None:
     skip_without(case)
     words = laid_out(case.command, tmp_path / "cwd")
     outcome = python(tmp_path, *words, env=ENVIRONMENT, plan=PLAN, begin=begin, timeout_s=START_S)
@@ -144,7 +135,7 @@ def test_the_probe_measures_the_program_as_it_measures_itself(
 
 
 @each(SEVERAL)
-def test_the_command_measures_the_program_as_it_measures_itself(case: Case, tmp_path: Path) -> None:
+def test_the_command_measures_the_program_as_it_measures_itself(case, tmp_path) -> None:
     """Processes that a launcher starts."""
     skip_without(case)
     with socket.socket() as taken:

@@ -1,23 +1,16 @@
 """What no config holds, end to end: found, measured, patched, and said once."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from advisor.errors import OPTIMIZE_EXIT_CODES
 from advisor.model import MeasurePlan
 from tests.probe import program
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.warm import Server
 
 pytestmark = [
     pytest.mark.slow,
@@ -46,9 +39,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_loader_arguments_in_the_code_are_found_measured_and_patched(
-    project: Path, gpu_advisor: Server
-) -> None:
+def test_loader_arguments_in_the_code_are_found_measured_and_patched(project, gpu_advisor) -> None:
     """The patch applies, the patched program really has the workers, and nothing is left to say."""
     code = (project / "train.py").read_text()
     done = gpu_advisor.call(

@@ -1,25 +1,18 @@
 """Loaders written in many ways: what is tried from inside, the patch gives again."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from advisor.model import MeasurePlan
+from advisor.model import MeasurePlan, Run
 from advisor.patches import model_patches, patches
 from advisor.patches.python_source import patch_of
 from advisor.tuner.code_suggestions import of_loader
 from tests.probe import program
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.model import Run
 
 pytest.importorskip("torch")
 
@@ -113,7 +106,7 @@ def measured(work: Path, whatif: str | None = None) -> Run:
     "style",
     ["by position", "by a dictionary", pytest.param("transformers", marks=pytest.mark.frameworks)],
 )
-def test_what_a_what_if_did_the_patch_does_again(style: str, tmp_path: Path) -> None:
+def test_what_a_what_if_did_the_patch_does_again(style, tmp_path) -> None:
     """The same line, the same workers, batch and prefetching, and the same of everything else."""
     if style == "transformers" and importlib.util.find_spec(style) is None:
         pytest.skip("transformers is not installed")
@@ -131,7 +124,7 @@ def test_what_a_what_if_did_the_patch_does_again(style: str, tmp_path: Path) -> 
         assert reading.effects.batch == BATCH
 
 
-def test_the_autocast_that_was_tried_the_patch_does_again(tmp_path: Path) -> None:
+def test_the_autocast_that_was_tried_the_patch_does_again(tmp_path) -> None:
     """The same dtype at the same call; the one tensor that comes out goes on in float32."""
     two = "torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 4))"
     code = WRITTEN["by position"].replace("torch.nn.Linear(8, 4)", two)

@@ -1,18 +1,13 @@
 """Patches of the user's code: `git apply` takes them, and only what was meant moves."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from advisor.patches.model_patches import autocast_edit, compile_edit
 from advisor.patches.patches import loader_edit, statement_edit
 from advisor.patches.python_source import patch_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FLAG = "torch.backends.cudnn.benchmark = True"
 WITH = 'with torch.autocast("cpu", dtype=torch.bfloat16):'
@@ -146,7 +141,7 @@ def patched(folder: Path, edit: str, code: str) -> str | None:
 
 
 @pytest.mark.parametrize(("edit", "before", "after"), EDITED)
-def test_only_what_was_meant_is_edited(edit: str, before: str, after: str, tmp_path: Path) -> None:
+def test_only_what_was_meant_is_edited(edit, before, after, tmp_path) -> None:
     """Comments, line ends, indentation, byte order mark and everything around it stay."""
     patch = patched(tmp_path, edit, before)
     assert patch.startswith("diff --git a/src/train.py b/src/train.py\n")
@@ -157,8 +152,6 @@ def test_only_what_was_meant_is_edited(edit: str, before: str, after: str, tmp_p
 
 
 @pytest.mark.parametrize(("edit", "code"), UNCERTAIN)
-def test_where_the_place_is_not_certain_there_is_no_patch(
-    edit: str, code: str, tmp_path: Path
-) -> None:
+def test_where_the_place_is_not_certain_there_is_no_patch(edit, code, tmp_path) -> None:
     """Unknown arguments, shared lines, names of unknown origin, and what the code sets itself."""
     assert patched(tmp_path, edit, code) is None

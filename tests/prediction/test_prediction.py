@@ -1,7 +1,5 @@
 """Prediction: rules of the allocator, other batches, time of a step."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -31,9 +29,7 @@ def trace(*events: float, batch: float = 1, held: tuple[float, ...] = ()) -> Tra
         ((11 * MIB + 1,), 12 * MIB, 12 * MIB),  # a rest of less than 1 MiB stays unsplit
     ],
 )
-def test_sizes_are_rounded_and_taken_from_segments(
-    sizes: tuple[int, ...], allocated: int, reserved: int
-) -> None:
+def test_sizes_are_rounded_and_taken_from_segments(sizes, allocated, reserved) -> None:
     allocator = Allocator()
     for size in sizes:
         allocator.take(size)
@@ -80,7 +76,7 @@ def test_another_batch_is_refused_where_the_operations_differ() -> None:
         (Operation(OTHER, "float16", 0, 8), 1000, "launches"),
     ],
 )
-def test_the_limit_of_a_step_is_named(op: Operation, times: int, bound: str) -> None:
+def test_the_limit_of_a_step_is_named(op, times, bound) -> None:
     assert step_time(replace(trace(), ops=(op,) * times), CARD).bound == bound
 
 

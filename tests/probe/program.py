@@ -1,7 +1,5 @@
 """Runs a small program under the probe, with its own account of its work beside it."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import dataclasses

@@ -1,19 +1,12 @@
 """What is tried from inside a process: what applies is seen, what does not is told with why."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from advisor.model import MeasurePlan
 from tests.probe import program
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def test_what_does_not_apply_is_told_with_the_reason(tmp_path: Path) -> None:
+def test_what_does_not_apply_is_told_with_the_reason(tmp_path) -> None:
     """The program is measured as it is; nothing of it fails."""
     asked = "loader.prefetch_factor=4,channels_last,cudnn_benchmark"
     plan = MeasurePlan(measure_s=0.2, min_steps=5, whatif=asked)
@@ -45,9 +38,7 @@ def test_what_does_not_apply_is_told_with_the_reason(tmp_path: Path) -> None:
     ],
     ids=["loader and autocast", "loader, layout and threads", "inference"],
 )
-def test_what_applies_is_seen_in_the_effects(
-    tmp_path: Path, command: tuple[str, ...], asked: str, effects: dict[str, object]
-) -> None:
+def test_what_applies_is_seen_in_the_effects(tmp_path, command, asked, effects) -> None:
     """By the same observation as any other setting."""
     plan = MeasurePlan(measure_s=0.2, min_steps=5, whatif=asked)
     outcome = program.python(tmp_path, *command, plan=plan)

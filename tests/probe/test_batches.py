@@ -1,7 +1,5 @@
 """Items of a batch in any container, padding, and the batch axis of a module's inputs."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import types
@@ -32,7 +30,7 @@ class Hostile:
 @pytest.mark.parametrize(
     "beside", [types.SimpleNamespace(layers=[Layer()]), Hostile(), None, {"deep": [{"er": None}]}]
 )
-def test_values_beside_the_batch_do_not_matter(beside: object) -> None:
+def test_values_beside_the_batch_do_not_matter(beside) -> None:
     given = ((), {"cache": beside, "input_ids": torch.zeros(4, 9), "labels": torch.zeros(4)})
     assert Counter().count(given) == 4
 
@@ -50,9 +48,7 @@ IMAGE, ROWS = torch.zeros(3, 8, 8), torch.ones
     ],
     ids=["lists of a detector", "list of dicts", "a pair", "dict of lists"],
 )  # fmt: skip
-def test_a_size_that_equals_the_batch_by_chance_is_not_counted(
-    asked: int, first: object, second: object, items: int
-) -> None:
+def test_a_size_that_equals_the_batch_by_chance_is_not_counted(asked, first, second, items) -> None:
     """Boxes of one image, channels, the two of (x, y): whatever lies deeper than the batch does."""
     counter = Counter(float(asked))
     assert counter.count(first) == asked
@@ -79,7 +75,7 @@ IMAGES = torch.zeros(6, 3, 8, 8)
     ],
     ids=["tensor", "nested", "dict", "objects", "detection", "names"],
 )
-def test_items_of_a_batch(batch: Any) -> None:
+def test_items_of_a_batch(batch) -> None:
     """In any container, with the loader's own batch size known."""
     counter = Counter(expected=6)
     assert [counter.count(batch), counter.count(batch)] == [6, 6]
@@ -127,7 +123,7 @@ MASK = torch.tensor([[1, 1, *[0] * 6], [1] * 8])
     ],
     ids=["mask", "mapping of its own", "lengths", "fractions", "refuses", "no mapping", "labels"],
 )
-def test_padding(batch: object, padded: int | None) -> None:
+def test_padding(batch, padded) -> None:
     """By a mask of whole numbers, or by lengths of which the longest is the width."""
     found = Padding()
     assert found.note(batch) is (padded is not None)
@@ -164,7 +160,7 @@ def ids(*shape: int) -> torch.Tensor:
     ],
     ids=["time first", "recurrent", "alone"],
 )
-def test_layers_show_the_batch_axis(module: Any, first: Any, later: Any, items: int) -> None:
+def test_layers_show_the_batch_axis(module, first, later, items) -> None:
     observer = LayerObserver(torch, module)
     module(*first)
     observer.stop()

@@ -1,10 +1,7 @@
 """Programs that compile, begun where the compiler is imported: what was compiled is seen, nothing
 of ours is in it, and whatever fails in the probe, the program goes on unharmed."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +9,6 @@ from advisor.model import MeasurePlan
 from advisor.probe import training_hooks
 from advisor.probe.session import Session
 from tests.probe.program import compiling, python
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 torch = pytest.importorskip("torch")
 
@@ -51,7 +45,7 @@ UNUSED = ("batches.walk", "padding._lengths")
 
 
 @pytest.mark.parametrize("how", ["module", "in-place"])
-def test_a_compiled_module_is_not_traced_into_us(tmp_path: Path, how: str) -> None:
+def test_a_compiled_module_is_not_traced_into_us(tmp_path, how) -> None:
     """No graph break and no warning because of the probe; the calls are seen all the same."""
     outcome = python(tmp_path, "ok_compiled.py", how, begin=compiling)
     reading = outcome.measured
@@ -61,7 +55,7 @@ def test_a_compiled_module_is_not_traced_into_us(tmp_path: Path, how: str) -> No
     assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=0.03)
 
 
-def test_compilation_is_kept_out_of_the_window(tmp_path: Path) -> None:
+def test_compilation_is_kept_out_of_the_window(tmp_path) -> None:
     """The window begins after the calls that compiled, and their cost is told; what was not asked
     for stays."""
     plan = MeasurePlan(measure_s=0.3, min_steps=5, whatif="compile=eager")
@@ -73,7 +67,7 @@ def test_compilation_is_kept_out_of_the_window(tmp_path: Path) -> None:
     assert reading.window_start - record.first_step_time > reading.whatif.cost_s
 
 
-def test_each_fault_in_turn_leaves_the_program_unharmed(tmp_path: Path) -> None:
+def test_each_fault_in_turn_leaves_the_program_unharmed(tmp_path) -> None:
     """Whatever fails in the probe is told in the record. A process for each function that raises;
     all print what the program prints alone."""
     names = ("none", *NOTED, *SILENT)
@@ -105,7 +99,7 @@ class Overwritten:
         raise RuntimeError(msg)
 
 
-def test_a_loss_that_cannot_be_read_takes_no_other_along(tmp_path: Path) -> None:
+def test_a_loss_that_cannot_be_read_takes_no_other_along(tmp_path) -> None:
     """It is left out, and noted."""
     session = Session({"records": str(tmp_path)})
     session.losses = [torch.tensor(2.0), Overwritten(), torch.tensor(1.0)]

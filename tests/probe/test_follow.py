@@ -1,7 +1,5 @@
 """Into processes that are started with an environment of their own, or not: then it is told."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -14,7 +12,7 @@ from tests.probe.program import WHOLE, run
 CODE = "import subprocess, sys; subprocess.run([sys.executable, {}], env={{}})"
 
 
-def test_a_cleared_environment_is_followed_into(tmp_path: Path) -> None:
+def test_a_cleared_environment_is_followed_into(tmp_path) -> None:
     """The other process is seen, and its temporary files are where those of the first are."""
     again = tmp_path / "again.py"
     again.write_text("import tempfile; open('made.txt', 'w').write(tempfile.gettempdir())\n")
@@ -42,11 +40,11 @@ def test_a_cleared_environment_is_followed_into(tmp_path: Path) -> None:
         ("/usr/bin/sudo python x.py", "sudo"),
     ],
 )
-def test_words_that_keep_the_probe_out(line: str, option: str | None) -> None:
+def test_words_that_keep_the_probe_out(line, option) -> None:
     assert isolating(line.split()) == option
 
 
-def test_the_variables_of_the_program_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variables_of_the_program_stay(monkeypatch) -> None:
     """They may be bytes; of those that the probe needs only the path is changed, once."""
     monkeypatch.setenv("TMPDIR", "/ours")
     env = carried({b"PYTHONPATH": b"/mine", "A": "b"})

@@ -1,18 +1,11 @@
 """The user's existing files are not written over."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from tests.probe.program import WHOLE, forked, fresh, python
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.probe.program import ProbedRun
+from tests.probe.program import WHOLE, ProbedRun, forked, fresh, python
 
 WRITE = "Path(target).write_text('lost')"
 SAVE = "import torch; torch.save({'weights': torch.zeros(2)}, target)"
@@ -71,7 +64,7 @@ def mine(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_every_way_to_lose_a_file_is_refused(tmp_path: Path, mine: Path, how: str) -> None:
+def test_every_way_to_lose_a_file_is_refused(tmp_path, mine, how) -> None:
     """The process leaves with 97 before the file is touched, and the record names it."""
     outcome = saves(tmp_path, WAYS[how], "mine.txt")
     assert outcome.exit_code == 97
@@ -82,14 +75,14 @@ def test_every_way_to_lose_a_file_is_refused(tmp_path: Path, mine: Path, how: st
     assert record.writes == (str(mine.parent / "new.txt"),)
 
 
-def test_a_second_thread_is_judged_while_the_first_is(tmp_path: Path, mine: Path) -> None:
+def test_a_second_thread_is_judged_while_the_first_is(tmp_path, mine) -> None:
     """A write that begins while another is being judged is refused too."""
     outcome = saves(tmp_path, THREAD, "mine.txt")
     assert outcome.exit_code == 97
     assert mine.read_text() == "precious"
 
 
-def test_hidden_folders_hold_files_of_the_user(tmp_path: Path, mine: Path) -> None:
+def test_hidden_folders_hold_files_of_the_user(tmp_path, mine) -> None:
     """Only folders that a tool fills again by itself may be written over."""
     hidden = mine.parent / ".git" / "HEAD"
     hidden.parent.mkdir()
@@ -99,14 +92,14 @@ def test_hidden_folders_hold_files_of_the_user(tmp_path: Path, mine: Path) -> No
     assert hidden.read_text() == "precious"
 
 
-def test_the_user_may_allow_it(tmp_path: Path, mine: Path) -> None:
+def test_the_user_may_allow_it(tmp_path, mine) -> None:
     """Then the file is listed."""
     outcome = saves(tmp_path, SAVE, "mine.txt", allow_writes=True)
     assert outcome.stdout.strip() == "done"
     assert str(mine) in outcome.records[0].altered
 
 
-def test_reading_and_new_files_are_free(tmp_path: Path, mine: Path) -> None:
+def test_reading_and_new_files_are_free(tmp_path, mine) -> None:
     """The program's own new files may be opened again, and an event of its own breaks nothing."""
     reads = "open(target); sqlite3.connect(f'file:{target}?mode=ro', uri=True)"
     outcome = saves(tmp_path, f"{reads}; sys.audit('open', target)", "mine.txt")
@@ -114,7 +107,7 @@ def test_reading_and_new_files_are_free(tmp_path: Path, mine: Path) -> None:
     assert outcome.records[0].guard is None
 
 
-def test_files_elsewhere_are_not_ours_to_guard(tmp_path: Path, mine: Path) -> None:
+def test_files_elsewhere_are_not_ours_to_guard(tmp_path, mine) -> None:
     """Only what lies below the protected directory is."""
     other = tmp_path / "other.txt"
     other.write_text("old")

@@ -1,7 +1,5 @@
 """The probe comes in from outside, and the program is none the wiser."""
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess
@@ -25,7 +23,7 @@ def test_the_probe_needs_python_3_9_and_the_standard_library() -> None:
             assert all(name.split(".")[0] in sys.stdlib_module_names for name in names), path
 
 
-def test_a_question_for_torchs_spec_does_not_hide_its_import(tmp_path: Path) -> None:
+def test_a_question_for_torchs_spec_does_not_hide_its_import(tmp_path) -> None:
     """transformers and others ask for it long before they import torch."""
     code = (
         "import importlib.util; assert importlib.util.find_spec('torch')\n"
@@ -35,7 +33,7 @@ def test_a_question_for_torchs_spec_does_not_hide_its_import(tmp_path: Path) -> 
     assert record.steps == 1
 
 
-def test_results_are_bit_exact(tmp_path: Path) -> None:
+def test_results_are_bit_exact(tmp_path) -> None:
     """The probe draws no random number, in the program or in its workers."""
     alone = with_torch().call(str(PROGRAMS / "ok_losses.py"), cwd=tmp_path)
     outcome = python(tmp_path, "ok_losses.py", plan=WHOLE)
@@ -44,7 +42,7 @@ def test_results_are_bit_exact(tmp_path: Path) -> None:
     assert outcome.measured.whole_units == 160
 
 
-def test_another_sitecustomize_still_runs_once(tmp_path: Path) -> None:
+def test_another_sitecustomize_still_runs_once(tmp_path) -> None:
     """The next one on the path is run in place of ours."""
     folder = tmp_path / "theirs"
     folder.mkdir()
@@ -56,7 +54,7 @@ def test_another_sitecustomize_still_runs_once(tmp_path: Path) -> None:
     assert len(outcome.records) == 1
 
 
-def test_nothing_of_the_program_is_shadowed(tmp_path: Path) -> None:
+def test_nothing_of_the_program_is_shadowed(tmp_path) -> None:
     """Its own modules named like ours are its own."""
     folder = tmp_path / "cwd"
     folder.mkdir()
@@ -68,7 +66,7 @@ def test_nothing_of_the_program_is_shadowed(tmp_path: Path) -> None:
     assert outcome.stdout.strip() == "True"
 
 
-def test_a_broken_spec_leaves_the_program_alone(tmp_path: Path) -> None:
+def test_a_broken_spec_leaves_the_program_alone(tmp_path) -> None:
     """The error is kept beside the spec."""
     spec = tmp_path / "spec.json"
     spec.write_text("{")
@@ -91,7 +89,7 @@ def test_a_broken_spec_leaves_the_program_alone(tmp_path: Path) -> None:
         ("step", "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 4x1)"),
     ],
 )
-def test_an_uncaught_exception_is_noted(tmp_path: Path, where: str, last_line: str) -> None:
+def test_an_uncaught_exception_is_noted(tmp_path, where, last_line) -> None:
     """What, and how far the program was; what it prints is unchanged."""
     outcome = python(tmp_path, "ok_raises.py", where, plan=WHOLE)
     (record,) = outcome.records
@@ -101,7 +99,7 @@ def test_an_uncaught_exception_is_noted(tmp_path: Path, where: str, last_line: s
     assert outcome.stderr.splitlines()[-1] == last_line
 
 
-def test_a_swallowed_out_of_memory_is_seen(tmp_path: Path) -> None:
+def test_a_swallowed_out_of_memory_is_seen(tmp_path) -> None:
     """Exit code 0 does not hide it. The record is whole: replaced, never rewritten in place."""
     outcome = python(tmp_path, "ok_raises.py", "caught", plan=WHOLE)
     assert outcome.exit_code == 0
@@ -112,7 +110,7 @@ def test_a_swallowed_out_of_memory_is_seen(tmp_path: Path) -> None:
     assert not list((tmp_path / "probe").glob("*.tmp"))
 
 
-def test_an_exception_that_is_caught_while_steps_are_only_counted_is_seen(tmp_path: Path) -> None:
+def test_an_exception_that_is_caught_while_steps_are_only_counted_is_seen(tmp_path) -> None:
     """Forwards are not recorded then; what they raise is."""
     outcome = python(tmp_path, "raises_late.py", plan=MeasurePlan(measure_s=3.0, min_steps=400))
     assert outcome.measured.units_per_s > 0
@@ -127,7 +125,7 @@ def test_an_exception_that_is_caught_while_steps_are_only_counted_is_seen(tmp_pa
     assert sum(call.end > log.hooks[-1].time for call in log.calls) == 0
 
 
-def test_stacks_are_written_on_request(tmp_path: Path) -> None:
+def test_stacks_are_written_on_request(tmp_path) -> None:
     """SIGUSR1 writes every thread's stack, also while Python does not run."""
     code = (
         "import os, signal, time\n"
@@ -138,7 +136,7 @@ def test_stacks_are_written_on_request(tmp_path: Path) -> None:
     assert "in stuck" in stacks.read_text()
 
 
-def test_a_look_that_fails_once_is_taken_again(tmp_path: Path) -> None:
+def test_a_look_that_fails_once_is_taken_again(tmp_path) -> None:
     """With more steps it may go well; the failure is told, and the rate is there."""
     program = str(PROGRAMS / "fail_probe.py")
     outcome = run(tmp_path, sys.executable, program, "1", plan=PLAN)

@@ -1,7 +1,5 @@
 """The probe under every Python it is written for; a program without torch runs as ever."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 import subprocess
@@ -69,7 +67,7 @@ def python(request: pytest.FixtureRequest) -> Path:
     return interpreter(request.param)
 
 
-def test_a_program_without_torch_runs_as_ever(python: Path, tmp_path: Path) -> None:
+def test_a_program_without_torch_runs_as_ever(python, tmp_path) -> None:
     """Output, exit code and files are the same; the probe was there."""
     (tmp_path / "cwd").mkdir()
     program = tmp_path / "program.py"
@@ -87,7 +85,7 @@ def test_a_program_without_torch_runs_as_ever(python: Path, tmp_path: Path) -> N
     assert record.writes == (str(tmp_path / "cwd" / "made.txt"),)
 
 
-def test_the_pure_parts_compute_the_same(python: Path, tmp_path: Path) -> None:
+def test_the_pure_parts_compute_the_same(python, tmp_path) -> None:
     """Every module of the probe can be imported, and a log written."""
     done = subprocess.run(
         [str(python), "-W", "error", "-c", PURE, str(PROBE), str(tmp_path)],
@@ -99,7 +97,7 @@ def test_the_pure_parts_compute_the_same(python: Path, tmp_path: Path) -> None:
     assert [float(word) for word in done.stdout.split()] == [400, 3], done.stderr
 
 
-def test_an_isolated_python_runs_as_ever(python: Path, tmp_path: Path) -> None:
+def test_an_isolated_python_runs_as_ever(python, tmp_path) -> None:
     """It is not reached: no boot file tells the launcher so."""
     outcome = run(tmp_path, str(python), "-I", "-c", "print('here')", plan=WHOLE)
     assert (outcome.stdout.strip(), outcome.stderr, outcome.records) == ("here", "", ())

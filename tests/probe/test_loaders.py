@@ -1,16 +1,12 @@
 """Items of one pass over a DataLoader."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 
 from advisor.probe.dataloader_hooks import items_of_a_pass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 data = torch.utils.data
 HELD = torch.zeros(60, 4)
@@ -62,8 +58,6 @@ SHARED = data.distributed.DistributedSampler(HELD, num_replicas=7, rank=0)  # ty
         "own batches", "stream",
     ],
 )  # fmt: skip
-def test_a_pass_goes_through_the_samplers_items(
-    held: Any, options: dict[str, Any], items: int | None
-) -> None:
+def test_a_pass_goes_through_the_samplers_items(held, options, items) -> None:
     """Of all ranks where they share it out; without a length, all of the data set."""
     assert items_of_a_pass(torch, data.DataLoader(held, **options)) == items

@@ -1,19 +1,13 @@
 """Units/s of every shape of loop agree with the program's own account, in the same window."""
 
-from __future__ import annotations
-
 import socket
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.model import MeasurePlan
 from tests.probe.program import PLAN, PROGRAMS, noted_steps, python, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WITHIN = 0.03
 VALIDATION_S = 0.05
@@ -24,7 +18,7 @@ def close(value: float, truth: float) -> bool:
     return value == pytest.approx(truth, rel=WITHIN)
 
 
-def test_plain_training(tmp_path: Path) -> None:
+def test_plain_training(tmp_path) -> None:
     """A step is an optimizer step; its units are the loader batch's items."""
     outcome = python(tmp_path, "ok_train.py")
     reading = outcome.measured
@@ -42,7 +36,7 @@ def test_plain_training(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("context", "workers"), [("fork", 2), ("forkserver", 1)])
-def test_loader_workers(tmp_path: Path, context: str, workers: int) -> None:
+def test_loader_workers(tmp_path, context, workers) -> None:
     """Worker processes are counted, and are no ranks, however they were started."""
     options = ("--workers", str(workers), "--context", context, "--items", "1000000")
     outcome = python(tmp_path, "ok_train.py", *options)
@@ -53,7 +47,7 @@ def test_loader_workers(tmp_path: Path, context: str, workers: int) -> None:
     assert reading.ranks == 1
 
 
-def test_inference_over_a_loader(tmp_path: Path) -> None:
+def test_inference_over_a_loader(tmp_path) -> None:
     """A step is a loader batch; items are found in a dict inside a dataclass."""
     outcome = python(tmp_path, "ok_infer.py", "6", "1000")
     reading = outcome.measured
@@ -71,9 +65,7 @@ def test_inference_over_a_loader(tmp_path: Path) -> None:
         (("ok_pipeline.py", "40", "bare"), 40, 1),
     ],
 )
-def test_iterative_samplers(
-    tmp_path: Path, command: tuple[str, ...], rounds: int, batch: int
-) -> None:
+def test_iterative_samplers(tmp_path, command, rounds, batch) -> None:
     """Items are loader batches, one outer forward, or a timestep that jumps back."""
     outcome = python(tmp_path, *command)
     reading = outcome.measured
@@ -82,7 +74,7 @@ def test_iterative_samplers(
     assert close(reading.units_per_s, outcome.true_rate())
 
 
-def test_whole_batches_are_waited_for(tmp_path: Path) -> None:
+def test_whole_batches_are_waited_for(tmp_path) -> None:
     """The process is not stopped before the batches asked for were finished."""
     plan = MeasurePlan(measure_s=0.3, min_steps=10, forwards_per_unit=200.0, whole_batches=2)
     reading = python(tmp_path, "ok_sampler.py", "200", "2", plan=plan).measured
@@ -91,7 +83,7 @@ def test_whole_batches_are_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batches", [15, 2000])
-def test_validation_is_kept_apart(tmp_path: Path, batches: int) -> None:
+def test_validation_is_kept_apart(tmp_path, batches) -> None:
     """Its batches are not counted, and its time is none of the training's."""
     plan = MeasurePlan(measure_s=0.6, min_steps=10)  # some nine of the short ones, on any machine
     outcome = python(tmp_path, "ok_loaders.py", str(batches), plan=plan)
@@ -105,7 +97,7 @@ def test_validation_is_kept_apart(tmp_path: Path, batches: int) -> None:
     assert any("of validation in between" in note for note in reading.notes) == (batches == 15)
 
 
-def test_two_ranks_of_which_one_is_slow(tmp_path: Path) -> None:
+def test_two_ranks_of_which_one_is_slow(tmp_path) -> None:
     """They stop at the same step and their rates, which are one where gradients are reduced, add
     up. The matrix has those of torchrun and of spawn."""
     env = {"PORT": str(_free_port()), "UNEVEN": "1"}
@@ -126,14 +118,14 @@ def _free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def test_a_shell_script_that_overwrites_pythonpath(tmp_path: Path) -> None:
+def test_a_shell_script_that_overwrites_pythonpath(tmp_path) -> None:
     """The `python` found first on PATH brings the probe back."""
     outcome = run(tmp_path, "bash", str(PROGRAMS / "ok_shell.sh"))
     assert len(outcome.records) == 2
     assert close(outcome.measured.units_per_s, outcome.true_rate())
 
 
-def test_the_loader_alone_at_each_worker_count(tmp_path: Path) -> None:
+def test_the_loader_alone_at_each_worker_count(tmp_path) -> None:
     """After the window. A batch of the loop sleeps longer than its loader takes for several."""
     plan = MeasurePlan(measure_s=0.5, min_steps=10, ceilings_workers=(0, 1), ceilings_s=0.3)
     outcome = python(tmp_path, "ok_train.py", "--workers", "1", plan=plan)
@@ -151,7 +143,7 @@ BASELINE = MeasurePlan(
 
 
 @pytest.mark.parametrize("kind", ["gpt", "lstm", "bigram"])
-def test_samples_of_a_language_model(tmp_path: Path, kind: str) -> None:
+def test_samples_of_a_language_model(tmp_path, kind) -> None:
     """6 rows of 10 tokens, whichever comes first, and beside hidden states of two layers; asked
     for as a baseline is, it ends by itself."""
     outcome = python(tmp_path, "own_language.py", kind, plan=BASELINE)
@@ -163,7 +155,7 @@ def test_samples_of_a_language_model(tmp_path: Path, kind: str) -> None:
     assert reading.tokens_per_s == pytest.approx(10 * reading.units_per_s)
 
 
-def test_a_validation_first_is_not_the_workload(tmp_path: Path) -> None:
+def test_a_validation_first_is_not_the_workload(tmp_path) -> None:
     """With an optimizer built, forwards without gradients are waited out."""
     outcome = python(tmp_path, "own_language.py", "gpt", "4", "8", "torch", plan=BASELINE)
     reading = outcome.measured
@@ -171,7 +163,7 @@ def test_a_validation_first_is_not_the_workload(tmp_path: Path) -> None:
     assert reading.effects.batch == 4
 
 
-def test_a_loader_that_another_thread_reads_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_loader_that_another_thread_reads_is_not_waited_for(tmp_path) -> None:
     """Its `__next__` takes nearly all the time of that thread, and none of the work's.
 
     The thread runs by fits and starts on a busy machine, and none of its batches is a skipped one.
@@ -183,9 +175,7 @@ def test_a_loader_that_another_thread_reads_is_not_waited_for(tmp_path: Path) ->
     assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=WITHIN)
 
 
-def test_items_of_a_quick_sampler_are_told_apart_while_steps_are_only_counted(
-    tmp_path: Path,
-) -> None:
+def test_items_of_a_quick_sampler_are_told_apart_while_steps_are_only_counted(tmp_path) -> None:
     """Its pauses between items would count twice where no item's begin is seen."""
     outcome = python(tmp_path, "quick_sampler.py", plan=MeasurePlan(measure_s=1.0, min_steps=10))
     reading = outcome.measured

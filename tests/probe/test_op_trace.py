@@ -1,17 +1,13 @@
 """Trace of a step: floating-point operations, bytes, and storages."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from advisor.probe.op_trace import ATTENTION, CONVOLUTION, GROUPED, MATRIX, OpTrace
 from advisor.probe.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 torch = pytest.importorskip("torch")
 
@@ -42,9 +38,7 @@ def traced(session: Session, work: Callable[[], object]) -> dict[str, Any]:
         (torch.nn.Conv2d(4, 4, 3, groups=4), (1, 4, 8, 8), GROUPED, 2 * 4 * 36 * 9),
     ],
 )
-def test_a_layer_has_the_operations_of_its_formula(
-    session: Session, layer: Any, shape: tuple[int, ...], kind: int, flops: float
-) -> None:
+def test_a_layer_has_the_operations_of_its_formula(session, layer, shape, kind, flops) -> None:
     x = torch.zeros(shape)
     found = traced(session, lambda: layer(x))
     assert [(op[0], op[2]) for op in found["ops"] if op[2]] == [(kind, flops)]
@@ -52,21 +46,21 @@ def test_a_layer_has_the_operations_of_its_formula(
     assert sorted(found["held"]) == sorted(held)
 
 
-def test_a_layer_in_inference_mode_is_seen_in_its_parts(session: Session) -> None:
+def test_a_layer_in_inference_mode_is_seen_in_its_parts(session) -> None:
     """There torch shows the layer as a whole, and no product."""
     layer, x = torch.nn.Linear(3, 5), torch.zeros(2, 3)
     found = traced(session, torch.inference_mode()(lambda: layer(x)))
     assert [(op[0], op[2]) for op in found["ops"] if op[2]] == [(MATRIX, 2 * 2 * 3 * 5)]
 
 
-def test_attention_has_two_products_of_queries_and_keys(session: Session) -> None:
+def test_attention_has_two_products_of_queries_and_keys(session) -> None:
     q, k = torch.zeros(1, 2, 6, 8), torch.zeros(1, 2, 10, 8)
     attend = torch.nn.functional.scaled_dot_product_attention
     found = traced(session, lambda: attend(q, k, k))
     assert [op[2] for op in found["ops"] if op[0] == ATTENTION] == [2 * 2 * (2 * 6 * 10 * 8)]
 
 
-def test_views_cost_nothing_and_storages_are_freed(session: Session) -> None:
+def test_views_cost_nothing_and_storages_are_freed(session) -> None:
     x = torch.zeros(4, 4)
 
     def work() -> None:
@@ -83,13 +77,13 @@ def test_views_cost_nothing_and_storages_are_freed(session: Session) -> None:
     assert freed == list(range(len(made)))
 
 
-def test_what_the_loader_does_is_no_work_of_the_step(session: Session) -> None:
+def test_what_the_loader_does_is_no_work_of_the_step(session) -> None:
     session.fetching = True
     found = traced(session, lambda: torch.zeros(4) + 1)
     assert found["ops"] == found["events"] == []
 
 
-def test_a_card_computes_convolutions_in_tf32_unless_the_program_says_no(session: Session) -> None:
+def test_a_card_computes_convolutions_in_tf32_unless_the_program_says_no(session) -> None:
     layers, x = torch.nn.Conv2d(4, 6, 3), torch.zeros(1, 4, 8, 8)
     assert traced(session, lambda: layers(x))["dtypes"] == ["tf32"]
     torch.backends.cudnn.allow_tf32 = False

@@ -1,16 +1,9 @@
 """Signs of training: optimizers, updates of the program's own, recomputed activations."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from advisor.model import MeasurePlan
 from tests.probe.program import in_a_file, python
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytest.importorskip("torch")
 
@@ -45,9 +38,7 @@ TWO = "optimizers = [torch.optim.Adam(body.parameters()), torch.optim.SGD(head.p
     ],
     ids=["one", "a class of its own", "two at once"],
 )
-def test_optimizers_and_checkpoints(
-    optimizers: str, call: str, recomputes: bool, tmp_path: Path
-) -> None:
+def test_optimizers_and_checkpoints(optimizers, call, recomputes, tmp_path) -> None:
     """Checkpointing is seen however it is called."""
     program = PROGRAM.replace("OPTIMIZERS", optimizers).replace("CALL", call)
     effects = in_a_file(tmp_path, program).measured.effects
@@ -57,7 +48,7 @@ def test_optimizers_and_checkpoints(
 @pytest.mark.parametrize(
     ("how", "sign"), [("data", "backward"), ("grad", "gradients"), ("functional", "gradients")]
 )
-def test_updates_of_the_programs_own(tmp_path: Path, how: str, sign: str) -> None:
+def test_updates_of_the_programs_own(tmp_path, how, sign) -> None:
     """Gradients end a step; its samples are those of the forwards."""
     outcome = python(tmp_path, "own_updates.py", how)
     reading = outcome.measured
@@ -67,14 +58,14 @@ def test_updates_of_the_programs_own(tmp_path: Path, how: str, sign: str) -> Non
     assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=0.02)
 
 
-def test_gradients_by_what_goes_in_are_no_training(tmp_path: Path) -> None:
+def test_gradients_by_what_goes_in_are_no_training(tmp_path) -> None:
     """A sampler asks for them as guidance."""
     reading = python(tmp_path, "own_updates.py", "guided").measured
     assert reading.effects.trains is None
     assert (reading.step_kind, reading.effects.batch) == ("root forward", 6)
 
 
-def test_gradients_asked_for_by_name_over_a_loader_are_profiled(tmp_path: Path) -> None:
+def test_gradients_asked_for_by_name_over_a_loader_are_profiled(tmp_path) -> None:
     """No backward pass ends a step: the program would run on for ever."""
     plan = MeasurePlan(measure_s=0.25, min_steps=10, ceilings_workers=(0,), ceilings_s=0.2)
     outcome = python(tmp_path, "own_updates.py", "grad", "--loader", plan=plan)

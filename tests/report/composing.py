@@ -1,21 +1,15 @@
 """The report of a search that ended."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from advisor.machine import target
+from advisor.model import Machine
 from advisor.patches import proven_advice
 from advisor.report import build
+from advisor.report.schema import Report
 from advisor.report.verdict import TuningResult
 from tests.support.simulator.engine import QUIET_MACHINE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.model import Machine
-    from advisor.report.schema import Report
-    from tests.support.simulator.search import FormulaSearch
+from tests.support.simulator.search import FormulaSearch
 
 
 def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHINE) -> Report:

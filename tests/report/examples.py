@@ -1,7 +1,5 @@
 """Reports for tests: the recorded ones, with some fields changed."""
 
-from __future__ import annotations
-
 from functools import partial as bound
 from typing import Any
 

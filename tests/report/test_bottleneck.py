@@ -1,9 +1,7 @@
 """Bottlenecks and bounds are arithmetic on equal runs; one run tells nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,6 +13,7 @@ from advisor.model import (
     Flops,
     Footprint,
     LoaderCeiling,
+    Machine,
     Run,
     Shares,
     Stage,
@@ -23,12 +22,9 @@ from advisor.model import (
 )
 from advisor.report import notes
 from advisor.report.bottleneck import diagnose, footprint_lines, networks, parts_of_time
+from advisor.report.schema import Bottleneck
 from tests.runs import a_run
 from tests.support.simulator.engine import QUIET_MACHINE
-
-if TYPE_CHECKING:
-    from advisor.model import Machine
-    from advisor.report.schema import Bottleneck
 
 RUN = a_run(
     unit="tile",
@@ -90,12 +86,12 @@ IDLE = dict.fromkeys(("data_wait", "host_to_device", "sync", "other"), 0.13)
         (ON_GPU, IDLE | {"sync": 0.0, "other": 0.0, "compute": 0.67, "launch": 0.07}, "compute"),
     ],
 )
-def test_what_sets_the_rate_is_named(run: Run, shares: dict[str, float], name: str) -> None:
+def test_what_sets_the_rate_is_named(run, shares, name) -> None:
     assert found(replace(run, shares=Shares(**shares))).name == name
 
 
 @pytest.mark.parametrize("part", ["launch", "sync", "other", "host_to_device", "data_wait"])
-def test_no_sentence_contradicts_the_utilisation_that_nvidia_smi_shows(part: str) -> None:
+def test_no_sentence_contradicts_the_utilisation_that_nvidia_smi_shows(part) -> None:
     """Work counted by events is a least figure, and no share is called idle."""
     shares = {"launch": 0.0, "compute": 0.2, "other": 0.1} | {part: 0.7}
     diagnosis = found(replace(at_util(74.0), shares=Shares(**shares)))
@@ -132,7 +128,7 @@ def test_the_slowest_rank_is_named() -> None:
         (Effects(), 1, ""),
     ],
 )
-def test_the_time_of_a_step_has_its_batches(effects: Effects, ranks: int, beside: str) -> None:
+def test_the_time_of_a_step_has_its_batches(effects, ranks, beside) -> None:
     run = replace(RUN, effects=effects, ranks=ranks, step_ms=12.0, step_kind="optimizer step")
     assert f"One optimizer step took 12.0 ms{beside}." in found(run).evidence
 
@@ -205,7 +201,7 @@ def memo(effects: Effects, ranks: int = 1, **more: Any) -> str:
         (Effects(), 1, "batch not measured, workers"),
     ],
 )
-def test_a_batch_is_counted_by_rank_and_by_update(effects: Effects, ranks: int, words: str) -> None:
+def test_a_batch_is_counted_by_rank_and_by_update(effects, ranks, words) -> None:
     assert words in memo(effects, ranks)
 
 

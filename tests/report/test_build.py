@@ -1,34 +1,36 @@
 """From a search that ended to its report: verdict, sides, notes and next actions."""
 
-from __future__ import annotations
-
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from advisor.__main__ import build_parser
+from advisor.executor.comparison import Comparison
 from advisor.executor.requests import TrialRequest, Variant
-from advisor.model import Candidate, Disturbance, Effects, MeasurePlan, Neighbour
+from advisor.model import (
+    Candidate,
+    Disturbance,
+    Effects,
+    MeasurePlan,
+    Neighbour,
+    Purpose,
+    Run,
+    Trial,
+)
 from advisor.report import build, notes, sections, verdict
+from advisor.report.schema import Report
 from advisor.tuner.code_suggestions import SWITCHES
 from tests.executor.made import comparison
 from tests.report.composing import reported
 from tests.runs import a_change, a_run
-from tests.support.simulator.engine import QUIET_MACHINE
+from tests.support.simulator.engine import QUIET_MACHINE, RecordedEngine
 from tests.support.simulator.search import formula_search, on_formula
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from advisor.executor.comparison import Comparison
-    from advisor.model import Purpose, Run, Trial
-    from advisor.report.schema import Report
-    from tests.support.simulator.engine import RecordedEngine
 
 TEXT = "batch_size: 1\nnum_workers: 0\n"
 TEST = {"phase": "test"}
@@ -44,7 +46,7 @@ def report_of(folder: Path, engine: RecordedEngine, **more: Any) -> Report:
 # --- verdict ------------------------------------------------------------------------------
 
 
-def test_a_proven_gain_is_improved_and_its_table_has_the_same_ratio(tmp_path: Path) -> None:
+def test_a_proven_gain_is_improved_and_its_table_has_the_same_ratio(tmp_path) -> None:
     report = report_of(tmp_path, on_formula(load_s=1e-6))
     assert report.verdict == "improved"
     assert report.gain == report.gain_free
@@ -63,7 +65,7 @@ def test_a_card_that_the_program_leaves_idle_is_the_first_note() -> None:
     assert (found["cuda:0"], found[None], notes.unused_gpu(runs["cpu"], [])) == ("", "", "")
 
 
-def test_unchanged_needs_candidates_that_ran_and_lost(tmp_path: Path) -> None:
+def test_unchanged_needs_candidates_that_ran_and_lost(tmp_path) -> None:
     lost = report_of(tmp_path, on_formula(**FLAT))
     assert lost.verdict == "unchanged"
     assert any(trial.purpose == "search" for trial in lost.trials)
@@ -72,7 +74,7 @@ def test_unchanged_needs_candidates_that_ran_and_lost(tmp_path: Path) -> None:
     assert not any(trial.purpose == "search" for trial in small.trials)
 
 
-def test_no_smaller_difference_is_ruled_out_than_equal_runs_have(tmp_path: Path) -> None:
+def test_no_smaller_difference_is_ruled_out_than_equal_runs_have(tmp_path) -> None:
     """Not `no larger batch is faster by more than 15 %` beside a noise of 81 %."""
     search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
     noisy = replace(search.state, context=replace(search.state.context, host_noise=0.81))
@@ -90,7 +92,7 @@ def test_no_smaller_difference_is_ruled_out_than_equal_runs_have(tmp_path: Path)
     )
 
 
-def test_a_comparison_that_the_budget_cut_short_is_partial(tmp_path: Path) -> None:
+def test_a_comparison_that_the_budget_cut_short_is_partial(tmp_path) -> None:
     def slower(trial: Trial) -> float:
         return 60.0 if trial.purpose == "confirm" else 1.0
 
@@ -99,7 +101,7 @@ def test_a_comparison_that_the_budget_cut_short_is_partial(tmp_path: Path) -> No
     assert not report.changes
 
 
-def test_an_unproven_candidate_is_named_with_the_call_that_proves_it(tmp_path: Path) -> None:
+def test_an_unproven_candidate_is_named_with_the_call_that_proves_it(tmp_path) -> None:
     """The budget bought the search and no round of the comparison."""
     engine = on_formula(load_s=1e-6, process_s=lambda t: 9.0 if t.purpose == "search" else 3.0)
     report = report_of(tmp_path, engine, budget_s=36.0)
@@ -116,9 +118,7 @@ def test_an_unproven_candidate_is_named_with_the_call_that_proves_it(tmp_path: P
 
 @pytest.mark.parametrize("process_s", [1.0, 9.0])
 @pytest.mark.parametrize("engine", [{"load_s": 1e-6}, FLAT, {"load_s": 1e-6, "noise": 0.3}])
-def test_a_partial_report_names_the_budget_that_would_do(
-    tmp_path: Path, process_s: float, engine: dict[str, Any]
-) -> None:
+def test_a_partial_report_names_the_budget_that_would_do(tmp_path, process_s, engine) -> None:
     for budget_s in range(20, 200, 48):
         on = on_formula(**engine, process_s=process_s)
         report = report_of(tmp_path, on, budget_s=float(budget_s))
@@ -162,7 +162,7 @@ def found_in(tmp_path: Path, *originals: Run, comparisons: tuple[Comparison, ...
     )
 
 
-def test_a_baseline_that_disagrees_widens_the_interval_and_is_told(tmp_path: Path) -> None:
+def test_a_baseline_that_disagrees_widens_the_interval_and_is_told(tmp_path) -> None:
     """Alone it ran at 2.5, inside the comparison at 1.5, and after it at 5.4."""
 
     def beside(*baselines: float) -> Any:
@@ -177,7 +177,7 @@ def test_a_baseline_that_disagrees_widens_the_interval_and_is_told(tmp_path: Pat
     assert verdict.baseline_note(agrees) == ""
 
 
-def test_the_sides_have_the_rates_of_the_comparison_at_its_ratio(tmp_path: Path) -> None:
+def test_the_sides_have_the_rates_of_the_comparison_at_its_ratio(tmp_path) -> None:
     compared = ab_test(at(1.0, 1.2, 1.1), at(2.0, 2.6, 2.4))
     found = found_in(tmp_path, *at(9.0), comparisons=(compared,))
     before, after = build.sides(found)
@@ -186,7 +186,7 @@ def test_the_sides_have_the_rates_of_the_comparison_at_its_ratio(tmp_path: Path)
     assert before.units_per_s == pytest.approx(1.1, rel=0.05)
 
 
-def test_runs_of_a_configuration_are_those_of_baseline_and_comparisons(tmp_path: Path) -> None:
+def test_runs_of_a_configuration_are_those_of_baseline_and_comparisons(tmp_path) -> None:
     """Runs of other candidates, changes on top and quality measures are left out."""
     proof = ab_test(at(1.0, 2.0), at(7.0, 8.0))
     tried = ab_test(at(9.0), at(70.0), (TUNED, TUNED), "channels_last", "whatif")
@@ -202,7 +202,7 @@ def test_runs_of_a_configuration_are_those_of_baseline_and_comparisons(tmp_path:
 # --- load, notes and suggestions ----------------------------------------------------------
 
 
-def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:
+def test_a_busy_machine_is_in_the_first_lines(tmp_path) -> None:
     report = report_of(tmp_path, on_formula(load_s=1e-6, slowed=1.0, held=lambda *_: 1.0))
     assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in report.load_note
     assert notes.UNDER_LOAD in report.load_note
@@ -211,9 +211,7 @@ def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("others_cpus", "shown"), [(None, None), (0.2, "0.20")])
-def test_background_load_is_named_with_the_busiest(
-    others_cpus: float | None, shown: str | None
-) -> None:
+def test_background_load_is_named_with_the_busiest(others_cpus, shown) -> None:
     who = [Neighbour(name="cc1plus", cpus=0.84), Neighbour(name="kworker", cpus=0.03)]
     run = a_run(disturbance=Disturbance(disturbed=True, others_cpus=others_cpus))
     note = notes.load_note([run], who, 2)
@@ -224,7 +222,7 @@ def test_background_load_is_named_with_the_busiest(
         assert note == f"Measured under background load: {held}."
 
 
-def test_a_knob_found_by_experiment_is_told_with_its_effect(tmp_path: Path) -> None:
+def test_a_knob_found_by_experiment_is_told_with_its_effect(tmp_path) -> None:
     engine = on_formula(names={"batch_size": "zorp", "num_workers": "vex"}, load_s=1e-6)
     search = formula_search(tmp_path, engine, "plum: {zorp: 6, vex: 2}\n", workload=TEST)
     report = reported(search, tmp_path)
@@ -236,7 +234,7 @@ def test_a_knob_found_by_experiment_is_told_with_its_effect(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["overlay", "landlock"])
-def test_files_that_a_trial_left_or_changed_are_named(tmp_path: Path, kind: str) -> None:
+def test_files_that_a_trial_left_or_changed_are_named(tmp_path, kind) -> None:
     """Those of an overlay went with their trial; a file of an earlier trial is none of theirs."""
     search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
     attempts = search.executor.attempts
@@ -251,7 +249,7 @@ def test_files_that_a_trial_left_or_changed_are_named(tmp_path: Path, kind: str)
         assert (note in report.notes) is (kind == "landlock")
 
 
-def test_a_machine_without_a_gpu_is_said_once(tmp_path: Path) -> None:
+def test_a_machine_without_a_gpu_is_said_once(tmp_path) -> None:
     machine = replace(QUIET_MACHINE, gpu_note="No driver is installed.")
     search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST, gpu=False)
     text = sections.render(reported(search, tmp_path, machine))

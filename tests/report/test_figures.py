@@ -1,7 +1,5 @@
 """Figures: the measured points, readable on light and dark pages, always the same bytes."""
 
-from __future__ import annotations
-
 import functools
 import re
 import subprocess
@@ -39,7 +37,7 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("name", ["improved", "gpu"])
-def test_figures_are_valid_svg_with_colours_for_white_and_dark(name: str) -> None:
+def test_figures_are_valid_svg_with_colours_for_white_and_dark(name) -> None:
     root = ET.fromstring(drawn(name))
     assert root.tag == f"{SVG}svg"
     assert len(list(root.iter(f"{SVG}circle"))) >= 10
@@ -60,7 +58,7 @@ def test_text_of_the_report_is_no_markup() -> None:
     ("highest", "shown"),
     [(0.83, [0, 0.2, 0.4, 0.6, 0.8]), (1150.0, [0, 500, 1000]), (6.0, [0, 2, 4, 6])],
 )
-def test_an_axis_has_a_few_round_numbers(highest: float, shown: list[float]) -> None:
+def test_an_axis_has_a_few_round_numbers(highest, shown) -> None:
     assert figures.ticks(highest) == pytest.approx(shown)
 
 
@@ -73,7 +71,7 @@ def test_the_batch_curve_compares_only_runs_that_differ_in_the_batch() -> None:
     assert figures.batch_curve(examples.partial()) is None
 
 
-def test_to_write_a_report_imports_nothing_heavy(tmp_path: Path) -> None:
+def test_to_write_a_report_imports_nothing_heavy(tmp_path) -> None:
     code = (
         "import sys; from pathlib import Path;"
         "from tests.report import examples; from advisor.report import progress, writing;"
@@ -84,7 +82,7 @@ def test_to_write_a_report_imports_nothing_heavy(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code, str(report_md)], cwd=ROOT, check=True)
 
 
-def test_figures_lie_beside_the_report(tmp_path: Path) -> None:
+def test_figures_lie_beside_the_report(tmp_path) -> None:
     writing.write(examples.improved(), tmp_path / "tuned here.md")
     text = (tmp_path / "tuned here.md").read_text()
     targets = re.findall(r"!\[[^\n]*\]\((\S+)\)", text)

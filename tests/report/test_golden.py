@@ -1,10 +1,8 @@
 """Wording by golden reports; rules that every report keeps."""
 
-from __future__ import annotations
-
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from markdown_it import MarkdownIt
@@ -15,9 +13,6 @@ from advisor.model import Decision
 from advisor.report import sections
 from advisor.report.schema import Report, Side, SuggestionEntry
 from tests.report import examples, golden
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 MOST_LINES = 80
@@ -33,7 +28,7 @@ def memo(text: str) -> list[str]:
 
 
 @examples.every_report
-def test_the_wording_is_that_of_the_golden_report(name: str) -> None:
+def test_the_wording_is_that_of_the_golden_report(name) -> None:
     """`python -m tests.report.golden` renders them again."""
     assert golden.markdown(name) == (golden.FOLDER / f"{name}.md").read_text(encoding="utf-8")
 
@@ -66,7 +61,7 @@ def crowded(report: Report) -> Report:
 
 
 @examples.every_report
-def test_the_memo_fits_eighty_lines_and_every_figure_in_it_was_measured(name: str) -> None:
+def test_the_memo_fits_eighty_lines_and_every_figure_in_it_was_measured(name) -> None:
     report = golden.report(name)
     for shown in (render(report), render(crowded(report))):
         assert len(memo(shown)) <= MOST_LINES
@@ -74,7 +69,7 @@ def test_the_memo_fits_eighty_lines_and_every_figure_in_it_was_measured(name: st
 
 
 @pytest.mark.parametrize("name", [n for n in golden.NAMES if golden.report(n).changes])
-def test_the_ratio_of_the_headline_is_that_of_the_table(name: str) -> None:
+def test_the_ratio_of_the_headline_is_that_of_the_table(name) -> None:
     """The rates divide to the printed gain."""
     report = golden.report(name)
     before, after = report.before.units_per_s, report.after.units_per_s
@@ -86,9 +81,7 @@ def test_the_ratio_of_the_headline_is_that_of_the_table(name: str) -> None:
 
 
 @pytest.mark.parametrize("util_pct", [20.0, 74.0, 99.0])
-def test_a_gpu_leads_with_the_figure_of_nvidia_smi_and_contradicts_it_nowhere(
-    util_pct: float,
-) -> None:
+def test_a_gpu_leads_with_the_figure_of_nvidia_smi_and_contradicts_it_nowhere(util_pct) -> None:
     """Compute that events show is a least figure."""
     shares = {"launch": 0.7, "compute": 0.2, "other": 0.1}
     side = Side(units_per_s=10.0, gpu_util_pct=util_pct, shares=shares, batch=64, peak_mem_gib=11.4)
@@ -110,7 +103,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 @examples.every_report
-def test_the_command_line_takes_every_printed_command(name: str) -> None:
+def test_the_command_line_takes_every_printed_command(name) -> None:
     for subcommand, *words in commands(golden.markdown(name)):
         own = words[: words.index("--")] if "--" in words else words
         if own or subcommand in {"doctor", "profile"}:
@@ -118,7 +111,7 @@ def test_the_command_line_takes_every_printed_command(name: str) -> None:
 
 
 @examples.every_report
-def test_strings_of_the_user_stay_text(name: str) -> None:
+def test_strings_of_the_user_stay_text(name) -> None:
     """No heading, link, image, HTML or code block beyond those of the sections."""
 
     def parts(report: Report) -> dict[str, list[str]]:

@@ -1,12 +1,10 @@
 """The HTML page: the Markdown again, with nothing in it that acts."""
 
-from __future__ import annotations
-
 import base64
 import html as escapes
 import re
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,11 +12,6 @@ from advisor.errors import OutputRefusedError
 from advisor.report import html, sections, writing
 from tests.report import examples, golden
 from tests.report.test_golden import PARSER
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.warm import Server
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><path d="M0 0"/></svg>'
 VOID = {"meta", "img", "br", "wbr", "hr"}
@@ -56,7 +49,7 @@ class Tree(HTMLParser):
 
 
 @examples.every_report
-def test_the_page_has_the_words_of_the_markdown_and_needs_no_other_file(name: str) -> None:
+def test_the_page_has_the_words_of_the_markdown_and_needs_no_other_file(name) -> None:
     report = golden.report(name)
     tree = Tree(html.page(report, SVG))
     calm = re.sub(r"<[^>]*>", "", PARSER.render(sections.render(report, "report", "batch.svg")))
@@ -71,7 +64,7 @@ def test_the_page_has_the_words_of_the_markdown_and_needs_no_other_file(name: st
 
 
 @examples.every_report
-def test_strings_of_the_user_stay_text(name: str) -> None:
+def test_strings_of_the_user_stay_text(name) -> None:
     report = golden.report(name)
     calm, bad = (Tree(html.page(each, SVG)) for each in (report, examples.hostile(report)))
     assert "javascript:b" in bad.text
@@ -84,9 +77,7 @@ def test_strings_of_the_user_stay_text(name: str) -> None:
         assert counts[0] == counts[1], fixed
 
 
-def test_the_page_goes_beside_the_json_and_over_no_file_of_the_user(
-    gpu_advisor: Server, tmp_path: Path
-) -> None:
+def test_the_page_goes_beside_the_json_and_over_no_file_of_the_user(gpu_advisor, tmp_path) -> None:
     record = tmp_path / "report.json"
     record.write_text(writing.dump(examples.partial()), encoding="utf-8")
     done = gpu_advisor.call("report", str(record), "--html", cwd=tmp_path)
@@ -103,7 +94,7 @@ def test_the_page_goes_beside_the_json_and_over_no_file_of_the_user(
         writing.claim(tmp_path / "page.txt", page=True)
 
 
-def test_secrets_are_masked_on_the_page(tmp_path: Path) -> None:
+def test_secrets_are_masked_on_the_page(tmp_path) -> None:
     place = tmp_path / "report.html"
     secret = "hf_" + "a1B2c3D4" * 4
     report = examples.partial(command=f"python run.py --token {secret}")

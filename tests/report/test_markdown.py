@@ -1,7 +1,5 @@
 """Text of unknown origin is shown in Markdown and does nothing else there."""
 
-from __future__ import annotations
-
 from hypothesis import given, strategies as st
 
 from advisor.report import markdown
@@ -18,14 +16,14 @@ def inline_types(rendered: str) -> set[str]:
 
 
 @given(SPECIAL)
-def test_prose_stays_one_paragraph_of_text_and_code(raw: str) -> None:
+def test_prose_stays_one_paragraph_of_text_and_code(raw) -> None:
     tokens = PARSER.parse(str(markdown.text(raw)))
     assert {token.type for token in tokens} <= {"paragraph_open", "inline", "paragraph_close"}
     assert inline_types(str(markdown.text(raw))) <= {"text", "text_special", "code_inline"}
 
 
 @given(SPECIAL.filter(lambda raw: "`" not in raw))
-def test_prose_without_code_reads_as_written(raw: str) -> None:
+def test_prose_without_code_reads_as_written(raw) -> None:
     tokens = PARSER.parse(str(markdown.text(raw)))
     read = "".join(c.content for token in tokens for c in token.children or ())
     # What would become a link is parted by a mark that nobody sees.
@@ -33,7 +31,7 @@ def test_prose_without_code_reads_as_written(raw: str) -> None:
 
 
 @given(SPECIAL)
-def test_code_shows_exactly_what_was_given(raw: str) -> None:
+def test_code_shows_exactly_what_was_given(raw) -> None:
     children = [
         c for token in PARSER.parse(f"x {markdown.code(raw)} y") for c in token.children or ()
     ]
@@ -43,7 +41,7 @@ def test_code_shows_exactly_what_was_given(raw: str) -> None:
 
 
 @given(SPECIAL, SPECIAL)
-def test_a_table_row_keeps_its_cells(first: str, second: str) -> None:
+def test_a_table_row_keeps_its_cells(first, second) -> None:
     row = f"| {markdown.cell(first)} | {markdown.cell(markdown.code(second))} | end |"
     tokens = PARSER.parse(f"| a | b | c |\n|---|---|---|\n{row}\n")
     cells = [tokens[at + 1] for at, token in enumerate(tokens) if token.type == "td_open"]
@@ -52,14 +50,14 @@ def test_a_table_row_keeps_its_cells(first: str, second: str) -> None:
 
 
 @given(SPECIAL)
-def test_a_fence_cannot_be_closed_from_inside(raw: str) -> None:
+def test_a_fence_cannot_be_closed_from_inside(raw) -> None:
     block = markdown.fenced(f"first\n{raw}", "text")
     tokens = PARSER.parse(f"{block}\nafter\n")
     assert [token.type for token in tokens][:2] == ["fence", "paragraph_open"]
 
 
 @given(SPECIAL)
-def test_no_terminal_control_and_no_other_order_of_reading(raw: str) -> None:
+def test_no_terminal_control_and_no_other_order_of_reading(raw) -> None:
     for show in (markdown.text, markdown.code, markdown.cell):
         shown = show(f"\x1b[31m{raw}\u202e")
         assert not {"\x1b", "\u202e"} & set(shown)

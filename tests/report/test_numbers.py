@@ -1,17 +1,13 @@
 """Numbers read as a careful person would write them."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from advisor import numbers
 from advisor.report.schema import Gain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SHOWN: dict[Callable[[Any], str], dict[Any, str]] = {
     numbers.number: {
@@ -31,12 +27,12 @@ SHOWN: dict[Callable[[Any], str], dict[Any, str]] = {
 
 
 @pytest.mark.parametrize("show", SHOWN)
-def test_a_figure_has_its_digits_and_its_unit(show: Callable[[Any], str]) -> None:
+def test_a_figure_has_its_digits_and_its_unit(show) -> None:
     assert {value: show(value) for value in SHOWN[show]} == SHOWN[show]
 
 
 @pytest.mark.parametrize("show", [numbers.number, numbers.duration, numbers.percent, numbers.gib])
-def test_a_figure_that_is_missing_is_not_measured(show: Callable[[Any], str]) -> None:
+def test_a_figure_that_is_missing_is_not_measured(show) -> None:
     assert {show(value) for value in (None, math.nan, math.inf)} == {"not measured"}
 
 
@@ -53,5 +49,5 @@ def test_one_of_a_kind_is_no_plural() -> None:
         (Gain(ratio=0.95, low=0.11, high=None, pairs=2), "0.95x, bounds too wide to tell"),
     ],
 )
-def test_a_gain_shows_its_bounds_and_promises_no_more(gain: Gain, shown: str) -> None:
+def test_a_gain_shows_its_bounds_and_promises_no_more(gain, shown) -> None:
     assert gain.text == shown

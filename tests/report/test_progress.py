@@ -1,7 +1,5 @@
 """Progress goes to stderr: a live table on a terminal, one plain line a trial elsewhere."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import os
@@ -161,9 +159,7 @@ def test_the_live_view_fits_a_narrow_terminal() -> None:
     ("environment", "expected"),
     [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False), ({"TERM": "xterm", "CI": "1"}, False)],
 )
-def test_only_a_colour_terminal_gets_the_live_view(
-    environment: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_colour_terminal_gets_the_live_view(environment, expected, monkeypatch) -> None:
     for name in ("CI", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -183,7 +179,7 @@ def test_only_a_colour_terminal_gets_the_live_view(
         ({"label": "a\nb\x1b[31m", "failed": "timeout"}, "a b  search  timeout  2.0 s"),
     ],
 )
-def test_a_trial_is_one_line_with_what_was_measured(fields: dict[str, Any], shown: str) -> None:
+def test_a_trial_is_one_line_with_what_was_measured(fields, shown) -> None:
     progress, stream = plain()
     progress.trial_done(attempt(wall_s=2.0, **fields))
     assert stream.getvalue() == f"trial 1  {shown}\n"

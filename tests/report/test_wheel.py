@@ -1,7 +1,5 @@
 """The installed wheel works without the source tree: it has its templates."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -32,7 +30,7 @@ def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_unpacked_wheel_renders_a_page(tmp_path: Path) -> None:
+def test_the_unpacked_wheel_renders_a_page(tmp_path) -> None:
     """A wheel of Python alone: installing it is unpacking it."""
     source, package = tmp_path / "source", tmp_path / "package"
     source.mkdir()

@@ -1,12 +1,9 @@
 """report.json is written whole and checked when read; report.md is made of it alone."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
@@ -17,14 +14,9 @@ from advisor.report import writing
 from advisor.report.schema import HEADLINE, Report, Side
 from tests.report import examples, golden
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @examples.every_report
-def test_what_is_written_is_read_back_and_rendered_again_to_the_byte(
-    name: str, tmp_path: Path
-) -> None:
+def test_what_is_written_is_read_back_and_rendered_again_to_the_byte(name, tmp_path) -> None:
     writing.write(golden.report(name), tmp_path / "report.md")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     read = writing.load(tmp_path / "report.json")
@@ -34,7 +26,7 @@ def test_what_is_written_is_read_back_and_rendered_again_to_the_byte(
 
 
 @examples.every_report
-def test_the_json_holds_to_its_schema(name: str) -> None:
+def test_the_json_holds_to_its_schema(name) -> None:
     jsonschema.validate(
         json.loads(writing.dump(golden.report(name))), json.loads(schemas.report_schema())
     )
@@ -65,9 +57,7 @@ def test_the_headline_stands_at_the_top_of_the_json() -> None:
         (b'{"schema_version": 4, "gian": 1}', "verdict: Field required"),
     ],
 )
-def test_a_report_that_cannot_be_read_is_named(
-    content: bytes | None, said: str, tmp_path: Path
-) -> None:
+def test_a_report_that_cannot_be_read_is_named(content, said, tmp_path) -> None:
     path = tmp_path / "report.json"
     if content is not None:
         path.write_bytes(content)
@@ -76,7 +66,7 @@ def test_a_report_that_cannot_be_read_is_named(
     assert str(path) in str(caught.value)
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(tmp_path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputRefusedError, match="cannot be written: Not a directory"):
         writing.write(examples.partial(), tmp_path / "file" / "report.md")
@@ -85,7 +75,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_writing_replaces_whole_files_and_leaves_no_draft(tmp_path: Path) -> None:
+def test_writing_replaces_whole_files_and_leaves_no_draft(tmp_path) -> None:
     """A reader that holds the old file keeps it whole; the new one has its usual mode."""
     path = tmp_path / "deep" / "report.md"
     writing.write(examples.partial(), path)
@@ -101,7 +91,7 @@ def test_writing_replaces_whole_files_and_leaves_no_draft(tmp_path: Path) -> Non
     assert path.stat().st_mode & 0o777 == 0o666 & ~umask
 
 
-def test_a_report_is_finished_unless_its_call_ended_before_its_search(tmp_path: Path) -> None:
+def test_a_report_is_finished_unless_its_call_ended_before_its_search(tmp_path) -> None:
     """Also one of a call that proved nothing; what cannot be read is none."""
     path = tmp_path / "report.md"
     assert not writing.holds_finished(path)
@@ -113,7 +103,7 @@ def test_a_report_is_finished_unless_its_call_ended_before_its_search(tmp_path: 
     assert not writing.holds_finished(path)
 
 
-def test_a_linked_report_stays_a_link(tmp_path: Path) -> None:
+def test_a_linked_report_stays_a_link(tmp_path) -> None:
     (tmp_path / "real").mkdir()
     link = tmp_path / "report.md"
     link.symlink_to(tmp_path / "real" / "report.md")
@@ -122,7 +112,7 @@ def test_a_linked_report_stays_a_link(tmp_path: Path) -> None:
     assert {path.suffix for path in (tmp_path / "real").iterdir()} == {".md", ".json"}
 
 
-def test_what_json_cannot_hold_is_not_measured_or_a_question_mark(tmp_path: Path) -> None:
+def test_what_json_cannot_hold_is_not_measured_or_a_question_mark(tmp_path) -> None:
     """Values that are not finite, and logs that are no Unicode."""
     side = Side(units_per_s=math.nan, peak_mem_gib=math.inf)
     broken = b"caf\xe9".decode("utf-8", "surrogateescape")

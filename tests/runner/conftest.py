@@ -1,7 +1,5 @@
 """Trials of the small programs in tests/fixtures/programs."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Callable

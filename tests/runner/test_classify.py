@@ -1,9 +1,7 @@
 """Classification: exceptions, messages, signals and limits name a failure; a mention names none."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,9 +14,6 @@ from advisor.runner.monitor import TrialExit
 from advisor.runner.process_records import ProcessRecord, ProgramException
 from advisor.runner.resources import OomKills, oom_kills
 from tests.runs import a_change, a_trial
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TRIAL = a_trial("python", "run.py", candidate=Candidate(changes=(a_change("data.batch_size"),)))
 STEPPED = ProcessRecord(pid=7, state="exited", steps=40)
@@ -92,9 +87,7 @@ RAN_OUT = raised("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2 Gi
          "killed", "rank 1: Signal 9 (SIGKILL"),
     ],
 )  # fmt: skip
-def test_the_cause_of_a_death(
-    processes: list[ProcessRecord], output: str, kind: str, evidence: str
-) -> None:
+def test_the_cause_of_a_death(processes, output, kind, evidence) -> None:
     found = failure_of(replace(DIED, processes=tuple(processes), stderr=output))
     assert (found.kind, found.evidence[: len(evidence)]) == (kind, evidence)
 
@@ -110,24 +103,20 @@ def test_the_cause_of_a_death(
         (raised("RuntimeError", "no weights"), "torch", False, "crash-start"),
     ],
 )
-def test_an_exception_behind_exit_code_0(
-    problem: ProgramException, state: str, measured: bool, kind: str | None
-) -> None:
+def test_an_exception_behind_exit_code_0(problem, state, measured, kind) -> None:
     process = replace(STEPPED if measured else BOOTED, state=state, exception=problem)
     others = (STEPPED,) if measured else ()
     assert kind_of(replace(DONE, processes=(process, *others)), measured=measured) == kind
 
 
 @pytest.mark.parametrize(("busy_cpus", "kind"), [(None, "hang"), (0.1, "hang"), (1.6, "timeout")])
-def test_a_silent_program_that_works_does_not_hang(busy_cpus: float | None, kind: str) -> None:
+def test_a_silent_program_that_works_does_not_hang(busy_cpus, kind) -> None:
     """Its step takes longer than our limit: that is not known to be the program's fault."""
     assert kind_of(replace(HANGS, busy_cpus=busy_cpus)) == kind
 
 
 @pytest.mark.parametrize(("items", "kind"), [(32.0, None), (8.0, "work-not-done")])
-def test_a_batch_that_the_program_halved_by_itself_is_no_lost_work(
-    items: float, kind: str | None
-) -> None:
+def test_a_batch_that_the_program_halved_by_itself_is_no_lost_work(items, kind) -> None:
     """Its prints and caught errors are no failure; the same without a smaller batch is."""
     run = replace(NO_RUN, window_start=9.0, effects=Effects(batch=16.0))
     ran_out = replace(RAN_OUT, items=items, time=2.0)
@@ -149,7 +138,7 @@ def test_a_lost_rank_comes_before_the_hang_of_the_others() -> None:
     [("0::/box", "box", "memory.events"), ("4:memory:/box", "memory/box", "memory.oom_control")],
 )
 def test_kills_that_the_kernel_counts_are_read_from_the_nearest_cgroup(
-    tmp_path: Path, version: str, group: str, name: str
+    tmp_path, version, group, name
 ) -> None:
     folder = tmp_path / "sys/fs/cgroup" / group
     for made in (folder, tmp_path / "proc/self"):
@@ -175,7 +164,7 @@ HOST = OomKills(host=1)
         (135, OomKills(), "shm"),
     ],
 )
-def test_signals_and_kernel_counters(code: int, oom: OomKills, kind: str) -> None:
+def test_signals_and_kernel_counters(code, oom, kind) -> None:
     assert kind_of(replace(DIED, exit_code=code, oom=oom)) == kind
 
 

@@ -3,8 +3,6 @@
 `.ci/nightly` runs each twenty times.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading
@@ -19,7 +17,7 @@ from advisor.model import Candidate, Failure, MeasurePlan, TrialFile
 from advisor.runner import run_trial
 from advisor.runner.job import prepare
 from advisor.sandbox.capabilities import FORCED
-from tests.runner.conftest import MakeTrial, failed, processes_of, program
+from tests.runner.conftest import failed, processes_of, program
 from tests.runs import a_change
 
 MINE = {"best.ckpt": "good weights", "config.json": "{ }"}
@@ -145,7 +143,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_failure_is_told_apart(name: str, make_trial: MakeTrial, work: Path) -> None:
+def test_each_failure_is_told_apart(name, make_trial, work) -> None:
     """Kind, evidence and next step are right; no process and no file is left behind."""
     case = CASES[name]
     for file, text in MINE.items():
@@ -172,9 +170,7 @@ def test_every_kind_has_a_program() -> None:
 
 
 @pytest.mark.parametrize("content", ['{"num_workers": 12}', "{}", '{"num_workers": }'])
-def test_an_error_that_names_a_changed_key_is_a_rejected_config(
-    content: str, make_trial: MakeTrial, work: Path
-) -> None:
+def test_an_error_that_names_a_changed_key_is_a_rejected_config(content, make_trial, work) -> None:
     """ValueError and KeyError before the first step about the change; a config that is no JSON."""
     config = work / "config.json"
     config.write_text('{"num_workers": 4}')

@@ -1,14 +1,12 @@
 """Nothing of a trial outlives it: no process, no candidate file."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,10 +18,7 @@ from advisor.runner import monitor, run_trial
 from advisor.runner.job import prepare
 from advisor.runner.launch import START
 from advisor.sandbox.capabilities import FORCED
-from tests.runner.conftest import MakeTrial, failed, processes_of, program
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.runner.conftest import failed, processes_of, program
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 30.0
@@ -74,7 +69,7 @@ def started(tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
 
 @pytest.mark.parametrize("isolated", [True, False])
 def test_what_the_command_leaves_running_is_ended_with_it(
-    make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, *, isolated: bool
+    make_trial, monkeypatch, *, isolated
 ) -> None:
     """A child that ignores SIGTERM and a daemon in its own session, wherever they were born."""
     if not isolated:
@@ -85,9 +80,7 @@ def test_what_the_command_leaves_running_is_ended_with_it(
 
 
 @pytest.mark.parametrize("processes", [1, 2, 5])
-def test_nothing_is_left_when_the_parent_is_killed(
-    tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]], processes: int
-) -> None:
+def test_nothing_is_left_when_the_parent_is_killed(tmp_path, started, processes) -> None:
     """kill -9 alone, beside its supervisor, and once the program and both its children run."""
     scratch, config = tmp_path / "scratch", tmp_path / "work" / "config.json"
     parent = started(*program("leaves_everything"))
@@ -100,9 +93,7 @@ def test_nothing_is_left_when_the_parent_is_killed(
     assert not scratch.exists()
 
 
-def test_the_next_call_removes_the_folder_of_a_killed_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_call_removes_the_folder_of_a_killed_one(tmp_path, monkeypatch) -> None:
     """A call that lives keeps its own."""
     script = (
         "import time\nfrom advisor.executor.engines.scratch_dir import scratch_folder\n"
@@ -134,9 +125,7 @@ def test_the_next_call_removes_the_folder_of_a_killed_one(
     assert gone(folders[1])
 
 
-def test_the_command_dies_with_its_supervisor(
-    make_trial: MakeTrial, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_dies_with_its_supervisor(make_trial, work, monkeypatch) -> None:
     """If someone kills the supervisor, the trial fails as `killed` and its session is ended.
 
     Parent, supervisor and command had a session each: Ctrl-C of a terminal reaches the parent only.
@@ -163,9 +152,7 @@ def test_the_command_dies_with_its_supervisor(
     assert [folder for folder in prepare(trial).temporary if Path(folder).exists()] == []
 
 
-def test_the_command_dies_when_parent_and_supervisor_are_both_killed(
-    tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]]
-) -> None:
+def test_the_command_dies_when_parent_and_supervisor_are_both_killed(tmp_path, started) -> None:
     """The kernel sees to the command itself; nobody is left to take its files away."""
     parent = started("sleep", "600")  # prints nothing: a broken pipe would end it too
     scratch = str(tmp_path / "scratch")
@@ -178,7 +165,7 @@ def test_the_command_dies_when_parent_and_supervisor_are_both_killed(
     assert gone(scratch)
 
 
-def test_an_exception_in_the_parent_ends_the_trial(make_trial: MakeTrial) -> None:
+def test_an_exception_in_the_parent_ends_the_trial(make_trial) -> None:
     """Ctrl-C raises in the middle of the watch: the program is gone before it goes on."""
     trial = make_trial(*NO_STEPS)
 
@@ -190,7 +177,7 @@ def test_an_exception_in_the_parent_ends_the_trial(make_trial: MakeTrial) -> Non
     assert processes_of(trial.scratch) == []
 
 
-def test_a_stopped_program_is_ended_too(make_trial: MakeTrial) -> None:
+def test_a_stopped_program_is_ended_too(make_trial) -> None:
     """SIGSTOP keeps a process from hearing SIGTERM; it is woken to hear it."""
     script = 'trap ": > heard; exit" TERM; kill -STOP $$; sleep 600'
     trial = make_trial("sh", "-c", script, total_limit_s=1.0)
@@ -199,9 +186,7 @@ def test_a_stopped_program_is_ended_too(make_trial: MakeTrial) -> None:
     assert processes_of(trial.scratch) == []
 
 
-def test_two_trials_of_one_config_at_once_are_refused(
-    make_trial: MakeTrial, work: Path, by_names: None
-) -> None:
+def test_two_trials_of_one_config_at_once_are_refused(make_trial, work, by_names) -> None:
     """The second would read the first one's candidate."""
     config = work / "config.json"
     config.write_text("{}")

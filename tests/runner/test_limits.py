@@ -1,7 +1,5 @@
 """Limits of a trial: what was asked for wins, the rest follows from it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -40,9 +38,7 @@ def test_the_total_follows_from_the_others_and_from_the_plan() -> None:
         (Limits(start_s=500.0), MeasurePlan(whatif="compile"), 500.0, 500.0),
     ],
 )
-def test_limits_follow_the_start_of_the_original_unless_given(
-    given: Limits, plan: MeasurePlan, start_s: float, hang_s: float
-) -> None:
+def test_limits_follow_the_start_of_the_original_unless_given(given, plan, start_s, hang_s) -> None:
     """A compilation may be silent as long as a start."""
     assert given.of(plan)[:2] == (start_s, hang_s)
 

@@ -1,11 +1,8 @@
 """The job of a trial: the candidate beside the original, argv that names it, outputs apart."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,9 +12,6 @@ from advisor.model import MeasurePlan, TrialFile
 from advisor.runner import run_trial
 from advisor.runner.job import prepare, replace_paths
 from tests.runner.conftest import measured
-
-if TYPE_CHECKING:
-    from tests.runner.conftest import MakeTrial
 
 
 @pytest.fixture
@@ -49,15 +43,13 @@ NEW = "config/.dem.gpu-advisor-001.json"
         ("x" * 5000, "x" * 5000),
     ],
 )
-def test_tokens_that_name_the_config_name_the_candidate(
-    token: str, expected: str, config: Path, work: Path
-) -> None:
+def test_tokens_that_name_the_config_name_the_candidate(token, expected, config, work) -> None:
     """Whole tokens and parts of tokens, spelled as the user spelled them; nothing else moves."""
     copies = {str(config): candidate_path(str(config), "001")}
     assert replace_paths([token], str(work), copies) == (expected,)
 
 
-def test_paths_are_recognised_by_the_file_they_lead_to(config: Path, work: Path) -> None:
+def test_paths_are_recognised_by_the_file_they_lead_to(config, work) -> None:
     """An absolute path, a link, and a name with spaces as a token or behind an equals sign."""
     spaced = work / "my config.json"
     spaced.write_text("{}")
@@ -70,7 +62,7 @@ def test_paths_are_recognised_by_the_file_they_lead_to(config: Path, work: Path)
 
 
 def test_the_program_reads_the_candidate_beside_the_original(
-    make_trial: MakeTrial, config: Path, work: Path, by_names: None
+    make_trial, config, work, by_names
 ) -> None:
     """Same folder and mode; the original is untouched, and the candidate is gone afterwards."""
     config.chmod(0o640)
@@ -86,14 +78,14 @@ def test_the_program_reads_the_candidate_beside_the_original(
     assert [path.name for path in config.parent.iterdir()] == ["dem.json"]
 
 
-def test_a_config_in_a_folder_that_takes_no_file_is_one_clear_error(make_trial: MakeTrial) -> None:
+def test_a_config_in_a_folder_that_takes_no_file_is_one_clear_error(make_trial) -> None:
     """It names the candidate's path and what to do."""
     file = TrialFile(original="no-such-folder/a.json", content=b"{}")
     with pytest.raises(ConfigReadOnlyError, match=r"no-such-folder.*Make that folder writable"):
         run_trial(make_trial("true", files=(file,)))
 
 
-def test_the_environment_is_the_users_with_trackers_apart(make_trial: MakeTrial) -> None:
+def test_the_environment_is_the_users_with_trackers_apart(make_trial) -> None:
     """Trackers are offline; one that is switched off stays off. Paths are only put in front of."""
     trial = make_trial("true", env=(("WANDB_MODE", "online"), ("FLAVOUR", "mint")))
     mine = {"PATH": "/mine/bin:/bin", "PYTHONPATH": "/mine/lib", "SWANLAB_MODE": "disabled"}
@@ -108,7 +100,7 @@ def test_the_environment_is_the_users_with_trackers_apart(make_trial: MakeTrial)
     assert os.access(Path(shims, "python3"), os.X_OK)
 
 
-def test_a_deep_scratch_still_has_room_for_sockets(make_trial: MakeTrial, tmp_path: Path) -> None:
+def test_a_deep_scratch_still_has_room_for_sockets(make_trial, tmp_path) -> None:
     """A socket's path has 107 characters; multiprocessing makes some under TMPDIR."""
     deep = tmp_path / ("deep" * 30)
     code = (
@@ -122,7 +114,7 @@ def test_a_deep_scratch_still_has_room_for_sockets(make_trial: MakeTrial, tmp_pa
 
 
 def test_what_is_compiled_is_kept_for_the_trials_of_a_call(
-    make_trial: MakeTrial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_trial, tmp_path, monkeypatch
 ) -> None:
     """Inductor compiles below TMPDIR, of which each trial has its own: one folder a call instead.
     Where the user has one, that is used."""
@@ -138,7 +130,7 @@ def test_what_is_compiled_is_kept_for_the_trials_of_a_call(
     assert own["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path)
 
 
-def test_the_probe_is_told_the_plan(make_trial: MakeTrial, work: Path) -> None:
+def test_the_probe_is_told_the_plan(make_trial, work) -> None:
     """spec.json holds what the probe needs; with a pattern of the user's it does not stop."""
     trial = make_trial("true", plan=MeasurePlan(unit_regex="^done"))
     spec = json.loads(prepare(trial).spec)

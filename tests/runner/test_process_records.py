@@ -1,13 +1,11 @@
 """Records of processes: untrusted, and together one run."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,11 +17,6 @@ from advisor.probe.recorder import VERSION
 from advisor.runner.measured_run import probed_run
 from advisor.runner.process_records import LARGEST_BYTES, ProcessRecord, Records, parse
 from tests.runner.conftest import failed, measured
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.runner.conftest import MakeTrial
 
 
 def content(pid: int, **other: Any) -> dict[str, Any]:
@@ -182,7 +175,7 @@ WHOLE = MeasurePlan(mode="whole")
         json.dumps({"version": "9" * 1000}).encode(),
     ],
 )
-def test_what_is_no_record_of_this_version_says_why(data: bytes) -> None:
+def test_what_is_no_record_of_this_version_says_why(data) -> None:
     """Cut short, hostile, or of another version: a process that booted, with the reason."""
     found = parse(7, data)
     assert found.unread
@@ -198,7 +191,7 @@ def test_what_is_no_record_of_this_version_says_why(data: bytes) -> None:
         ({"writes": {"a": 1}, "rank": "first"}, "rank"),
     ],
 )
-def test_what_is_wrong_in_a_record_is_left_out_and_named(wrong: dict[str, Any], named: str) -> None:
+def test_what_is_wrong_in_a_record_is_left_out_and_named(wrong, named) -> None:
     """The rest of it counts: one odd field costs no more than itself."""
     found = parse(7, json.dumps(content(7, **wrong)).encode())
     assert found.unread
@@ -214,7 +207,7 @@ def test_a_record_says_nothing_of_its_measurement() -> None:
     assert (found.losses, found.unread) == ((1.0, math.inf), None)
 
 
-def test_a_record_that_became_unreadable_stands_as_it_was(tmp_path: Path) -> None:
+def test_a_record_that_became_unreadable_stands_as_it_was(tmp_path) -> None:
     """What was seen before is not forgotten, and the reason is told."""
     path = tmp_path / "7.json"
     path.write_text(json.dumps(content(7)))
@@ -228,7 +221,7 @@ def test_a_record_that_became_unreadable_stands_as_it_was(tmp_path: Path) -> Non
     assert records.read() == (found,)
 
 
-def test_only_regular_files_of_a_sane_size_are_opened(tmp_path: Path) -> None:
+def test_only_regular_files_of_a_sane_size_are_opened(tmp_path) -> None:
     """A pipe would never end, a link may lead anywhere, and a disk image is no record."""
     os.mkfifo(tmp_path / "1.json")
     os.mkfifo(tmp_path / "stacks-1.txt")
@@ -251,16 +244,14 @@ records = pathlib.Path(os.environ["GPU_ADVISOR_SPEC"]).parent / "probe"
 """
 
 
-def test_a_hostile_record_never_raises_out_of_a_trial(make_trial: MakeTrial) -> None:
+def test_a_hostile_record_never_raises_out_of_a_trial(make_trial) -> None:
     """It is a failure of its own kind, which says what could not be read."""
     outcome = failed(make_trial(sys.executable, "-c", OVERWRITES % "{"))
     assert outcome.kind == "probe-not-loaded"
     assert "could not be read" in outcome.evidence
 
 
-def test_a_file_whose_name_is_no_text_costs_no_record(
-    make_trial: MakeTrial, tmp_path: Path
-) -> None:
+def test_a_file_whose_name_is_no_text_costs_no_record(make_trial, tmp_path) -> None:
     """Names are bytes on Linux, and JSON is text."""
     code = r"""open(b"od\xffd.txt", "w").close(); raise ValueError("\udcff")"""
     outcome = failed(make_trial(sys.executable, "-c", code))
@@ -288,7 +279,7 @@ FULL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", [*content(7), *FULL])
-def test_whatever_stands_in_a_record_it_becomes_a_run_or_none(name: str) -> None:
+def test_whatever_stands_in_a_record_it_becomes_a_run_or_none(name) -> None:
     """Junk in any field, and in what lies in it: nothing raises, and rates are finite."""
     whole: dict[str, Any] = content(7, **FULL)
     inside = whole[name]

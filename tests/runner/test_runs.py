@@ -1,7 +1,5 @@
 """What a Run says of a program that did its work."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -18,13 +16,13 @@ from advisor.runner import run_trial
 from advisor.runner.output import LOG_BYTES, TAIL_BYTES
 from advisor.runner.resources import TreeSampler
 from advisor.tuner import output_check
-from tests.runner.conftest import MakeTrial, failed, measured, processes_of, program
+from tests.runner.conftest import failed, measured, processes_of, program
 
 LINES = 'for i in $(seq {n}); do echo "tile $i: 4 pixels"; sleep 0.02; done; echo end'
 WHOLE = MeasurePlan(mode="whole")
 
 
-def test_a_training_program_is_measured_by_the_probe(make_trial: MakeTrial) -> None:
+def test_a_training_program_is_measured_by_the_probe(make_trial) -> None:
     """Rate, effects, memory and window come together in one Run; the program is stopped."""
     trial = make_trial(
         *program("fail_training", "never-ends"), plan=MeasurePlan(measure_s=0.5, min_steps=20)
@@ -65,7 +63,7 @@ def test_pages_forked_from_the_parent_count_once() -> None:
 
 
 @pytest.mark.parametrize("how", ["slow-start", "slow-update"])
-def test_a_busy_first_step_is_no_hang(how: str, make_trial: MakeTrial) -> None:
+def test_a_busy_first_step_is_no_hang(how, make_trial) -> None:
     """torch.compile works for minutes between the first batch and the first step, and an update of
     many passes may be silent for as long in each of them."""
     trial = make_trial(
@@ -74,7 +72,7 @@ def test_a_busy_first_step_is_no_hang(how: str, make_trial: MakeTrial) -> None:
     measured(trial)
 
 
-def test_a_program_without_torch_is_counted_by_the_users_pattern(make_trial: MakeTrial) -> None:
+def test_a_program_without_torch_is_counted_by_the_users_pattern(make_trial) -> None:
     """Matching lines after the first are the units; the program is stopped when it is enough."""
     plan = MeasurePlan(measure_s=0.5, min_steps=5, unit_regex=r"^tile \d+: (\d+) pixels")
     trial = make_trial("bash", "-c", LINES.format(n=100_000), plan=plan, unit="pixel")
@@ -86,7 +84,7 @@ def test_a_program_without_torch_is_counted_by_the_users_pattern(make_trial: Mak
     assert "output lines" in run.rate_source
 
 
-def test_one_matching_line_tells_of_the_whole_run(make_trial: MakeTrial) -> None:
+def test_one_matching_line_tells_of_the_whole_run(make_trial) -> None:
     """`processed 1,200 images` at the end: units over the time of the run."""
     plan = MeasurePlan(mode="whole", unit_regex=r"processed ([\d,]+) images")
     run = measured(make_trial("sh", "-c", "sleep 0.2; echo processed 1,200 images", plan=plan))
@@ -95,7 +93,7 @@ def test_one_matching_line_tells_of_the_whole_run(make_trial: MakeTrial) -> None
     assert "whole run" in run.rate_source
 
 
-def test_a_pattern_without_a_match_is_a_failure(make_trial: MakeTrial) -> None:
+def test_a_pattern_without_a_match_is_a_failure(make_trial) -> None:
     """Never a rate counted in another way than the one asked for."""
     plan = MeasurePlan(mode="whole", unit_regex=r"^row (\d+)")
     outcome = failed(make_trial("bash", "-c", LINES.format(n=2), plan=plan))
@@ -103,7 +101,7 @@ def test_a_pattern_without_a_match_is_a_failure(make_trial: MakeTrial) -> None:
     assert "output lines that match '^row" in outcome.evidence
 
 
-def test_a_whole_run_counts_as_one_where_nothing_else_can(make_trial: MakeTrial) -> None:
+def test_a_whole_run_counts_as_one_where_nothing_else_can(make_trial) -> None:
     """The rate's source says so. Of a line that is redrawn the last state is shown."""
     script = r"printf '\033[31mred\033[0m\r\n 1%%\r100%%\ndone\377'; sleep 0.2"
     run = measured(make_trial("bash", "-c", script, plan=WHOLE))
@@ -121,7 +119,7 @@ pathlib.Path("log.txt").open("a").write("more"); os.remove("old.txt"); os.remove
 
 
 def test_files_written_outside_scratch_are_listed_where_nothing_isolates(
-    make_trial: MakeTrial, work: Path, by_names: None
+    make_trial, work, by_names
 ) -> None:
     """New ones that remain, and the user's own that changed or are gone."""
     for name in ("log.txt", "old.txt"):
@@ -135,7 +133,7 @@ def test_files_written_outside_scratch_are_listed_where_nothing_isolates(
 
 
 def test_a_later_trial_may_write_over_what_an_earlier_one_created(
-    make_trial: MakeTrial, work: Path, by_names: None
+    make_trial, work, by_names
 ) -> None:
     """The same command twice in one search; what the user had before stays refused."""
     engine = LocalEngine()
@@ -149,7 +147,7 @@ def test_a_later_trial_may_write_over_what_an_earlier_one_created(
     assert (work / "best.ckpt").read_text() == "good weights"
 
 
-def test_an_endless_printer_fills_no_disk(make_trial: MakeTrial) -> None:
+def test_an_endless_printer_fills_no_disk(make_trial) -> None:
     """The log is the bounded beginning, and the tail is 64 KiB of the end."""
     script = f"yes 0123456789abcde | head -c {3 * LOG_BYTES}; echo; echo the end"
     trial = make_trial("sh", "-c", script, plan=WHOLE)
@@ -159,7 +157,7 @@ def test_an_endless_printer_fills_no_disk(make_trial: MakeTrial) -> None:
     assert run.stdout_tail.endswith("the end\n")
 
 
-def test_many_trials_lose_no_last_words_no_descriptor_and_no_child(make_trial: MakeTrial) -> None:
+def test_many_trials_lose_no_last_words_no_descriptor_and_no_child(make_trial) -> None:
     """However fast the programs end after their words. A search runs hundreds in one process."""
     run_trial(make_trial("true", plan=WHOLE))
     before = held()
@@ -174,7 +172,7 @@ def held() -> tuple[int, int]:
     return len(list(Path("/proc/self/fd").iterdir())), len(psutil.Process().children())
 
 
-def test_results_that_a_batch_would_lose_are_counted(make_trial: MakeTrial) -> None:
+def test_results_that_a_batch_would_lose_are_counted(make_trial) -> None:
     """A program that keeps the first item of each batch leaves fewer files for as many items."""
     plan = MeasurePlan(measure_s=0.5, min_steps=20)
     asked = (("1", "each"), ("8", "each"), ("8", "first"))
@@ -186,7 +184,7 @@ def test_results_that_a_batch_would_lose_are_counted(make_trial: MakeTrial) -> N
     assert output_check.output_regression([single], fewer), counts
 
 
-def test_a_program_that_writes_over_its_own_files_loses_nothing(make_trial: MakeTrial) -> None:
+def test_a_program_that_writes_over_its_own_files_loses_nothing(make_trial) -> None:
     """A ring of files, and a file that is begun anew with each pass over the data."""
     plan = MeasurePlan(measure_s=0.1, min_steps=100)
     for which, most in (("ring", "8"), ("passes", "64")):
@@ -197,9 +195,7 @@ def test_a_program_that_writes_over_its_own_files_loses_nothing(make_trial: Make
         assert output_check.output_regression([few], many) == ""
 
 
-def test_processes_that_were_stopped_do_not_make_their_parent_a_failure(
-    make_trial: MakeTrial,
-) -> None:
+def test_processes_that_were_stopped_do_not_make_their_parent_a_failure(make_trial) -> None:
     """Two side by side are measured to the end of the window; the parent then misses what they
     would have written, which is our doing."""
     plan = MeasurePlan(measure_s=0.5, min_steps=10)
@@ -220,7 +216,7 @@ for rows in torch.utils.data.DataLoader(torch.ones(10**6, 4), batch_size=4):
 """
 
 
-def test_what_a_program_raises_when_we_end_it_is_no_failure(make_trial: MakeTrial) -> None:
+def test_what_a_program_raises_when_we_end_it_is_no_failure(make_trial) -> None:
     """A trainer that answers SIGTERM by an exception, ended at the end of its window."""
     plan = MeasurePlan(measure_s=0.5, min_steps=5, unit_regex="^step")
     run = measured(make_trial(sys.executable, "-c", ANSWERS_LOUDLY, plan=plan))
@@ -242,7 +238,7 @@ while True:
 """
 
 
-def test_a_batch_that_could_not_be_loaded_is_lost_work(make_trial: MakeTrial) -> None:
+def test_a_batch_that_could_not_be_loaded_is_lost_work(make_trial) -> None:
     """The program caught the error without a word, and went on with the next batch."""
     failure = failed(make_trial(sys.executable, "-c", SKIPS_WHAT_IT_CANNOT_READ, plan=WHOLE))
     assert failure.kind == "work-not-done"
@@ -256,7 +252,7 @@ BUILDS_A_LOADER = (
 )
 
 
-def test_a_program_that_fails_tells_what_it_came_to(make_trial: MakeTrial) -> None:
+def test_a_program_that_fails_tells_what_it_came_to(make_trial) -> None:
     """The loader that it built is known, though it never took a step; of a network nothing is."""
     failure = failed(make_trial(sys.executable, "-c", BUILDS_A_LOADER))
     assert (failure.effects.batch_asked, failure.effects.workers) == (7, None)
@@ -264,7 +260,7 @@ def test_a_program_that_fails_tells_what_it_came_to(make_trial: MakeTrial) -> No
     assert failure.effects is None
 
 
-def test_a_run_of_which_only_effects_are_asked_stops_in_time(make_trial: MakeTrial) -> None:
+def test_a_run_of_which_only_effects_are_asked_stops_in_time(make_trial) -> None:
     """A window that would take minutes is read as it stands."""
     plan = MeasurePlan(measure_s=300.0, longest_s=1.0)
     run = measured(make_trial(*program("fail_training", "never-ends"), plan=plan))

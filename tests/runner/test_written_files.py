@@ -1,21 +1,15 @@
 """Files of items: their number in each format, and the values of the first ones."""
 
-from __future__ import annotations
-
 import json
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from advisor.model import ResultFile
 from advisor.runner.written_files import read_file, read_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.model import ResultFile
 
 
 def read(folder: Path, name: str, content: bytes) -> ResultFile | None:
@@ -34,9 +28,7 @@ def read(folder: Path, name: str, content: bytes) -> ResultFile | None:
         ("p.csv", b"1\n" * 40 + b"cut", 40, ((1,),) * 16),
     ],
 )
-def test_items_are_counted_and_the_first_ones_read(
-    tmp_path: Path, name: str, content: bytes, count: int, first: tuple[tuple[float, ...], ...]
-) -> None:
+def test_items_are_counted_and_the_first_ones_read(tmp_path, name, content, count, first) -> None:
     """A line that is not whole is no item."""
     found = read(tmp_path, name, content)
     assert (found.items, found.first) == (count, first)
@@ -46,11 +38,11 @@ def test_items_are_counted_and_the_first_ones_read(
     ("name", "content"),
     [("p.json", b'{"lr": 1}'), ("p.npy", b"x"), ("p.png", b"x")],
 )
-def test_a_broken_file_holds_no_items(tmp_path: Path, name: str, content: bytes) -> None:
+def test_a_broken_file_holds_no_items(tmp_path, name, content) -> None:
     assert read(tmp_path, name, content) is None
 
 
-def test_texts_are_kept_as_digests(tmp_path: Path) -> None:
+def test_texts_are_kept_as_digests(tmp_path) -> None:
     lines = "".join(json.dumps({"text": text}) + "\n" for text in ("secret", "secret", "other"))
     found = read(tmp_path, "p.jsonl", lines.encode())
     one, same, other = found.first
@@ -58,7 +50,7 @@ def test_texts_are_kept_as_digests(tmp_path: Path) -> None:
     assert "secret" not in str(found)
 
 
-def test_an_array_counts_its_rows_and_samples_wide_ones(tmp_path: Path) -> None:
+def test_an_array_counts_its_rows_and_samples_wide_ones(tmp_path) -> None:
     """The longest array of an archive is the one of the items."""
     rows = np.arange(3 * 640, dtype="float32").reshape(3, 640)
     np.save(tmp_path / "p.npy", rows)
@@ -70,9 +62,7 @@ def test_an_array_counts_its_rows_and_samples_wide_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "full"), [("L", 255), ("RGB", (255,) * 3), ("I;16", 65535)])
-def test_a_picture_is_the_brightness_of_its_fields(
-    tmp_path: Path, mode: str, full: int | tuple[int, ...]
-) -> None:
+def test_a_picture_is_the_brightness_of_its_fields(tmp_path, mode, full) -> None:
     """Black is 0, white is 1, in every depth."""
     picture = Image.new(mode, (32, 16))
     picture.paste(full, (0, 0, 16, 16))
@@ -83,9 +73,7 @@ def test_a_picture_is_the_brightness_of_its_fields(
 
 
 @pytest.mark.parametrize("name", ["p.npy", "p.png", "p.flac"])
-def test_without_a_decoder_a_file_is_one_digest(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_decoder_a_file_is_one_digest(tmp_path, name, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     one, same, other = (read(tmp_path, name, content) for content in (b"a", b"a", b"b"))
@@ -94,7 +82,7 @@ def test_without_a_decoder_a_file_is_one_digest(
     assert (one.items, one.first) == (1, ())
 
 
-def test_the_trials_own_output_folder_is_read_without_links(tmp_path: Path) -> None:
+def test_the_trials_own_output_folder_is_read_without_links(tmp_path) -> None:
     """Logs are no products, and a link could lead anywhere."""
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "p.jsonl").write_text("1.5\n")

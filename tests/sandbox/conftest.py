@@ -1,7 +1,5 @@
 """Trials of small programs under one kind of isolation."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ A seccomp filter like that of container engines: `unshare` and the calls of Land
 EPERM, for the command and all that it starts.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct

@@ -1,7 +1,5 @@
 """On hosts that refuse: the next best kind holds, what is missing is said, and no traceback."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -52,14 +50,14 @@ HOSTS: dict[str, tuple[tuple[str, ...], tuple[Any, ...], str]] = {
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_the_best_kind_holds_and_the_others_say_why_not(tmp_path: Path, host: str) -> None:
+def test_the_best_kind_holds_and_the_others_say_why_not(tmp_path, host) -> None:
     before, expected, why = HOSTS[host]
     found = trial(tmp_path, *before)
     assert (found.isolation, found.failure, found.refused) == expected
     assert why in found.why_not_better
 
 
-def test_a_kind_that_does_not_hold_cannot_be_forced(tmp_path: Path) -> None:
+def test_a_kind_that_does_not_hold_cannot_be_forced(tmp_path) -> None:
     """An unknown one neither."""
     with pytest.raises(UsageError, match="may be overlay, landlock, guard"):
         detect_isolation(str(tmp_path), {"GPU_ADVISOR_ISOLATION": "docker"})

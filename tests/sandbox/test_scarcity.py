@@ -1,7 +1,5 @@
 """Calls where something is scarce: room on a disk, the right to write, a home."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -52,7 +50,7 @@ PROFILE = ("profile", "--window", "0.2s", "--unit-regex", "done", "--", "sh", "-
 ENDLESS = "while sleep 0.02; do echo done; done"
 
 
-def test_a_full_disk_below_tmpdir_is_told_as_that(tmp_path: Path) -> None:
+def test_a_full_disk_below_tmpdir_is_told_as_that(tmp_path) -> None:
     """Not as a program that never took a step: the probe could not say what it saw."""
     world = "mkdir tmp; mount -t tmpfs -o size=8m none tmp"
     fills = f"{sys.executable} -c pass; cat /dev/zero > $TMPDIR/x 2> /dev/null; exit 0"
@@ -61,7 +59,7 @@ def test_a_full_disk_below_tmpdir_is_told_as_that(tmp_path: Path) -> None:
     assert "has no space left" in done.stdout
 
 
-def test_a_call_with_no_room_below_tmpdir_says_so_at_once(tmp_path: Path) -> None:
+def test_a_call_with_no_room_below_tmpdir_says_so_at_once(tmp_path) -> None:
     world = "mkdir tmp; mount -t tmpfs -o size=400k none tmp"
     done = call(tmp_path, world, *PROFILE, ENDLESS, TMPDIR=str(tmp_path / "tmp"))
     assert done.returncode == FAILURE_EXIT_CODES["disk-full"]
@@ -69,7 +67,7 @@ def test_a_call_with_no_room_below_tmpdir_says_so_at_once(tmp_path: Path) -> Non
     assert "trial 1" not in done.stderr
 
 
-def test_without_any_place_for_temporary_files_it_is_a_sentence(tmp_path: Path) -> None:
+def test_without_any_place_for_temporary_files_it_is_a_sentence(tmp_path) -> None:
     world = (
         "mkdir locks; mount --bind . .; mount -o remount,bind,ro .; mount -o remount,bind,ro /\n"
         f"cd {tmp_path}; mount -t tmpfs none locks"
@@ -80,15 +78,13 @@ def test_without_any_place_for_temporary_files_it_is_a_sentence(tmp_path: Path) 
     assert "Set TMPDIR" in done.stderr
 
 
-def test_without_a_place_for_locks_it_is_a_sentence(tmp_path: Path) -> None:
+def test_without_a_place_for_locks_it_is_a_sentence(tmp_path) -> None:
     done = call(tmp_path, "", *PROFILE, ENDLESS, GPU_ADVISOR_RUNTIME_DIR="/proc/nowhere")
     assert done.returncode == StateUnusableError.exit_code
     assert "Set GPU_ADVISOR_RUNTIME_DIR" in done.stderr
 
 
-def test_a_full_disk_below_the_project_is_said_before_anything_runs(
-    tmp_path: Path, project: Path
-) -> None:
+def test_a_full_disk_below_the_project_is_said_before_anything_runs(tmp_path, project) -> None:
     """Not after the measuring, when neither config nor report could be written."""
     world = (
         "mkdir full; cp project/* full; mount -t tmpfs -o size=200k none project\n"
@@ -102,7 +98,7 @@ def test_a_full_disk_below_the_project_is_said_before_anything_runs(
 
 @pytest.mark.slow
 def test_what_was_proven_is_reported_although_the_original_cannot_be_kept(
-    tmp_path: Path, project: Path
+    tmp_path, project
 ) -> None:
     """The state folder takes measurements, and then no file more."""
     world = "mkdir project/.gpu-advisor; mount -t tmpfs -o nr_inodes=6 none project/.gpu-advisor"
@@ -143,7 +139,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_read_only_project_can_be_looked_at(tmp_path: Path, project: Path) -> None:
+def test_a_read_only_project_can_be_looked_at(tmp_path, project) -> None:
     """--dry-run writes no config, the report goes elsewhere; also after it was tuned."""
     again = ("--dry-run", "--report", str(tmp_path / "out" / "r.md"), "--window", "0.2s")
     first = call(tmp_path, READ_ONLY, "optimize", "c.json", "--budget", "1s", *again)
@@ -155,9 +151,7 @@ def test_a_read_only_project_can_be_looked_at(tmp_path: Path, project: Path) -> 
     assert later.returncode in {0, BudgetTooSmallError.exit_code}, later.stderr
 
 
-def test_what_a_read_only_project_cannot_do_is_said_before_anything_runs(
-    tmp_path: Path, project: Path
-) -> None:
+def test_what_a_read_only_project_cannot_do_is_said_before_anything_runs(tmp_path, project) -> None:
     refused = {
         ("optimize", "c.json"): ConfigReadOnlyError,
         ("optimize", "c.json", "--dry-run"): OutputRefusedError,
@@ -173,7 +167,7 @@ NOBODY = 'set -- unshare -U --map-user=54321 "$@"; unset HOME XDG_STATE_HOME XDG
 """A number without a name, as containers run programs."""
 
 
-def test_a_user_without_a_home_may_tune(tmp_path: Path, project: Path) -> None:
+def test_a_user_without_a_home_may_tune(tmp_path, project) -> None:
     """The state lies in the project; where that is read-only, what to set is said."""
     done = call(tmp_path, NOBODY, "revert", "c.json")
     assert "never rewritten" in done.stderr

@@ -1,7 +1,5 @@
 """What a trial is under each kind: what it sees, what it is told, what is told of it."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -9,7 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -20,9 +17,6 @@ from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.landlock import Landlock
 from advisor.sandbox.seccomp import METADATA, SyscallNotification
 from tests.support.ways import seen
-
-if TYPE_CHECKING:
-    from tests.sandbox.conftest import Do
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("overlay", "landlock", "guard")
@@ -40,7 +34,7 @@ assert open("last.pt").read() == str(step + 40)
 """
 
 
-def test_each_trial_starts_from_the_users_own_checkpoint(do: Do, project: Path) -> None:
+def test_each_trial_starts_from_the_users_own_checkpoint(do, project) -> None:
     """What resumes by itself never resumes from a trial, and the tree stays byte for byte."""
     (project / "last.pt").write_text("7")
     (project / ".gitignore").write_text("*.pt")
@@ -54,7 +48,7 @@ def test_each_trial_starts_from_the_users_own_checkpoint(do: Do, project: Path) 
     assert seen(project) == before
 
 
-def test_files_that_would_have_changed_are_listed(do: Do, project: Path) -> None:
+def test_files_that_would_have_changed_are_listed(do, project) -> None:
     """Created, changed in content or mode, removed; nothing that was only read or opened."""
     for name in ("changed", "mode", "opened", "gone", "same"):
         (project / name).write_text(name)
@@ -70,7 +64,7 @@ def test_files_that_would_have_changed_are_listed(do: Do, project: Path) -> None
     assert run.isolation == "overlay"
 
 
-def test_the_candidate_stands_in_the_place_of_the_config(do: Do, project: Path) -> None:
+def test_the_candidate_stands_in_the_place_of_the_config(do, project) -> None:
     """Of a config behind a link too; no file appears beside it, no argument is rewritten."""
     real = project / "real.json"
     real.write_text('{"batch": 1}')
@@ -89,7 +83,7 @@ def test_the_candidate_stands_in_the_place_of_the_config(do: Do, project: Path) 
     assert (run.files_created, run.notes) == ((), ())
 
 
-def test_new_files_of_items_are_looked_into(do: Do, project: Path) -> None:
+def test_new_files_of_items_are_looked_into(do, project) -> None:
     """A file that grew also holds items of earlier runs, so only new and rewritten ones count."""
     (project / "grown.csv").write_text("1\n2\n")
     (project / "rewritten.csv").write_text("1\n2\n3\n4\n")
@@ -104,7 +98,7 @@ def test_new_files_of_items_are_looked_into(do: Do, project: Path) -> None:
     }
 
 
-def test_what_is_written_is_bounded(do: Do, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_is_bounded(do, monkeypatch) -> None:
     """More than fits is a failure of its own, with the size and the variable that moves it."""
     monkeypatch.setattr(capabilities, "LEAST_BYTES", 16 << 20)
     monkeypatch.setattr(capabilities, "MEMORY_SHARE", 1 << 40)
@@ -114,7 +108,7 @@ def test_what_is_written_is_bounded(do: Do, monkeypatch: pytest.MonkeyPatch) -> 
     assert "GPU_ADVISOR_LAYER_FOLDER" in failure.next_step
 
 
-def test_layers_may_lie_on_a_disk(do: Do, project: Path, tmp_path: Path) -> None:
+def test_layers_may_lie_on_a_disk(do, project, tmp_path) -> None:
     """In a folder that is named, and that is empty again afterwards."""
     layers = tmp_path / "layers"
     layers.mkdir()
@@ -125,7 +119,7 @@ def test_layers_may_lie_on_a_disk(do: Do, project: Path, tmp_path: Path) -> None
     assert [path.name for path in project.iterdir()] == ["mine.txt"]
 
 
-def test_caches_are_kept_for_the_later_trials_of_a_call(do: Do, tmp_path: Path) -> None:
+def test_caches_are_kept_for_the_later_trials_of_a_call(do, tmp_path) -> None:
     """They show what the user's hold already; the user's own stay as they are."""
     cache = tmp_path / "cache"
     cache.mkdir()
@@ -138,7 +132,7 @@ def test_caches_are_kept_for_the_later_trials_of_a_call(do: Do, tmp_path: Path) 
     assert [path.name for path in cache.iterdir()] == ["old"]
 
 
-def test_users_and_groups_keep_their_numbers_and_devices_work(do: Do) -> None:
+def test_users_and_groups_keep_their_numbers_and_devices_work(do) -> None:
     """And the network, /proc and shared memory are there."""
     code = (
         "import os, socket; s = socket.create_server(('127.0.0.1', 0))\n"
@@ -151,7 +145,7 @@ def test_users_and_groups_keep_their_numbers_and_devices_work(do: Do) -> None:
     assert run.stdout_tail == f"{os.getuid()} {os.getgid()} {os.getuid()} ['x']\n"
 
 
-def test_a_socket_of_another_process_can_be_reached(do: Do) -> None:
+def test_a_socket_of_another_process_can_be_reached(do) -> None:
     """An ssh agent, a display, a container engine, wherever it lies."""
     import socket
     import tempfile
@@ -179,9 +173,7 @@ def test_a_socket_of_another_process_can_be_reached(do: Do) -> None:
     ],
     ids=lambda command: command[0].partition(";")[0],
 )
-def test_a_denied_write_is_a_failure_that_names_the_file(
-    do: Do, project: Path, command: tuple[str, ...]
-) -> None:
+def test_a_denied_write_is_a_failure_that_names_the_file(do, project, command) -> None:
     """From Python, a shell, a child, C."""
     failure = do.failed("landlock", *command)
     assert failure.kind == "write-denied", failure.evidence
@@ -191,15 +183,13 @@ def test_a_denied_write_is_a_failure_that_names_the_file(
     assert (project / "mine.txt").read_text() == "precious"
 
 
-def test_a_file_that_the_user_may_not_write_either_is_no_denial_of_ours(do: Do) -> None:
+def test_a_file_that_the_user_may_not_write_either_is_no_denial_of_ours(do) -> None:
     """/proc tells of it in the same words."""
     failure = do.failed("landlock", "open('/proc/1/oom_score_adj_', 'w')")
     assert failure.kind != "write-denied"
 
 
-def test_the_trials_own_folders_and_caches_can_be_written_under_landlock(
-    do: Do, tmp_path: Path
-) -> None:
+def test_the_trials_own_folders_and_caches_can_be_written_under_landlock(do, tmp_path) -> None:
     """TMPDIR, /dev/shm, the outputs; compile caches are pointed to a folder of the call."""
     code = (
         "import os, tempfile; tempfile.mkstemp(); os.chmod(tempfile.mkdtemp(), 0o755)\n"
@@ -211,7 +201,7 @@ def test_the_trials_own_folders_and_caches_can_be_written_under_landlock(
     assert run.isolation == "landlock"
 
 
-def test_a_call_that_cannot_be_judged_is_denied(project: Path) -> None:
+def test_a_call_that_cannot_be_judged_is_denied(project) -> None:
     """A thread that ended, or whose memory cannot be read, changes no file of the user's."""
     ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, check=True)
     landlock = Landlock({"passes": [str(project)]})
@@ -221,7 +211,7 @@ def test_a_call_that_cannot_be_judged_is_denied(project: Path) -> None:
     landlock.leave()
 
 
-def test_the_user_may_allow_writes_under_landlock(do: Do, project: Path) -> None:
+def test_the_user_may_allow_writes_under_landlock(do, project) -> None:
     """In the working directory, then, for real."""
     do.measured("landlock", "open('mine.txt', 'w').write('new')", allow_writes=True)
     assert (project / "mine.txt").read_text() == "new"
@@ -230,14 +220,14 @@ def test_the_user_may_allow_writes_under_landlock(do: Do, project: Path) -> None
 # --- all kinds ----------------------------------------------------------------------------
 
 
-def test_a_run_without_isolation_says_so(do: Do) -> None:
+def test_a_run_without_isolation_says_so(do) -> None:
     """So that the report can."""
     run = do.measured("guard", "pass")
     assert run.isolation == "guard"
     assert any(note.startswith("not isolated") for note in run.notes)
 
 
-def test_nothing_is_left_when_the_whole_tree_is_killed(tmp_path: Path, project: Path) -> None:
+def test_nothing_is_left_when_the_whole_tree_is_killed(tmp_path, project) -> None:
     """kill -9 of the caller, of the supervisor and of the program: no mount, process or change."""
     code = (
         "import sys\nfrom advisor.model import *\nfrom advisor.runner import run_trial\n"

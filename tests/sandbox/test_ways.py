@@ -1,12 +1,10 @@
 """Whatever a program does to files in a trial, the user's are what they were."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from advisor.sandbox.policy import KINDS, Kind
+from advisor.sandbox.policy import KINDS
 from tests.support.isolation import outcome
 from tests.support.ways import PYTHON, SHELL, TORCH
 
@@ -36,7 +34,7 @@ def test_under_landlock_every_write_is_denied() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_torch_writes_is_held_too(kind: Kind) -> None:
+def test_what_torch_writes_is_held_too(kind) -> None:
     """Savers in C++, and loaders that share memory by files, of which none is left."""
     before = shared()
     assert outcome(kind, list(TORCH)).touched == ()

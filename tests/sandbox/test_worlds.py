@@ -1,16 +1,14 @@
 """Odd worlds in which a trial has to work, or to say why not: containers, mounts, homes."""
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import os
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +17,6 @@ from advisor.sandbox.api import open_sandbox
 from advisor.sandbox.mounts import FOLDERS_LIMIT, FileTree, Mount, plan
 from advisor.sandbox.policy import SandboxPolicy
 from tests.sandbox.conftest import NAMESPACE, ROOT, Outcome, outcome_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 WRITES = "echo new > mine.txt; mkdir -p runs/1; echo x > runs/1/a; echo y > $TMPDIR/y; cat mine.txt"
 SET_DUMPABLE = 4
@@ -81,7 +76,7 @@ WORLDS = {
 
 
 @pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())
-def test_the_overlay_holds(tmp_path: Path, world: str) -> None:
+def test_the_overlay_holds(tmp_path, world) -> None:
     """And the program sees what it wrote."""
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "other.txt").touch()
@@ -89,14 +84,14 @@ def test_the_overlay_holds(tmp_path: Path, world: str) -> None:
     assert found[:3] == ("overlay", "new\n", ""), found
 
 
-def test_where_proc_is_read_only_or_missing_landlock_holds_and_says_why(tmp_path: Path) -> None:
+def test_where_proc_is_read_only_or_missing_landlock_holds_and_says_why(tmp_path) -> None:
     found = trial(tmp_path, "mount -o remount,bind,ro /proc", script="cat mine.txt")
     assert (found.isolation, found.output) == ("landlock", "precious")
     assert "/proc/self/" in found.why_not_better
     assert "Read-only file system" in found.why_not_better
 
 
-def test_data_on_another_mount_than_the_project_is_covered_too(tmp_path: Path) -> None:
+def test_data_on_another_mount_than_the_project_is_covered_too(tmp_path) -> None:
     world = (
         "mkdir data; mount -t tmpfs none data; echo mine > data/d; mount --bind data data\n"
         "trap 'grep -qx mine data/d && test ! -e data/new' EXIT; set -- sh -c '\"$@\"' - \"$@\""
@@ -106,7 +101,7 @@ def test_data_on_another_mount_than_the_project_is_covered_too(tmp_path: Path) -
     assert trial(tmp_path, world, script=script)[:3] == ("overlay", "mine\nmore\n", "")
 
 
-def test_a_project_behind_a_link_is_the_same_project(tmp_path: Path) -> None:
+def test_a_project_behind_a_link_is_the_same_project(tmp_path) -> None:
     (tmp_path / "link").symlink_to("project")
     assert trial(tmp_path, project="link")[:3] == ("overlay", "new\n", "")
 
@@ -115,7 +110,7 @@ def test_a_project_behind_a_link_is_the_same_project(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_root_may_do_with_files_of_others_what_it_may_outside(tmp_path: Path) -> None:
+def test_root_may_do_with_files_of_others_what_it_may_outside(tmp_path) -> None:
     """A container's root works in a folder that belongs to a user of the host."""
     project = tmp_path / "project"
     project.mkdir()
@@ -179,7 +174,7 @@ def test_where_a_folder_above_is_of_another_group_all_is_written() -> None:
         assert not list(Path(folder).rglob("runs"))
 
 
-def test_an_overlay_in_which_nothing_can_be_made_is_not_offered(tmp_path: Path) -> None:
+def test_an_overlay_in_which_nothing_can_be_made_is_not_offered(tmp_path) -> None:
     """Such as over file systems that take none: there the project is only shown."""
     world = "\n".join(
         f"mkdir u{each} w{each}; mount -t overlay overlay project -o "
@@ -194,7 +189,7 @@ def test_an_overlay_in_which_nothing_can_be_made_is_not_offered(tmp_path: Path) 
 # --- folders in which others are mounted --------------------------------------------------
 
 
-def test_large_files_beside_a_mount_cost_no_memory(tmp_path: Path) -> None:
+def test_large_files_beside_a_mount_cost_no_memory(tmp_path) -> None:
     """The folder is put together anew: small files are copied, large ones shown read-only."""
     world = (
         "mkdir project/disk; mount -t tmpfs none project/disk\n"
@@ -207,7 +202,7 @@ def test_large_files_beside_a_mount_cost_no_memory(tmp_path: Path) -> None:
     assert found.output.endswith(f"{(3 << 20) + 2}\n{900 << 20}\n")
 
 
-def test_a_folder_of_too_many_folders_beside_a_mount_is_said(tmp_path: Path) -> None:
+def test_a_folder_of_too_many_folders_beside_a_mount_is_said(tmp_path) -> None:
     """Each of them would be a mount."""
     for number in range(FOLDERS_LIMIT + 1):
         (tmp_path / str(number)).mkdir()
@@ -216,7 +211,7 @@ def test_a_folder_of_too_many_folders_beside_a_mount_is_said(tmp_path: Path) -> 
         plan(mounts, ["/"], FileTree(), private_memory=False)
 
 
-def test_files_that_come_and_go_meanwhile_spoil_nothing(tmp_path: Path) -> None:
+def test_files_that_come_and_go_meanwhile_spoil_nothing(tmp_path) -> None:
     """/tmp is a folder of others', too."""
     folder = tmp_path / "busy"
     folder.mkdir()

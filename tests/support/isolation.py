@@ -1,23 +1,18 @@
 """Trials that write in many ways, under one kind of isolation."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from advisor.model import MeasurePlan
+from advisor.model import MeasurePlan, Trial
 from advisor.runner import run_trial
 from advisor.sandbox.capabilities import FORCED
+from advisor.sandbox.policy import Kind
 from tests.runs import a_trial
 from tests.support import ways
-
-if TYPE_CHECKING:
-    from advisor.model import Trial
-    from advisor.sandbox.policy import Kind
 
 DAEMON_S = 1.0
 """Until a daemon would have written, had it outlived its trial."""

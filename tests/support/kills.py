@@ -1,17 +1,18 @@
 """Rewrites of a config that are killed, edited or out of disk halfway."""
 
-from __future__ import annotations
-
 import contextlib
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 import advisor
 from advisor import config as documents
@@ -21,11 +22,6 @@ from advisor.config.originals import Versions
 from advisor.errors import AdvisorError, RevertConflictError
 from advisor.state import state_folder
 from tests.runs import a_change
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
-    from types import FrameType
 
 ORIGINAL = b'{\n  "batch_size": 1,\n  "workers": 4, "note": "' + b"n" * 3000 + b'"\n}\n'
 TUNED = ORIGINAL.replace(b'"batch_size": 1', b'"batch_size": 8')

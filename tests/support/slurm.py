@@ -6,8 +6,6 @@ Debian's `slurmctld slurmd slurm-client munge`, as root, without cgroups or syst
     python -m tests.support.slurm FOLDER    starts it, prints its SLURM_CONF, ends with stdin
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -16,11 +14,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PROGRAMS = ("slurmctld", "slurmd", "srun", "munged")
 NODES = {"n1": "rtx4060", "n2": "h100"}

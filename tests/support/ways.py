@@ -5,8 +5,6 @@ working directory, where `lay_out` has put files of the user's, and reads back w
 RESULTS becomes a JSON object: the name of each way and None, or why its view was wrong.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

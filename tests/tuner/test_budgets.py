@@ -1,25 +1,20 @@
 """Every budget ends in an answer: start-ups of 1 to 35 s a process on a clock that is a formula."""
 
-from __future__ import annotations
-
 import functools
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from advisor.executor.executor import LATE_S
+from advisor.model import Trial
 from advisor.runner.supervisor import TERM_GRACE_S
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import INFERENCE, TEST
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from advisor.model import Trial
 
 STARTUPS_S = (1, 2, 3, 5, 8, 12, 16, 21, 28, 35)
 WINDOW_S = 3.5
@@ -56,7 +51,7 @@ def proven(search: FormulaSearch) -> bool:
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_nine_of_ten_start_ups_end_in_a_proven_answer(kind: str) -> None:
+def test_nine_of_ten_start_ups_end_in_a_proven_answer(kind) -> None:
     """Within four minutes, and what is begun ends inside it; the tenth says which would do."""
     ended = [at(kind, startup_s) for startup_s in STARTUPS_S]
     assert sum(map(proven, ended)) >= 9
@@ -69,7 +64,7 @@ def test_nine_of_ten_start_ups_end_in_a_proven_answer(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_nothing_is_left_unspent_that_could_still_be_tried_and_proven(kind: str) -> None:
+def test_nothing_is_left_unspent_that_could_still_be_tried_and_proven(kind) -> None:
     """With more than a tenth left, no candidate that was left out fits in with its proof."""
     for startup_s in STARTUPS_S:
         search = at(kind, startup_s)
@@ -79,7 +74,7 @@ def test_nothing_is_left_unspent_that_could_still_be_tried_and_proven(kind: str)
 
 
 @pytest.mark.parametrize("startup_s", [35.0, 60.0, 110.0, 200.0])
-def test_a_budget_that_is_too_small_names_one_that_does(startup_s: float) -> None:
+def test_a_budget_that_is_too_small_names_one_that_does(startup_s) -> None:
     """Said before the first candidate; given what it names, the search ends in a proven gain."""
     search = at("both", startup_s)
     assert search.stop.reason == "budget-too-small"
@@ -91,7 +86,7 @@ def test_a_budget_that_is_too_small_names_one_that_does(startup_s: float) -> Non
 
 @pytest.mark.parametrize("startup_s", [110.0, 400.0])
 def test_a_call_that_ends_before_a_setting_gives_no_other_reason_for_it(
-    tmp_path: Path, startup_s: float
+    tmp_path, startup_s
 ) -> None:
     """What the whole search would have looked at was not looked at."""
     text = "batch_size: 4\naccumulation_steps: 8\nprecision: fp32\nnum_workers: 0\ncompile: false\n"
@@ -103,7 +98,7 @@ def test_a_call_that_ends_before_a_setting_gives_no_other_reason_for_it(
 
 @pytest.mark.parametrize("budget_s", [90.0, 100.0, 110.0])
 def test_what_bounded_the_batch_is_told_although_the_budget_ended_the_search(
-    tmp_path: Path, budget_s: float
+    tmp_path, budget_s
 ) -> None:
     """That a value failed says more than that a smaller one did not fit any more."""
 
@@ -121,9 +116,7 @@ def test_what_bounded_the_batch_is_told_although_the_budget_ended_the_search(
 @pytest.mark.parametrize("held", [None, lambda *_: 1.0])
 @pytest.mark.parametrize("late", [1.3, 4.0])
 @pytest.mark.parametrize("budget_s", [80.0, 240.0])
-def test_a_budget_is_overrun_by_a_few_seconds_at_most(
-    tmp_path: Path, budget_s: float, late: float, held: Any
-) -> None:
+def test_a_budget_is_overrun_by_a_few_seconds_at_most(tmp_path, budget_s, late, held) -> None:
     """However much longer than the others the processes at its end take, and whoever is waited
     for; seven seconds hold the stopping and the report, too."""
 
@@ -137,7 +130,7 @@ def test_a_budget_is_overrun_by_a_few_seconds_at_most(
     assert LATE_S + TERM_GRACE_S <= 5.0
 
 
-def test_a_budget_that_ends_amid_the_proof_ends_it_without_one(tmp_path: Path) -> None:
+def test_a_budget_that_ends_amid_the_proof_ends_it_without_one(tmp_path) -> None:
     """Processes may slow down once the rounds are planned: nothing is written then."""
     slower = on_formula(
         load_s=1e-6, process_s=lambda trial: 60.0 if trial.purpose == "confirm" else 1.0
@@ -150,9 +143,7 @@ def test_a_budget_that_ends_amid_the_proof_ends_it_without_one(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("held", "startup_s"), [(0.0, 0.0), (1.0, 0.0), (0.0, 70.0)])
-def test_an_item_of_a_sampler_is_not_waited_for_until_the_budget_is_gone(
-    held: float, startup_s: float
-) -> None:
+def test_an_item_of_a_sampler_is_not_waited_for_until_the_budget_is_gone(held, startup_s) -> None:
     """Its forwards are counted in an item of few steps; the batch is proven in windows."""
 
     def takes_s(trial: Trial) -> float:
@@ -180,9 +171,7 @@ def test_an_item_of_a_sampler_is_not_waited_for_until_the_budget_is_gone(
 
 
 @pytest.mark.parametrize("budget_s", [80.0, 120.0, 160.0, 240.0])
-def test_a_batch_whose_steps_take_long_is_begun_only_where_they_fit(
-    tmp_path: Path, budget_s: float
-) -> None:
+def test_a_batch_whose_steps_take_long_is_begun_only_where_they_fit(tmp_path, budget_s) -> None:
     """A few steps of a large batch fill many windows: what they take is foreseen."""
     engine = RecordedEngine(Formula(load_s=1e-6, launch_s=0.5, unit_s=0.05, startup_s=5.0))
     formula_search(
@@ -191,7 +180,7 @@ def test_a_batch_whose_steps_take_long_is_begun_only_where_they_fit(
     assert engine.clock() <= budget_s
 
 
-def test_rounds_that_take_less_than_was_feared_are_more(tmp_path: Path) -> None:
+def test_rounds_that_take_less_than_was_feared_are_more(tmp_path) -> None:
     """A busy machine makes the first processes dear: what the rounds themselves take says how many
     of those that the noise asks for the budget bears, and none is begun that it does not."""
 
@@ -206,7 +195,7 @@ def test_rounds_that_take_less_than_was_feared_are_more(tmp_path: Path) -> None:
     assert search.executor.budget.spent_s <= search.context.budget_s
 
 
-def test_a_budget_too_small_is_told_after_one_process(tmp_path: Path) -> None:
+def test_a_budget_too_small_is_told_after_one_process(tmp_path) -> None:
     engine = on_formula(load_s=1e-6, process_s=88.0, startup_s=5.0)
     search = formula_search(tmp_path, engine, INFERENCE, workload=TEST, budget_s=240.0)
     assert search.stop.reason == "budget-too-small"

@@ -1,21 +1,15 @@
 """Knobs by experiment, on programs that are formulas: what they follow becomes a knob."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from advisor.history import History
-from advisor.model import Failure
+from advisor.model import Failure, Run, Trial
 from advisor.tuner.discovery import MOST_PROCESSES
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import TEST
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.model import Run, Trial
 
 NAMES = {"batch_size": "zorp", "num_workers": "vex", "accumulation_steps": "frell"}
 """What these programs call their settings."""
@@ -42,7 +36,7 @@ def values_moved(found: FormulaSearch) -> list[dict[str, Any]]:
     ]
 
 
-def test_knobs_with_made_up_names_are_found_and_tuned(tmp_path: Path) -> None:
+def test_knobs_with_made_up_names_are_found_and_tuned(tmp_path) -> None:
     """One process tells both apart from decoys of the same values; then they are like any other."""
     text = "plum: {zorp: 6, grault: 6, vex: 2}\nquonk: 2\n"
     found = search(tmp_path, text)
@@ -55,7 +49,7 @@ def test_knobs_with_made_up_names_are_found_and_tuned(tmp_path: Path) -> None:
     assert not {"grault", "quonk"} & set(found.values)
 
 
-def test_the_next_call_finds_the_experiment_in_its_history(tmp_path: Path) -> None:
+def test_the_next_call_finds_the_experiment_in_its_history(tmp_path) -> None:
     """However long its own originals took."""
     text, kept = "zorp: 6\nvex: 2\n", History(tmp_path / "history.sqlite", print)
     for process_s in (1.0, 1.1):
@@ -66,14 +60,14 @@ def test_the_next_call_finds_the_experiment_in_its_history(tmp_path: Path) -> No
     assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
 
 
-def test_names_that_tell_of_everything_cost_no_process(tmp_path: Path) -> None:
+def test_names_that_tell_of_everything_cost_no_process(tmp_path) -> None:
     """The experiment is for what the program visibly has and nobody named."""
     names = {"batch_size": "batch_size", "num_workers": "num_workers"}
     text = "batch_size: 6\nnum_workers: 2\ngrault: 6\nquonk: 2\n"
     assert not search(tmp_path, text, names=names).asked("effects")
 
 
-def test_the_effective_batch_is_kept_for_what_was_found(tmp_path: Path) -> None:
+def test_the_effective_batch_is_kept_for_what_was_found(tmp_path) -> None:
     """Batch and accumulation have made-up names, and their product still stays."""
     text = "zorp: 4\nfrell: 8\nvex: 0\n"
     found = search(tmp_path, text, workload={"phase": "train"}, load_s=1e-6)
@@ -115,7 +109,7 @@ def fragile(folder: Path, text: str, **how: Any) -> FormulaSearch:
     return formula_search(folder, Fragile(formula, **how), text, workload=TEST)
 
 
-def test_after_a_crash_values_are_the_other_way_round(tmp_path: Path) -> None:
+def test_after_a_crash_values_are_the_other_way_round(tmp_path) -> None:
     """One of two had to divide the other; nothing said which."""
     found = fragile(tmp_path, "hesp: 6\nwisp: 6\nzorp: 6\nvex: 2\n")
     assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
@@ -127,7 +121,7 @@ def test_after_a_crash_values_are_the_other_way_round(tmp_path: Path) -> None:
     assert second["wisp"] > second["hesp"]
 
 
-def test_after_too_much_values_are_smaller(tmp_path: Path) -> None:
+def test_after_too_much_values_are_smaller(tmp_path) -> None:
     """A card that holds the batch of the config and not twice as much."""
     found = search(tmp_path, "zorp: 6\nvex: 2\n", base_gib=0.0, unit_gib=1.0, card_gib=11.0)
     first, second = values_moved(found)
@@ -135,7 +129,7 @@ def test_after_too_much_values_are_smaller(tmp_path: Path) -> None:
     assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
 
 
-def test_what_a_crash_names_is_left_as_it_is(tmp_path: Path) -> None:
+def test_what_a_crash_names_is_left_as_it_is(tmp_path) -> None:
     """A width that has to be twice the heads has to stay what it is."""
     text = "wisp: 6\nhesp: 3\nzorp: 6\nvex: 2\n"
     found = fragile(tmp_path, text, half=True, says="{width} is not twice {heads}")
@@ -145,7 +139,7 @@ def test_what_a_crash_names_is_left_as_it_is(tmp_path: Path) -> None:
     assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
 
 
-def test_the_sampler_is_followed_to_the_end_of_an_item(tmp_path: Path) -> None:
+def test_the_sampler_is_followed_to_the_end_of_an_item(tmp_path) -> None:
     """Forwards a unit are only known then; a declared measure makes them worth it."""
     quality = {"psnr": {"pattern": "quality: ([0-9.]+)", "tolerance": "50%"}}
     names = {**NAMES, "steps": "mimsy"}

@@ -1,10 +1,7 @@
 """Results by item: what a batch leaves out or changes is told, rounding and chance are not."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,10 +10,6 @@ from advisor.tuner import output_check
 from tests.report.composing import reported
 from tests.runs import a_run
 from tests.support.simulator.search import formula_search, on_formula
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def run(*files: ResultFile, units: float = 1000.0, step_kind: str = "loader batch") -> Run:
@@ -52,7 +45,7 @@ HALF = ((0.5, "a"), (0.25, "b"))
         (run(lines(500, *HALF, path="preds_1203.jsonl"), units=4000), "as much work left"),
     ],
 )
-def test_fewer_or_other_items_stop_the_search(after: Run, said: str | None) -> None:
+def test_fewer_or_other_items_stop_the_search(after, said) -> None:
     """By as many finished units as the candidate has; a training's files are no results."""
     before = run(lines(1000, *HALF))
     assert tells(output_check.output_regression((before, before), after), said)
@@ -85,7 +78,7 @@ GREY = (0.5,) * 64
         (picture(*(0.4,) * 64, path="out/2.png"), None),
     ],
 )
-def test_pictures_are_compared_by_what_they_show(after: ResultFile, said: str | None) -> None:
+def test_pictures_are_compared_by_what_they_show(after, said) -> None:
     """Means of fields, but for rounding; a picture of another name is another picture."""
     before, other = run(picture(*GREY)), picture(*GREY, path="out/0.png")
     assert tells(output_check.output_regression((before, before), run(after, other)), said)
@@ -110,9 +103,7 @@ def test_a_file_of_each_pass_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize(("files_each", "said"), [(1.0, None), (1 / 64, "results would be lost")])
-def test_what_was_finished_before_the_window_left_its_files_there(
-    files_each: float, said: str | None
-) -> None:
+def test_what_was_finished_before_the_window_left_its_files_there(files_each, said) -> None:
     """Six batches warm up: of a large batch, on a slow day, that is twice what the window holds."""
     before = a_run(units=64, whole_units=70, files_in_window=64)
     after = a_run(units=192, whole_units=576, files_in_window=round(192 * files_each))
@@ -133,9 +124,7 @@ def test_what_cannot_be_read_is_told_where_it_was_the_same_before() -> None:
 
 
 @pytest.mark.parametrize(("files", "taken"), [(lambda batch: batch, True), (lambda _: 1, False)])
-def test_a_batch_that_loses_results_is_not_taken(
-    files: Callable[[int], int], taken: bool, tmp_path: Path
-) -> None:
+def test_a_batch_that_loses_results_is_not_taken(files, taken, tmp_path) -> None:
     """One file a batch where there was one an item: said with both counts, and not written."""
     engine = on_formula(load_s=1e-6, files=files)
     search = formula_search(tmp_path, engine, "batch_size: 1\n", workload={"phase": "test"})

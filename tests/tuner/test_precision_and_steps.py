@@ -1,25 +1,17 @@
 """Precision and the steps of a sampler: inside a declared tolerance, and after what is free."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import GUARD, TRAINING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.simulator.engine import RecordedEngine
-
 
 @pytest.mark.parametrize(("drift", "taken"), [(0.001, True), (0.2, False)])
-def test_precision_is_taken_only_inside_the_guard(
-    tmp_path: Path, drift: float, *, taken: bool
-) -> None:
+def test_precision_is_taken_only_inside_the_guard(tmp_path, drift, *, taken) -> None:
     """Losses of both runs are compared."""
     engine = on_formula(load_s=1e-6, bf16_drift=drift)
     search = formula_search(tmp_path, engine, TRAINING, workload=GUARD)
@@ -28,7 +20,7 @@ def test_precision_is_taken_only_inside_the_guard(
 
 @pytest.mark.parametrize(("added_rmse", "taken"), [(0.01, True), (0.2, False)])
 def test_without_losses_precision_is_judged_by_the_quality_measure(
-    tmp_path: Path, added_rmse: float, *, taken: bool
+    tmp_path, added_rmse, *, taken
 ) -> None:
     """Chosen by some seeds, and then confirmed by others."""
     engine = on_formula(
@@ -51,7 +43,7 @@ def test_without_losses_precision_is_judged_by_the_quality_measure(
 AMP = TRAINING.replace("precision: fp32", "amp: false")
 
 
-def test_a_flag_leaves_the_dtype_to_the_program(tmp_path: Path) -> None:
+def test_a_flag_leaves_the_dtype_to_the_program(tmp_path) -> None:
     """One process tries it, whatever the target computes in, and no sentence names a dtype."""
     every = ("float32", "bfloat16", "float16")
     engine = on_formula(load_s=1e-6, bf16_drift=0.2)
@@ -90,7 +82,7 @@ def sampler_search(folder: Path, tolerance: str, **more: Any) -> FormulaSearch:
     return formula_search(folder, engine, SAMPLER, workload=workload, budget_s=budget_s)
 
 
-def test_steps_go_down_to_the_tolerance_and_take_their_schedule_along(tmp_path: Path) -> None:
+def test_steps_go_down_to_the_tolerance_and_take_their_schedule_along(tmp_path) -> None:
     """RMSE is 0.5 + 10/n: at 5 % of 0.51 the limit is 0.5355, so 500 holds and 250 does not."""
     search = sampler_search(tmp_path, "5%")
     assert search.values["n_timestep"] == 500
@@ -108,7 +100,7 @@ def test_steps_go_down_to_the_tolerance_and_take_their_schedule_along(tmp_path: 
     ]
 
 
-def test_what_is_free_is_proven_before_quality_is_touched(tmp_path: Path) -> None:
+def test_what_is_free_is_proven_before_quality_is_touched(tmp_path) -> None:
     """The first comparison is of free knobs alone, and no quality process ran before its end."""
     search = sampler_search(tmp_path, "5%")
     purposes = [attempt.request.purpose for attempt in search.executor.attempts]
@@ -118,7 +110,7 @@ def test_what_is_free_is_proven_before_quality_is_touched(tmp_path: Path) -> Non
     assert all(change.knob_class == "free" for change in first.changes)
 
 
-def test_what_trades_results_is_written_only_for_a_gain_of_its_own(tmp_path: Path) -> None:
+def test_what_trades_results_is_written_only_for_a_gain_of_its_own(tmp_path) -> None:
     """A precision that gains 2 % is no gain beyond the free part, which stays."""
     for speedup, taken in ((1.5, True), (1.02, False)):
         folder = tmp_path / f"{speedup}"
@@ -131,7 +123,7 @@ def test_what_trades_results_is_written_only_for_a_gain_of_its_own(tmp_path: Pat
 
 @pytest.mark.parametrize(("files", "taken"), [(lambda batch: batch, True), (lambda _: 1, False)])
 def test_a_samplers_batch_that_loses_results_is_given_up_where_items_are_finished(
-    files: Callable[[int], int], taken: bool, tmp_path: Path
+    files, taken, tmp_path
 ) -> None:
     """In windows no item is; the quality runs finish the same items with both."""
     search = sampler_search(tmp_path, "50%", files=files)

@@ -1,22 +1,13 @@
 """A winner is proven against the original in fresh processes, or not written."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from advisor.history import History
-from advisor.model import Candidate
+from advisor.model import Candidate, Trial
+from tests.support.simulator.engine import Values
 from tests.support.simulator.search import formula_search, on_formula
 from tests.tuner.configs import INFERENCE, TEST, TRAINING
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-    from advisor.model import Trial
-    from tests.support.simulator.engine import Values
-
-
-def test_a_winner_that_fails_in_its_proof_is_not_written(tmp_path: Path) -> None:
+def test_a_winner_that_fails_in_its_proof_is_not_written(tmp_path) -> None:
     """And nothing of it is told as changed."""
 
     def fails(values: Values, trial: Trial) -> str | None:
@@ -27,7 +18,7 @@ def test_a_winner_that_fails_in_its_proof_is_not_written(tmp_path: Path) -> None
     assert search.decisions["batch_size"].outcome == "kept"
 
 
-def test_a_gain_inside_the_noise_is_not_proven(tmp_path: Path) -> None:
+def test_a_gain_inside_the_noise_is_not_proven(tmp_path) -> None:
     """What looked faster by luck is run against the original, and loses."""
     wins = 0
     for seed in range(8):
@@ -38,7 +29,7 @@ def test_a_gain_inside_the_noise_is_not_proven(tmp_path: Path) -> None:
     assert wins <= 1
 
 
-def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path: Path) -> None:
+def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path) -> None:
     """By the noise and the gain that is to be proven, never by a look at the rounds."""
 
     def rounds(host_noise: float, launch_s: float) -> int:
@@ -52,7 +43,7 @@ def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path: Path) -> None:
     assert 6 < rounds(0.1, 0.0012) <= 20
 
 
-def test_the_proof_interleaves_and_flips_the_order(tmp_path: Path) -> None:
+def test_the_proof_interleaves_and_flips_the_order(tmp_path) -> None:
     """Fresh processes, the original first in odd rounds and last in even ones."""
     search = formula_search(tmp_path, on_formula(load_s=1e-6), TRAINING)
     original = [not a.request.variant.candidate.changes for a in search.asked("confirm")]
@@ -60,7 +51,7 @@ def test_the_proof_interleaves_and_flips_the_order(tmp_path: Path) -> None:
     assert not any(attempt.reused for attempt in search.asked("confirm"))
 
 
-def test_a_second_search_starts_no_process_but_the_baseline_and_the_proof(tmp_path: Path) -> None:
+def test_a_second_search_starts_no_process_but_the_baseline_and_the_proof(tmp_path) -> None:
     """A proof is made of fresh processes; the rest is known."""
     engine = on_formula(load_s=1e-6)
     history = History(tmp_path / "history.sqlite")

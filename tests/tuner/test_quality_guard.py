@@ -1,19 +1,14 @@
 """Quality is proven like speed: what is written holds on seeds and items that did not choose it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from advisor.model import Failure, Run, Trial
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.model import Failure, Run, Trial
 
 TEXT = "batch_size: 8\nn_timestep: 1000\n"
 TOLERANCE = 0.1
@@ -73,7 +68,7 @@ def seeds(search: FormulaSearch, command: str) -> list[tuple[str, bool]]:
     ],
 )
 def test_a_measure_twice_as_noisy_as_its_tolerance_proves_nothing(
-    tmp_path: Path, items: int, noise: str, deviation: float
+    tmp_path, items, noise, deviation
 ) -> None:
     """10 of 10 are refused although no step costs any quality: it cannot be seen."""
     for draw in range(10):
@@ -85,9 +80,7 @@ def test_a_measure_twice_as_noisy_as_its_tolerance_proves_nothing(
 
 
 @pytest.mark.parametrize(("items", "noise"), [(1, 0.01), (8, 0.05)])
-def test_steps_are_written_where_the_bounds_lie_inside(
-    tmp_path: Path, items: int, noise: float
-) -> None:
+def test_steps_are_written_where_the_bounds_lie_inside(tmp_path, items, noise) -> None:
     """Chosen with some seeds and confirmed with others, the same for both arms."""
     search = searched(
         tmp_path,
@@ -119,7 +112,7 @@ class LuckyWhenChosen(RecordedEngine):
         return run
 
 
-def test_what_was_chosen_by_luck_is_refused_by_what_confirms(tmp_path: Path) -> None:
+def test_what_was_chosen_by_luck_is_refused_by_what_confirms(tmp_path) -> None:
     """The confirmation decides; the report says what it saw. No more than two rungs get one."""
     search = searched(tmp_path, LuckyWhenChosen, quality_noise=0.005)
     assert "n_timestep" not in search.values
@@ -128,7 +121,7 @@ def test_what_was_chosen_by_luck_is_refused_by_what_confirms(tmp_path: Path) -> 
     assert "passed screening; with other seeds" in reason
 
 
-def test_a_program_that_ignores_the_seed_proves_nothing_by_repeating(tmp_path: Path) -> None:
+def test_a_program_that_ignores_the_seed_proves_nothing_by_repeating(tmp_path) -> None:
     """Equal figures for other seeds are one run looked at several times."""
     search = searched(tmp_path, follows_seed=False, quality_noise=0.001)
     assert "n_timestep" not in search.values
@@ -137,7 +130,7 @@ def test_a_program_that_ignores_the_seed_proves_nothing_by_repeating(tmp_path: P
     assert "n_timestep" not in items.values
 
 
-def test_where_the_seed_is_ignored_other_items_can_confirm(tmp_path: Path) -> None:
+def test_where_the_seed_is_ignored_other_items_can_confirm(tmp_path) -> None:
     """One pair of runs, each item of which is a unit."""
     search = searched(
         tmp_path,
@@ -151,7 +144,7 @@ def test_where_the_seed_is_ignored_other_items_can_confirm(tmp_path: Path) -> No
     assert (last.runs, last.items, last.proven) == (1, 8, True)
 
 
-def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_path: Path) -> None:
+def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_path) -> None:
     """What is free is proven and written; the rung is named with what its confirmation takes."""
 
     def takes_s(trial: Trial) -> float:
@@ -172,7 +165,7 @@ def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_pat
     assert search.executor.budget.remaining_s >= 0
 
 
-def test_precision_is_confirmed_by_losses_with_equal_seeds(tmp_path: Path) -> None:
+def test_precision_is_confirmed_by_losses_with_equal_seeds(tmp_path) -> None:
     """Of runs of both arms that did not choose; each round has a seed, the same for both."""
     text = "batch_size: 8\nprecision: fp32\n"
     search = searched(
@@ -195,9 +188,7 @@ def test_precision_is_confirmed_by_losses_with_equal_seeds(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("error", "taken"), [(0.002, True), (0.2, False)])
-def test_precision_of_an_inference_is_held_by_its_outputs(
-    tmp_path: Path, error: float, *, taken: bool
-) -> None:
+def test_precision_of_an_inference_is_held_by_its_outputs(tmp_path, error, *, taken) -> None:
     """Without losses: outputs of the first forwards, for the same inputs, in both precisions."""
 
     class Outputs(RecordedEngine):

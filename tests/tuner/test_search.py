@@ -1,33 +1,27 @@
 """The strategy on programs that are formulas: what it writes must be what the formula says."""
 
-from __future__ import annotations
-
 import ast
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from advisor import tuner as strategy
 from advisor.history import History
+from advisor.model import Failure, Run, Trial
 from advisor.tuner import next_request
 from advisor.tuner.state import SearchStep
 from advisor.tuner.throughput_model import Point, ThroughputModel
-from tests.support.simulator.engine import RecordedEngine
+from tests.support.simulator.engine import RecordedEngine, Values
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import formula_search, on_formula
 from tests.tuner.configs import INFERENCE, TEST, TRAINING
 
-if TYPE_CHECKING:
-    from advisor.model import Failure, Run, Trial
-    from tests.support.simulator.engine import Values
-
-
 # --- the shape of the search ------------------------------------------------------------------
 
 
-def test_the_same_answers_give_the_same_ask(tmp_path: Path) -> None:
+def test_the_same_answers_give_the_same_ask(tmp_path) -> None:
     """`next_turn` is pure: replayed from any point, it asks what it asked."""
     search = formula_search(tmp_path, on_formula(noise=0.02), TRAINING)
     assert search.stop.reason == "done"
@@ -53,7 +47,7 @@ def test_the_strategy_knows_no_clock_no_process_and_no_file() -> None:
 # --- loader -----------------------------------------------------------------------------------
 
 
-def test_a_loader_bound_program_gets_workers_and_no_more_than_help(tmp_path: Path) -> None:
+def test_a_loader_bound_program_gets_workers_and_no_more_than_help(tmp_path) -> None:
     """An item takes 4 ms to load and 0.75 ms in a batch of 16: six workers would do, seven are
     the fewest of those that are tried."""
     search = formula_search(tmp_path, on_formula(), TRAINING)
@@ -68,7 +62,7 @@ class Crowded(Formula):
         return super().rate(values, whatif) / (1 + 0.1 * float(values["num_workers"]))
 
 
-def test_workers_that_take_the_cores_of_a_training_go(tmp_path: Path) -> None:
+def test_workers_that_take_the_cores_of_a_training_go(tmp_path) -> None:
     """A run without noise that was 1.27 times as fast is no luck, although the loader alone would
     not tell why."""
     engine = RecordedEngine(Crowded(load_s=1e-5, process_s=1.0, step_kind="optimizer step"))
@@ -77,7 +71,7 @@ def test_workers_that_take_the_cores_of_a_training_go(tmp_path: Path) -> None:
     assert search.values["num_workers"] < 4
 
 
-def test_of_loader_settings_that_tie_the_smallest_is_taken(tmp_path: Path) -> None:
+def test_of_loader_settings_that_tie_the_smallest_is_taken(tmp_path) -> None:
     """One worker hides the loading as eight do."""
     engine = on_formula(load_s=0.0003, launch_s=0.001, unit_s=0.0003)
     search = formula_search(tmp_path, engine, "batch_size: 8\nnum_workers: 0\n", workload=TEST)
@@ -85,14 +79,14 @@ def test_of_loader_settings_that_tie_the_smallest_is_taken(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_workers_that_gain_nothing_stay_as_they_are(tmp_path: Path, seed: int) -> None:
+def test_workers_that_gain_nothing_stay_as_they_are(tmp_path, seed) -> None:
     """Beside a batch that gains much, too."""
     engine = on_formula(load_s=1e-6, launch_s=0.02, noise=0.02, seed=seed)
     search = formula_search(tmp_path, engine, INFERENCE, workload=TEST)
     assert set(search.values) == {"batch_size"}
 
 
-def test_a_larger_batch_is_not_starved_by_the_fewest_workers(tmp_path: Path) -> None:
+def test_a_larger_batch_is_not_starved_by_the_fewest_workers(tmp_path) -> None:
     """One worker keeps up with the original's batch and with no larger one."""
     engine = on_formula(load_s=0.0015, launch_s=0.003, unit_s=0.0001)
     search = formula_search(tmp_path, engine, "batch_size: 1\nnum_workers: 0\n", workload=TEST)
@@ -102,9 +96,7 @@ def test_a_larger_batch_is_not_starved_by_the_fewest_workers(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("noise", [0.0, 0.05, 0.2])
 @pytest.mark.parametrize("text", [TRAINING, INFERENCE])
-def test_changed_is_said_of_what_is_in_the_file_and_of_nothing_else(
-    text: str, noise: float, tmp_path: Path
-) -> None:
+def test_changed_is_said_of_what_is_in_the_file_and_of_nothing_else(text, noise, tmp_path) -> None:
     """Whatever the draws: every change has a decision, and no decision a change that is not."""
     for seed in range(5):
         engine = on_formula(noise=noise, seed=seed, launch_s=0.02)
@@ -117,7 +109,7 @@ def test_changed_is_said_of_what_is_in_the_file_and_of_nothing_else(
         assert all(decision.reason for decision in search.decisions.values())
 
 
-def test_what_moves_along_has_a_decision_of_its_own(tmp_path: Path) -> None:
+def test_what_moves_along_has_a_decision_of_its_own(tmp_path) -> None:
     """Without workers a DataLoader takes no prefetch_factor: it becomes null, and that is told."""
     engine = on_formula(load_s=0.004, contention=3.0)
     text = "num_workers: 4\nprefetch_factor: 2\nbatch_size: 8\n"
@@ -131,14 +123,14 @@ def test_what_moves_along_has_a_decision_of_its_own(tmp_path: Path) -> None:
 # --- batch ------------------------------------------------------------------------------------
 
 
-def test_the_effective_batch_is_kept(tmp_path: Path) -> None:
+def test_the_effective_batch_is_kept(tmp_path) -> None:
     """A larger batch in training takes fewer accumulation steps along."""
     search = formula_search(tmp_path, on_formula(load_s=1e-6), TRAINING)
     assert search.values["batch_size"] > 4
     assert search.values["batch_size"] * search.values["accumulation_steps"] == 32
 
 
-def test_a_batch_past_the_flat_is_not_taken(tmp_path: Path) -> None:
+def test_a_batch_past_the_flat_is_not_taken(tmp_path) -> None:
     """Compute per item rules from the start, so larger ones ran and lost: unchanged."""
     engine = on_formula(load_s=1e-6, launch_s=1e-5, unit_s=0.01)
     search = formula_search(tmp_path, engine, "batch_size: 8\nnum_workers: 2\n", workload=TEST)
@@ -148,7 +140,7 @@ def test_a_batch_past_the_flat_is_not_taken(tmp_path: Path) -> None:
     assert not search.state.skipped
 
 
-def test_a_batch_that_memory_cannot_hold_is_refused_before_it_runs(tmp_path: Path) -> None:
+def test_a_batch_that_memory_cannot_hold_is_refused_before_it_runs(tmp_path) -> None:
     """The peaks of those that ran say what it would need."""
     engine = on_formula(load_s=1e-6, launch_s=1.0, unit_gib=1.0, base_gib=0.0)
     text = "batch_size: 2\nnum_workers: 2\n"
@@ -159,7 +151,7 @@ def test_a_batch_that_memory_cannot_hold_is_refused_before_it_runs(tmp_path: Pat
     assert "10.00 GiB usable" in why
 
 
-def test_out_of_memory_ends_the_climb_at_what_ran(tmp_path: Path) -> None:
+def test_out_of_memory_ends_the_climb_at_what_ran(tmp_path) -> None:
     """The largest that ran is taken, and the failure is named."""
     engine = on_formula(load_s=1e-6, launch_s=1.0, card_gib=2.0)
     search = formula_search(tmp_path, engine, TRAINING)
@@ -167,7 +159,7 @@ def test_out_of_memory_ends_the_climb_at_what_ran(tmp_path: Path) -> None:
     assert "gpu-oom" in search.decisions["batch_size"].reason
 
 
-def test_an_ignored_knob_is_reported_and_not_changed(tmp_path: Path) -> None:
+def test_an_ignored_knob_is_reported_and_not_changed(tmp_path) -> None:
     """A knob counts only if the program followed it."""
     engine = on_formula(load_s=1e-6, ignored=frozenset({"batch_size"}))
     search = formula_search(tmp_path, engine, TRAINING)
@@ -176,7 +168,7 @@ def test_an_ignored_knob_is_reported_and_not_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("items", [32, 48])
-def test_a_batch_that_is_never_filled_is_not_taken(tmp_path: Path, items: int) -> None:
+def test_a_batch_that_is_never_filled_is_not_taken(tmp_path, items) -> None:
     """64 of 32 items is the same work as 32, whatever the clock said."""
 
     class Lucky(RecordedEngine):
@@ -190,7 +182,7 @@ def test_a_batch_that_is_never_filled_is_not_taken(tmp_path: Path, items: int) -
     assert search.values["batch_size"] == 32
 
 
-def test_a_noisy_host_does_not_stop_half_way_up_a_rising_curve(tmp_path: Path) -> None:
+def test_a_noisy_host_does_not_stop_half_way_up_a_rising_curve(tmp_path) -> None:
     """1778, 1969 and 1984 units/s at 64, 512 and 1024: what all runs together say is less noisy
     than one, so 10 % below the top is no tie, 1 % is."""
     search = formula_search(tmp_path, on_formula(load_s=1e-6), INFERENCE, host_noise=0.15)
@@ -200,7 +192,7 @@ def test_a_noisy_host_does_not_stop_half_way_up_a_rising_curve(tmp_path: Path) -
 # --- the original -----------------------------------------------------------------------------
 
 
-def test_a_failing_original_stops_everything(tmp_path: Path) -> None:
+def test_a_failing_original_stops_everything(tmp_path) -> None:
     """Nothing can be told of a program that does not run."""
     search = formula_search(tmp_path, on_formula(fails=lambda *_: "no-steps"), TRAINING)
     assert search.stop.reason == "baseline-failed"
@@ -208,7 +200,7 @@ def test_a_failing_original_stops_everything(tmp_path: Path) -> None:
     assert search.executor.processes == 1
 
 
-def test_history_of_another_speed_is_not_believed(tmp_path: Path) -> None:
+def test_history_of_another_speed_is_not_believed(tmp_path) -> None:
     """The original is measured anew by every call; where it moved, the rest did too."""
     history = History(tmp_path / "history.sqlite")
     quick = formula_search(tmp_path, on_formula(load_s=1e-6), TRAINING, history=history)
@@ -230,7 +222,7 @@ TRAINED: dict[str, Any] = {
 @pytest.mark.parametrize("name", ["validation_batch_size", "test_batch_size"])
 @pytest.mark.parametrize("train", ["batch_size: 4\n", ""])
 def test_a_setting_of_evaluation_is_not_tried_while_the_program_trains(
-    tmp_path: Path, name: str, train: str
+    tmp_path, name, train
 ) -> None:
     """No phase is declared; the steps that were seen are those of a training."""
     search = formula_search(tmp_path, on_formula(**TRAINED), f"{train}{name}: 16\nlr: 0.1\n")
@@ -240,9 +232,7 @@ def test_a_setting_of_evaluation_is_not_tried_while_the_program_trains(
     assert "what was measured here is train" in search.decisions[name].reason
 
 
-def test_a_setting_of_training_is_not_called_ignored_by_a_program_that_tests(
-    tmp_path: Path,
-) -> None:
+def test_a_setting_of_training_is_not_called_ignored_by_a_program_that_tests(tmp_path) -> None:
     """It stands in for the one that is missing, and is not followed: the loader of a training was
     never seen."""
     engine = on_formula(coded={"batch_size": 4}, ignored=frozenset({"batch_size"}), **LOADS)
@@ -255,7 +245,7 @@ def test_a_setting_of_training_is_not_called_ignored_by_a_program_that_tests(
     ("seen", "expected"), [(4, "the program's argument --batch_size 4 is used"), (32, None)]
 )
 def test_an_argument_with_the_value_that_was_tried_overrides_nothing(
-    tmp_path: Path, seen: int, expected: str | None
+    tmp_path, seen, expected
 ) -> None:
     """What the arguments are is set against what was asked for, not against the config's own."""
     asked: dict[str, Any] = {"arguments": (("batch_size", seen),)}
@@ -280,7 +270,7 @@ def test_between_a_batch_and_a_slower_larger_one_more_may_be_gained() -> None:
     assert gains[512] < gains[128] < 0.01
 
 
-def test_a_run_that_collapsed_is_run_again_before_it_is_believed(tmp_path: Path) -> None:
+def test_a_run_that_collapsed_is_run_again_before_it_is_believed(tmp_path) -> None:
     """The first candidate ran at a tenth of its rate: the second draw is what counts."""
     slow = {2}
     engine = on_formula(

@@ -1,22 +1,15 @@
 """A batch that changes a training is never written, whoever steps; in doubt neither."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from advisor.model import Run
+from advisor.model import Failure, Run, Trial
 from advisor.patches import proven_advice
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import formula_search, on_formula
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.model import Failure, Trial
 
 BATCH = "batch_size: 4\nnum_workers: 0\nlr: 0.1\n"
 ACCUMULATED = "batch_size: 4\nnum_workers: 0\naccumulation_steps: 8\n"
@@ -30,9 +23,7 @@ ACCUMULATED = "batch_size: 4\nnum_workers: 0\naccumulation_steps: 8\n"
         ("root forward", "backward"),
     ],
 )
-def test_a_batch_of_a_training_is_advised_with_its_reason(
-    tmp_path: Path, kind: str, sign: str
-) -> None:
+def test_a_batch_of_a_training_is_advised_with_its_reason(tmp_path, kind, sign) -> None:
     """Faster in every run, proven in rounds of its own, and left to the user."""
     engine = on_formula(load_s=1e-6, step_kind=kind, observed={"trains": sign})
     search = formula_search(tmp_path, engine, BATCH)
@@ -45,7 +36,7 @@ def test_a_batch_of_a_training_is_advised_with_its_reason(
     assert [each.title for each in proven_advice(search.state, search.executor.program)]
 
 
-def test_a_batch_whose_pairs_prove_nothing_is_not_called_faster(tmp_path: Path) -> None:
+def test_a_batch_whose_pairs_prove_nothing_is_not_called_faster(tmp_path) -> None:
     """One lucky run had proposed it; what its pairs said is what the knob is told with."""
     engine = Lucky(Formula(load_s=1e-6, launch_s=1e-6, process_s=1.0, step_kind="optimizer step"))
     search = formula_search(tmp_path, engine, BATCH)
@@ -66,9 +57,7 @@ class Lucky(RecordedEngine):
 
 
 @pytest.mark.parametrize("followed", [True, False])
-def test_an_accumulation_makes_up_for_it_where_it_is_followed(
-    tmp_path: Path, *, followed: bool
-) -> None:
+def test_an_accumulation_makes_up_for_it_where_it_is_followed(tmp_path, *, followed) -> None:
     """A batch that moves alone, because the program accumulates as before, is not free."""
     engine = on_formula(
         load_s=1e-6,
@@ -81,9 +70,7 @@ def test_an_accumulation_makes_up_for_it_where_it_is_followed(
 
 
 @pytest.mark.parametrize(("phase", "outcome"), [("any", "advised"), ("test", "changed")])
-def test_a_program_of_which_nothing_is_seen_may_train(
-    tmp_path: Path, phase: str, outcome: str
-) -> None:
+def test_a_program_of_which_nothing_is_seen_may_train(tmp_path, phase, outcome) -> None:
     """Its units were counted in its output; that it does not train is for the user to say."""
     engine = on_formula(load_s=1e-6, observed={"input_shapes": ()})
     search = formula_search(tmp_path, engine, "batch_size: 4\n", workload={"phase": phase})
@@ -92,7 +79,7 @@ def test_a_program_of_which_nothing_is_seen_may_train(
     assert ("may train" in decision.reason) is (phase == "any")
 
 
-def test_no_batch_is_tried_that_the_data_cannot_fill(tmp_path: Path) -> None:
+def test_no_batch_is_tried_that_the_data_cannot_fill(tmp_path) -> None:
     """And that this bounded the search is said."""
     engine = on_formula(load_s=1e-6, step_kind="root forward", observed={"data_items": 100})
     search = formula_search(tmp_path, engine, BATCH)
@@ -116,7 +103,7 @@ NEUTRAL = (
 
 
 @pytest.mark.parametrize(("text", "batch"), NEUTRAL)
-def test_a_key_at_its_neutral_value_fixes_no_other(tmp_path: Path, text: str, batch: str) -> None:
+def test_a_key_at_its_neutral_value_fixes_no_other(tmp_path, text, batch) -> None:
     """With an accumulation of one batch a larger one is tried and advised, as without that key."""
     engine = on_formula(
         load_s=1e-6, step_kind="optimizer step", observed={"trains": "optimizer"},

@@ -1,30 +1,21 @@
 """What is said of a knob whose values were tried: by what came of them, and of nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from advisor import config as documents, knobs
 from advisor.executor.requests import SkippedRun, TrialRequest, TrialResult
-from advisor.model import Candidate
+from advisor.model import Candidate, Knob
 from advisor.objective import THROUGHPUT
 from advisor.settings import Workload
 from advisor.tuner.context import Source, TuningContext
-from advisor.tuner.state import TunerState
+from advisor.tuner.state import Result, Stage, TunerState
 from advisor.tuner.value_trials import try_values
 from tests.runs import a_failure, a_run
+from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import formula_search, on_formula
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.model import Knob
-    from advisor.tuner.state import Result, Stage
-    from tests.support.simulator.engine import RecordedEngine
-
 
 TEXT = b"""\
 num_workers: 2
@@ -144,7 +135,7 @@ def training(**more: Any) -> RecordedEngine:
     ids=["faster", "no memory", "no gain", "a flag that loads a checkpoint"],
 )
 def test_checkpointing_is_taken_off_where_memory_and_gain_are_there(
-    tmp_path: Path, more: dict[str, Any], outcome: str
+    tmp_path, more, outcome
 ) -> None:
     """The results are the same, so that it is written once it is proven."""
     search = formula_search(tmp_path, training(**more), TEXT)
@@ -153,9 +144,7 @@ def test_checkpointing_is_taken_off_where_memory_and_gain_are_there(
 
 
 @pytest.mark.parametrize(("guard", "asked"), [({"numeric-tolerance": "2%"}, True), ({}, False)])
-def test_plain_attention_is_set_against_that_of_torch(
-    tmp_path: Path, guard: dict[str, Any], asked: bool
-) -> None:
+def test_plain_attention_is_set_against_that_of_torch(tmp_path, guard, asked) -> None:
     """It rounds otherwise, so only where the user declared a tolerance."""
     text = "lr: 0.1\nmodel:\n  attn_implementation: eager\n"
     search = formula_search(tmp_path, training(), text, workload=guard)

@@ -1,25 +1,16 @@
 """Changes that no config holds: which are tried, which become advice, and which never do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from advisor.model import Run, Shares
+from advisor.model import Advice, Failure, Run, Shares, Trial
 from advisor.patches import proven_advice
 from advisor.tuner.code_suggestions import counts_alike
-from tests.support.simulator.engine import RecordedEngine
+from tests.support.simulator.engine import RecordedEngine, Values
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import INFERENCE, TEST
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.model import Advice, Failure, Trial
-    from tests.support.simulator.engine import Values
-
 
 CODED = {"batch_size": 4, "num_workers": 0}
 CONFIG = "lr: 0.1\n"
@@ -54,7 +45,7 @@ def loader_bound(**more: Any) -> RecordedEngine:
     return on_formula(coded=CODED, observed=observed, step_kind="optimizer step", **more)
 
 
-def test_workers_that_stand_in_the_code_become_advice_with_a_patch(tmp_path: Path) -> None:
+def test_workers_that_stand_in_the_code_become_advice_with_a_patch(tmp_path) -> None:
     """Measured in pairs against the best candidate, at the line where the loader is built."""
     (tmp_path / "train.py").write_text(LOADER)
     (advice,) = advice_of(formula_search(tmp_path, loader_bound(), CONFIG))
@@ -66,7 +57,7 @@ def test_workers_that_stand_in_the_code_become_advice_with_a_patch(tmp_path: Pat
     assert (tmp_path / "train.py").read_text() == LOADER
 
 
-def test_a_knob_that_the_code_overrides_is_tried_in_the_code(tmp_path: Path) -> None:
+def test_a_knob_that_the_code_overrides_is_tried_in_the_code(tmp_path) -> None:
     """The config says workers and the program ignores it: the call is what must change."""
     engine = loader_bound(ignored=frozenset({"num_workers"}))
     search = formula_search(tmp_path, engine, "num_workers: 0\n")
@@ -75,7 +66,7 @@ def test_a_knob_that_the_code_overrides_is_tried_in_the_code(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("load_s", "first"), [(1e-6, "batch 8"), (0.02, "num_workers")])
-def test_what_promises_most_is_tried_first(load_s: float, first: str, tmp_path: Path) -> None:
+def test_what_promises_most_is_tried_first(load_s, first, tmp_path) -> None:
     """The loader where it is waited for, then a batch of the training, then switches."""
     engine = on_formula(
         coded={"num_workers": 0},
@@ -91,7 +82,7 @@ def test_what_promises_most_is_tried_first(load_s: float, first: str, tmp_path: 
     assert min(switches) > max(n for n, label in enumerate(labels) if "batch " in label)
 
 
-def test_what_is_on_already_is_never_tried(tmp_path: Path) -> None:
+def test_what_is_on_already_is_never_tried(tmp_path) -> None:
     """The probe saw it."""
     on = {
         "cudnn_benchmark": True,
@@ -106,7 +97,7 @@ def test_what_is_on_already_is_never_tried(tmp_path: Path) -> None:
     assert tried(engine) == ["loader.pin_memory=1"]
 
 
-def test_threads_are_tried_on_a_cpu_and_advised_with_a_patch(tmp_path: Path) -> None:
+def test_threads_are_tried_on_a_cpu_and_advised_with_a_patch(tmp_path) -> None:
     """A free setting of the environment: what the workers leave, every CPU, half, one; at most
     two processes, and the fastest alone is proposed."""
     (tmp_path / "train.py").write_text("import torch\n\nmodel(batch)\n")
@@ -130,9 +121,7 @@ def test_threads_are_tried_on_a_cpu_and_advised_with_a_patch(tmp_path: Path) -> 
         ({"device": "cuda:0", "threads": 8}, 8, ["threads=1", "threads=4"]),
     ],
 )
-def test_threads_are_tried_where_they_can_matter(
-    observed: dict[str, Any], workers: int, expected: list[str], tmp_path: Path
-) -> None:
+def test_threads_are_tried_where_they_can_matter(observed, workers, expected, tmp_path) -> None:
     """By what workers and ranks leave, beside a GPU as on a CPU."""
     text = f"num_workers: {workers}\nlr: 0.1\n"
     on = {"cudnn_benchmark": True, "channels_last": True, "pin_memory": False, "compiled": True}
@@ -146,9 +135,7 @@ def test_threads_are_tried_where_they_can_matter(
     ("workload", "drift", "expected"),
     [(None, 0.0, None), (GUARD, 0.001, ["autocast=bfloat16"]), (GUARD, 0.5, [])],
 )
-def test_rounding_is_only_changed_behind_the_guard(
-    workload: dict[str, Any] | None, drift: float, expected: list[str] | None, tmp_path: Path
-) -> None:
+def test_rounding_is_only_changed_behind_the_guard(workload, drift, expected, tmp_path) -> None:
     """Not tried without a declared tolerance; beyond it not advised, however fast."""
     engine = computing(
         observed={"device": "cpu"},
@@ -160,7 +147,7 @@ def test_rounding_is_only_changed_behind_the_guard(
     assert [advice.title for advice in advice_of(search)] == (expected or [])
 
 
-def test_a_spent_budget_is_said(tmp_path: Path) -> None:
+def test_a_spent_budget_is_said(tmp_path) -> None:
     """A what-if is not begun where its pairs would not fit: one run alone is told to nobody. It
     changes nothing that is written, so the answer is whole."""
     engine = computing(switches={"compile": 2.0}, observed={"compiled": False}, process_s=10.0)
@@ -176,7 +163,7 @@ def test_a_spent_budget_is_said(tmp_path: Path) -> None:
 FLAGS = "cudnn_benchmark: false\nchannels_last: false\n"
 
 
-def test_a_flag_of_the_config_is_tuned_behind_the_guard(tmp_path: Path) -> None:
+def test_a_flag_of_the_config_is_tuned_behind_the_guard(tmp_path) -> None:
     """The config holds it, so the config is where it is switched on, proven and written."""
     engine = computing(flags={"cudnn_benchmark": 1.4, "channels_last": 1.0})
     search = formula_search(tmp_path, engine, FLAGS, workload=GUARD)
@@ -186,7 +173,7 @@ def test_a_flag_of_the_config_is_tuned_behind_the_guard(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("budget_s", range(100, 180, 20))
-def test_nothing_is_left_out_that_what_is_left_would_pay(tmp_path: Path, budget_s: int) -> None:
+def test_nothing_is_left_out_that_what_is_left_would_pay(tmp_path, budget_s) -> None:
     """What several proposals need together never keeps the first of them from its rounds."""
     switches = {"channels_last": 1.3, "cudnn_benchmark": 1.25, "tf32": 1.2}
     engine = computing(process_s=10.0, noise=0.05, seed=budget_s, switches=switches)
@@ -201,9 +188,7 @@ def test_nothing_is_left_out_that_what_is_left_would_pay(tmp_path: Path, budget_
 @pytest.mark.parametrize(
     ("followed", "outcome"), [({"bf16"}, "changed"), ({"fp16"}, "changed"), (set(), "ignored")]
 )
-def test_a_precision_is_ignored_only_if_every_value_is(
-    tmp_path: Path, followed: set[str], outcome: str
-) -> None:
+def test_a_precision_is_ignored_only_if_every_value_is(tmp_path, followed, outcome) -> None:
     """The program may know one half precision only; bfloat16 is asked for first."""
 
     class Knows(RecordedEngine):
@@ -262,9 +247,7 @@ def compiling(kind: type[Compiles], **more: Any) -> RecordedEngine:
 @pytest.mark.parametrize(
     ("kind", "first"), [(Compiles, "compile=reduce-overhead"), (ComputeBound, "cudnn_benchmark")]
 )
-def test_cuda_graphs_come_first_where_launches_dominate(
-    tmp_path: Path, kind: type[Compiles], first: str
-) -> None:
+def test_cuda_graphs_come_first_where_launches_dominate(tmp_path, kind, first) -> None:
     """Elsewhere compilation comes last, because it costs most."""
     engine = compiling(kind)
     search = formula_search(tmp_path, engine, CONFIG)
@@ -284,9 +267,7 @@ def test_cuda_graphs_come_first_where_launches_dominate(
         ("cpu", 1000, None),
     ],
 )
-def test_a_proven_batch_runs_one_pass_on_a_card(
-    tmp_path: Path, device: str, items: int | None, seen: str | None
-) -> None:
+def test_a_proven_batch_runs_one_pass_on_a_card(tmp_path, device, items, seen) -> None:
     """A pass that is unknown or too long for the budget leaves a caveat."""
     observed = {"device": device, "data_items": items}
     engine = on_formula(load_s=1e-6, observed=observed)
@@ -297,7 +278,7 @@ def test_a_proven_batch_runs_one_pass_on_a_card(
     assert ("may need more" in reason or "One pass" in reason) is (seen is not None)
 
 
-def test_a_batch_that_fails_within_a_pass_is_not_written(tmp_path: Path) -> None:
+def test_a_batch_that_fails_within_a_pass_is_not_written(tmp_path) -> None:
     """Its measured steps fitted; the validation or a longer batch did not."""
 
     def fails(_: Values, trial: Trial) -> str | None:
@@ -314,7 +295,7 @@ def test_a_batch_that_fails_within_a_pass_is_not_written(tmp_path: Path) -> None
 # --- likely -----------------------------------------------------------------------------------
 
 
-def test_a_gain_that_noise_hides_is_likely_with_the_budget_that_would_do(tmp_path: Path) -> None:
+def test_a_gain_that_noise_hides_is_likely_with_the_budget_that_would_do(tmp_path) -> None:
     """A true 1.5x, never told as unchanged: proven, or likely with the way to finish it."""
     for seed in range(12):
         engine = on_formula(load_s=1e-6, launch_s=2.5e-4, noise=0.2, seed=seed, process_s=5.0)
@@ -330,7 +311,7 @@ def test_a_gain_that_noise_hides_is_likely_with_the_budget_that_would_do(tmp_pat
         assert any("confirmation" in each.what and each.matters for each in search.state.skipped)
 
 
-def test_a_switch_under_which_the_batch_was_misread_is_no_gain(tmp_path: Path) -> None:
+def test_a_switch_under_which_the_batch_was_misread_is_no_gain(tmp_path) -> None:
     """Compiled code may hide the batch behind another dimension."""
     state = formula_search(tmp_path, on_formula(load_s=1e-6), "lr: 0.1\n").state
     run = state.incumbent_run

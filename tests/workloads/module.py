@@ -1,7 +1,5 @@
 """Runs a module of this checkout as `python -m` does: module.py MODULE ARG..."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from pathlib import Path

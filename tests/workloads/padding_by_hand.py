@@ -1,7 +1,5 @@
 """Runs a script, and counts the padding of its training batches where it makes them."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import sys

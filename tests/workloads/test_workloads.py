@@ -1,13 +1,11 @@
 """The reference workloads: each ends with its product, and the probe reads it right."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,11 +18,8 @@ from advisor.runner import run_trial
 from tests.probe import program
 from tests.runs import a_trial
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Training = tuple[tuple[object, ...], Path, str]
-    """Its command, the folder of its outputs, and the name of its weights."""
+Training = tuple[tuple[object, ...], Path, str]
+"""Its command, the folder of its outputs, and the name of its weights."""
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG, WORKLOADS = ROOT / "config", ROOT / "benchmarks" / "workloads"
@@ -77,9 +72,7 @@ def speech(folder: Path) -> Training:
 
 
 @pytest.mark.parametrize("training", [emberformer, headpose, speech])
-def test_a_training_ends_with_losses_metrics_and_weights(
-    training: Callable[[Path], Training], tmp_path: Path
-) -> None:
+def test_a_training_ends_with_losses_metrics_and_weights(training, tmp_path) -> None:
     words, out, weights = training(tmp_path)
     lines = printed(*words, "--epochs", 2, cwd=tmp_path)
     losses = [float(loss) for loss in re.findall(r"^epoch \d+ loss (\S+)", lines, re.MULTILINE)]
@@ -89,7 +82,7 @@ def test_a_training_ends_with_losses_metrics_and_weights(
     assert torch.load(out / weights, weights_only=True)
 
 
-def test_a_raster_is_filled_alike_whatever_the_batch_and_the_workers(tmp_path: Path) -> None:
+def test_a_raster_is_filled_alike_whatever_the_batch_and_the_workers(tmp_path) -> None:
     """All tiles: a seam is where two that were filled meet. What is printed is what is written."""
     edits = {
         '"base_dir": "experiments"': f'"base_dir": "{tmp_path}/out"',
@@ -119,7 +112,7 @@ def test_a_raster_is_filled_alike_whatever_the_batch_and_the_workers(tmp_path: P
 # --- they are read right ------------------------------------------------------------------
 
 
-def test_the_share_of_padding_is_that_of_the_program(tmp_path: Path) -> None:
+def test_the_share_of_padding_is_that_of_the_program(tmp_path) -> None:
     """Over every batch, to the last position, though its lengths have no name."""
     own, script = Path(__file__).with_name("padding_by_hand.py"), WORKLOADS / "speech/train.py"
     flags = ("--config", small_speech(tmp_path), "--data-root", tmp_path / "data", "--epochs", 2)
@@ -148,7 +141,7 @@ class Relighting:
         return ("benchmarks.workloads.relighting.run", "-c", str(config), *map(str, flags))
 
 
-def test_every_image_is_relit_whatever_the_batch(tmp_path: Path) -> None:
+def test_every_image_is_relit_whatever_the_batch(tmp_path) -> None:
     """Batches change nothing but rounding, and the trained networks find the person."""
     relighting = Relighting(tmp_path)
     images: list[dict[str, Any]] = []
@@ -170,7 +163,7 @@ NETWORKS = {"Segmenter": "segmentation", "AlbedoNet": "albedo", "ShadowNet": "sh
 
 
 @pytest.mark.parametrize("batch", [1, 4])
-def test_networks_that_take_turns_have_their_shares_and_calls(tmp_path: Path, batch: int) -> None:
+def test_networks_that_take_turns_have_their_shares_and_calls(tmp_path, batch) -> None:
     """From outside, over the window that was measured; only the first is called in batches."""
     folder, kept = tmp_path, tmp_path / "trace"
     command = (str(MODULE), *Relighting(folder).words("--batch-size", batch, "--trace", kept))
@@ -192,7 +185,7 @@ def test_networks_that_take_turns_have_their_shares_and_calls(tmp_path: Path, ba
     assert (found.effects.batch, found.step_kind) == (batch, "root forward")
 
 
-def test_a_run_that_swallowed_its_failures_has_not_done_its_work(tmp_path: Path) -> None:
+def test_a_run_that_swallowed_its_failures_has_not_done_its_work(tmp_path) -> None:
     """It ends with exit code 0 and says in passing that all of it failed.
 
     Written for one image at a time: in a batch every mask gets the first image's size.

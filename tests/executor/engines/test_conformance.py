@@ -1,31 +1,25 @@
 """What holds of every engine: one protocol, whatever runs behind it."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from advisor.errors import StateBusyError
-from advisor.executor.engines import EngineSettings, make_engine, messages
+from advisor.executor.engines import Engine, EngineSettings, make_engine, messages
 from advisor.executor.engines.carriers import Carrier
 from advisor.executor.engines.connection import Connection
 from advisor.executor.engines.local import LocalEngine
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial, TrialFile
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from advisor.executor.engines import Engine
 
 PROGRAM = """\
 import os, sys, time
@@ -93,7 +87,7 @@ def trial_of(engine: Engine, folder: Path, *, status: int = 0, id_: str = "001")
     )
 
 
-def test_a_run_answers_the_trial_that_was_asked(make: Callable[..., Engine], folder: Path) -> None:
+def test_a_run_answers_the_trial_that_was_asked(make, folder) -> None:
     """Its id, purpose, label and candidate, and a rate over a window; time passes meanwhile."""
     with make() as engine:
         trial = trial_of(engine, folder)
@@ -105,7 +99,7 @@ def test_a_run_answers_the_trial_that_was_asked(make: Callable[..., Engine], fol
         assert engine.clock() - before >= run.window_end - run.window_start > 0
 
 
-def test_a_failure_is_a_value_with_a_next_step(make: Callable[..., Engine], folder: Path) -> None:
+def test_a_failure_is_a_value_with_a_next_step(make, folder) -> None:
     """Never an exception, and the next trial runs."""
     with make() as engine:
         outcome = engine.run(trial_of(engine, folder, status=3))
@@ -116,9 +110,7 @@ def test_a_failure_is_a_value_with_a_next_step(make: Callable[..., Engine], fold
         assert isinstance(engine.run(trial_of(engine, folder, id_="002")), Run)
 
 
-def test_scratch_is_of_one_trial_alone_and_gone_afterwards(
-    make: Callable[..., Engine], folder: Path
-) -> None:
+def test_scratch_is_of_one_trial_alone_and_gone_afterwards(make, folder) -> None:
     """Also where an id comes again, and where the engine is left by an exception."""
     engine = make()
     with contextlib.suppress(ZeroDivisionError), engine:
@@ -133,7 +125,7 @@ def test_scratch_is_of_one_trial_alone_and_gone_afterwards(
 
 
 @pytest.mark.parametrize("kind", REAL)
-def test_a_second_lease_of_one_machine_is_refused_by_name(kind: str) -> None:
+def test_a_second_lease_of_one_machine_is_refused_by_name(kind) -> None:
     """Two at once would spoil each other's figures; another card is another lease."""
     with LocalEngine():
         with pytest.raises(StateBusyError, match="Another gpu-advisor measures on this host"):
@@ -145,7 +137,7 @@ def test_a_second_lease_of_one_machine_is_refused_by_name(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", REAL)
-def test_a_running_trial_is_cancelled_from_another_thread(kind: str, folder: Path) -> None:
+def test_a_running_trial_is_cancelled_from_another_thread(kind, folder) -> None:
     with REAL[kind]() as engine:
         trial = dataclasses.replace(
             trial_of(engine, folder), command=("sleep", "60"), plan=MeasurePlan(mode="whole")
@@ -156,7 +148,7 @@ def test_a_running_trial_is_cancelled_from_another_thread(kind: str, folder: Pat
     assert outcome.kind == "interrupted"
 
 
-def test_a_trial_over_a_pipe_is_the_trial_that_was_asked(folder: Path) -> None:
+def test_a_trial_over_a_pipe_is_the_trial_that_was_asked(folder) -> None:
     """Config bytes, limits and unusual text arrive as they were sent."""
     text = "\ufeffname: Straße\n" + "x" * 70_000
     trial = Trial(

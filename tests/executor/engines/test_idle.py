@@ -1,13 +1,10 @@
 """A process begins on a quiet machine where one can be had within a bounded time."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
 
 import nvml_stub
 import pytest
@@ -15,9 +12,6 @@ import pytest
 from advisor.executor.engines import EngineSettings, idle, local
 from advisor.executor.engines.idle import wait_until_quiet
 from advisor.model import Disturbance, Neighbour
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BUSY = Disturbance(
     disturbed=True,
@@ -49,9 +43,7 @@ class World:
 
 
 @pytest.mark.parametrize(("seen", "limit_s"), [(IDLE, 10.0), (Disturbance(), 10.0), (BUSY, 0.5)])
-def test_no_wait_costs_one_look(
-    seen: Disturbance, limit_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_wait_costs_one_look(seen, limit_s, monkeypatch) -> None:
     """On a quiet machine, on one whose load is unknown, and where no time is left to wait."""
     world = World(monkeypatch, seen)
     assert world.before_a_process(limit_s) == seen
@@ -59,13 +51,13 @@ def test_no_wait_costs_one_look(
     assert world.now == pytest.approx(idle.LOOK_S)
 
 
-def test_a_passing_burst_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_passing_burst_is_waited_out(monkeypatch) -> None:
     world = World(monkeypatch, BUSY, BUSY, IDLE)
     assert world.before_a_process() == IDLE
     assert all("others keep 1.3 CPUs busy (firefox 0.8, make 0.4)" in line for line in world.said)
 
 
-def test_all_waits_of_an_engine_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_waits_of_an_engine_together_are_bounded(monkeypatch) -> None:
     """Ten processes beside one who stays: 5 % of a budget of three minutes, and their looks."""
     world = World(monkeypatch, BUSY)
     monkeypatch.setattr(local, "look_around", lambda seconds, **_: world.look(seconds))
@@ -77,7 +69,7 @@ def test_all_waits_of_an_engine_together_are_bounded(monkeypatch: pytest.MonkeyP
     assert "going on beside others" in world.said[-1]
 
 
-def test_a_card_on_which_others_work_is_busy(tmp_path: Path) -> None:
+def test_a_card_on_which_others_work_is_busy(tmp_path) -> None:
     """A process that only holds memory there is not waited for; one that works is, and clocks
     that are held down are."""
     stub = nvml_stub.build(tmp_path)

@@ -1,7 +1,5 @@
 """Nodes that end, freeze or differ: told by name, and nothing is left there."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -9,8 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pytest
@@ -24,9 +23,6 @@ from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
 from advisor.settings import EngineTable
 from tests.executor.engines.tuned import tuned
 from tests.runner.conftest import processes_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PATIENCE_S = 30.0
 UNITS = "import time\nfor _ in range(3): print('unit', flush=True); time.sleep(0.02)"
@@ -105,9 +101,7 @@ def when_it_runs(scratch: str, action: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_lost_node_is_no_failure_of_its_trial_and_the_next_one_takes_over(
-    number: signal.Signals, folder: Path
-) -> None:
+def test_a_lost_node_is_no_failure_of_its_trial_and_the_next_one_takes_over(number, folder) -> None:
     with engine_on(folder) as engine:
         lost = trial_of(engine, folder, "sleep", "600")
         when_it_runs(lost.scratch, lambda: agent_of(engine).send_signal(number))
@@ -118,7 +112,7 @@ def test_a_lost_node_is_no_failure_of_its_trial_and_the_next_one_takes_over(
         assert isinstance(engine.run(counts(engine, folder)), Run)
 
 
-def test_only_so_many_nodes_may_be_lost(folder: Path) -> None:
+def test_only_so_many_nodes_may_be_lost(folder) -> None:
     with engine_on(folder) as engine:
         heard: list[bool] = []
         for _ in range(3):
@@ -131,7 +125,7 @@ def test_only_so_many_nodes_may_be_lost(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_frozen_node_is_given_up(folder: Path) -> None:
+def test_a_frozen_node_is_given_up(folder) -> None:
     with engine_on(folder) as engine:
         engine._connection.silence_s = 8.0
         trial = trial_of(engine, folder, "sleep", "600")
@@ -141,7 +135,7 @@ def test_a_frozen_node_is_given_up(folder: Path) -> None:
         assert reached(lambda: not processes_of(trial.scratch))
 
 
-def test_an_agent_that_hears_nothing_ends_its_trial_and_itself(folder: Path) -> None:
+def test_an_agent_that_hears_nothing_ends_its_trial_and_itself(folder) -> None:
     """The other side may be cut off without a word."""
     agent = subprocess.Popen(
         [sys.executable, *AGENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -173,7 +167,7 @@ def test_an_agent_that_hears_nothing_ends_its_trial_and_itself(folder: Path) -> 
     assert not Path(scratch).parent.exists()
 
 
-def test_nothing_is_left_on_the_node_of_a_killed_call(folder: Path) -> None:
+def test_nothing_is_left_on_the_node_of_a_killed_call(folder) -> None:
     root = Path(__file__).resolve().parents[3]
     call = subprocess.Popen(
         [sys.executable, "-c", CALLER, str(folder)], cwd=root, stdout=subprocess.PIPE, text=True
@@ -186,9 +180,7 @@ def test_nothing_is_left_on_the_node_of_a_killed_call(folder: Path) -> None:
     assert reached(lambda: not processes_of(scratch) and not Path(scratch).parent.exists())
 
 
-def test_a_node_with_another_version_or_without_the_folder_is_refused(
-    tmp_path: Path, folder: Path
-) -> None:
+def test_a_node_with_another_version_or_without_the_folder_is_refused(tmp_path, folder) -> None:
     python = tmp_path / "python"
     python.write_text(OTHER_VERSION.format(python=sys.executable))
     python.chmod(0o755)
@@ -212,7 +204,7 @@ def test_a_node_with_another_version_or_without_the_folder_is_refused(
         pass
 
 
-def test_a_program_that_is_another_file_on_the_node_is_not_measured(folder: Path) -> None:
+def test_a_program_that_is_another_file_on_the_node_is_not_measured(folder) -> None:
     (folder / "train.py").write_text(UNITS)
     with engine_on(folder) as engine:
         trial = trial_of(engine, folder, sys.executable, "train.py")
@@ -222,9 +214,7 @@ def test_a_program_that_is_another_file_on_the_node_is_not_measured(folder: Path
         assert isinstance(engine.run(trial), Run)
 
 
-def test_a_trial_sees_the_callers_variables_and_the_nodes_own_card(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_sees_the_callers_variables_and_the_nodes_own_card(folder, monkeypatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.setenv("MINE", "of the caller")
     program = "import os; print('unit', os.environ['CUDA_VISIBLE_DEVICES'], os.environ['MINE'])"
@@ -234,13 +224,13 @@ def test_a_trial_sees_the_callers_variables_and_the_nodes_own_card(
     assert "unit 7 of the caller" in run.stdout_tail
 
 
-def test_a_greeting_of_the_login_shell_is_no_message(folder: Path) -> None:
+def test_a_greeting_of_the_login_shell_is_no_message(folder) -> None:
     greets = ("sh", "-c", 'echo Welcome; exec "$@"', "sh")
     with engine_on(folder, *greets) as engine:
         assert isinstance(engine.run(counts(engine, folder)), Run)
 
 
-def test_a_failure_crosses_the_pipe_whole(folder: Path) -> None:
+def test_a_failure_crosses_the_pipe_whole(folder) -> None:
     with engine_on(folder) as engine:
         outcome = engine.run(trial_of(engine, folder, sys.executable, "-c", "1/0"))
     assert isinstance(outcome, Failure)
@@ -297,7 +287,7 @@ def test_the_command_of_an_engine_comes_from_the_settings() -> None:
 
 
 @pytest.mark.slow
-def test_a_config_is_tuned_over_a_pipe_as_it_is_here(tmp_path: Path) -> None:
+def test_a_config_is_tuned_over_a_pipe_as_it_is_here(tmp_path) -> None:
     here = tuned(tmp_path / "here", "local")
     assert here[0] == "improved"
     assert tuned(tmp_path / "there", "box") == here

@@ -1,19 +1,18 @@
 """Trials under a real SLURM of two nodes; tests/support/slurm.py starts it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from advisor.errors import EngineError, NodeLostError
-from advisor.executor.engines import EngineSettings
+from advisor.executor.engines import Engine, EngineSettings
 from advisor.executor.engines.carriers import Carrier
 from advisor.executor.engines.connection import Connection
 from advisor.executor.engines.remote import RemoteEngine
@@ -23,11 +22,6 @@ from tests.executor.engines.test_remote import counts, reached, trial_of, when_i
 from tests.executor.engines.tuned import tuned
 from tests.runner.conftest import processes_of
 from tests.support import slurm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from advisor.executor.engines import Engine
 
 pytestmark = [
     pytest.mark.slow,
@@ -85,7 +79,7 @@ def the_job() -> str:
         conformance.test_scratch_is_of_one_trial_alone_and_gone_afterwards,
     ],
 )
-def test_the_rules_of_every_engine_hold(rule: Callable[..., None], folder: Path) -> None:
+def test_the_rules_of_every_engine_hold(rule, folder) -> None:
     def make() -> Engine:
         return under_slurm(folder)
 
@@ -110,7 +104,7 @@ ENDS: dict[str, tuple[Callable[[], Any], str, bool]] = {
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_an_end_of_the_job_is_told_by_name_and_leaves_nothing(how: str, folder: Path) -> None:
+def test_an_end_of_the_job_is_told_by_name_and_leaves_nothing(how, folder) -> None:
     act, what, again = ENDS[how]
     with under_slurm(folder) as engine:
         trial = trial_of(engine, folder, "sleep", "600")
@@ -124,7 +118,7 @@ def test_an_end_of_the_job_is_told_by_name_and_leaves_nothing(how: str, folder: 
     assert reached(lambda: the_job() == "")
 
 
-def test_a_dead_node_is_lost_and_its_agent_ends_by_itself(place: Path, folder: Path) -> None:
+def test_a_dead_node_is_lost_and_its_agent_ends_by_itself(place, folder) -> None:
     """Killing slurmd leaves processes running."""
     engine = under_slurm(folder, "--nodelist=n2")
     engine._connection.silence_s = 8.0
@@ -144,19 +138,19 @@ def test_a_dead_node_is_lost_and_its_agent_ends_by_itself(place: Path, folder: P
     assert reached(lambda: "idle" in call("sinfo", "--noheader", "--nodes=n2", "--format=%T"))
 
 
-def test_a_request_that_slurm_refuses_is_told_before_the_first_trial(folder: Path) -> None:
+def test_a_request_that_slurm_refuses_is_told_before_the_first_trial(folder) -> None:
     with pytest.raises(EngineError, match="SLURM refused the request: Invalid partition"):
         under_slurm(folder, "--partition=none").__enter__()
 
 
-def test_the_allocation_is_the_limit(folder: Path) -> None:
+def test_the_allocation_is_the_limit(folder) -> None:
     """Not the node: of its CPUs a job has those that it asked for."""
     with under_slurm(folder, "--cpus-per-task=1") as engine:
         machine = engine.machine()
     assert (machine.cpus, machine.allocation) == (1, "slurm")
 
 
-def test_inside_an_allocation_that_one_is_used(folder: Path, tmp_path: Path) -> None:
+def test_inside_an_allocation_that_one_is_used(folder, tmp_path) -> None:
     """Also inside `srun --pty`, where the step that we are holds all CPUs."""
     code = (
         "import pathlib, sys; from tests.executor.engines import test_slurm as it\n"
@@ -172,7 +166,7 @@ def test_inside_an_allocation_that_one_is_used(folder: Path, tmp_path: Path) -> 
     assert (cpus, len(jobs)) == ("2", 1), found.stderr
 
 
-def test_a_config_is_tuned_on_a_node_as_it_is_here(tmp_path: Path) -> None:
+def test_a_config_is_tuned_on_a_node_as_it_is_here(tmp_path) -> None:
     here = tuned(tmp_path / "here", "local")
     assert here[0] == "improved"
     assert tuned(tmp_path / "there", "slurm", f"srun {CARD}") == here

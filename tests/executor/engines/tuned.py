@@ -1,7 +1,5 @@
 """A whole `optimize` whose trials run by one engine."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

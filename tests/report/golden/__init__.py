@@ -1,14 +1,9 @@
 """Golden reports, from recorded ones: `python -m tests.report.golden` renders them again."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.report import sections, writing
-
-if TYPE_CHECKING:
-    from advisor.report.schema import Report
+from advisor.report.schema import Report
 
 FOLDER = Path(__file__).parent
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))

@@ -14,10 +14,11 @@ import math
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from types import TracebackType
+from typing import Annotated, Protocol, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -35,11 +36,6 @@ from advisor.model import (
     leaf_of,
 )
 from advisor.runner.failure_patterns import NEXT_STEPS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from types import TracebackType
-    from typing import Self
 
 Values = Mapping[str, JsonScalar]
 """Settings in force by the last word of their path: `batch_size`."""

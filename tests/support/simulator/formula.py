@@ -1,11 +1,10 @@
 """A program that exists only as a formula, so that its true optimum is known."""
 
-from __future__ import annotations
-
 import math
 import random
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.model import (
     Effects,
@@ -20,12 +19,7 @@ from advisor.model import (
     WhatIfOutcome,
 )
 from advisor.runner.failure_patterns import NEXT_STEPS
-from tests.support.simulator.engine import QUIET_MACHINE, arguments_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tests.support.simulator.engine import Values
+from tests.support.simulator.engine import QUIET_MACHINE, Values, arguments_of
 
 HALF = {"bf16", "bf16-mixed", "bfloat16"}
 ENDING_S = 0.3

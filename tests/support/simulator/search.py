@@ -3,34 +3,29 @@
 Tests judge the strategy by it, and `benchmarks.search_quality` measures it.
 """
 
-from __future__ import annotations
-
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from advisor import config as documents, knobs
 from advisor.config.argv import join
 from advisor.executor.executor import Budget, Executor
 from advisor.executor.program import COMMAND_LINE, Program
+from advisor.executor.requests import TrialResult
 from advisor.executor.run_cache import RunCache
 from advisor.history import History
+from advisor.model import Candidate, Decision, Failure, Run, Trial
 from advisor.objective import THROUGHPUT, Objective
 from advisor.settings import Workload
 from advisor.tuner.confirm import proven_candidate
 from advisor.tuner.context import Source, TuningContext
 from advisor.tuner.decisions import decisions
 from advisor.tuner.pipeline import pipeline
+from advisor.tuner.state import Result, Stop, TunerState
 from tests.support.simulator.engine import QUIET_MACHINE, Noise, RecordedEngine
 from tests.support.simulator.formula import Formula
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from advisor.executor.requests import TrialResult
-    from advisor.model import Candidate, Decision, Failure, Run, Trial
-    from advisor.tuner.state import Result, Stop, TunerState
 
 
 class Quiet:
