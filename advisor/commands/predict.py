@@ -14,6 +14,7 @@ from advisor import files, knobs, numbers
 from advisor.commands import invocation, output
 from advisor.commands.measuring import session_of
 from advisor.errors import PredictionError, UsageError
+from advisor.executor.program import COMMAND_LINE
 from advisor.machine import profiles
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run
 from advisor.prediction import speed
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     next_steps = [
         next_step(session, found.doubling, entry, args.output, claim)
         for entry in entries
-        if entry.suggested and found.doubling
+        if found.doubling and entry.suggested and (claim or found.doubling.document == COMMAND_LINE)
     ]
     remarks = notes(found, cards, entries, written=any(step.config for step in next_steps))
     fields = {
@@ -298,7 +299,9 @@ def notes(
             run.trains and any(e.suggested and e.batch != traced.own.batch for e in entries),
         "The rate of the loader there, and of the program's own Python, is not known; either may "
         "be the limit.": True,
-        "Nothing was written.": not written,
+        "`--output DIR` writes a config with the suggested batch for each card, and tells the "
+        "command that confirms it there.": found.doubling and not written
+        and found.doubling.document != COMMAND_LINE,
     }  # fmt: skip
     return [line for line, holds in lines.items() if holds]
 

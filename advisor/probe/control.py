@@ -4,7 +4,7 @@ The parent writes `command-<pid>.json`, always replaced whole: {number, phase, .
 
     count       {calls}: record only what counts steps; `calls`: forwards are among it
     stop        {kind, count}: stop at that many events of a kind, at once without one
-    diagnose    {boundary, loader, step_s}: the window is full; look at the parts, then stop
+    diagnose    {boundary, loader, root, step_s}: the window is full; look at the parts, then stop
 """
 
 from __future__ import annotations

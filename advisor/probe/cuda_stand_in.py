@@ -197,8 +197,8 @@ class StandIn:
                 result = result.clone()
         finally:
             self._target = before
-        if target is None:
-            target = any(map(self.holds, tensors(args, self._torch))) or None
+        if target is None and self.used and tensors(result, self._torch):
+            target = any(map(self.holds, tensors(args, self._torch)))
         if target or moved:
             self.mark(result, bool(target))
         return result

@@ -34,6 +34,8 @@ class Diagnosis:
         self._session, self._stop = session, stop
         self._boundary = command["boundary"]
         """Kind of event that ends a step."""
+        self._root: int | None = command["root"]
+        """Module whose calls end steps, where calls do: one of several networks."""
         self.loader: int | None = command["loader"]
         self._step_s = float(command["step_s"])
         self._lists = bool(session.plan.get("trace"))
@@ -52,9 +54,11 @@ class Diagnosis:
             self.found["flops"] = {"why": why}
             self._drain_and_stop()
 
-    def at(self, kind: str, optimizer: Any = None) -> None:
+    def at(self, kind: str, optimizer: Any = None, module: Any = None) -> None:
         """Begin or end the profile where a step may end."""
         if kind != self._boundary or self._optimizer not in (None, id(optimizer)):
+            return
+        if kind == "call" and self._root not in (None, module):
             return
         self._optimizer = None if optimizer is None else id(optimizer)
         try:

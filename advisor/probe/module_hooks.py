@@ -160,7 +160,7 @@ def _leave(
     alone = not (session.loaders or session.optimizers_built)
     if alone and session.capture is None:
         module_facts.record_numbers(session, entry, args, kwargs or {}, items)
-    session.at("call")
+    session.at("call", module=entry.index)
 
 
 def shield_compiled(eval_frame: Any, session: Session) -> None:

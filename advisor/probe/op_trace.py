@@ -24,6 +24,7 @@ PRODUCTS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
 CONVOLUTIONS = ("convolution", "_convolution", "convolution_backward")
 ATTENTION_FLOPS = {False: 4, True: 10}
 """Per query, key and channel, of a forward and of a backward with its recomputation."""
+INFERENCE = ("__enter__", "__exit__")
 MOST_OPERATIONS = 100_000
 """A step of more is not traced."""
 
@@ -46,6 +47,8 @@ class OpTrace:
         """Bytes of storages that were there before the step."""
         self._known: dict[int, Any] = {}
         self._tf32 = _tf32(session.torch)
+        self._guards: dict[str, Any] = {}
+        """Torch's own beginning and end of inference mode."""
         self._collects = False
         """Python's collector was on."""
         self._mode = _mode(self, session.torch)
@@ -64,10 +67,26 @@ class OpTrace:
         gc.collect()
         gc.disable()  # it would free in other places at another batch
         self._mode.__enter__()
+        guard = self._torch.inference_mode
+        for name in INFERENCE:
+            self._guards[name] = getattr(guard, name)
+            setattr(guard, name, self._again_after(self._guards[name]))
+
+    def _again_after(self, original: Any) -> Any:
+        """Wrap an end of inference mode, which turns off a mode that was entered within it."""
+
+        def wrapped(guard: Any, *problem: Any) -> None:
+            original(guard, *problem)
+            self._mode.__exit__(None, None, None)
+            self._mode.__enter__()
+
+        return wrapped
 
     def end(self) -> dict[str, Any]:
         """Stop watching; return entries of the record."""
         self._mode.__exit__(None, None, None)
+        for name, original in self._guards.items():
+            setattr(self._torch.inference_mode, name, original)
         if self._collects:
             gc.enable()
         if self._problem is not None:
@@ -113,7 +132,8 @@ class OpTrace:
             return
         moved = sum(each.numel() * each.element_size() for each in (*inputs, *outputs))
         floats = [each for each in inputs if each.is_floating_point()]
-        dtype = str(floats[-1].dtype if floats else outputs[0].dtype if outputs else "none")
+        factors = [max(floats, key=lambda each: each.numel())] if floats else outputs
+        dtype = str(factors[0].dtype) if factors else "none"
         dtype = dtype.replace("torch.", "")
         dtype = "tf32" if dtype == "float32" and kind in self._tf32 else dtype
         index = self._dtypes.setdefault(dtype, len(self._dtypes))
@@ -231,5 +251,7 @@ def _cost(name: str, args: Any, outputs: list[Any]) -> tuple[int, float]:
         return GROUPED if groups > 1 else CONVOLUTION, flops * gradients
     if name.startswith("_scaled_dot_product"):
         query, key = given[:2]
-        return ATTENTION, float(ATTENTION_FLOPS[backward] * query.numel() * key.shape[-2])
+        masked = "flash" in name and any(arg is True for arg in args)  # is_causal: half is skipped
+        each = ATTENTION_FLOPS[backward] / (2 if masked else 1)
+        return ATTENTION, float(each * query.numel() * key.shape[-2])
     return OTHER, 0.0

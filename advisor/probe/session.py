@@ -156,10 +156,10 @@ class Session:
         """Record one event."""
         self.recorder.add(event)
 
-    def at(self, kind: str, optimizer: Any = None) -> None:
+    def at(self, kind: str, optimizer: Any = None, module: Any = None) -> None:
         """Tell the diagnosis, if it is on, where a step may end."""
         if self.diagnosis is not None:
-            self.diagnosis.at(kind, optimizer)
+            self.diagnosis.at(kind, optimizer, module)
 
     def is_muted(self) -> bool:
         """Return True in a forked DataLoader worker."""

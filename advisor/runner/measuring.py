@@ -89,6 +89,7 @@ class Measuring:
             "phase": "diagnose",
             "boundary": boundary(process.reader.log, series),
             "loader": series.loader,
+            "root": series.root,
             "step_s": series.typical_s,
         }
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from advisor.prediction.speed import Rates
     from advisor.prediction.trace import Trace
 
 
@@ -94,13 +95,20 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 @functools.cache
 def step_of(
-    name: str, length: int, batch: int, *, trains: bool, half: bool, recomputes: bool = False
+    name: str,
+    layers: int,
+    length: int,
+    batch: int,
+    *,
+    trains: bool,
+    half: bool,
+    recomputes: bool = False,
 ) -> Trace:
-    """Trace of one forward, or of one forward and backward."""
+    """Trace of one forward, or of one forward and backward, with so many layers."""
     shape = PUBLISHED[name]
     dtype = torch.bfloat16 if half else torch.float32
     with FakeTensorMode(allow_non_fake_inputs=True), default_dtype(dtype):
-        blocks = nn.ModuleList(Block(shape, fused=half) for _ in range(shape.layers))
+        blocks = nn.ModuleList(Block(shape, fused=half) for _ in range(layers))
         words, head = nn.Embedding(shape.words, shape.width), nn.Linear(shape.width, shape.words)
         model = nn.ModuleList([words, blocks, head])
         ids = torch.zeros(batch, length, dtype=torch.long)
@@ -115,7 +123,17 @@ def step_of(
             if trains:
                 functional.cross_entropy(out.float().flatten(0, 1), ids.flatten()).backward()
 
-        return traced(step, batch)
+        return traced(step, batch, warm=False)
+
+
+def seconds(card: str, rates: Rates, name: str, length: int, batch: int, **how: bool) -> float:
+    """Predicted time of a step: all layers are alike, so that two of them tell it."""
+    profile = profiles.by_name(card)
+    one, two = (
+        speed.step_time(step_of(name, layers, length, batch, **how), profile, rates).seconds
+        for layers in (1, 2)
+    )
+    return one + (PUBLISHED[name].layers - 1) * (two - one)
 
 
 def compare(table: Path) -> None:
@@ -139,11 +157,11 @@ def _neusight(rows: list[dict[str, str]]) -> dict[str, dict[str, list[Pair]]]:
         if card is None or row["option"] or name not in PUBLISHED:
             continue
         trains = row["mode"] == "train"
-        trace = step_of(name, int(row["seqlen"]), int(row["batch"]), trains=trains, half=False)
         rates = speed.TRAINING if trains else speed.INFERENCE
+        length, batch = int(row["seqlen"]), int(row["batch"])
+        took = seconds(card, rates, name, length, batch, trains=trains, half=False)
         measured = float(row["label_all_e2e_latency"])
-        took = 1000 * speed.step_time(trace, profiles.by_name(card), rates).seconds
-        found[card]["predicted"].append((took, measured))
+        found[card]["predicted"].append((1000 * took, measured))
         for method in METHODS:
             if text := row.get(f"{method}_all_e2e_latency"):
                 found[card][method].append((float(text), measured))
@@ -155,9 +173,9 @@ def _foundry(rows: list[dict[str, Any]]) -> dict[str, dict[str, list[Pair]]]:
     for row in rows:
         length, batch = int(row["SeqLen (T)"]), int(row["MicroBatchSize"])
         recomputes = row["Activation Checkpointing"] == "True"
-        trace = step_of(row["Model"], length, batch, trains=True, half=True, recomputes=recomputes)
         card = CARDS[row["GPU"]]
-        took = speed.step_time(trace, profiles.by_name(card), speed.TRAINING)
+        how = {"trains": True, "half": True, "recomputes": recomputes}
+        took = seconds(card, speed.TRAINING, row["Model"], length, batch, **how)
         rate = float(row["Throughput (T/s/GPU)"])
-        found[card]["predicted"].append((length * batch / took.seconds, rate))
+        found[card]["predicted"].append((length * batch / took, rate))
     return found

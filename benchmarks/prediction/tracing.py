@@ -28,9 +28,12 @@ def without_data(model: torch.nn.Module) -> FakeTensorMode:
     return fake
 
 
-def traced(step: Callable[[], object], batch: float, optimizer: Any = None) -> Trace:
-    """Trace of `step`, after one that makes the optimizer's state."""
-    step()
+def traced(
+    step: Callable[[], object], batch: float, optimizer: Any = None, *, warm: bool = True
+) -> Trace:
+    """Trace of `step`; `warm`: after one that makes the optimizer's state."""
+    if warm:
+        step()
     session: Any = SimpleNamespace(torch=torch, fetching=False, stand_in=None)
     trace = OpTrace(session, optimizer)
     trace.begin()

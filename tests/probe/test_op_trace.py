@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from advisor.model import MeasurePlan
 from advisor.probe.op_trace import ATTENTION, CONVOLUTION, GROUPED, MATRIX, OpTrace
 from advisor.probe.session import Session
+from tests.probe.program import python
 
 torch = pytest.importorskip("torch")
 
@@ -91,3 +93,56 @@ def test_a_card_computes_convolutions_in_tf32_unless_the_program_says_no(session
         assert traced(session, lambda: layers(x))["dtypes"] == ["float32"]
     finally:
         torch.backends.cudnn.allow_tf32 = True
+
+
+def test_half_of_a_causal_attention_is_skipped_and_its_factors_tell_its_dtype(
+    session: Session,
+) -> None:
+    """The backward reads a float32 beside its factors."""
+    q = torch.zeros(1, 2, 8, 8, dtype=torch.bfloat16, requires_grad=True)
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def operations(*, causal: bool) -> list[float]:
+        trace = OpTrace(session)
+        trace.begin()
+        attend(q, q, q, is_causal=causal).sum().backward()
+        found = trace.end()["trace"]
+        ops = [op for op in found["ops"] if op[0] == ATTENTION]
+        assert {found["dtypes"][op[1]] for op in ops} == {"bfloat16"}
+        return [op[2] for op in ops]
+
+    assert operations(causal=True) == [each / 2 for each in operations(causal=False)]
+
+
+def test_inference_mode_hides_no_operation(session: Session) -> None:
+    """A step may begin within it, and go on after it."""
+    layer, x = torch.nn.Linear(3, 5), torch.zeros(2, 3)
+    trace = OpTrace(session)
+    with torch.inference_mode():
+        trace.begin()
+        layer(x)
+    with torch.inference_mode():
+        layer(x)
+    ops = trace.end()["trace"]["ops"]
+    assert [op[2] for op in ops if op[0] == MATRIX] == 2 * [2 * 2 * 3 * 5]
+
+
+SEVERAL = """\
+import torch
+first = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(20)])
+second = torch.nn.Linear(256, 256, bias=False)
+for _ in range(4000):
+    with torch.no_grad():
+        out = first(torch.ones(2, 256))
+        for each in out:
+            second(each[None])
+"""
+
+
+def test_a_step_is_traced_with_all_its_networks(tmp_path: Path) -> None:
+    """The batch of 2 goes through the first network, and each item through the second."""
+    (tmp_path / "several.py").write_text(SEVERAL)
+    plan = MeasurePlan(measure_s=0.3, min_steps=10, trace=True)
+    trace = python(tmp_path, str(tmp_path / "several.py"), plan=plan).measured.trace
+    assert trace is not None
+    assert (trace["names"].count("addmm"), trace["names"].count("mm")) == (20, 2)  # type: ignore[attr-defined]
