@@ -289,7 +289,7 @@ def notes(
             here is None,
         f"Speed is the one measured on this {here and here.title}, in {dtype}, scaled by the "
         "datasheets of both cards.": here,
-        "Bands of speed hold 9 in 10 published models (timm, autocast, large batches) of the cards "
+        "Bands of speed hold 9 in 10 published models (16 bits, large batches) of the cards "
         f"that were compared, and are ±{numbers.percent(speed.NOT_VALIDATED)} elsewhere. "
         f"Memory: ±{numbers.percent(MEMORY_ERROR)}, not validated on a card.": True,
         f"Speed of {task} in {dtype} not validated: {unknown}.": unknown,
