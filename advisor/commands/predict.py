@@ -112,9 +112,6 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     return 0
 
 
-# --- runs ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """Traces of a program, and how they were made."""
@@ -217,9 +214,6 @@ def like(old: JsonScalar, batch: float) -> JsonScalar:
     return str(int(batch)) if isinstance(old, str) else int(batch)
 
 
-# --- configs of the cards -----------------------------------------------------------------
-
-
 class NextStep(NamedTuple):
     """Command that confirms a prediction on its card, as in `--json`."""
 
@@ -264,9 +258,6 @@ def next_step(
             argv = replace_paths(argv, str(asked.cwd), seen)
     words = ("gpu-advisor", "optimize", *names.values(), "--", *argv)
     return NextStep(card=entry.card, command=shlex.join(words), config=written)
-
-
-# --- text ---------------------------------------------------------------------------------
 
 
 def notes(
