@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from advisor.model import Telemetry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from advisor.model import Card
+from advisor.model import Card, Telemetry
 
 
 def positions(uuids: Sequence[str | None], used: Sequence[Card]) -> list[int]:

@@ -12,20 +12,15 @@ import itertools
 import os
 import time
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
 from advisor.machine import host
 from advisor.machine.readings import HARMFUL_EVENT_REASONS, SOFTWARE_THERMAL
-from advisor.model import Disturbance, Neighbour
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from advisor.model import Telemetry
+from advisor.model import Disturbance, Neighbour, Telemetry
 
 SAMPLE_S = 0.5
 """Shortest time between two readings."""

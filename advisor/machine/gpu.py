@@ -12,15 +12,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.machine import profiles
 from advisor.machine.readings import Device, GpuReader, optional, read_memory
 from advisor.model import Gpu
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 ROOT = Path("/")
 CU_INIT_LIMIT_S = 20.0
@@ -58,8 +56,6 @@ def open_readers(environ: Mapping[str, str]) -> tuple[list[GpuReader], str | Non
     return [GpuReader(device, nvml) for device in shown], note
 
 
-# --- device files -------------------------------------------------------------------------
-
 UVM = "dev/nvidia-uvm"
 CU_INIT = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
 
@@ -90,9 +86,6 @@ def _cu_init() -> None:
         subprocess.run(words, capture_output=True, check=False, timeout=CU_INIT_LIMIT_S)
 
 
-# --- the library --------------------------------------------------------------------------
-
-
 @functools.cache
 def _load() -> tuple[Any, str | None]:
     """Initialise pynvml once, or return the reason."""
@@ -105,9 +98,6 @@ def _load() -> tuple[Any, str | None]:
             return None, NO_DRIVER
         return None, f"NVML could not be started: {problem}. nvidia-smi says why."
     return pynvml, None
-
-
-# --- devices ------------------------------------------------------------------------------
 
 
 def _devices(nvml: Any) -> tuple[list[Device], str | None]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 import os
 import platform
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
 from advisor.machine.gpu import read_gpus
 from advisor.machine.readings import GIB
 from advisor.model import Machine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 ROOT = Path("/")
 UNLIMITED = 2**62
@@ -69,9 +66,6 @@ def affinity() -> set[int]:
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))
-
-
-# --- cgroups ------------------------------------------------------------------------------
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
@@ -140,9 +134,6 @@ def text_of(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
-
-
-# --- names and sizes ----------------------------------------------------------------------
 
 
 def nvidia_devices(root: Path = ROOT) -> int | None:

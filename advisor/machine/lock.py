@@ -10,14 +10,11 @@ import re
 import shlex
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor import masking
 from advisor.errors import StateBusyError, StateUnusableError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def runtime_dir() -> Path:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -109,9 +107,6 @@ def optional(nvml: Any, call: Callable[..., T], *args: Any) -> T | None:
         return call(*args)
     except nvml.NVMLError:
         return None
-
-
-# --- the calls ----------------------------------------------------------------------------
 
 
 class Memory(NamedTuple):

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from advisor.machine.readings import EVENT_REASONS
+from advisor.machine.readings import EVENT_REASONS, GpuSample
 from advisor.model import Telemetry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from advisor.machine.readings import GpuSample
 
 LAG_S = 1.0
 """Utilisation and power are the driver's own averages over up to this long before the reading."""

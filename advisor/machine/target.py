@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from advisor.machine import profiles
 from advisor.machine.cards import same_uuid
-from advisor.model import Gpu
-
-if TYPE_CHECKING:
-    from advisor.model import Card, GpuProfile, Machine
+from advisor.model import Card, Gpu, GpuProfile, Machine
 
 CPU_PRECISIONS = ("float32", "bfloat16")
 

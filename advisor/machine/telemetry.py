@@ -6,18 +6,15 @@ import contextlib
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping, Sequence
+from typing import Self
 
 import psutil
 
 from advisor.machine import cards
 from advisor.machine.gpu import open_readers
 from advisor.machine.recording import Recording, Sample
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from advisor.model import Card, Telemetry
+from advisor.model import Card, Telemetry
 
 SLOW_INTERVAL_S = 1.0
 """Between readings that take long: the processes."""
