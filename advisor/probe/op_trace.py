@@ -30,7 +30,10 @@ MOST_OPERATIONS = 100_000
 
 
 class OpTrace:
-    """Operations of one step; where it `lists` them, with the storages that they make."""
+    """Operations of one step.
+
+    `lists`: each of them, and the storages that they make; else their sum.
+    """
 
     def __init__(self, session: Session, optimizer: Any = None, *, lists: bool = True) -> None:
         self._session, self._torch = session, session.torch

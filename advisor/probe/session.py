@@ -169,7 +169,7 @@ class Session:
         return self.muted
 
     def step_ended(self, now: float) -> None:
-        """Check fast, at a possible end of a step, whether something is due."""
+        """Do what is due at a possible end of a step."""
         if self.capture is not None:
             return
         if self.device is not None:
@@ -178,7 +178,10 @@ class Session:
             self.tick(now)
 
     def switch(self, *, counting: bool, calls: bool = True) -> None:
-        """Record only what counts steps, or everything again; `calls`: forwards are counted."""
+        """Record only what counts steps, or everything again.
+
+        `calls`: forwards are counted.
+        """
         if counting == self.counting:
             return
         self.counting = counting

@@ -26,7 +26,7 @@ def watch_device(session: Session) -> None:
     own = threading.get_ident()
 
     def is_left_alone() -> bool:
-        """Return True while steps are counted, for the probe's own calls, and another thread's."""
+        """Return True for a call that is not recorded."""
         return session.counting or session.reading or threading.get_ident() != own
 
     def waiting(name: str, *, on_device: bool = True) -> Callable[..., Any]:

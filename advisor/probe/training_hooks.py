@@ -70,7 +70,7 @@ def asked_for(torch: Any, session: Session) -> None:
 
 
 def _may_end_step(session: Session, kind: str, end: float) -> None:
-    """End a step at its gradients, unless those of optimizers are the ends."""
+    """End a step at its gradients, unless optimizers step."""
     if not session.updates:
         session.at(kind)
         session.step_ended(end)

@@ -41,7 +41,7 @@ _EXCEPTION_LINE = re.compile(r"^(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:: .*)?$")
 
 
 def failed(kind: str, evidence: str, next_step: str | None = None) -> Failure:
-    """Failure with the decisive line, and the kind's own next step unless there is a better one."""
+    """Failure with the kind's own next step, unless there is a better one."""
     evidence = evidence.strip()[:EVIDENCE_CHARS]
     return Failure(kind=kind, evidence=evidence, next_step=next_step or NEXT_STEPS[kind])
 
@@ -87,7 +87,7 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
                 return failed("hang", f"{silence}; {limit}")
             evidence = f"{silence}, while {busy:.1f} CPUs were busy; {limit}"
             return failed("timeout", evidence, NEXT_STEPS["hang"])
-        case "start-limit" if not ending.booted or ending.aside:
+        case "start-limit" if not ending.processes or ending.aside:
             return _nothing_measured(trial, ending)
         case "start-limit":
             return failed(
@@ -177,7 +177,7 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Failure:
             f"{ended}; output lines that match {trial.plan.unit_regex!r}: {ending.count.lines}",
             "Mend the pattern that counts: unit-regex in gpu-advisor.toml, or --unit-regex.",
         )
-    if not ending.booted:
+    if not ending.processes:
         option = isolating(trial.command)
         why = "its environment was cleared (env -i, sudo), or Python started with -I, -E or -S"
         return failed(

@@ -82,11 +82,6 @@ class TrialExit:
         return self.ended - self.started
 
     @property
-    def booted(self) -> bool:
-        """The probe started in at least one process."""
-        return bool(self.processes)
-
-    @property
     def steps(self) -> int:
         """Steps of the process that made most."""
         return max((process.steps for process in self.processes), default=0)
