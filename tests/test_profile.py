@@ -1,7 +1,6 @@
 """`gpu-advisor profile`: one measured run of a command, with or without a config."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import nvml_stub
 import psutil
 import pytest
 
+from advisor.commands.profile import in_order
 from advisor.errors import FAILURE_EXIT_CODES, CommandMissingError, SettingsError, UsageError
 from tests import warm
 
@@ -153,20 +153,11 @@ def test_a_command_alone_is_enough_and_nothing_is_left_behind(project, profile) 
     assert set(project.rglob("*")) == before.keys()
 
 
-@pytest.mark.usefixtures("others_are_seen")
-def test_others_at_work_are_named_below_the_bottleneck(profile) -> None:
-    """The rates of a program that waits for its CPUs are not its own."""
-    loop = [sys.executable, "-c", "while True: pass"]
-    cpus = range(2 * (os.cpu_count() or 1))
-    spin = [subprocess.Popen(loop, start_new_session=True) for _ in cpus]
-    try:
-        code, stdout, stderr = profile("--", *TRAIN)
-    finally:
-        for process in spin:
-            process.kill()
-            process.wait()
-    assert code == 0, stderr
-    assert stdout.split("\n\n")[1].startswith("Measured under background load: others held ")
+def test_what_limits_the_figures_stands_beside_the_bottleneck() -> None:
+    """An unused card comes before it; others at work come after it."""
+    shown = in_order("no card", "bottleneck\n\nparts\n\nevidence\n", "", "others")
+    assert shown == "no card\n\nbottleneck\n\nothers\n\nparts\n\nevidence\n"
+    assert in_order("", "bottleneck\n\nparts\n", "") == "bottleneck\n\nparts\n"
 
 
 def test_the_phases_of_a_whole_run_agree_with_the_programs_own_clocks(

@@ -75,11 +75,9 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     unused = notes.unused_gpu(result, machine.gpus)
     text = whole_run.memo(result[0]) if found is None else memo(result, found)
     load = notes.load_note(result, neighbours(result), machine.cpus)
-    first, _, rest = text.partition("\n\n")
     fields = as_object(result, found) | {"unused_gpu": unused or None, "load_note": load or None}
     request = notes.more_cpus(result, machine)
-    shown = "\n\n".join(filter(None, (unused, first, request, load, rest)))
-    output.show(fields, shown, as_json=args.json)
+    output.show(fields, in_order(unused, text, request, load), as_json=args.json)
     return 0
 
 
@@ -130,6 +128,12 @@ def as_object(result: tuple[Run, ...], found: Bottleneck | None) -> dict[str, An
         "bottleneck": found and found.model_dump(),
         "phases": [dataclasses.asdict(phase) for phase in run.phases] if found is None else None,
     }
+
+
+def in_order(unused: str, text: str, *limits: str) -> str:
+    """The memo behind an unused card, with what limits its figures after its first sentence."""
+    first, _, rest = text.partition("\n\n")
+    return "\n\n".join(filter(None, (unused, first, *limits, rest)))
 
 
 def memo(runs: tuple[Run, ...], found: Bottleneck) -> str:
