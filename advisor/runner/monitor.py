@@ -37,7 +37,7 @@ STACKS_S = 0.5
 HANG_MARGIN = 0.9
 """Part of the hang limit after which a silence is acted on: stacks and ending take time too."""
 BUSY_S = 10.0
-"""Period used to judge if a silent program is busy."""
+"""Longest period used to judge if a silent program is busy; it begins with the silence."""
 BUSY_CPUS = 0.05
 """CPUs in use by a program that compiles rather than waits, even on a crowded host."""
 WARM_STEPS = 3
@@ -163,7 +163,7 @@ class Monitor:
             stderr=plain(stderr),
             processes=self._measuring.finish(records),
             silence_s=max(0.0, ended - self._last_sign),
-            busy_cpus=self._tree.busy_cpus(ended - BUSY_S, ended),
+            busy_cpus=self._tree.busy_cpus(max(ended - BUSY_S, self._last_sign), ended),
             peak_host_gib=self._tree.peak_gib,
             host_growth_gib_per_min=self._tree.growth_gib_per_min(),
             stacks=stacks,
@@ -230,7 +230,7 @@ class Monitor:
         A compilation may take minutes, and so may each pass of an update that makes many.
         """
         whole_steps = max((process.whole_steps for process in self._processes), default=0)
-        busy = self._tree.busy_cpus(now - BUSY_S, now) or 0.0
+        busy = self._tree.busy_cpus(max(now - BUSY_S, self._last_sign), now) or 0.0
         silence = now - self._last_sign
         return (
             whole_steps < WARM_STEPS and busy > BUSY_CPUS and silence <= self._trial.start_limit_s
