@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "tutorial.md").read_text()
-SHORT = {"--budget 3m": "--budget 1m", "--rounds 4": "--rounds 2"}
+SHORT = {"--budget 3m": "--budget 90s", "--rounds 4": "--rounds 2"}
 UNPROVEN = {"optimize": 5, "revert": 18, "compare": 3}
 """Exit codes where a busy machine proves nothing in so short a time."""
 
