@@ -37,7 +37,7 @@ STACKS_S = 0.5
 HANG_MARGIN = 0.9
 """Part of the hang limit after which a silence is acted on: stacks and ending take time too."""
 BUSY_S = 10.0
-"""Longest period used to judge if a silent program is busy; it begins with the silence."""
+"""Period used to judge if a silent program is busy; at its end the silence alone."""
 BUSY_CPUS = 0.05
 """CPUs in use by a program that compiles rather than waits, even on a crowded host."""
 WARM_STEPS = 3
@@ -230,7 +230,7 @@ class Monitor:
         A compilation may take minutes, and so may each pass of an update that makes many.
         """
         whole_steps = max((process.whole_steps for process in self._processes), default=0)
-        busy = self._tree.busy_cpus(max(now - BUSY_S, self._last_sign), now) or 0.0
+        busy = self._tree.busy_cpus(now - BUSY_S, now) or 0.0
         silence = now - self._last_sign
         return (
             whole_steps < WARM_STEPS and busy > BUSY_CPUS and silence <= self._trial.start_limit_s
