@@ -29,15 +29,13 @@ import yaml
 from advisor import knobs
 from advisor.commands import invocation
 from advisor.executor.engines import EngineSettings, make_engine
-from advisor.executor.program import Program
-from advisor.executor.requests import TrialRequest, TrialResult, Variant
+from advisor.executor.requests import Program, TrialRequest, TrialResult, Variant
 from advisor.machine.host import read_machine
 from advisor.model import Failure, MeasurePlan
 from advisor.objective import THROUGHPUT
 from advisor.settings import QualityMeasure
-from advisor.tuner.context import Source, TuningContext
-from advisor.tuner.discovery import discover_knobs
-from advisor.tuner.state import FEW_STEPS, SHORT_S, TunerState
+from advisor.tuner.baseline import discover_knobs
+from advisor.tuner.state import FEW_STEPS, SHORT_S, Source, TunerState, TuningContext
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "fixtures" / "programs"

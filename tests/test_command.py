@@ -11,8 +11,7 @@ import pytest
 from advisor import knobs
 from advisor.commands import invocation, prepare as job
 from advisor.errors import CommandMissingError
-from advisor.executor.program import Program
-from advisor.executor.requests import TrialRequest, Variant
+from advisor.executor.requests import Program, TrialRequest, Variant
 from advisor.model import Candidate, MeasurePlan
 from tests.runs import a_change
 

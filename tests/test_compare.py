@@ -10,7 +10,7 @@ import pytest
 
 from advisor.__main__ import dispatch
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
-from advisor.executor.equal_work import work_differences
+from advisor.executor.comparison import work_differences
 from advisor.model import Effects
 from tests import warm
 from tests.runs import a_run

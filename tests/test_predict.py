@@ -10,8 +10,7 @@ import pytest
 from advisor.errors import FAILURE_EXIT_CODES, OutputRefusedError, TargetError
 from advisor.machine import profiles
 from advisor.model import Effects
-from advisor.prediction.estimate import Traced, estimates, largest_batch, suggested_batch
-from advisor.prediction.speed import step_time
+from advisor.prediction.estimate import Traced, estimates, largest_batch, step_time, suggested_batch
 from advisor.prediction.trace import MATRIX, Operation, Trace
 from tests import warm
 from tests.runs import a_run

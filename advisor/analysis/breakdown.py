@@ -11,7 +11,7 @@ import bisect
 from collections.abc import Sequence
 from itertools import pairwise
 
-from advisor.analysis import device_time, spans
+from advisor.analysis import device_time, events
 from advisor.analysis.device_time import NO_DEVICE, DeviceClock
 from advisor.analysis.events import EventLog, Span
 from advisor.analysis.step_series import TRAINING, StepSeries, calls_of_networks, most_common
@@ -36,24 +36,24 @@ def shares(
         return None
     series = window.series
     found: dict[str, float] = {}
-    left = spans.without([Span(window.start, window.end)], series.aside)
-    saving, left = spans.split(left, spans.merged(log.saves))
+    left = events.without([Span(window.start, window.end)], series.aside)
+    saving, left = events.split(left, events.merged(log.saves))
     if saving:
         found["saving"] = saving
     waits = loader_waits(log, series)
     if waits is not None and not clock.marks:
-        found["data_wait"], left = spans.split(left, spans.merged(waits))
+        found["data_wait"], left = events.split(left, events.merged(waits))
     waits = waits or []
-    rest = spans.seconds(left)
-    watched = spans.without([stretch], spans.merged([*series.aside, *log.saves]))
+    rest = events.seconds(left)
+    watched = events.without([stretch], events.merged([*series.aside, *log.saves]))
     if clock.marks:
         held = [Span(wait.start, wait.end) for wait in log.waits]
         host = device_time.Host(waits, _calls(log, waits), log.copies, held)
         parts = device_time.seconds(host, clock, log.device_copies, watched)
     else:
-        busy = spans.merged([*log.passes, *log.updates, *log.calls])
-        compute, other = spans.split(spans.without(watched, spans.merged(waits)), busy)
-        parts = {"compute": compute, "other": spans.seconds(other)}
+        busy = events.merged([*log.passes, *log.updates, *log.calls])
+        compute, other = events.split(events.without(watched, events.merged(waits)), busy)
+        parts = {"compute": compute, "other": events.seconds(other)}
     total = sum(parts.values())
     if total <= 0:
         parts, total = {"other": 1.0}, 1.0
@@ -64,9 +64,9 @@ def shares(
 
 def _calls(log: EventLog, fetches: Sequence[Span]) -> list[Span]:
     """Spans of forwards, backwards and optimizer steps, without what nests in the last."""
-    passes = spans.merged([*log.calls, *log.passes])
-    inside = spans.merged([*passes, *fetches])
-    return [*passes, *spans.without(spans.merged(log.updates), inside)]
+    passes = events.merged([*log.calls, *log.passes])
+    inside = events.merged([*passes, *fetches])
+    return [*passes, *events.without(events.merged(log.updates), inside)]
 
 
 def wait_share(log: EventLog, window: Window, clock: DeviceClock = NO_DEVICE) -> float | None:
@@ -78,7 +78,7 @@ def wait_share(log: EventLog, window: Window, clock: DeviceClock = NO_DEVICE) ->
     if window.seconds <= 0 or waits is None:
         return None
     idle = [Span(max(start, clock.done(start)), end) for start, end in waits]
-    inside = spans.seconds_inside(idle, [Span(window.start, window.end)])
+    inside = events.seconds_inside(idle, [Span(window.start, window.end)])
     return min(1.0, inside / window.seconds)
 
 
@@ -109,7 +109,7 @@ def stages(
             stage = Stage(
                 name=log.module(module).name,
                 site=log.module(module).site,
-                share=min(1.0, spans.seconds_inside(worked, [stretch]) / seconds),
+                share=min(1.0, events.seconds_inside(worked, [stretch]) / seconds),
                 calls_per_unit=len(calls) / units,
                 batch=most_common([call.items for call in calls]),
             )
@@ -176,12 +176,12 @@ def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
     left = [Span(start, end)]
     found = []
     for name, stretches in kinds.items():
-        merged = spans.within(spans.merged(stretches), [Span(start, end)])
-        seconds, left = spans.split(left, merged)
+        merged = events.within(events.merged(stretches), [Span(start, end)])
+        seconds, left = events.split(left, merged)
         found.append(RunPhase(name=name, seconds=seconds, times=len(merged)))
     work = "training" if series.kind in TRAINING else "inference"
     return (
-        RunPhase(name=work, seconds=spans.seconds(left), times=series.steps),
+        RunPhase(name=work, seconds=events.seconds(left), times=series.steps),
         *(phase for phase in found if phase.seconds > 0),
     )
 

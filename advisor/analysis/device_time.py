@@ -12,7 +12,7 @@ import bisect
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from advisor.analysis import spans
+from advisor.analysis import events
 from advisor.analysis.events import DeviceMark, Span
 
 SAME_S = 1e-6
@@ -81,28 +81,28 @@ def seconds(
     last three what would go if the host never waited, as it then could queue ahead. Copies that the
     device made itself, queued without a wait of the host, are host_to_device and no compute.
     """
-    total = spans.seconds(within)
+    total = events.seconds(within)
     if total <= 0:
         return {}
-    calls = spans.merged(host.calls)
-    waits = spans.merged([wait for wait in host.waits if wait[1] - wait[0] > WAITED_S])
-    copied = spans.merged(device_copies)
+    calls = events.merged(host.calls)
+    waits = events.merged([wait for wait in host.waits if wait[1] - wait[0] > WAITED_S])
+    copied = events.merged(device_copies)
     behind = [call for call in calls if clock.is_behind(call)]
-    busy = spans.without(spans.merged([*clock.marks, *behind, *waits]), copied)
+    busy = events.without(events.merged([*clock.marks, *behind, *waits]), copied)
     kinds = {
         "compute": busy,
-        "data_wait": spans.merged(host.fetches),
-        "host_to_device": spans.merged([*host.copies, *copied]),
+        "data_wait": events.merged(host.fetches),
+        "host_to_device": events.merged([*host.copies, *copied]),
         "launch": calls,
     }
     found: dict[str, float] = {}
     left = within
     for name, taken in kinds.items():
-        found[name], left = spans.split(left, taken)
-    found["other"] = spans.seconds(left)
+        found[name], left = events.split(left, taken)
+    found["other"] = events.seconds(left)
     held = {
-        "sync": spans.seconds_inside(waits, within),
-        "host_to_device": spans.seconds_inside(host.copies, spans.within(within, busy)),
+        "sync": events.seconds_inside(waits, within),
+        "host_to_device": events.seconds_inside(host.copies, events.within(within, busy)),
     }
     _move_lost(found, held, total)
     return found

@@ -18,8 +18,7 @@ from advisor import numbers, settings
 from advisor.commands import invocation, output
 from advisor.commands.measuring import node_of, program_of, session_of
 from advisor.errors import BudgetTooSmallError, TrialFailedError, UsageError
-from advisor.executor.comparison import UNDER_LOAD, Comparison
-from advisor.executor.equal_work import work_differences
+from advisor.executor.comparison import UNDER_LOAD, Comparison, work_differences
 from advisor.executor.executor import Executor
 from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, Variant
 from advisor.model import Failure, Interval, MeasurePlan, Purpose, Run

@@ -11,7 +11,7 @@ from advisor.errors import UsageError
 from advisor.machine import profiles
 from advisor.machine.gpu import read_gpus
 from advisor.model import GpuProfile
-from advisor.prediction import speed
+from advisor.prediction import estimate
 
 HEADS = ("card", "GiB", "GB/s", "fp32", "tf32", "16 bit", "W", "speed compared in")
 LEGEND = (
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
 def compared(card: GpuProfile) -> list[str]:
     """Kinds of programs whose predicted speed was compared with published rates."""
     names = {True: "training", False: "inference"}
-    return [names[trains] for name, trains in speed.VALIDATED if name == card.name]
+    return [names[trains] for name, trains in estimate.VALIDATED if name == card.name]
 
 
 def row(card: GpuProfile) -> tuple[str, ...]:

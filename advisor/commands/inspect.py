@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor import config as documents, knobs, numbers
-from advisor.commands import output, program_options
+from advisor.commands import invocation, output
 from advisor.commands.invocation import configs_among
 from advisor.config import Document
 from advisor.errors import AdvisorError, UsageError
@@ -100,7 +100,7 @@ def _of_config(path: Path, phase: Phase | None) -> Inspected:
 
 def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
     """Options of a command, typed or declared."""
-    known = program_options.recorded(command, Path.cwd()) if with_parser else None
+    known = invocation.recorded(command, Path.cwd()) if with_parser else None
     document = documents.of_command(command, known.options if known else ())
     found = knobs.find(document)
     unread = (known.why_unknown if known else None) or ""

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from advisor import knobs
 from advisor.commands.invocation import Invocation, require_program
 from advisor.executor.engines import Engine, EngineSettings, make_engine
-from advisor.executor.engines.carriers import carrier_of
-from advisor.executor.engines.connection import Connection
+from advisor.executor.engines.connection import Connection, carrier_of
 from advisor.executor.engines.scratch_dir import cancellable
 from advisor.executor.executor import WAIT_SHARE, Budget, Executor
-from advisor.executor.program import Program
-from advisor.executor.requests import TrialRequest, TrialResult, Variant
+from advisor.executor.requests import Program, TrialRequest, TrialResult, Variant
 from advisor.executor.run_cache import RunCache
 from advisor.history import History, program_key
 from advisor.machine import target as targets
@@ -24,7 +22,7 @@ from advisor.machine.host import read_machine
 from advisor.machine.target import Target
 from advisor.model import Candidate, Failure, Machine, MeasurePlan, Run
 from advisor.report.progress import Progress
-from advisor.runner import limits
+from advisor.runner import resources
 from advisor.sandbox.capabilities import isolation_warnings
 
 
@@ -46,7 +44,7 @@ def program_of(
         seed=seed,
         memory_cap_gib=target.memory_cap_gib,
         allow_writes=allow_writes,
-        limits=limits.of_settings(asked.workload, asked.settings.defaults),
+        limits=resources.of_settings(asked.workload, asked.settings.defaults),
     )
 
 

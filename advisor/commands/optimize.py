@@ -31,14 +31,13 @@ from advisor.machine import target
 from advisor.model import Candidate, Failure
 from advisor.patches import proven_advice
 from advisor.quality import measure_key
-from advisor.report import build, notes, screen, writing
+from advisor.report import build, progress, verdict, writing
 from advisor.report.schema import Report
 from advisor.report.verdict import TuningResult
 from advisor.tuner import next_request
 from advisor.tuner.confirm import proven_candidate
-from advisor.tuner.context import TuningContext
 from advisor.tuner.decisions import decisions
-from advisor.tuner.state import Result, Stop
+from advisor.tuner.state import Result, Stop, TuningContext
 
 __all__ = ["add_arguments", "run"]
 
@@ -80,7 +79,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     if args.json:
         output.show(writing.headline(shown), "", as_json=True)
     else:
-        screen.show(shown)
+        progress.show(shown)
     return OPTIMIZE_EXIT_CODES[report.verdict]
 
 
@@ -101,7 +100,7 @@ class Search:
             if isinstance(turn, Stop):
                 return turn
             if turn.request.purpose != stage:
-                unused = notes.unused_gpu(turn.state.originals, session.machine.gpus)
+                unused = verdict.unused_gpu(turn.state.originals, session.machine.gpus)
                 if stage == "baseline" and unused:
                     session.progress.note(unused)
                 stage = turn.request.purpose

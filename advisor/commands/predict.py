@@ -14,10 +14,10 @@ from advisor import files, knobs, numbers
 from advisor.commands import invocation, output
 from advisor.commands.measuring import session_of
 from advisor.errors import PredictionError, UsageError
-from advisor.executor.program import COMMAND_LINE
+from advisor.executor.requests import COMMAND_LINE
 from advisor.machine import profiles
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run
-from advisor.prediction import speed
+from advisor.prediction import estimate
 from advisor.prediction.estimate import MEMORY_ERROR, Estimate, Traced, estimates
 from advisor.prediction.trace import Trace, at_batch, parse
 from advisor.runner.job import replace_paths
@@ -281,7 +281,7 @@ def notes(
         f"Speed is the one measured on this {here and here.title}, in {dtype}, scaled by the "
         "datasheets of both cards.": here,
         "Bands of speed hold 9 in 10 published models (16 bits, large batches) of the cards "
-        f"that were compared, and are ±{numbers.percent(speed.NOT_VALIDATED)} elsewhere. "
+        f"that were compared, and are ±{numbers.percent(estimate.NOT_VALIDATED)} elsewhere. "
         f"Memory: ±{numbers.percent(MEMORY_ERROR)}, not validated on a card.": True,
         f"Speed of {task} in {dtype} not validated: {unknown}.": unknown,
         "Where launches limit, the speed of the host there decides: not validated.": launches,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor import files, knobs, objective
-from advisor.commands import invocation, program_options
+from advisor.commands import invocation
 from advisor.commands.measuring import Session, node_of, session_of
 from advisor.config.originals import Versions
 from advisor.errors import NotMeasuredError, UsageError
@@ -18,7 +18,7 @@ from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import Machine
 from advisor.report import writing
-from advisor.tuner.context import Source
+from advisor.tuner.state import Source
 
 DEFAULT_REPORT = Path("report.md")
 
@@ -205,7 +205,7 @@ def left_untuned(asked: invocation.Invocation) -> list[str]:
     notes = []
     if not asked.configs:
         env = tuple(sorted(asked.workload.env.items()))
-        why = program_options.recorded(asked.argv, asked.cwd, env).why_unknown
+        why = invocation.recorded(asked.argv, asked.cwd, env).why_unknown
         notes = [f"only the options that you typed are tuned: {why}"] if why else []
     tuned = {os.path.realpath(path) for path in asked.paths}
     left = [

@@ -13,7 +13,7 @@ from advisor.commands.measuring import Session, node_of, session_of
 from advisor.executor.comparison import neighbours
 from advisor.machine import target
 from advisor.model import TRAINING_STEPS, Candidate, Failure, MeasurePlan, Run
-from advisor.report import bottleneck, notes
+from advisor.report import bottleneck, verdict
 from advisor.report.bottleneck import diagnose, member, ranged, typical
 from advisor.report.schema import Bottleneck
 from advisor.settings import parse_duration_s, parsed_regex
@@ -72,11 +72,11 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     if cards:
         aim = target.computed_on(aim, machine, cards[0])
     found = diagnose(result, profile=aim.profile)
-    unused = notes.unused_gpu(result, machine.gpus)
+    unused = verdict.unused_gpu(result, machine.gpus)
     text = whole_run.memo(result[0]) if found is None else memo(result, found)
-    load = notes.load_note(result, neighbours(result), machine.cpus)
+    load = verdict.load_note(result, neighbours(result), machine.cpus)
     fields = as_object(result, found) | {"unused_gpu": unused or None, "load_note": load or None}
-    request = notes.more_cpus(result, machine)
+    request = verdict.more_cpus(result, machine)
     output.show(fields, in_order(unused, text, request, load), as_json=args.json)
     return 0
 

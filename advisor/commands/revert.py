@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from advisor import config as documents, numbers
-from advisor.config.files import read_bytes
 from advisor.config.originals import Versions, remove_candidates, undo
+from advisor.config.swap import read_bytes
 from advisor.errors import RevertConflictError
 from advisor.state import existing_folders, project_root
 

@@ -20,16 +20,16 @@ TOML: tomlkit keeps bytes, but tells no place of a value, which the diff and `re
 Python: LibCST would be a second parser for the places that `ast` tells.
 """
 
-from advisor.config.diffing import masked_diff
 from advisor.config.document import (
     Document,
+    Format,
+    masked_diff,
     of_command,
     parse,
     read,
     split_command,
 )
-from advisor.config.formats import Format
-from advisor.config.options import Option
+from advisor.config.leaves import Option
 from advisor.config.swap import recover, write_atomic
 
 __all__ = [

@@ -12,9 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from advisor.config.leaves import Leaf, Leaves, Parsed
-from advisor.config.options import Option
-from advisor.config.syntax import Syntax
+from advisor.config.leaves import Leaf, Leaves, Option, Parsed, Syntax
 from advisor.model import JsonScalar
 
 SEPARATOR = "\0"

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, NoReturn
+from typing import Literal, NamedTuple, NoReturn
 
-from advisor.config import argv, files, spelling
-from advisor.config.formats import SUFFIXES, SYNTAXES, Format
-from advisor.config.leaves import Leaf, Parsed, scalars
-from advisor.config.options import Option
-from advisor.config.syntax import Syntax
+from advisor import masking
+from advisor.config import argv, jsonc, python, spelling, swap, toml, yaml
+from advisor.config.leaves import Leaf, Option, Parsed, Syntax, scalars
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
 from advisor.model import JsonScalar, Scalar
+
+Format = Literal["json", "yaml", "toml", "python", "argv"]
+
+SYNTAXES: dict[Format, Syntax] = {
+    "json": jsonc.SYNTAX,
+    "yaml": yaml.SYNTAX,
+    "toml": toml.SYNTAX,
+    "python": python.SYNTAX,
+    "argv": argv.SYNTAX,
+}
+
+SUFFIXES: dict[str, Format] = {
+    ".json": "json",
+    ".jsonc": "json",
+    ".json5": "json",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".toml": "toml",
+    ".py": "python",
+}
+
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -182,7 +202,7 @@ def read(path: Path | str) -> Document:
     UTF-8, too large) or ConfigSyntaxError (with line and column).
     """
     path = Path(path)
-    raw = files.read_bytes(path)
+    raw = swap.read_bytes(path)
     form = SUFFIXES.get(path.suffix.lower())
     if form is None:
         known = ", ".join(SUFFIXES)
@@ -229,3 +249,28 @@ def _meaning(text: str, form: Format, name: str, options: tuple[Option, ...]) ->
     if options:
         return argv.with_options(text, options)
     return SYNTAXES[form].parse(text, name)
+
+
+def masked_diff(before: Document, after: Document, name: str) -> str:
+    """Unified diff of two configs with masked secrets."""
+    old, new = (
+        masking.mask_text(_masked(side).decode("utf-8", errors="replace")).splitlines(keepends=True)
+        for side in (before, after)
+    )
+    lines = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", n=2)
+    return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+
+
+def _masked(document: Document) -> bytes:
+    """Bytes of the document with masked secrets."""
+    content = document.raw
+    scalars = sorted(document.scalars.values(), key=lambda scalar: -scalar.span.start)
+    for scalar in scalars:
+        names = scalar.path.replace("[", ".").split(".")
+        if any(masking.is_secret(name, scalar.value) for name in names):
+            start, end = scalar.span.start, scalar.span.end
+            first = content[start : start + 1]
+            quote = first if first in {b'"', b"'"} else b""
+            mask = quote + masking.MASK.encode() + quote
+            content = content[:start] + mask + content[end:]
+    return content

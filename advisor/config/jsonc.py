@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 import re
 
-from advisor.config import paths
+from advisor.config import spelling
 from advisor.config.leaves import (
     MAX_DEPTH,
     MAX_VALUES,
     Leaf,
     Leaves,
     Parsed,
+    Syntax,
     syntax_error,
     too_many,
 )
-from advisor.config.syntax import Syntax
 from advisor.model import JsonScalar
 
 _LEXEME = re.compile(
@@ -130,7 +130,7 @@ class _Reader:
     def _object(self, path: str) -> None:
         seen: dict[str, tuple[int, int]] = {}
         while self._text[(key := next(self.rest))[1]] != "}":
-            place = paths.member(path, str(_value(key[0], self._text[key[1] : key[2]])))
+            place = spelling.member(path, str(_value(key[0], self._text[key[1] : key[2]])))
             if place in seen:
                 self.leaves.drop(*seen[place])
                 self.leaves.again[place] = key[1]
@@ -141,7 +141,7 @@ class _Reader:
     def _array(self, path: str) -> None:
         number = 0
         while self._text[(lexeme := next(self.rest))[1]] != "]":
-            self.value(lexeme, paths.item(path, number))
+            self.value(lexeme, spelling.item(path, number))
             number += 1
 
 

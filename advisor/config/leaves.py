@@ -6,11 +6,48 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from advisor.config.options import Option
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError
 from advisor.model import JsonScalar, Scalar, Span
+
+Form = Literal["apart", "joint", "bare", "pair"]
+"""apart: `--workers 4`; joint: `--workers=4`, `data.workers=4`; bare: `--amp`, true by being
+there; pair: `--amp` and `--no-amp`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """Option that may be added to the command."""
+
+    flag: str
+    """As one would type it: `--batch-size`, `data.batch_size`."""
+    default: JsonScalar
+    """Value where it is not typed; None if unknown."""
+    form: Form
+    behind: int
+    """The word of the command behind which it is added."""
+    source: str
+    """Place of its declaration: `train.py:12`."""
+    others: tuple[str, ...] = ()
+    """Further spellings: `-b`."""
+    choices: tuple[JsonScalar, ...] = ()
+    """The only values it takes; empty where any will do."""
+    comment: str | None = None
+    """Its help text."""
+    why: str | None = None
+    """Reason why it cannot be set."""
+
+    def words(self, value: str, truth: bool | None) -> list[str]:
+        """Words that add the option with a spelled `value`."""
+        if self.form == "apart":
+            return [self.flag, value]
+        if self.form == "joint":
+            return [f"{self.flag}={value}"]
+        if self.form == "pair" and truth is False:
+            return [f"--no-{self.flag.removeprefix('--')}"]
+        return [self.flag]
+
 
 COMPUTED = "it is computed"
 """Start of the reason for a value known only at run time."""
@@ -167,3 +204,18 @@ def too_many(name: str) -> ConfigUnreadableError:
     """Make the error for a data file."""
     msg = f"{name} holds more than {MAX_VALUES:,} values. Name the config, not a data file."
     return ConfigUnreadableError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Syntax:
+    """Functions and spellings of one format."""
+
+    parse: Callable[[str, str], Parsed]
+    """Read a text, called by a name in messages. Raises ConfigSyntaxError."""
+    spell_text: Callable[[str, str], str]
+    """Spell a string like the old one."""
+    null: str | None = None
+    true: str = "true"
+    """Spelling of a boolean in place of another type."""
+    comment: str = "#"
+    """Marker that begins a comment."""

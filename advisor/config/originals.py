@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from advisor.config import document as documents, swap
-from advisor.config.diffing import masked_diff
-from advisor.config.files import read_bytes
+from advisor.config.document import masked_diff
+from advisor.config.swap import read_bytes
 from advisor.errors import (
     AdvisorError,
     RevertConflictError,

@@ -14,7 +14,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 
-from advisor.config import paths
+from advisor.config import spelling
 from advisor.config.leaves import (
     COMPUTED,
     MAX_DEPTH,
@@ -22,12 +22,12 @@ from advisor.config.leaves import (
     Leaf,
     Leaves,
     Parsed,
+    Syntax,
     line_starts,
     syntax_error,
     too_many,
 )
 from advisor.config.spelling import is_number
-from advisor.config.syntax import Syntax
 from advisor.model import JsonScalar
 
 _PLAIN_TEXT = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"", re.DOTALL)
@@ -95,7 +95,7 @@ class _Reader:
                 place = self._place(changed, path)
                 self._mark(place, f"it is changed again on line {node.lineno}")
             elif isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-                self.body(node.body, paths.member(path, node.name), why)
+                self.body(node.body, spelling.member(path, node.name), why)
             elif isinstance(node, _BLOCKS):
                 self._block(node, path, why)
             elif isinstance(node, ast.Return) and isinstance(node.value, (ast.Call, ast.Dict)):
@@ -113,7 +113,7 @@ class _Reader:
         if place is None:
             for inner in ast.walk(target):  # `a, b = 1, 2`
                 if isinstance(inner, ast.Name):
-                    again = paths.member(path, inner.id)
+                    again = spelling.member(path, inner.id)
                     self._mark(again, f"it is set on line {target.lineno}")
         elif (why or isinstance(value, ast.Call)) and self._below(place):
             self._mark(place, why or f"it is changed again on line {target.lineno}")
@@ -141,15 +141,17 @@ class _Reader:
     def _place(self, target: ast.expr, path: str) -> str | None:
         """Path of `x`, `cfg.a.b` or `cfg["a"].b`."""
         if isinstance(target, ast.Name):
-            return paths.member(path, target.id)
+            return spelling.member(path, target.id)
         if isinstance(target, ast.Attribute):
             above = self._place(target.value, path)
-            return None if above is None else paths.member(above, target.attr)
+            return None if above is None else spelling.member(above, target.attr)
         if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
             above, key = self._place(target.value, path), target.slice.value
             if above is None or not isinstance(key, (str, int)) or isinstance(key, bool):
                 return None
-            return paths.member(above, key) if isinstance(key, str) else paths.item(above, key)
+            return (
+                spelling.member(above, key) if isinstance(key, str) else spelling.item(above, key)
+            )
         return None
 
     def _value(self, node: ast.expr, path: str, why: str | None) -> None:
@@ -164,12 +166,12 @@ class _Reader:
         elif isinstance(node, ast.Dict):
             for key, inner in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    place = paths.member(path, key.value)
+                    place = spelling.member(path, key.value)
                     self._forget(place)  # a key that is written twice
                     self._value(inner, place, why)
         elif isinstance(node, (ast.List, ast.Tuple)):
             for number, item in enumerate(node.elts):
-                self._value(item, paths.item(path, number), why)
+                self._value(item, spelling.item(path, number), why)
         else:
             self._leaf(node, path, why)
 
@@ -178,14 +180,14 @@ class _Reader:
         if isinstance(call.func, ast.Call):
             self._members(call.func, path, why)
         for number, argument in enumerate(call.args):
-            place = path if len(call.args) == 1 else paths.item(path, number)
+            place = path if len(call.args) == 1 else spelling.item(path, number)
             if isinstance(argument, ast.Call):
                 self._members(argument, place, why)
             elif isinstance(argument, ast.Dict):
                 self._value(argument, place, why)
         for word in call.keywords:
             if word.arg:
-                self._value(word.value, paths.member(path, word.arg), why)
+                self._value(word.value, spelling.member(path, word.arg), why)
 
     def _leaf(self, node: ast.expr, path: str, why: str | None) -> None:
         start, end = self._span(node)

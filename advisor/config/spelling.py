@@ -1,7 +1,8 @@
-"""Spelling of a new value like the old."""
+"""Spelling of values and of paths such as `a.b[0].c`."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from decimal import Decimal
@@ -9,6 +10,21 @@ from typing import TypeGuard
 
 from advisor.errors import EditRefusedError
 from advisor.model import JsonScalar, Scalar
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_/+\-]+")
+
+
+def member(parent: str, key: str) -> str:
+    """Path of `key` in the mapping at `parent`."""
+    if _PLAIN_KEY.fullmatch(key):
+        return f"{parent}.{key}" if parent else key
+    return f"{parent}[{json.dumps(key, ensure_ascii=False)}]"
+
+
+def item(parent: str, index: int) -> str:
+    """Path of item `index` in a list."""
+    return f"{parent}[{index}]"
+
 
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _BOOLEANS = (("true", "false"), ("yes", "no"), ("on", "off"))

@@ -1,4 +1,4 @@
-"""Atomic swap of a config's bytes; other programs' edits survive.
+"""Bytes of a config: bounded reads, and swaps that other programs' edits survive.
 
 The new bytes are written beside the config under a name that tells both what is expected to come
 out and what goes in. Then the two files change places, and what came out is compared with what
@@ -18,7 +18,7 @@ import re
 import shutil
 from pathlib import Path
 
-from advisor.config.files import read_bytes, why_not_opened
+from advisor import files
 from advisor.errors import (
     AdvisorError,
     ConfigMissingError,
@@ -27,6 +27,29 @@ from advisor.errors import (
     EditRefusedError,
 )
 from advisor.files import atomic
+
+MAX_BYTES = 2 * 1024 * 1024
+"""Largest config; the largest real ones seen are below 0.5 MiB."""
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a config. Raises ConfigMissingError or ConfigUnreadableError; never blocks."""
+    try:
+        return files.read_whole(path, MAX_BYTES)
+    except FileNotFoundError as problem:
+        msg = f"{path} is not there. Check the name, or call from the folder it is in."
+        raise ConfigMissingError(msg) from problem
+    except (OSError, ValueError) as problem:
+        raise ConfigUnreadableError(why_not_opened(path, problem)) from problem
+
+
+def why_not_opened(path: Path, problem: Exception) -> str:
+    """Sentence about `problem`, which kept `path` from being read."""
+    reason = getattr(problem, "strerror", None) or str(problem)
+    if getattr(problem, "errno", None) == errno.ENXIO:
+        reason = "is a socket"
+    return f"{path} cannot be read: {reason}. Name the config file itself."
+
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2

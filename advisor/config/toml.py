@@ -10,18 +10,18 @@ import re
 import tomllib
 from typing import Any, cast
 
-from advisor.config import paths
+from advisor.config import spelling
 from advisor.config.leaves import (
     MAX_DEPTH,
     MAX_VALUES,
     Leaf,
     Leaves,
     Parsed,
+    Syntax,
     syntax_error,
     too_many,
 )
 from advisor.config.spelling import double_quoted
-from advisor.config.syntax import Syntax
 from advisor.model import JsonScalar
 
 MAX_DOTS = 2_000
@@ -129,17 +129,17 @@ class _Scanner:
         self._take(_CLOSING)
         path, here = "", cast("Any", self._data)
         for number, part in enumerate(parts):
-            path, here = paths.member(path, part), here[part]
+            path, here = spelling.member(path, part), here[part]
             if is_array and number == len(parts) - 1:
                 self._tables[path] = self._tables.get(path, -1) + 1
             if path in self._tables:
                 index = self._tables[path]
-                path, here = paths.item(path, index), here[index]
+                path, here = spelling.item(path, index), here[index]
         return path, here
 
     def _member(self, path: str, here: Any) -> None:
         for part in self._keys():
-            path, here = paths.member(path, part), here[part]
+            path, here = spelling.member(path, part), here[part]
         self._take(_EQUALS)
         self._value(here, path)
 
@@ -156,7 +156,7 @@ class _Scanner:
         index = 0
         while self._next() not in "]}":
             if opening == "[":
-                self._value(here[index], paths.item(path, index))
+                self._value(here[index], spelling.item(path, index))
                 index += 1
             else:
                 self._member(path, here)

@@ -9,18 +9,18 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from advisor.config import paths
+from advisor.config import spelling
 from advisor.config.leaves import (
     MAX_DEPTH,
     MAX_VALUES,
     Leaf,
     Leaves,
     Parsed,
+    Syntax,
     syntax_error,
     too_many,
 )
 from advisor.config.spelling import double_quoted
-from advisor.config.syntax import Syntax
 from advisor.model import JsonScalar
 
 MAX_EVENTS = 2 * MAX_VALUES
@@ -126,7 +126,7 @@ class _Reader:
             self._mapping(node, path)
         else:
             for number, item in enumerate(node.value):
-                self.value(item, paths.item(path, number), item.start_mark.index)
+                self.value(item, spelling.item(path, number), item.start_mark.index)
 
     def _mapping(self, node: Any, path: str) -> None:
         members = {}
@@ -135,10 +135,10 @@ class _Reader:
                 raise self._error(key, "a list or a mapping stands where a key should be")
             name = (key.tag, key.value)
             if name in members and key.tag != f"{_CORE}merge":
-                self.leaves.again[paths.member(path, key.value)] = key.start_mark.index
+                self.leaves.again[spelling.member(path, key.value)] = key.start_mark.index
             members[name] = key, value
         for key, value in members.values():
-            self.value(value, paths.member(path, key.value), key.end_mark.index)
+            self.value(value, spelling.member(path, key.value), key.end_mark.index)
 
     def _scalar(self, node: Any, path: str) -> None:
         value, why = self._meaning(node)

@@ -1,18 +1,97 @@
-"""Comparison of variants in interleaved rounds, with intervals."""
+"""Comparison of variants in interleaved rounds, with intervals.
+
+The order flips, or is the caller's, with every round that counts: a drift of the machine favours no
+arm. A contended round is run again as a whole; dropping one arm alone would favour it.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from advisor import stats
+from advisor.errors import NodeLostError
 from advisor.executor.requests import AFTER, BEFORE, ABTest, TrialResult, contended
-from advisor.executor.rounds import Round
 from advisor.model import Failure, Interval, Neighbour, Run
 from advisor.objective import Objective
 from advisor.stats import ALPHA
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round(Generic[R]):
+    """One run of every arm, or up to a failed one."""
+
+    number: int
+    order: tuple[str, ...]
+    runs: Mapping[str, R]
+    contended: str | None = None
+    """Reason why it does not count as it stands."""
+    failed: bool = False
+    """An arm failed; there is no later round."""
+
+
+def interleaved(
+    arms: Sequence[str],
+    run: Callable[[str, int], R],
+    *,
+    contended: Callable[[Mapping[str, R]], str | None],
+    failed: Callable[[R], bool] = lambda _: False,
+    counted: int = 0,
+    orders: Iterator[tuple[str, ...]] | None = None,
+) -> Iterator[Round[R]]:
+    """Run rounds without end, until the caller stops.
+
+    `run` is given the arm and the number of the round, from 1. `contended` gives the reason why a
+    whole round does not count, or None. `counted` rounds were taken before. `orders` gives the
+    order of each round that counts; without, it flips. A round whose node is lost begins again.
+    """
+    number, order = counted, _order(arms, counted, orders)
+    while True:
+        number += 1
+        try:
+            runs = _runs_of(order, number, run, failed)
+        except NodeLostError as lost:
+            if lost.again:
+                continue
+            raise
+        if any(map(failed, runs.values())):
+            yield Round(number=number, order=order, runs=runs, failed=True)
+            return
+        reason = contended(runs)
+        yield Round(number=number, order=order, runs=runs, contended=reason)
+        if reason is None:
+            counted += 1
+            order = _order(arms, counted, orders)
+
+
+def _runs_of(
+    order: tuple[str, ...],
+    number: int,
+    run: Callable[[str, int], R],
+    failed: Callable[[R], bool],
+) -> dict[str, R]:
+    """Runs of one round, up to a failed one."""
+    runs: dict[str, R] = {}
+    for arm in order:
+        runs[arm] = run(arm, number)
+        if failed(runs[arm]):
+            break
+    return runs
+
+
+def _order(
+    arms: Sequence[str], counted: int, orders: Iterator[tuple[str, ...]] | None
+) -> tuple[str, ...]:
+    """Order of the next round."""
+    if orders is not None:
+        return next(orders)
+    return tuple(arms) if counted % 2 == 0 else tuple(reversed(arms))
+
 
 __all__ = ["AFTER", "ALPHA", "BEFORE", "Comparison"]
 
@@ -355,3 +434,59 @@ def busiest(seen: Iterable[Neighbour]) -> tuple[Neighbour, ...]:
         if other.name not in most or most[other.name].cpus < other.cpus:
             most[other.name] = other
     return tuple(sorted(most.values(), key=lambda other: -other.cpus))
+
+
+TOLERANCE = 0.05
+"""Relative difference of counts that is none: a window may end amid an item."""
+
+
+def work_differences(first: Sequence[Run], other: Sequence[Run]) -> list[str]:
+    """Sentences on different work for the same unit.
+
+    Empty if it is equal. Only what every run of a variant agrees on is compared, so that inputs of
+    changing length, or a figure that one run did not tell, are no difference.
+    """
+    found = []
+    for name, read in FACTS.items():
+        old, new = _constant(first, read), _constant(other, read)
+        if old is not None and new is not None and not _same(old, new):
+            found.append(f"{name}: {_shown(old)} against {_shown(new)}")
+    return found
+
+
+def _whole_pass(run: Run) -> float | None:
+    """Units of a run that ended by itself.
+
+    None where the window ended it.
+    """
+    return run.whole_units or None if run.to_its_end else None
+
+
+FACTS: dict[str, Callable[[Run], object | None]] = {
+    "unit": lambda run: run.unit,
+    "counted as": lambda run: run.rate_source.partition(" (")[0] or None,
+    "kind of step": lambda run: run.step_kind,
+    "items of the dataset": lambda run: run.effects.data_items,
+    "forwards for one unit": lambda run: run.effects.forwards_per_unit,
+    "shape of the inputs": lambda run: run.effects.input_shapes or None,
+    "units of the whole run": _whole_pass,
+}
+"""Facts of a run that equal work has in common."""
+
+
+def _constant(runs: Sequence[Run], read: Callable[[Run], object | None]) -> object | None:
+    """Common value of all runs, or None."""
+    values = [read(run) for run in runs]
+    return values[0] if values and all(_same(values[0], value) for value in values) else None
+
+
+def _same(old: object | None, new: object | None) -> bool:
+    if isinstance(old, (int, float)) and isinstance(new, (int, float)):
+        return abs(new - old) <= TOLERANCE * max(abs(old), abs(new))
+    return old == new
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)

@@ -11,18 +11,24 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from advisor.errors import InterruptedByUserError, NodeLostError
-from advisor.executor.comparison import Comparison, alike, contended_arms, rounds_wanted
+from advisor.executor.comparison import (
+    Comparison,
+    Round,
+    alike,
+    contended_arms,
+    interleaved,
+    rounds_wanted,
+)
 from advisor.executor.engines import Engine
-from advisor.executor.program import Program
 from advisor.executor.requests import (
     ABTest,
+    Program,
     SkippedRun,
     TrialRequest,
     TrialResult,
     Variant,
     contended,
 )
-from advisor.executor.rounds import Round, interleaved
 from advisor.executor.run_cache import RunCache
 from advisor.model import Failure, Run, Trial
 

@@ -7,8 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from advisor.executor.program import Program
-from advisor.executor.requests import contended
+from advisor.executor.requests import Program, contended
 from advisor.history import History, trial_key
 from advisor.model import Failure, Run, Trial
 from advisor.stats import pooled_band

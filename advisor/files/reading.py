@@ -1,11 +1,14 @@
-"""Bounded, non-blocking reads of files from users."""
+"""Bounded, non-blocking reads of files, that follow no link out of a folder."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import secrets
 import stat
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePath
 
 MAX_BYTES = 64 * 1024 * 1024
 """Largest record that is read; real ones are below 1 MiB."""
@@ -39,3 +42,55 @@ def read_whole(path: Path, limit_bytes: int = MAX_BYTES) -> bytes:
         limit = f"more than {limit_bytes // 2**20} MiB is not read"
         raise OSError(errno.EFBIG, f"is {size / 2**20:.1f} MiB; {limit}")
     return content
+
+
+ALONE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def read(folder: Path, name: str, limit_bytes: int) -> bytes:
+    """Read a regular file below `folder`. Raises OSError."""
+    content = read_on(folder, name, 0, limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {limit_bytes} bytes", name)
+    return content
+
+
+def read_on(folder: Path, name: str, offset: int, limit_bytes: int) -> bytes:
+    """Read a regular file from `offset`. Raises OSError."""
+    with _parent(folder, name) as (parent, last):
+        handle = os.open(last, os.O_RDONLY | ALONE, dir_fd=parent)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", name)
+        file.seek(offset)
+        return file.read(limit_bytes)
+
+
+def create(folder: Path, name: str) -> int:
+    """Create a file below `folder`; return its descriptor."""
+    with _parent(folder, name) as (parent, last):
+        return os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | ALONE, 0o644, dir_fd=parent)
+
+
+def put(folder: Path, name: str, content: bytes) -> None:
+    """Write a file below `folder` atomically. Raises OSError."""
+    draft = str(PurePath(name).with_name(f".{secrets.token_hex(6)}"))
+    with os.fdopen(create(folder, draft), "wb") as file:
+        file.write(content)
+    with _parent(folder, name) as (parent, last):
+        os.rename(PurePath(draft).name, last, src_dir_fd=parent, dst_dir_fd=parent)
+
+
+@contextlib.contextmanager
+def _parent(folder: Path, name: str) -> Iterator[tuple[int, str]]:
+    """Open the parent folder; return its descriptor and name."""
+    *between, last = PurePath(name).parts
+    opened = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
+    try:
+        for part in between:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            opened.append(os.open(part, flags, dir_fd=opened[-1]))
+        yield opened[-1], last
+    finally:
+        for number in opened:
+            os.close(number)

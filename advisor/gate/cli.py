@@ -33,7 +33,7 @@ from advisor.errors import (
 from advisor.executor.engines import Engine, EngineSettings, make_engine
 from advisor.executor.engines.scratch_dir import cancellable, require_room, scratch_folder
 from advisor.files import Claim
-from advisor.gate import checkout, code_identity, config, github, history, report, setup_step
+from advisor.gate import checkout, config, github, history, report, setup_step
 from advisor.gate.checkout import Checkout
 from advisor.gate.comparison import limits_of
 from advisor.gate.process import ProcessRunner
@@ -215,7 +215,7 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
         hosted = os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
         processes = ProcessRunner(
             engine=engine,
-            between=code_identity.difference(base, head, shared),
+            between=checkout.difference(base, head, shared),
             arms=arms,
             scratch=scratch,
             allow_writes=os.environ.get("CI") == "true" and (hosted or bool(unprotected)),

@@ -12,10 +12,10 @@ from pathlib import Path, PurePosixPath
 from advisor import settings
 from advisor.commands import invocation
 from advisor.errors import UsageError
-from advisor.executor.program import with_seed
+from advisor.executor.requests import with_seed
 from advisor.gate.checkout import Checkout, git
-from advisor.runner import limits
-from advisor.runner.limits import Limits
+from advisor.runner import resources
+from advisor.runner.resources import Limits
 
 COMMAND = "command"
 """Name of the one program given with --command."""
@@ -110,7 +110,7 @@ def declared(checkout: Checkout) -> dict[str, Program]:
             unit=entry.unit,
             unit_regex=entry.unit_regex,
             metric_regex=entry.metric_regex or THROUGHPUT_LINE,
-            limits=limits.of_settings(entry, found.defaults),
+            limits=resources.of_settings(entry, found.defaults),
         )
         for name, entry in found.workload.items()
     }

@@ -23,10 +23,9 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from advisor.executor.engines import Engine
 from advisor.executor.engines.scratch_dir import require_room
-from advisor.files import within
-from advisor.gate import code_identity, setup_step
-from advisor.gate.checkout import Checkout
-from advisor.gate.code_identity import Difference
+from advisor.files import reading
+from advisor.gate import setup_step
+from advisor.gate.checkout import Checkout, Difference
 from advisor.gate.comparison import figures
 from advisor.gate.config import Program
 from advisor.gate.schema import Problem, Rate, RunEntry, Source, Variant
@@ -110,7 +109,7 @@ class ProcessRunner:
         require_room(self.scratch)  # else its records may not be whole
         loaded = None
         if self.between is not None:
-            loaded = code_identity.loaded(scratch, checkout.top, self.between)
+            loaded = checkout.loaded(scratch, checkout.top, self.between)
         try:
             whole = plan.mode == "whole"
             found = entry(result, program, arm, scratch, whole=whole, wall_s=wall_s)
@@ -274,5 +273,5 @@ def _output(scratch: Path) -> str:
 def _left(scratch: Path, name: str, limit_bytes: int) -> bytes | None:
     """Read a file that a run left; else None."""
     with contextlib.suppress(OSError):
-        return within.read(scratch, name, limit_bytes)
+        return reading.read(scratch, name, limit_bytes)
     return None

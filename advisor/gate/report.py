@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from advisor import files, masking
 from advisor.errors import OutputRefusedError, ReportError
-from advisor.gate import validity
+from advisor.gate import verdict
 from advisor.gate.comparison import words
 from advisor.gate.schema import (
     ARMS,
@@ -181,7 +181,7 @@ def _pairs(program: ProgramEntry) -> str:
     """Row a pair and workload, the latest pairs only."""
     rows = []
     for pair in program.pairs[-MOST_PAIRS_SHOWN:]:
-        busy = validity.why_disturbed(*pair.runs)
+        busy = verdict.why_disturbed(*pair.runs)
         counts = f"no: {pair.discarded}" if pair.discarded else f"yes ({busy})" if busy else "yes"
         for key in dict.fromkeys([*pair.base.rates, *pair.head.rates]):
             rates = (run.rates.get(key) for run in pair.runs)

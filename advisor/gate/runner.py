@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from advisor.errors import InterruptedByUserError
-from advisor.executor.rounds import Round, interleaved
-from advisor.gate import code_identity, config, validity
+from advisor.executor.comparison import Round, interleaved
+from advisor.gate import checkout, config, verdict
 from advisor.gate.config import Program
 from advisor.gate.process import WHOLE, WINDOW, ProcessRunner
 from advisor.gate.schema import (
@@ -161,7 +161,7 @@ class Session:
 
         def contended(runs: Mapping[str, RunEntry]) -> str | None:
             pair: dict[Variant, RunEntry] = {arm: runs[arm] for arm in ARMS}
-            return validity.why_again(pair, needs_quiet=self.processes.needs_quiet)
+            return verdict.why_again(pair, needs_quiet=self.processes.needs_quiet)
 
         return interleaved(ARMS, run, contended=contended, orders=orders(self.inputs.seed))
 
@@ -218,7 +218,7 @@ class Session:
         entry = self.programs[name]
         failed = any(run.problem for run in entry.warm_ups)
         closed = entry.no_baseline or entry.error or failed or entry.stopped
-        return bool(closed or code_identity.why_same_code(entry))
+        return bool(closed or checkout.why_same_code(entry))
 
     def _pair_s(self, name: str) -> float:
         entry = self.programs[name]
@@ -248,7 +248,7 @@ def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
         session.say(interrupted)
     programs, between = list(session.programs.values()), session.processes.between
     record = (of_equal_code if mode == "noise" else decide)(programs, session.inputs)
-    unseen = [note for program in programs if (note := code_identity.unseen(program, between))]
+    unseen = [note for program in programs if (note := checkout.unseen(program, between))]
     facts: dict[str, object] = {
         **{arm: session.processes.arms[arm].revision for arm in ARMS},
         "mode": mode,

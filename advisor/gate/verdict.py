@@ -11,13 +11,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from advisor import stats
-from advisor.gate import code_identity, validity
+from advisor.executor.comparison import loads_alike
+from advisor.executor.engines.idle import in_words
+from advisor.gate import checkout
 from advisor.gate.comparison import THROUGHPUT, Comparison, Workload
 from advisor.gate.schema import (
     ARMS,
     GateRecord,
     Inputs,
     Limits,
+    PairEntry,
     ProgramEntry,
     Rate,
     RunEntry,
@@ -26,7 +29,103 @@ from advisor.gate.schema import (
     WorkloadVerdict,
 )
 from advisor.gate.sequential_test import LOOKS, judge, level
+from advisor.machine.readings import HARMFUL_EVENT_REASONS
+from advisor.model import Telemetry
 from advisor.numbers import number
+
+POWER_CAP = "software power cap"
+"""Normal under load; an arm that draws more power and is held back by it is really slower."""
+
+REASON_SHARE = 0.01
+CLOCK_OFFSET = 0.01
+CLOCK_SPREAD_PCT = 5.0
+DISCARDS_ALLOWED = 0.25
+BUSY_SAMPLES = 30
+STEAL_ALIKE = 0.05
+"""Largest difference of the stolen share between two arms that were disturbed alike."""
+
+
+def why_again(runs: Mapping[Variant, RunEntry], *, needs_quiet: bool = False) -> str | None:
+    """Reason to measure the pair of `runs` again; None if it counts.
+
+    With `needs_quiet` no pair that others disturbed counts.
+    """
+    base, head = runs["base"], runs["head"]
+    if by_card := why_discard(base.gpu, head.gpu):
+        return by_card
+    stolen = [run.others.steal_share or 0.0 for run in (base, head)]
+    alike = loads_alike([run.others.others_cpus for run in (base, head)])
+    alike = alike and abs(stolen[0] - stolen[1]) <= STEAL_ALIKE
+    return None if alike and not needs_quiet else why_disturbed(base, head)
+
+
+def why_discard(base: Telemetry, head: Telemetry) -> str | None:
+    """Reason that these readings do not count, or None."""
+    for arm, readings in (("base", base), ("head", head)):
+        for reason, share in readings.event_reasons:
+            if reason in HARMFUL_EVENT_REASONS and share > REASON_SHARE:
+                return f"{reason} in {100 * share:.0f} % of the busy samples of {arm}"
+        if readings.foreign_pids:
+            return f"{readings.foreign_pids} foreign process(es) on the GPU during {arm}"
+    return _clock_offset(base, head)
+
+
+def _clock_offset(base: Telemetry, head: Telemetry) -> str | None:
+    """Unexplained offset between the arms' clocks."""
+    if not base.sm_clock_mhz or head.sm_clock_mhz is None:
+        return None
+    if max(dict(r.event_reasons).get(POWER_CAP, 0.0) for r in (base, head)) > REASON_SHARE:
+        return None
+    for arm, readings in (("base", base), ("head", head)):
+        spread = readings.sm_clock_spread_pct or 0.0
+        if spread > CLOCK_SPREAD_PCT:
+            return f"the SM clock moved by {spread:.0f} % during {arm}"
+    offset = head.sm_clock_mhz / base.sm_clock_mhz - 1
+    if abs(offset) <= CLOCK_OFFSET:
+        return None
+    return f"the SM clock of head was {100 * offset:+.1f} % off that of base"
+
+
+def why_disturbed(base: RunEntry, head: RunEntry) -> str | None:
+    """Load of others on the CPUs, or None."""
+    disturbed = [run for run in (base, head) if run.others.disturbed]
+    return " and ".join(f"{in_words(run.others)} during {run.arm}" for run in disturbed) or None
+
+
+def too_many_discarded(pairs: Sequence[PairEntry]) -> bool:
+    """True if too many pairs were discarded.
+
+    Of those that others on the CPUs disturbed as many may fall as the last look needs: they come
+    in bursts, and cost time alone.
+    """
+    fell = [pair for pair in pairs if pair.discarded]
+    by_card = [pair for pair in fell if pair.discarded != why_disturbed(pair.base, pair.head)]
+    most = math.ceil(DISCARDS_ALLOWED * max(len(pairs), LOOKS[0]))
+    return len(by_card) > most or len(fell) > LOOKS[-1]
+
+
+def statement(pairs: Sequence[PairEntry]) -> str:
+    """State of the counted pairs: `verified`, `busy` or `unverified`, with the reason."""
+    kept = [pair for pair in pairs if not pair.discarded]
+    runs = [run for pair in kept for run in pair.runs]
+    if not runs:
+        return "unverified: nothing was measured"
+    busy = sum(why_disturbed(*pair.runs) is not None for pair in kept)
+    if busy:
+        worst = max(runs, key=lambda run: run.others.others_cpus or 0.0).others
+        which = f"in {busy} of {len(kept)} pairs and in both arms alike"
+        return f"busy: {in_words(worst)} at most, {which}"
+    on_card = [run.gpu for run in runs if run.on_gpu or run.gpu.busy_samples]
+    blind = next((reading for reading in on_card if reading.sm_clock_mhz is None), None)
+    if blind:
+        return f"unverified: {next(iter(dict(blind.gaps).values()), 'NVML gave no clock readings')}"
+    fewest = min((reading.busy_samples or 0 for reading in on_card), default=BUSY_SAMPLES)
+    if fewest < BUSY_SAMPLES:
+        return f"unverified: only {fewest} busy NVML samples in a run, {BUSY_SAMPLES} are needed"
+    if not on_card and any(run.others.disturbed is None for run in runs):
+        return "unverified: the load of others on the CPUs was not measured"
+    return "verified"
+
 
 PRECEDENCE: tuple[Verdict, ...] = (
     "regression",
@@ -65,7 +164,7 @@ def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> GateRecord:
         reason="nothing was compared: no workload was measured in both arms",
         discarded_pairs=sum(len(program.pairs) - len(program.kept) for program in programs),
         inputs=inputs,
-        validity=validity.statement([pair for program in programs for pair in program.pairs]),
+        validity=statement([pair for program in programs for pair in program.pairs]),
         programs=list(programs),
         notes=notes,
     )
@@ -149,7 +248,7 @@ def _closed(program: ProgramEntry, inputs: Inputs) -> tuple[Verdict, str] | None
         return "error", program.error
     if program.no_baseline:
         return _without_base(whole, program.no_baseline, program, inputs)
-    if same := code_identity.why_same_code(program):
+    if same := checkout.why_same_code(program):
         return "invalid", same
     counted = [*program.warm_ups, *(run for pair in program.kept for run in pair.runs)]
     for run in sorted(counted, key=lambda run: run.arm, reverse=True):
@@ -158,7 +257,7 @@ def _closed(program: ProgramEntry, inputs: Inputs) -> tuple[Verdict, str] | None
             if run.arm == "head":
                 return "error", failed
             return _without_base(whole, failed, program, inputs)
-    if validity.too_many_discarded(program.pairs):
+    if too_many_discarded(program.pairs):
         reasons = sorted({pair.discarded for pair in program.pairs if pair.discarded})
         count = f"{len(program.pairs) - len(program.kept)} of {len(program.pairs)}"
         return "invalid", f"{count} pairs discarded: {'; '.join(reasons)}"

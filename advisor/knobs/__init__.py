@@ -13,8 +13,7 @@ discovery.py           knobs without a telling name, found by experiment
 """
 
 from advisor.knobs.candidate_values import InvalidChange, move, precision_choices
-from advisor.knobs.finder import find, phase_of_command
-from advisor.knobs.findings import Findings, Reference
+from advisor.knobs.finder import Findings, Reference, find, phase_of_command
 
 __all__ = [
     "Findings",

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from advisor.config import Document
-from advisor.knobs.catalogue import catalogue
-from advisor.knobs.findings import Findings
-from advisor.knobs.schedule import rescaled_schedule
+from advisor.knobs.catalogue import catalogue, rescaled_schedule
+from advisor.knobs.finder import Findings
 from advisor.knobs.tree import canonical, number_of, parts_of
 from advisor.model import Change, JsonScalar, Knob, KnobConstraint
 

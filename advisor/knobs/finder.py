@@ -1,21 +1,101 @@
-"""Finder of knobs and their look-alikes."""
+"""Finder of knobs, their look-alikes, and values that live elsewhere."""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from advisor.config import Document
 from advisor.config.argv import first_own_word
-from advisor.knobs import candidate_values, references, vocabulary
+from advisor.config.leaves import COMPUTED
+from advisor.knobs import candidate_values, vocabulary
 from advisor.knobs.catalogue import Meaning, catalogue, rules_for, types_of
 from advisor.knobs.constraints import find_links
-from advisor.knobs.findings import Findings, Reference
 from advisor.knobs.registry import REGISTRY, KnobSpec
-from advisor.knobs.tree import Leaf, leaves, words_of
+from advisor.knobs.tree import Leaf, leaves, parts_of, path_of, words_of
 from advisor.model import FalseMatch, Knob, KnobConstraint, Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """Key that names another file with values."""
+
+    path: str
+    file: str
+    """As written there, relative to the document's folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """The knobs of one document, and what surrounds them."""
+
+    document: str
+    """Its name: the path as the user wrote it, or `command line`."""
+    knobs: tuple[Knob, ...]
+    links: tuple[KnobConstraint, ...]
+    traps: tuple[FalseMatch, ...]
+    outputs: tuple[str, ...]
+    """Paths of the scalars that name directories the program writes to."""
+    references: tuple[Reference, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def knob(self, path: str) -> Knob | None:
+        """The knob at `path`, if there is one."""
+        return next((knob for knob in self.knobs if knob.path == path), None)
+
+    def name_of(self, path: str) -> str:
+        """Shortest unique end of `path`."""
+        others = [f".{knob.path}" for knob in self.knobs if knob.path != path]
+        parts = path.split(".")
+        ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
+        own = (end for end in ends if not any(other.endswith(f".{end}") for other in others))
+        return next(own, path)
+
+
+_REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
+_PLAIN_REFERENCE = re.compile(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$?@([\w#]+)|\$([A-Za-z_]\w*)")
+
+
+def elsewhere(document: Document, leaf: Leaf) -> tuple[str, ...] | None:
+    """Reason and paths of a value that lives elsewhere, or None."""
+    if repeated := document.aliases.get(leaf.scalar.path):
+        return f"repeats {repeated}: change it there", leaf.path, repeated
+    why = leaf.scalar.why
+    if leaf.value is None and why and why.startswith(COMPUTED):
+        return why, leaf.path
+    if not isinstance(leaf.value, str) or not _REFERENCE.search(leaf.value):
+        return None
+    if found := target(document, leaf.value):
+        return f"{leaf.value}: the value lives at {found}", leaf.path, found
+    return f"{leaf.value}: it is computed elsewhere", leaf.path
+
+
+def target(document: Document, text: object) -> str | None:
+    """Target of a plain reference, if in this document.
+
+    Such as `${a.b}`, `<a.b>` or `@a#b`.
+    """
+    found = _PLAIN_REFERENCE.fullmatch(text.strip()) if isinstance(text, str) else None
+    if not found:
+        return None
+    path = path_of(parts_of(next(filter(None, found.groups())).replace("#", ".")))
+    return path if path in document.scalars else None
+
+
+def files_named(leaf: Leaf) -> list[str]:
+    """Files that `leaf` names as holding more values."""
+    values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
+    texts = [value for value in values if isinstance(value, str)]
+    if leaf.path.startswith("defaults[") and "hydra" not in leaf.key:  # a Hydra config group
+        group = leaf.key.removeprefix("override ").strip("/").split("@")[0]
+        return [f"{group}/{text}.yaml" for text in texts if text]
+    if not catalogue().names["references"].fullmatch(leaf.name):
+        return []
+    suffixes = tuple(catalogue().table["references"]["suffixes"])
+    return [text for text in texts if text.endswith(suffixes)]
 
 
 def find(document: Document, *, phase: Phase | None = None) -> Findings:
@@ -130,12 +210,12 @@ class _Finder:
     def run(self) -> None:
         """Sort every leaf whose name the catalogue or vocabulary knows."""
         for leaf in self.leaves:
-            for file in references.files_named(leaf):
+            for file in files_named(leaf):
                 self.references.append(Reference(path=leaf.path, file=file))
                 self.links.append(self._lives_elsewhere(f"values live in {file}", leaf.path))
             known = rules_for(leaf.name) or vocabulary.speaks(leaf.name)
-            if known and (elsewhere := references.elsewhere(self.document, leaf)):
-                self.links.append(self._lives_elsewhere(*elsewhere))
+            if known and (other := elsewhere(self.document, leaf)):
+                self.links.append(self._lives_elsewhere(*other))
             elif (meaning := self._meaning(leaf)) is None:
                 continue
             elif why := meaning.trap or _unused(leaf):

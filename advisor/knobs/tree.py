@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from advisor.config import paths
+from advisor.config import spelling
 from advisor.model import JsonScalar, Scalar
 
 Part = str | int
@@ -141,7 +141,7 @@ def path_of(parts: Iterable[Part]) -> str:
     """The inverse of `parts_of`."""
     path = ""
     for part in parts:
-        path = paths.item(path, part) if isinstance(part, int) else paths.member(path, part)
+        path = spelling.item(path, part) if isinstance(part, int) else spelling.member(path, part)
     return path
 
 

@@ -1,15 +1,79 @@
-"""Samples over time, and their window summary."""
+"""Samples of cards and host over time, and their summary by window."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import statistics
+import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
+import psutil
+
+from advisor.machine.gpu import open_readers
 from advisor.machine.readings import EVENT_REASONS, GpuSample
-from advisor.model import Telemetry
+from advisor.model import Card, Telemetry
+
+
+def positions(uuids: Sequence[str | None], used: Sequence[Card]) -> list[int]:
+    """Return positions of the cards a program used, among those watched.
+
+    CUDA and NVML may number cards differently, so UUIDs decide; the number does where either does
+    not tell them.
+    """
+    found: dict[int, None] = {}
+    for card in used:
+        same = [n for n, uuid in enumerate(uuids) if same_uuid(uuid, card.uuid)]
+        untold = card.uuid is None or None in uuids
+        by_number = [card.index] if untold and card.index < len(uuids) else []
+        found |= dict.fromkeys(same or by_number)
+    return list(found)
+
+
+def same_uuid(one: str | None, other: str | None) -> bool:
+    """Return True if two UUID spellings match."""
+    return one is not None and other is not None and _bare(one) == _bare(other)
+
+
+def _bare(uuid: str) -> str:
+    return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
+
+
+HOW: dict[str, Callable[[list[Any]], Any]] = {
+    "gpu_util_pct": statistics.fmean,
+    "gpu_mem_used_gib": max,
+    "gpu_mem_others_gib": max,
+    "power_w": sum,
+    "energy_j": sum,
+    "sm_clock_mhz": statistics.fmean,
+    "sm_clock_spread_pct": max,
+    "busy_samples": min,
+    "foreign_pids": sum,
+}
+"""Way in which the figures of several cards become one."""
+
+
+def merged(each: Sequence[Telemetry]) -> Telemetry:
+    """Merge cards; a figure that one of them withholds is None."""
+    if len(each) == 1:
+        return each[0]
+    whole: dict[str, Any] = {}
+    for name, how in HOW.items():
+        figures = [getattr(telemetry, name) for telemetry in each]
+        whole[name] = None if None in figures else how(figures)
+    reasons: dict[str, float] = {}
+    for name, share in (reason for telemetry in each for reason in telemetry.event_reasons):
+        reasons[name] = max(share, reasons.get(name, 0.0))
+    return Telemetry(
+        **whole,
+        event_reasons=tuple(reasons.items()),
+        gaps=tuple(sorted({gap for telemetry in each for gap in telemetry.gaps})),
+    )
+
 
 LAG_S = 1.0
 """Utilisation and power are the driver's own averages over up to this long before the reading."""
@@ -161,3 +225,106 @@ def _spread_pct(values: list[float]) -> float | None:
         return None
     cuts = statistics.quantiles(values, n=20, method="inclusive")
     return 100 * (cuts[-1] - cuts[0]) / statistics.median(values)
+
+
+SLOW_INTERVAL_S = 1.0
+"""Between readings that take long: the processes."""
+
+
+class Sampler:
+    """Sampler of GPUs from start to stop.
+
+        with Sampler(pids=[child.pid]) as sampler:
+            ...
+        telemetry = sampler.summary(run.window_start, run.window_end)
+
+    Every GPU that `environ` shows a program is watched: which of them it computes on is known once
+    it did. `pids` are the roots of the watched program: their process
+    groups and descendants are its own, every other process on the GPU is foreign. Nothing raises
+    for want of a GPU.
+    """
+
+    def __init__(
+        self,
+        pids: Sequence[int],
+        interval_s: float = 0.1,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._readers, self._no_gpu = open_readers(environ)
+        self._owner = _Owner(pids)
+        self._interval_s = interval_s
+        self._samples: list[list[Sample]] = [[] for _ in range(max(1, len(self._readers)))]
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop after a last sample."""
+        self._stopping.set()
+        self._thread.join()
+
+    def recording(self, position: int = 0) -> Recording:
+        """Recording of one visible GPU so far."""
+        gaps = self._readers[position].gaps if self._readers else {}
+        return Recording(
+            samples=tuple(self._samples[position]),
+            no_gpu=self._no_gpu,
+            gaps=tuple(sorted(gaps.items())),
+        )
+
+    def summary(
+        self, window_start: float, window_end: float, used: Sequence[Card] = ()
+    ) -> Telemetry:
+        """Summarise a window of the used cards.
+
+        Without that knowledge it covers the first card.
+        """
+        each = positions([reader.uuid for reader in self._readers], used) or [0]
+        return merged([self.recording(n).summary(window_start, window_end) for n in each])
+
+    def _run(self) -> None:
+        slow_due = tick = time.monotonic()
+        stopping = False
+        while not stopping:
+            slow = time.monotonic() >= slow_due
+            if slow:
+                slow_due = time.monotonic() + SLOW_INTERVAL_S
+            self._look(slow=slow)
+            tick = max(tick + self._interval_s, time.monotonic())
+            stopping = self._stopping.wait(tick - time.monotonic())
+        self._look(slow=True)
+
+    def _look(self, *, slow: bool) -> None:
+        """Sample each GPU."""
+        for reader, samples in zip(self._readers, self._samples, strict=False):
+            now, gpu = time.time(), reader.sample(slow=slow)
+            own, hidden = self._owner.split([process.pid for process in gpu.processes or ()])
+            sample = Sample(time=now, gpu=gpu, own_pids=own, hidden_pids=hidden)
+            samples.append(sample)
+
+
+class _Owner:
+    """Tells the watched program's processes from others'."""
+
+    def __init__(self, roots: Sequence[int]) -> None:
+        self.roots = set(roots)
+        self._own: set[int] = set()
+
+    def split(self, pids: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Split `pids` into ours and unknown namespaces."""
+        self._own |= {pid for pid in pids if pid not in self._own and self._is_ours(pid)}
+        hidden = (pid for pid in pids if pid not in self._own and not psutil.pid_exists(pid))
+        return tuple(pid for pid in pids if pid in self._own), tuple(hidden)
+
+    def _is_ours(self, pid: int) -> bool:
+        if pid in self.roots:
+            return True
+        with contextlib.suppress(OSError):
+            if os.getpgid(pid) in self.roots:
+                return True
+        with contextlib.suppress(psutil.Error):
+            return any(parent.pid in self.roots for parent in psutil.Process(pid).parents())
+        return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from advisor.machine import profiles
-from advisor.machine.cards import same_uuid
+from advisor.machine.recording import same_uuid
 from advisor.model import Card, Gpu, GpuProfile, Machine
 
 CPU_PRECISIONS = ("float32", "bfloat16")

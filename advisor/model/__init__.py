@@ -3,46 +3,36 @@
 `None` always means "not measured" or "not known"; it is never written as 0.
 """
 
-from advisor.model.kinds import (
-    SAMPLER_FORWARDS as SAMPLER_FORWARDS,
-    TRAINING_STEPS as TRAINING_STEPS,
-    EffectVerdict as EffectVerdict,
-    JsonScalar as JsonScalar,
-    KnobClass as KnobClass,
-    Phase as Phase,
-    Purpose as Purpose,
-    TrainingSign as TrainingSign,
-)
 from advisor.model.machines import (
     Gpu as Gpu,
     GpuProfile as GpuProfile,
     Machine as Machine,
 )
-from advisor.model.observations import (
+from advisor.model.runs import (
+    SAMPLER_FORWARDS as SAMPLER_FORWARDS,
+    TRAINING_STEPS as TRAINING_STEPS,
     Card as Card,
     Disturbance as Disturbance,
     Effects as Effects,
+    EffectVerdict as EffectVerdict,
+    Failure as Failure,
     Flops as Flops,
     Footprint as Footprint,
+    JsonScalar as JsonScalar,
+    KnobClass as KnobClass,
     LoaderCeiling as LoaderCeiling,
     Neighbour as Neighbour,
+    Phase as Phase,
+    Purpose as Purpose,
     ResultFile as ResultFile,
+    Run as Run,
     RunPhase as RunPhase,
     Shares as Shares,
     Stage as Stage,
     SyncPoint as SyncPoint,
     Telemetry as Telemetry,
+    TrainingSign as TrainingSign,
     WhatIfOutcome as WhatIfOutcome,
-)
-from advisor.model.outcomes import (
-    Advice as Advice,
-    Decision as Decision,
-    Interval as Interval,
-    TuningResult as TuningResult,
-)
-from advisor.model.runs import (
-    Failure as Failure,
-    Run as Run,
 )
 from advisor.model.settings import (
     Candidate as Candidate,
@@ -55,8 +45,12 @@ from advisor.model.settings import (
     leaf_of as leaf_of,
 )
 from advisor.model.trials import (
+    Advice as Advice,
+    Decision as Decision,
+    Interval as Interval,
     MeasurePlan as MeasurePlan,
     Origins as Origins,
     Trial as Trial,
     TrialFile as TrialFile,
+    TuningResult as TuningResult,
 )

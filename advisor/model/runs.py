@@ -1,25 +1,298 @@
-"""Run of one process, or its failure."""
+"""Run of one process: observations, windows and effects, or its failure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
-from advisor.model.kinds import TRAINING_STEPS
-from advisor.model.observations import (
-    Card,
-    Disturbance,
-    Effects,
-    Flops,
-    Footprint,
-    LoaderCeiling,
-    ResultFile,
-    RunPhase,
-    Shares,
-    Stage,
-    SyncPoint,
-    Telemetry,
-    WhatIfOutcome,
-)
+JsonScalar = str | int | float | bool | None
+
+KnobClass = Literal["free", "training", "numeric", "quality"]
+"""free: results cannot change; training: optimisation changes; numeric: rounding changes;
+quality: the product itself changes."""
+
+Phase = Literal["train", "eval", "test", "any"]
+
+Purpose = Literal[
+    "baseline",
+    "search",
+    "effects",
+    "quality",
+    "confirm",
+    "whatif",
+    "profile",
+    "gate",
+]
+
+EffectVerdict = Literal["took effect", "ignored", "unknown"]
+
+TrainingSign = Literal["optimizer", "backward", "gradients"]
+"""optimizer: one of torch's stepped; backward, gradients: the program takes gradients and steps by
+itself."""
+
+SAMPLER_FORWARDS = 4
+"""From so many forwards a unit on it is an iterative sampler."""
+
+TRAINING_STEPS = ("optimizer step", "training step")
+"""Kinds of step that end in an update: of an optimizer of torch's, or of the program's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """Observed behaviour of a program."""
+
+    batch: float | None = None
+    """Units in one loader batch or one root forward; not times accumulation."""
+    batch_asked: int | None = None
+    """Configured batch size; `batch` is less where the data cannot fill it."""
+    workers: int | None = None
+    """Loader worker processes alive during the window."""
+    data_items: int | None = None
+    """Items that one pass over the measured DataLoader draws, by all ranks that share them."""
+    left_out: int | None = None
+    """Samples of one pass over the loader that drop_last leaves out."""
+    padding_share: float | None = None
+    """Padded share of the batches' positions, or None."""
+    prefetch_factor: int | None = None
+    persistent_workers: bool | None = None
+    pin_memory: bool | None = None
+    loader_arguments: tuple[tuple[str, JsonScalar], ...] = ()
+    """Arguments of the measured DataLoader by name, as they were in force."""
+    dtype: str | None = None
+    """Dominant dtype of compute: the autocast dtype if on, else the model's: float32, bfloat16."""
+    autocast_dtype: str | None = None
+    tf32: bool | None = None
+    cudnn_benchmark: bool | None = None
+    threads: int | None = None
+    """CPU threads that torch gives one operation."""
+    compiled: bool | None = None
+    channels_last: bool | None = None
+    accumulation: float | None = None
+    trains: TrainingSign | None = None
+    """Clearest sign of a training; None: there was none."""
+    world_size: int | None = None
+    """Processes that did the work, whether or not they are ranks of one group."""
+    group_size: int | None = None
+    """Ranks of the process group, which make each update together; 1 where there is none, and each
+    process updates by itself."""
+    group_batch: float | None = None
+    """Sum of the batches of all ranks for one forward pass."""
+    forwards_per_unit: float | None = None
+    input_shapes: tuple[str, ...] = ()
+    """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
+    device: str | None = None
+    fused: bool | None = None
+    """True if the optimizer updates all parameters in one kernel; None where it cannot."""
+    recomputes: bool | None = None
+    """True if torch computed activations twice to save memory; None where that cannot be seen."""
+    loader_site: str | None = None
+    """`trainer.py:88` where the measured DataLoader was built."""
+    model_site: str | None = None
+    """`trainer.py:95` where the root module was called."""
+    inputs: tuple[tuple[float, ...], ...] = ()
+    """Of the first root forwards: some of the numbers that went in, evenly spread."""
+    outputs: tuple[tuple[float, ...], ...] = ()
+    """The same of what came out."""
+    arguments: tuple[tuple[str, JsonScalar], ...] = ()
+    """Values from the program's argparse parsers, by destination."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfOutcome:
+    """Outcome of a plan's what-if inside the process."""
+
+    name: str
+    """As asked for: `loader.num_workers=4@train.py:88`."""
+    applied: bool
+    why: str | None = None
+    """Why it did not apply, where it did not."""
+    cost_s: float | None = None
+    """Paid once, before the window: compilation."""
+    caution: str | None = None
+    """Difference that it may make beyond speed."""
+    one_tensor: bool | None = None
+    """Autocast: what the model gives is one tensor, which went on in float32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """Card used by a process, as CUDA reports it."""
+
+    index: int
+    """As CUDA counts in that process; NVML may count otherwise."""
+    name: str | None = None
+    uuid: str | None = None
+    """As torch spells it; None before torch 2.5."""
+    total_gib: float | None = None
+    available_gib: float | None = None
+    """Free, and what the process held itself: all that it could have."""
+    compute_capability: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flops:
+    """Floating-point operations of one step, by torch's formulas."""
+
+    per_step: float | None = None
+    """At least: an operation that torch has no formula for is not counted."""
+    why: str | None = None
+    """Why nothing was counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncPoint:
+    """Code line at which the host waits for the device."""
+
+    site: str
+    """`train.py:83`"""
+    call: str
+    """The method: `item`, `cpu`, `__bool__`."""
+    per_step: float
+    ms: float
+    """Mean wait of a call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """Peak bytes of a training step on the card, by kind."""
+
+    model: int
+    """Parameters and buffers."""
+    gradients: int
+    optimizer: int
+    """State that it keeps from step to step."""
+    activations: int
+    """All else at the peak: the batch, and results of forwards, backwards and updates."""
+
+    @property
+    def whole(self) -> int:
+        """All of it."""
+        return self.model + self.gradients + self.optimizer + self.activations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderCeiling:
+    """Rate of the loader alone."""
+
+    workers: int
+    units_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """Shares of the window's time, validation left out."""
+
+    data_wait: float | None = None
+    host_to_device: float | None = None
+    """A device had nothing to do while the host copied to it, or could not queue ahead for that."""
+    compute: float | None = None
+    """Of the host in the model's calls; where a device computes, of that device at work."""
+    launch: float | None = None
+    """A device had no more to do than the kernels that the host was just launching."""
+    sync: float | None = None
+    """A device had nothing to do because the host had waited for it instead of queueing ahead."""
+    other: float | None = None
+    """Host code between the calls above: tokenising, clipping, post-processing, writing; where a
+    device computes, with nothing queued for it."""
+    saving: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPhase:
+    """Part of a whole run, such as `validation` or `saving`."""
+
+    name: str
+    seconds: float
+    times: int
+    """Steps of the work itself; else how often the part came."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Network of a multi-network inference."""
+
+    name: str
+    """Of its class."""
+    site: str | None = None
+    """`relight.py:61` where it was called first."""
+    share: float
+    """Of the window's wall clock: in its calls; of a device, at work for them."""
+    calls_per_unit: float
+    batch: float | None = None
+    """Items of one call, as most had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry:
+    """External readings over the window; gaps are None."""
+
+    gpu_util_pct: float | None = None
+    gpu_mem_used_gib: float | None = None
+    """Highest."""
+    gpu_mem_others_gib: float | None = None
+    """Highest that processes which are not the program's own held there, at work or not."""
+    power_w: float | None = None
+    energy_j: float | None = None
+    """Growth of the card's energy counter."""
+    sm_clock_mhz: float | None = None
+    """Median over the busy samples."""
+    sm_clock_spread_pct: float | None = None
+    """Middle 90 % of the busy samples' SM clock, as percent of its median."""
+    event_reasons: tuple[tuple[str, float], ...] = ()
+    """Name of the clock event reason and the share of busy samples that carried it (`idle`: of
+    all samples)."""
+    busy_samples: int | None = None
+    """Samples with work on the GPU, or None."""
+    foreign_pids: int | None = None
+    """Processes at work on the GPU that are not the program's own; where the driver does not say
+    who works, all that hold a context there."""
+    gaps: tuple[tuple[str, str], ...] = ()
+    """Reading and the reason it is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """Another program that was at work on this host."""
+
+    name: str
+    """Its command name: `firefox`."""
+    cpus: float
+    """CPUs it kept busy: 0.5 is half of one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disturbance:
+    """Load of other programs during the window."""
+
+    disturbed: bool | None = None
+    """True if the rate includes disturbed time; None if unknown."""
+    own_cpus: float | None = None
+    """Mean number of CPUs that the run kept busy."""
+    others_cpus: float | None = None
+    """Mean number of CPUs, of those the run may use, that other processes kept busy."""
+    steal_share: float | None = None
+    """Share of CPU time that the hypervisor gave to others."""
+    foreign_gpu_pids: int | None = None
+    """Processes on the card that are not the run's own."""
+    clocks_held: tuple[tuple[str, float], ...] = ()
+    """Clock event reasons that held the card down, and the share of busy samples of each."""
+    who: tuple[Neighbour, ...] = ()
+    """The busiest others, most first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultFile:
+    """Result file of a run, with counted items."""
+
+    path: str
+    items: int
+    size_bytes: int
+    first: tuple[tuple[float | str, ...], ...] = ()
+    """Values of the first items, in order; of texts a digest."""
+    sampled: bool = False
+    """True for samples or means of pictures or sounds, of which a few may differ."""
+    digest: str | None = None
+    """Digest of the whole file, if its content is unreadable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

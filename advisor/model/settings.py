@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from advisor.model.kinds import JsonScalar, KnobClass, Phase
+from advisor.model.runs import JsonScalar, KnobClass, Phase
 
 
 def leaf_of(path: str) -> str:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from advisor import numbers
 from advisor.executor.comparison import UNDER_LOAD
-from advisor.executor.program import Program
+from advisor.executor.requests import Program
 from advisor.model import Advice, Interval, Run
-from advisor.patches import model_patches, patches, python_source
+from advisor.patches import patches, python_source
 from advisor.patches.python_source import Edit
 from advisor.tuner.code_suggestions import is_confirmed, switch_of
 from advisor.tuner.state import Suggestion, TunerState
@@ -68,12 +68,12 @@ def code_edit(line: int, suggestion: Suggestion, original: Run) -> Edit | None:
     if switch.statement:
         return patches.statement_edit(switch.statement.format(value=value))
     if switch.name == "compile":
-        return model_patches.compile_edit(line, value)
+        return patches.compile_edit(line, value)
     if switch.name == "autocast":
         whatif = suggestion.run.whatif
         device = (original.effects.device or "cpu").partition(":")[0]
         widen = whatif is not None and whatif.one_tensor is True
-        return model_patches.autocast_edit(line, device, value, widen=widen)
+        return patches.autocast_edit(line, device, value, widen=widen)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Patches for Python code: arguments of a loader, and global statements.
+"""Patches for Python code: loader arguments, global statements, calls of a model.
 
 Where the place cannot be found with certainty there is no patch.
 """
@@ -6,6 +6,7 @@ Where the place cannot be found with certainty there is no patch.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -157,3 +158,173 @@ def _override(source: Source, splat: ast.keyword, values: dict[str, int | bool])
         values=[splat.value, *(ast.Constant(value) for value in values.values())],
     )
     return [(start, start, b"{**"), (end, end, f"{pairs}}}".encode())]
+
+
+SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
+Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+IMPORTS = (ast.Import, ast.ImportFrom)
+LOSSES = ("loss", "crit")
+"""Parts of the names of what a model's output is given to."""
+
+
+def autocast_edit(line: int, device: str, dtype: str, *, widen: bool) -> Edit:
+    """Wrap the model's call in `torch.autocast(...)`.
+
+    `line` is the call's. `widen`: the one tensor that the model returns goes on in float32. It
+    cannot be made if it shares its lines with another, stands under autocast already, if `torch` is
+    not imported by that name, or if the call to be widened is not certain.
+    """
+
+    def edit(source: Source) -> list[Splice] | None:
+        found = _statement(source, line)
+        if found is None or not imports_torch(source.tree.body):
+            return None
+        statement, block, above = found
+        withs = [node for node in above if isinstance(node, (ast.With, ast.AsyncWith))]
+        if any("autocast" in ast.unparse(item) for node in withs for item in node.items):
+            return None
+        first, indent = source.indent(statement)
+        _, end = source.span(statement)
+        rest = source.code[end:].partition(b"\n")[0].strip()
+        called = _called(source, line)
+        if indent.strip() or (rest and not rest.startswith(b"#")):
+            return None
+        if widen and len(called) != 1:
+            return None
+        head = f'with torch.autocast("{device}", dtype=torch.{dtype}):'
+        unit = b"\t" if b"\t" in indent else b"    "
+        splices: list[Splice] = [(first, first, indent + head.encode() + source.newline + unit)]
+        at = first
+        for text in source.code[first:end].split(b"\n"):
+            if at > first and text.strip():
+                splices.append((at, at, unit))
+            at += len(text) + 1
+        if widen:
+            splices.append(_widened(source, *called.values()))
+        wrapped = ast.parse(f"{head}\n    pass").body[0]
+        assert isinstance(wrapped, ast.With)
+        wrapped.body = [statement]
+        block[block.index(statement)] = wrapped
+        return splices
+
+    return edit
+
+
+def compile_edit(line: int, mode: str = "") -> Edit:
+    """Insert `model.compile()` after the model is built.
+
+    The model is called at `line`. It cannot be made if what is called is neither a plain name nor
+    an attribute of `self`, or if that is given its value in a branch or a loop, after the call, in
+    more than one function, or by anything but a call.
+    """
+
+    def edit(source: Source) -> list[Splice] | None:
+        called = list(_called(source, line))
+        found = _built(source, line, called[0]) if len(called) == 1 else None
+        if found is None:
+            return None
+        scope, node = found
+        _, indent = source.indent(node)
+        at = behind(source, node)
+        if at is None or indent.strip():
+            return None
+        given = f'mode="{mode}"' if mode else ""
+        statement = f"{called[0]}.compile({given})"
+        scope.body.insert(scope.body.index(node) + 1, ast.parse(statement).body[0])
+        return [(at, at, source.newline + indent + statement.encode())]
+
+    return edit
+
+
+def _widened(source: Source, call: ast.Call) -> Splice:
+    """Append `.float()` to `call`."""
+    _, end = source.span(call)
+    inner = ast.Call(func=call.func, args=call.args, keywords=call.keywords)
+    call.func, call.args, call.keywords = ast.Attribute(inner, "float", ast.Load()), [], []
+    return end, end, b".float()"
+
+
+def _called(source: Source, line: int) -> dict[str, ast.Call]:
+    """Name of the model called at `line`.
+
+    `model` or `self.model`. Not a loss, nor a function of the file or one that it imports.
+    """
+    functions = {
+        getattr(each, "asname", None) or each.name
+        for node in ast.walk(source.tree)
+        for each in (getattr(node, "names", ()) if isinstance(node, IMPORTS) else [node])
+        if isinstance(each, (*FUNCTIONS, ast.ClassDef, ast.alias))
+    }
+    found = {}
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Call) or node.lineno != line:
+            continue
+        name = ast.unparse(node.func)
+        own = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name)
+        plain = isinstance(node.func, ast.Name) or (own and name.startswith("self."))
+        last = (last_name(node.func) or "").lower()
+        if not plain or name.removeprefix("self.") in {*functions, *dir(builtins)}:
+            continue
+        if not any(word in last for word in LOSSES):
+            found[name] = node
+    return found
+
+
+def _built(source: Source, line: int, name: str) -> tuple[Scope, ast.stmt] | None:
+    """Last statement that assigns `name`, and its function.
+
+    The model is called at `line`.
+    """
+    tree = source.tree
+    around = [n for n in ast.walk(tree) if isinstance(n, FUNCTIONS) and _covers(n, line)]
+    scope: Scope = max(around, key=lambda node: node.lineno, default=tree)
+    scopes: list[Scope] = [scope]
+    if name.startswith("self."):
+        classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+        owner = next((node for node in classes if any(each is scope for each in node.body)), None)
+        scopes = [each for each in getattr(owner, "body", ()) if isinstance(each, FUNCTIONS)]
+    stores = [(each, node) for each in scopes for node in ast.walk(each) if _stores(node, name)]
+    if len({id(each) for each, _ in stores}) != 1:
+        return None
+    place = stores[0][0]
+    given = [
+        node
+        for node in place.body
+        if isinstance(node, ast.Assign)
+        and [ast.unparse(target) for target in node.targets] == [name]
+    ]
+    if not given or len(stores) != len(given) or not isinstance(given[-1].value, ast.Call):
+        return None
+    if place is scope and given[-1].lineno >= line:
+        return None
+    return place, given[-1]
+
+
+def _stores(node: ast.AST, name: str) -> bool:
+    """True if `node` assigns `name`."""
+    return (
+        isinstance(node, (ast.Name, ast.Attribute))
+        and isinstance(node.ctx, ast.Store)
+        and ast.unparse(node) == name
+    )
+
+
+def _covers(node: ast.AST, line: int) -> bool:
+    """True if `node` stands on `line`."""
+    return getattr(node, "lineno", 0) <= line <= (getattr(node, "end_lineno", None) or 0)
+
+
+def _statement(source: Source, line: int) -> tuple[ast.stmt, list[ast.stmt], list[ast.AST]] | None:
+    """Simple statement at `line`, its block, and what is around it."""
+    above: list[ast.AST] = []
+    block: list[ast.stmt] = source.tree.body
+    while True:
+        node = next((each for each in block if _covers(each, line)), None)
+        if node is None:
+            return None
+        if isinstance(node, SIMPLE):
+            return node, block, above
+        above.append(node)
+        blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody", "handlers")]
+        block = next((each for each in blocks if any(_covers(n, line) for n in each)), [])

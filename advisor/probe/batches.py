@@ -137,3 +137,163 @@ def tensors_in(value: Any, limit: int = 16) -> list[Any]:
             if len(found) == limit:
                 break
     return found
+
+
+KEY = -7004
+"""Key of these hooks in torch's dicts."""
+LAYERS, LAYERS_LATER = 96, 16
+"""Most layers that are observed in the first call, and in a later one."""
+CALLS = 512
+"""Limit of observed layer calls: a loop within one call repeats the same shapes."""
+INPUTS = 16
+"""Most tensors and lists among the inputs that are looked at."""
+
+
+class LayerObserver:
+    """Observer of one module's layers during one call."""
+
+    def __init__(self, torch: Any, module: Any, most: int = LAYERS) -> None:
+        self.samples: list[tuple[int, int]] = []
+        """(axis, size) of what layers with a place for the batch were given."""
+        self.alone: bool | None = None
+        """Every layer with a place for the batch was given one sample without a batch."""
+        self.dtypes: dict[str, int] = {}
+        """Parameters of the layers by dtype of their output."""
+        self._nn = torch.nn
+        self._layers: list[Any] = []
+        self._observed = 0
+        for layer in module.modules():
+            if len(self._layers) < most and (_place(torch.nn, layer) or _own_size(layer)):
+                layer._forward_hooks[KEY] = self._seen
+                self._layers.append(layer)
+
+    def _seen(self, layer: Any, args: Any, output: Any) -> None:
+        self._observed += 1
+        if self._observed > CALLS:
+            return
+        try:
+            if getattr(output, "is_floating_point", bool)():
+                name = str(output.dtype).rsplit(".", 1)[-1]
+                self.dtypes[name] = self.dtypes.get(name, 0) + _own_size(layer)
+            place = _place(self._nn, layer)
+            if place is not None:
+                self._observe(args[0], *place)
+        except Exception:  # a layer with unusual arguments shows nothing
+            pass
+
+    def _observe(self, x: Any, without: int, axis: int | None) -> None:
+        batched = x.dim() != without
+        self.alone = not batched and self.alone is not False
+        if batched and axis is not None:
+            self.samples.append((axis, int(x.shape[axis])))
+
+    def stop(self) -> None:
+        """Take the hooks out."""
+        for layer in self._layers:
+            layer._forward_hooks.pop(KEY, None)
+        self._layers = []
+
+    def settle(self, counter: Counter, inputs: Any) -> None:
+        """Let `counter` count along the batch axis of the observed call's `inputs`, if known."""
+        found = list(_inputs(inputs))[:INPUTS]
+        for axis, size in self.samples:
+            for path, shape in found:
+                if shape[axis : axis + 1] == (size,):
+                    return counter.keep(path, axis)
+            for path, shape in found:
+                if shape[:2].count(size) == 1:
+                    return counter.keep(path, shape.index(size))
+        if self.alone:
+            counter.keep(None, 0)
+        return None
+
+
+def known_parameters(held: Any) -> list[Any]:
+    """Parameters that have a shape."""
+    return [p for p in held.values() if p is not None and "Uninitialized" not in type(p).__name__]
+
+
+def _own_size(layer: Any) -> int:
+    """Parameters of a layer that computes by itself; a table of numbers computes nothing."""
+    if layer._modules or "Embedding" in type(layer).__name__:
+        return 0
+    return sum(each.numel() for each in known_parameters(layer._parameters))
+
+
+def _place(nn: Any, layer: Any) -> Tuple[int, int | None] | None:
+    """Dimensions of a layer's input without a batch, and the place of the batch if it tells."""
+    if isinstance(layer, nn.modules.conv._ConvNd):
+        return len(layer.kernel_size) + 1, 0
+    if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+        return 0, 0
+    if isinstance(layer, (nn.RNNBase, nn.MultiheadAttention)):
+        return 2, int(not layer.batch_first)
+    if isinstance(layer, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
+        return 2, int(not layer.self_attn.batch_first)
+    return (1, None) if isinstance(layer, (nn.Linear, nn.RNNCellBase)) else None
+
+
+def _inputs(inputs: Any) -> Iterator[Tuple[Path, Tuple[int, ...]]]:
+    """Yield tensors with their shapes, and lists of tensors with their length."""
+    for path, value in walk(inputs):
+        if is_tensor(value):
+            yield path, tuple(value.shape)
+        elif len(path) > 1 and _is_list_of_tensors(value):
+            yield path, (len(value),)
+
+
+def _is_list_of_tensors(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and all(map(is_tensor, value))
+
+
+MASKS = ("attention_mask", "mask")
+LEAST_POSITIONS = 8
+"""Fewer positions are channels, and whole numbers beside them labels."""
+
+
+class Padding:
+    """Padding in the batches of one loader."""
+
+    def __init__(self) -> None:
+        self._rows = self._positions = self._used = 0
+
+    def note(self, batch: Any) -> bool:
+        """Count one batch; return False without padding evidence."""
+        try:
+            lengths, width = _lengths(batch)
+        except Exception:  # a batch of the program's own kind, or of another form than the first
+            self._positions = 0
+            return False
+        self._rows += len(lengths)
+        self._positions += len(lengths) * width
+        self._used += sum(lengths)
+        return True
+
+    def summary(self) -> dict[str, Any] | None:
+        """Return counts of rows, positions and padding, or None."""
+        if not self._positions:
+            return None
+        padded = self._positions - self._used
+        return {"rows": self._rows, "positions": self._positions, "padded": padded}
+
+
+def _lengths(batch: Any) -> tuple[list[int], int]:
+    """Lengths of the rows, and the width that they are padded to. Raises LookupError."""
+    parts = [(path, value) for path, value in walk(batch) if is_tensor(value)]
+    shapes = [tuple(value.shape[:2]) for _, value in parts]
+    whole = [(path, value) for path, value in parts if _is_whole(value)]
+    for path, value in whole:
+        if path and path[-1][1] in MASKS and len(value.shape) == 2:
+            return (value != 0).sum(1).tolist(), int(value.shape[1])
+    for _, value in whole:
+        lengths = value.tolist() if len(value.shape) == 1 else []
+        width = max(lengths, default=0)
+        if width >= LEAST_POSITIONS and min(lengths) > 0 and (len(lengths), width) in shapes:
+            return lengths, width
+    raise LookupError
+
+
+def _is_whole(value: Any) -> bool:
+    """Return True for a tensor on the host without fractions."""
+    host = getattr(getattr(value, "device", None), "type", None) == "cpu"
+    return host and ("int" in str(value.dtype) or "bool" in str(value.dtype))

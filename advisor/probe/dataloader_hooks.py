@@ -8,7 +8,7 @@ from threading import get_ident
 from typing import Any, Dict
 
 from . import batches, call_sites
-from .padding import Padding
+from .batches import Padding
 from .recorder import PASS_ENDED
 from .session import Session
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import (
     control,
-    cuda_graphs,
+    cuda_events,
     cuda_stand_in,
     dataloader_hooks,
     module_hooks,
@@ -25,7 +25,7 @@ FLAG = "_gpu_advisor_hooked"
 PARTS = (
     cuda_stand_in.install, dataloader_hooks.install, module_hooks.install,
     training_hooks.backwards, training_hooks.asked_for, training_hooks.scaler,
-    training_hooks.optimizers, training_hooks.recomputing, cuda_graphs.install, overrides.install,
+    training_hooks.optimizers, training_hooks.recomputing, cuda_events.install, overrides.install,
 )  # fmt: skip
 """Parts that are hooked, each by itself: where one cannot be, the others are."""
 

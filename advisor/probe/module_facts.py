@@ -6,7 +6,7 @@ import sys
 import weakref
 from typing import Any, Callable
 
-from . import batch_axis, batches, call_sites
+from . import batches, call_sites
 from .session import Session
 
 LOOKS = (1, 2, 8, 64, 256)
@@ -38,7 +38,7 @@ class Module:
         self.same_shape = False
         """The output has the shape of the input: a denoiser's does, and a classifier's does not."""
         self.flags: dict[str, Any] = {}
-        self.observer: batch_axis.LayerObserver | None = None
+        self.observer: batches.LayerObserver | None = None
         """Of the layers, during a call that is looked at."""
         self.firsts: list[tuple[list[Any], list[Any]]] = []
         """Of the first calls: numbers that went in, and what came out."""
@@ -86,7 +86,7 @@ def known(session: Session, module: Any) -> Module:
 def parameters(module: Any) -> list[Any]:
     """Parameters of a module that have a shape."""
     held = module.named_parameters() if hasattr(module, "_modules") else ()
-    return batch_axis.known_parameters(dict(held))
+    return batches.known_parameters(dict(held))
 
 
 def describe(session: Session, entry: Module, at_end: bool = False) -> None:
@@ -112,8 +112,8 @@ def begin(session: Session, entry: Module, module: Any) -> None:
     largest = max(parameters(module), key=lambda each: each.numel())
     entry.flags = flags(session, module, largest)
     if not entry.flags.get("compiled"):  # which no hook must enter
-        most = batch_axis.LAYERS if entry.calls == 1 else batch_axis.LAYERS_LATER
-        entry.observer = batch_axis.LayerObserver(session.torch, module, most)
+        most = batches.LAYERS if entry.calls == 1 else batches.LAYERS_LATER
+        entry.observer = batches.LayerObserver(session.torch, module, most)
 
 
 def failed(session: Session, entry: Module, inputs: Any, problem: BaseException) -> None:

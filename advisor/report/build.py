@@ -12,12 +12,11 @@ from typing import Any
 
 from advisor import __version__, numbers
 from advisor.executor.comparison import AFTER, BEFORE, Comparison, contended_arms
-from advisor.executor.program import COMMAND_LINE
-from advisor.executor.requests import TrialResult
+from advisor.executor.requests import COMMAND_LINE, TrialResult
 from advisor.machine.target import Target
 from advisor.model import Candidate, Change, Failure, Run
 from advisor.objective import METRICS, THROUGHPUT, Objective
-from advisor.report import notes, verdict
+from advisor.report import verdict
 from advisor.report.bottleneck import diagnose, typical
 from advisor.report.schema import (
     ComparisonEntry,
@@ -47,7 +46,7 @@ def optimize_report(found: TuningResult) -> Report:
     before, after = sides(found)
     runs = [a.run for a in found.attempts if a.run is not None and not a.reused]
     outcome = verdict.verdict_of(found)
-    unused = notes.unused_gpu(state.originals, found.machine.gpus)
+    unused = verdict.unused_gpu(state.originals, found.machine.gpus)
     profile = found.target.profile if found.target.present else None
     tuned = runs_of(found, winner) if winner.changes else []
     steps = next_actions(found)
@@ -68,9 +67,9 @@ def optimize_report(found: TuningResult) -> Report:
         reason=verdict.reason(found),
         baseline_note=" ".join(filter(None, (unused, verdict.baseline_note(found)))),
         isolation=next((ISOLATION[run.isolation] for run in runs if run.isolation), None),
-        isolation_note=notes.unprotected(runs),
-        load_note=notes.load_of(found),
-        allocation_note=notes.more_cpus(tuned or state.originals, found.machine),
+        isolation_note=verdict.unprotected(runs),
+        load_note=verdict.load_of(found),
+        allocation_note=verdict.more_cpus(tuned or state.originals, found.machine),
         tool_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         dry_run=found.dry_run,
@@ -116,7 +115,7 @@ def optimize_report(found: TuningResult) -> Report:
             )
             for advice in found.advice
         ],
-        notes=list(notes.caveats(found)),
+        notes=list(verdict.caveats(found)),
     )
 
 

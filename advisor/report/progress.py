@@ -10,16 +10,20 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, Self, TextIO
 
 from advisor import numbers
 from advisor.executor.requests import TrialResult
 from advisor.model import Failure, Run
+from advisor.report import sections
 from advisor.report.markdown import one_line
+from advisor.report.schema import Report
 
 if TYPE_CHECKING:
     from rich.console import RenderResult
+
 
 STAGES = {
     "baseline": "baseline: the command as it is",
@@ -182,3 +186,19 @@ def is_terminal(stream: TextIO) -> bool:
     except ValueError:  # closed
         return False
     return terminal and not plain
+
+
+def show(report: Report, stream: TextIO | None = None) -> None:
+    """Print verdict, table, diff and commands: in colour on a terminal, else as Markdown."""
+    stream = stream or sys.stdout
+    page = sections.Page(report=report, stem=Path(report.report).stem)
+    parts = [section(page) for section in sections.FIRST_SCREEN]
+    text = "\n\n".join(filter(None, (*parts, f"Report: `{report.report}`")))
+    if not is_terminal(stream):
+        stream.write(f"{text}\n")
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console(file=stream)
+    console.print(Markdown(text), width=min(console.width, 110))

@@ -1,20 +1,54 @@
-"""Files of a report: written whole, read with care."""
+"""Files and page of a report: written whole, read with care."""
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from markdown_it import MarkdownIt
+from markupsafe import Markup
 from pydantic import ValidationError
 
 from advisor import files, masking
 from advisor.errors import OutputRefusedError, ReportError
-from advisor.report import figures, html, sections
+from advisor.report import figures, sections
 from advisor.report.schema import HEADLINE, Report
 from advisor.report.sections import patch_file
+
+EMBEDDED = "data:image/svg+xml;base64,"
+
+
+class _Parser(MarkdownIt):
+    """Markdown of a report; of targets only embedded figures are taken."""
+
+    def __init__(self) -> None:
+        super().__init__("commonmark", {"html": True})
+        self.enable("table").disable(("link", "autolink", "reference"))
+
+    def validateLink(self, url: str) -> bool:  # noqa: N802  the library's name
+        return url.startswith(EMBEDDED)
+
+
+def page(report: Report, drawn: bytes | None, stem: str = "report") -> str:
+    """`report` as a page with its figure, `drawn`, inside.
+
+    `stem` is that of the files of patches beside it.
+    """
+    image = EMBEDDED + base64.b64encode(drawn).decode() if drawn else ""
+    text, parser = sections.render(report, stem, image), _Parser()
+    heading = next((line for line in text.splitlines() if line.startswith("# ")), "# report")
+    title = re.sub(r"<[^>]*>", "", parser.renderInline(heading[2:]))
+    return figures.template("page.html.j2").render(
+        report=report,
+        title=Markup(title),  # noqa: S704  the renderer escapes
+        body=Markup(parser.render(text)),  # noqa: S704  the renderer escapes
+    )
+
 
 MOST_PATCHES = 20
 """Suggestions that get a file of their own."""
@@ -86,9 +120,9 @@ def write_page(report: Report, place: Path, claimed: files.Claim, source: Path) 
     cannot be written.
     """
     report = masked(report)
-    text = html.page(report, figures.draw(report), source.stem)
-    page = f"{text}\n{files.MARKS['.html']}\n"
-    claimed.write(Path(os.path.realpath(place)), page.encode(errors="replace"))
+    drawn = page(report, figures.draw(report), source.stem)
+    marked = f"{drawn}\n{files.MARKS['.html']}\n"
+    claimed.write(Path(os.path.realpath(place)), marked.encode(errors="replace"))
 
 
 def masked(report: Report) -> Report:

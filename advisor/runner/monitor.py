@@ -18,11 +18,10 @@ from advisor.machine.contention import LoadMonitor
 from advisor.model import Trial
 from advisor.probe.env_propagation import isolating
 from advisor.runner.launch import Launched
-from advisor.runner.limits import parts_limit_s
-from advisor.runner.measuring import Measuring
+from advisor.runner.measured_run import Measuring
 from advisor.runner.output import Tally, plain
 from advisor.runner.process_records import ProcessRecord, Records
-from advisor.runner.resources import OomKills, TreeSampler, oom_kills
+from advisor.runner.resources import OomKills, TreeSampler, oom_kills, parts_limit_s
 
 TICK_S = 0.1
 """Interval between two checks; the command's end needs none."""

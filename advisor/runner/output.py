@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from advisor.files import within
+from advisor.files import reading
 
 TAIL_BYTES = 64 * 1024
 LOG_BYTES = 4 * 1024 * 1024
@@ -127,7 +127,7 @@ class Stream:
     def _create(self) -> BinaryIO:
         """Create the log. Raises OSError if its place is taken."""
         name = str(self._log.relative_to(self._folder))
-        return os.fdopen(within.create(self._folder, name), "wb", buffering=0)
+        return os.fdopen(reading.create(self._folder, name), "wb", buffering=0)
 
 
 def _number(text: str | None) -> float:

@@ -25,7 +25,7 @@ from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from advisor.analysis.measurement import Measurement
-from advisor.files import within
+from advisor.files import reading
 from advisor.model import (
     Card,
     Flops,
@@ -203,4 +203,4 @@ class Records:
 
     def _content(self, path: Path) -> bytes:
         """Bytes of a small regular file. Raises OSError."""
-        return within.read(self._folder.parent, f"{self._folder.name}/{path.name}", LARGEST_BYTES)
+        return reading.read(self._folder.parent, f"{self._folder.name}/{path.name}", LARGEST_BYTES)

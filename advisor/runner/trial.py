@@ -11,7 +11,7 @@ from typing import Any
 from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableError
 from advisor.machine.contention import LoadMonitor, on_card
 from advisor.machine.gpu import load_uvm
-from advisor.machine.telemetry import Sampler
+from advisor.machine.recording import Sampler
 from advisor.model import Failure, Run, Telemetry, Trial
 from advisor.runner.classify import classify, failed, log_tail
 from advisor.runner.job import Job, prepare
@@ -21,7 +21,7 @@ from advisor.runner.monitor import Monitor, TrialExit
 from advisor.runner.output import Tally
 from advisor.runner.written_files import changed_files, guarded_changes, read_copies, read_folder
 from advisor.sandbox.capabilities import FORCED
-from advisor.sandbox.refusals import denied_write, full_space
+from advisor.sandbox.policy import denied_write, full_space
 
 UNEXPLAINED = {"no-steps", "probe-not-loaded", "hang", "timeout", "work-not-done"}
 """Kinds of failures that say what did not happen, not why."""

@@ -1,9 +1,15 @@
-"""Policy of one trial's isolation for its supervisor."""
+"""Policy of one trial's isolation, and the failures that it causes."""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from advisor.model import Failure
+from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
 
 Kind = Literal["overlay", "landlock", "guard"]
 
@@ -58,3 +64,83 @@ class SandboxPolicy:
         if not self.by_names:
             return ()
         return (f"not isolated: what the program writes is real ({self.why_not_better})",)
+
+
+DENIED = re.compile(
+    r"Permission denied|Operation not permitted|Read-only file system"
+    r"|Invalid cross-device link|Value too large for defined data type"
+)
+DENIED_WITHOUT_A_PATH = re.compile(
+    r"unable to open database file|attempt to write a readonly database"
+    r"|\b[Ff]ile \S+ cannot be opened|Parent directory \S+ does not exist"
+)
+"""Libraries that hide what the kernel said. Believed only where writes are denied."""
+FULL = re.compile(
+    r"No space left on device|\[Errno 28\]|Disk quota exceeded|database or disk is full"
+    r"|PytorchStreamWriter failed writing|file write failed"
+)
+LINE_CHARS = 300
+"""Longest part of a line that is quoted."""
+SHARED_MEMORY = re.compile(r"/dev/shm|/torch_|/psm_")  # noqa: S108
+"""In a line of one that ran out of another thing."""
+_PATHS = re.compile(
+    r"['\"\u2018`](/?[^'\"\u2019`]+)['\"\u2019]"
+    r"|(\S+)[:;] (?:Permission denied|Operation not permitted|Read-only)"
+    r"|\b[Ff]ile (\S+) cannot be opened|Parent directory (\S+) does not exist"
+)
+
+
+def full_space(
+    policy: SandboxPolicy, lines: Sequence[str], *, layer_full: bool = False
+) -> Failure | None:
+    """Explain a failure by a full layer or disk, or return None."""
+    said = (line for line in lines if FULL.search(line) and not SHARED_MEMORY.search(line))
+    why = next(said, "no space is left" if layer_full else None)
+    if why is None:
+        return None
+    why, next_step = why.strip()[:LINE_CHARS], "Free space on the disk that it writes to."
+    if policy.throws_away and policy.upper_bytes:
+        most = f"{policy.upper_bytes / 2**20:,.0f} MiB"
+        why += f"; what a trial writes may take {most}, and is thrown away"
+        next_step = f"Set {LAYER_FOLDER} to a folder on a disk with more space."
+    return Failure(kind="disk-full", evidence=why, next_step=next_step)
+
+
+def denied_write(policy: SandboxPolicy, lines: Sequence[str], cwd: str) -> Failure | None:
+    """Explain the first line on a write that only the isolation denied."""
+    for line in lines:
+        pathless = policy.kind == "landlock" and DENIED_WITHOUT_A_PATH.search(line)
+        if not pathless and not DENIED.search(line):
+            continue
+        names = ("".join(found) for found in _PATHS.findall(line))
+        paths = [os.path.realpath(os.path.join(cwd, name)) for name in names]
+        ours = next((path for path in paths if _is_ours(policy, path)), None)
+        if ours or (pathless and not paths):
+            write = f"a write to {ours}" if ours else "a write"
+            where = "" if policy.throws_away else " outside the trial's own folders"
+            evidence = f"{write}{where} was denied: {line.strip()[:LINE_CHARS]}"
+            return Failure(kind="write-denied", evidence=evidence, next_step=_way_out(policy))
+    return None
+
+
+def _way_out(policy: SandboxPolicy) -> str:
+    if policy.throws_away:
+        return (
+            "An overlay covers what belongs to you. Let that output go below the project, your "
+            "home or TMPDIR (output-flags in gpu-advisor.toml)."
+        )
+    return (
+        "Let that output go below TMPDIR (output-flags in gpu-advisor.toml), or give "
+        "--allow-writes. An overlay would let it through and throw it away, but does not hold "
+        f"here ({policy.why_not_better})."
+    )
+
+
+def _is_ours(policy: SandboxPolicy, path: str) -> bool:
+    """Return True if only the isolation denied a write."""
+    if any(is_within(path, each) for each in (*policy.passes, *SYSTEM_TREES)):
+        return False
+    place = path
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
+    return os.access(place, os.W_OK)

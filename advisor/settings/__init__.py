@@ -5,9 +5,21 @@ tables.py  the tables, and what each key means
 file.py    finding and reading the file; what is wrong with it, in a sentence
 """
 
-from advisor.settings.file import FILE_NAME, find, json_schema, load
-from advisor.settings.forms import needs_shell, parse_duration_s, parse_share, parsed_regex
-from advisor.settings.tables import Defaults, EngineTable, QualityMeasure, Settings, Workload
+from advisor.settings.file import (
+    FILE_NAME,
+    Defaults,
+    EngineTable,
+    QualityMeasure,
+    Settings,
+    Workload,
+    find,
+    json_schema,
+    load,
+    needs_shell,
+    parse_duration_s,
+    parse_share,
+    parsed_regex,
+)
 
 __all__ = [
     "FILE_NAME",

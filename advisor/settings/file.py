@@ -1,27 +1,279 @@
-"""Finding and reading gpu-advisor.toml, and its JSON Schema."""
+"""gpu-advisor.toml: its tables, its reader and its JSON Schema."""
 
 from __future__ import annotations
 
 import contextlib
 import difflib
 import json
+import math
 import os
+import re
+import shlex
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
 
 from advisor.errors import SettingsError
-from advisor.settings.tables import (
-    Defaults,
-    EngineTable,
-    GateLimits,
-    QualityMeasure,
-    Settings,
-    Workload,
-    dashed,
+from advisor.objective import parse_constraint
+
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_DURATION = re.compile(
+    rf"\s*(?:{_NUMBER}\s*h)?\s*(?:{_NUMBER}\s*m)?\s*(?:{_NUMBER}\s*s)?\s*", re.IGNORECASE
 )
+
+
+def parse_duration_s(text: str | float) -> float:
+    """Seconds of `90s`, `1.5m` or `1h5m`. Raises ValueError."""
+    spelled = re.sub(rf"\A\s*{_NUMBER}\s*\Z", r"\1s", str(text))  # bare numbers are seconds
+    parts = None if isinstance(text, bool) else _DURATION.fullmatch(spelled)
+    hours, minutes, seconds = (float(part or 0) for part in parts.groups()) if parts else (0, 0, 0)
+    total = 3600 * hours + 60 * minutes + seconds
+    if not 0 < total < math.inf:
+        msg = f"{text!r} is no duration above zero; write 90s, 10m, 3m30s or 1h"
+        raise ValueError(msg)
+    return total
+
+
+def parse_share(text: str | float) -> float:
+    """Parse `5%` or `0.05`. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%)?\s*", str(text))
+    if not match:
+        msg = f"{text!r} is no share; write 5% or 0.05"
+        raise ValueError(msg)
+    return float(match[1]) / (100 if match[2] else 1)
+
+
+def needs_shell(command: str) -> bool:
+    """Return True for a command with shell operators."""
+    return any(mark in command for mark in ("&&", "||", ";", "|", "`", "$(", "<", ">"))
+
+
+def _parsed_command(text: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError as problem:
+        if needs_shell(text):
+            return text
+        msg = f"is no command ({problem}); close the quote, or put a backslash before it"
+        raise ValueError(msg) from problem
+    if not words:
+        msg = "names no program"
+        raise ValueError(msg)
+    return text
+
+
+def parsed_regex(text: str) -> str:
+    """Check a regular expression. Raises ValueError."""
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError) as problem:
+        msg = f"is no regular expression: {problem}"
+        raise ValueError(msg) from problem
+    return text
+
+
+def _parsed_number_regex(text: str) -> str:
+    if not re.compile(parsed_regex(text)).groups:
+        msg = "has no group; put the number in brackets, such as ([0-9.]+)"
+        raise ValueError(msg)
+    return text
+
+
+def _parsed_tolerance(text: str | float) -> str:
+    value = str(text).strip()
+    try:
+        slack = parse_share(value) if value.endswith("%") else float(value)
+    except ValueError:
+        slack = math.nan
+    if not 0 <= slack < math.inf:
+        msg = "is no tolerance; write 2% (relative) or 0.01 (absolute)"
+        raise ValueError(msg)
+    return value
+
+
+def _parsed_bounds(bounds: tuple[str, ...]) -> tuple[str, ...]:
+    for bound in bounds:
+        parse_constraint(bound)
+    return bounds
+
+
+Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+Command = Annotated[Text, AfterValidator(_parsed_command)]
+Regex = Annotated[str, AfterValidator(parsed_regex)]
+NumberRegex = Annotated[str, AfterValidator(_parsed_number_regex)]
+Tolerance = Annotated[str, BeforeValidator(_parsed_tolerance, json_schema_input_type=float | str)]
+ObjectiveName = Literal["throughput", "latency", "energy"]
+Bounds = Annotated[tuple[Text, ...], AfterValidator(_parsed_bounds)]
+Variables = dict[Annotated[str, StringConstraints(pattern=r"^[^=\x00]+$")], Text]
+Duration = Annotated[float, BeforeValidator(parse_duration_s, json_schema_input_type=float | str)]
+Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=float | str)]
+
+
+def dashed(name: str) -> str:
+    """The key of a field: `quality-command`."""
+    return name.replace("_", "-")
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        alias_generator=dashed,
+        populate_by_name=True,
+    )
+
+
+class QualityMeasure(_Table):
+    """Number in the program's output that measures its product."""
+
+    pattern: Regex
+    """Regular expression over the output; group 1 is the number."""
+    matches: Literal["each", "last"] = "each"
+    """each: every match is an item of its own, paired with the same one of the original. last: the
+    program prints one figure again and again, and the last of them counts."""
+    better: Literal["lower", "higher"] = "lower"
+    tolerance: Tolerance = "0%"
+    """Largest loss against the original: `2%` relative, `0.01` absolute."""
+
+    @property
+    def sign(self) -> float:
+        """1 where a lower value is better, else -1."""
+        return 1.0 if self.better == "lower" else -1.0
+
+    def limit(self, reference: float) -> float:
+        """The worst value still accepted, given the original's `reference`."""
+        return reference + self.sign * self.slack(reference)
+
+    def slack(self, reference: float) -> float:
+        """Accepted loss against `reference`."""
+        text = self.tolerance.strip()
+        return abs(reference) * parse_share(text) if text.endswith("%") else float(text)
+
+
+class GateLimits(_Table):
+    """Largest allowed loss of each figure."""
+
+    throughput: Share | None = Field(default=None, gt=0, lt=1)
+    """Largest drop of the rate, in place of the gate's --threshold."""
+    memory: Share | None = Field(default=None, gt=0)
+    """Largest growth of the peak memory that the device's allocator held."""
+    energy: Share | None = Field(default=None, gt=0)
+    """Largest growth of the energy a unit."""
+    latency_p95: Share | None = Field(default=None, gt=0)
+    """Largest growth of what 95 in a hundred batches take, or less."""
+    benchmarks: dict[Text, Share] = Field(default_factory=dict)
+    """Largest change for the worse of single benchmarks, by name."""
+
+    def shares(self) -> dict[str, float]:
+        """Limits by name."""
+        return self.model_dump(exclude={"benchmarks"}, exclude_none=True)
+
+
+class TrialLimits(_Table):
+    """Limits of one process."""
+
+    start_limit: Duration | None = None
+    """Longest wait for the first step (5m, or five times the original's)."""
+    hang_limit: Duration | None = None
+    """Longest silence after a step (60s)."""
+    run_limit: Duration | None = None
+    """Longest run of one process (the window and the other limits together)."""
+
+
+class Workload(TrialLimits):
+    """Command of the user, and its judgement settings."""
+
+    config: Text | None = None
+    """Path of the config, relative to this file."""
+    command: Command
+    """The user's own command; `{config}` stands for the config's path."""
+    phase: Literal["train", "eval", "test", "any"] = "any"
+    """Phase that the command runs; knobs of other phases stay as they are."""
+    unit: str = "sample"
+    """Name of one unit of work in reports."""
+    unit_regex: Regex | None = None
+    """Counts units in the output of a program the probe cannot recognise."""
+    metric_regex: NumberRegex | None = None
+    """Reads a rate (units/s) from the output, for the gate."""
+    objective: ObjectiveName | None = None
+    """Figure of a unit that decides; that of [defaults] if not given."""
+    constraints: Bounds | None = None
+    """Bounds that hold beside it: `memory<=7GiB`, `latency_p95<=80ms`, `power<=250W`."""
+    quality: dict[str, QualityMeasure] = Field(default_factory=dict)
+    """Measures by name. Declaring one is the consent to trade within its tolerance."""
+    quality_command: Command | None = None
+    """A shorter command for the quality measures, on a fixed subset of items. It is run with
+    several seeds: `{seed}` in it, and GPU_ADVISOR_SEED in its environment."""
+    confirm_quality_command: Command | None = None
+    """The same measures on other items: what `quality-command` chose is confirmed by it."""
+    numeric_tolerance: Share | None = None
+    """Largest relative drift of the training loss, or of an inference's outputs, that a change of
+    rounding may cause."""
+    gate: GateLimits = GateLimits()
+    """Limits of the gate, read in the commit that a change is compared with."""
+    output_flags: list[Text] = Field(default_factory=list)
+    """Extra flags that name output directories; they are pointed into scratch."""
+    env: Variables = Field(default_factory=dict)
+    """Environment of the command, on top of the caller's."""
+
+
+class Defaults(TrialLimits):
+    """Values that flags and workloads do not give."""
+
+    budget: Duration = 600.0
+    target: str = "auto"
+    objective: ObjectiveName = "throughput"
+    """Figure of a unit that decides, where a workload names none."""
+    constraints: Bounds = ()
+    """Bounds that must hold, where a workload names none."""
+    smallest_gain: Share = 0.03
+    """The smallest gain worth a change of the config."""
+    seed: int | None = None
+    """Exported to every run as GPU_ADVISOR_SEED and PYTHONHASHSEED."""
+
+
+class EngineTable(_Table):
+    """Way to a node that runs the trials."""
+
+    command: Command
+    """Words that start a program there and carry its input and output: `ssh gpu-box`, or
+    `srun --partition=gpu --gres=gpu:1 --cpus-per-task=8`."""
+    python: Text | None = None
+    """Python of the node that has gpu-advisor, if not at the path of this one."""
+
+
+class Settings(_Table):
+    """gpu-advisor.toml."""
+
+    defaults: Defaults = Defaults()
+    workload: dict[str, Workload] = Field(default_factory=dict)
+    price: dict[Text, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Price of an hour of a card, by its name, in any currency: `predict` tells that of 1,000
+    units."""
+    engine: dict[str, EngineTable] = Field(default_factory=dict)
+    """By the name that `--engine` takes."""
+    root: Path = Field(default=Path(), exclude=True)
+    """Directory of the file; set by `load`, never read from it."""
+
+    def workload_for(self, config: Path) -> tuple[str, Workload] | None:
+        """Return the first entry with this `config`."""
+        real = os.path.realpath(config)
+        for name, entry in self.workload.items():
+            if entry.config and os.path.realpath(self.root / entry.config) == real:
+                return name, entry
+        return None
+
 
 FILE_NAME = "gpu-advisor.toml"
 

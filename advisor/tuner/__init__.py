@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from advisor.tuner.context import TuningContext
 from advisor.tuner.pipeline import pipeline
-from advisor.tuner.state import Result, SearchStep, Stop
+from advisor.tuner.state import Result, SearchStep, Stop, TuningContext
 
 __all__ = ["next_request"]
 

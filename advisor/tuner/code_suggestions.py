@@ -13,9 +13,8 @@ from advisor import knobs
 from advisor.executor.requests import ABTest, MinimumEffect, Variant
 from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
 from advisor.model import Knob, Purpose, Run
-from advisor.tuner.confirm import wanted_rounds
+from advisor.tuner.confirm import memory_caveat, wanted_rounds
 from advisor.tuner.effects import is_ignored, is_only_suggested, set_ignored, training_note
-from advisor.tuner.memory_check import memory_caveat
 from advisor.tuner.quality_gate import passes_gate
 from advisor.tuner.search import largest_batch, unusable, worker_counts
 from advisor.tuner.state import (

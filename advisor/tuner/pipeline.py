@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from advisor.tuner.baseline import is_too_small, measure_baseline, worth_trying
+from advisor.tuner.baseline import discover_knobs, is_too_small, measure_baseline, worth_trying
 from advisor.tuner.code_suggestions import suggest_changes
-from advisor.tuner.confirm import confirm
-from advisor.tuner.context import TuningContext
-from advisor.tuner.discovery import discover_knobs
-from advisor.tuner.memory_check import check_memory
-from advisor.tuner.sampling_steps import tune_steps
+from advisor.tuner.confirm import check_memory, confirm
 from advisor.tuner.search import tune_batch_and_workers, tune_workers, worker_knobs
-from advisor.tuner.state import Result, SearchStep, Stage, Stop, TunerState
+from advisor.tuner.state import Result, SearchStep, Stage, Stop, TunerState, TuningContext
 from advisor.tuner.value_trials import (
     tune_flags,
     tune_loader,
     tune_memory_savers,
     tune_precision,
+    tune_steps,
 )
 
 NO_ITEM = 5.0

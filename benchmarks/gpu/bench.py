@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.machine.telemetry import Sampler
+from advisor.machine.recording import Sampler
 from advisor.model import Candidate, MeasurePlan, Run, Trial
 from advisor.runner import run_trial
 from benchmarks.gpu.record import Line

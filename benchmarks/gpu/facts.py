@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.machine import profiles
-from advisor.machine.cards import same_uuid
 from advisor.machine.gpu import read_gpus
+from advisor.machine.recording import same_uuid
 from benchmarks.gpu.bench import last_json
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def card_facts(bench: Bench) -> Iterator[Line]:
         "NVML shows the card that torch computes on", f"UUID {first['uuid']}",
         str([gpu.uuid for gpu in gpus]) if gpus else str(note),
         None if bench.simulated and not gpus else seen is not None,
-        "advisor/machine/cards.py same_uuid, or NVML is not in this container: then telemetry is "
+        "same_uuid, or NVML is not in this container: then telemetry is "
         "missing and the rest must still hold",
     )  # fmt: skip
     profile = profiles.match(first["name"], first["total_gib"])

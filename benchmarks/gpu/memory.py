@@ -26,7 +26,7 @@ def out_of_memory(bench: Bench) -> Iterator[Line]:
     yield bench.line(
         "a batch twice the card", "gpu-oom", description(result),
         not isinstance(result, Run) and result.kind == "gpu-oom",
-        "advisor/runner/failure_patterns.py: the words are in what was found",
+        "advisor/runner/classify.py: the words are in what was found",
     )  # fmt: skip
     result = bench.measured(*LOOP, "--hungry", f"{0.9 * bench.free_gib:.2f}", limit_s=60.0)
     yield bench.line(

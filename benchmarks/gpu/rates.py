@@ -34,7 +34,7 @@ FEW = ("a sync-free loop", "whole-step CUDA graphs")
 MEND = {
     "rate": "advisor/probe/cuda_events.py (when was the device done?), then window.py (warm-up)",
     "torch.compile": "advisor/probe/module_hooks.py shield_compiled; a recompile in the window",
-    "whole-step CUDA graphs": "probe/cuda_graphs.py: were replays counted, was the capture cut?",
+    "whole-step CUDA graphs": "probe/cuda_events.py: were replays counted, was the capture cut?",
 }
 
 CAUSES = {

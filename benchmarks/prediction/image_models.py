@@ -1,6 +1,6 @@
 """Image models of timm's published result tables: speed, speed from another card, memory.
 
-The rates in `advisor/prediction/speed.py` were chosen on every fifth row of the RTX 3090 tables;
+The rates in `advisor/prediction/estimate.py` were chosen on every fifth row of the RTX 3090 tables;
 the errors are of the others. The baseline divides the operations by the card's peak rate.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from advisor.machine import profiles
-from advisor.prediction import speed
+from advisor.prediction import estimate
 from advisor.prediction.allocator import peak_of
 from advisor.prediction.estimate import GIB, WORKSPACE_GIB
 from benchmarks.prediction.errors import Pair, errors, ranked
@@ -110,8 +110,8 @@ def compare_speed(table: Path, card: str, models: int, fitted: int) -> None:
     naive: list[Pair] = []
     peak = (profile.tflops("bfloat16") or profile.fp32_tflops) * 1e12
     for row, trace, trains in rows_with_traces(table, models, fitted):
-        rates = speed.TRAINING if trains else speed.INFERENCE
-        found.append((row.batch / speed.step_time(trace, profile, rates).seconds, row.rate))
+        rates = estimate.TRAINING if trains else estimate.INFERENCE
+        found.append((row.batch / estimate.step_time(trace, profile, rates).seconds, row.rate))
         naive.append((row.batch * peak / sum(op.flops for op in trace.ops), row.rate))
         sys.stderr.write(f"{len(found)} {row.model}: {found[-1][0]:.0f} of {row.rate:.0f}\n")
     print(f"{profile.title}, {table.name}, {len(found)} models not fitted:")
@@ -127,8 +127,8 @@ def compare_transfer(table: Path, card: str, source_table: Path, source: str, mo
     for row, trace, trains in rows_with_traces(table, models):
         if (rate := known.get((row.model, row.size))) is None:
             continue
-        rates = speed.TRAINING if trains else speed.INFERENCE
-        there, here = (speed.step_time(trace, each, rates).seconds for each in (target, other))
+        rates = estimate.TRAINING if trains else estimate.INFERENCE
+        there, here = (estimate.step_time(trace, each, rates).seconds for each in (target, other))
         found.append((rate * here / there, row.rate))
     print(f"{target.title} from rates of {other.title}, {len(found)} models: {errors(found)}")
 

@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from advisor.machine import profiles
-from advisor.prediction import speed
+from advisor.prediction import estimate
 from benchmarks.prediction.errors import Pair, errors
 from benchmarks.prediction.tracing import traced
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from advisor.prediction.speed import Rates
+    from advisor.prediction.estimate import Rates
     from advisor.prediction.trace import Trace
 
 
@@ -130,7 +130,7 @@ def seconds(card: str, rates: Rates, name: str, length: int, batch: int, **how: 
     """Predicted time of a step: all layers are alike, so that two of them tell it."""
     profile = profiles.by_name(card)
     one, two = (
-        speed.step_time(step_of(name, layers, length, batch, **how), profile, rates).seconds
+        estimate.step_time(step_of(name, layers, length, batch, **how), profile, rates).seconds
         for layers in (1, 2)
     )
     return one + (PUBLISHED[name].layers - 1) * (two - one)
@@ -157,7 +157,7 @@ def _neusight(rows: list[dict[str, str]]) -> dict[str, dict[str, list[Pair]]]:
         if card is None or row["option"] or name not in PUBLISHED:
             continue
         trains = row["mode"] == "train"
-        rates = speed.TRAINING if trains else speed.INFERENCE
+        rates = estimate.TRAINING if trains else estimate.INFERENCE
         length, batch = int(row["seqlen"]), int(row["batch"])
         took = seconds(card, rates, name, length, batch, trains=trains, half=False)
         measured = float(row["label_all_e2e_latency"])
@@ -175,7 +175,7 @@ def _foundry(rows: list[dict[str, Any]]) -> dict[str, dict[str, list[Pair]]]:
         recomputes = row["Activation Checkpointing"] == "True"
         card = CARDS[row["GPU"]]
         how = {"trains": True, "half": True, "recomputes": recomputes}
-        took = seconds(card, speed.TRAINING, row["Model"], length, batch, **how)
+        took = seconds(card, estimate.TRAINING, row["Model"], length, batch, **how)
         rate = float(row["Throughput (T/s/GPU)"])
         found[card]["predicted"].append((length * batch / took, rate))
     return found

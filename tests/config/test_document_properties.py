@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from advisor.config import Document, Format, parse
-from advisor.config.paths import item, member
+from advisor.config.spelling import item, member
 from advisor.errors import EditRefusedError
 
 EXAMPLES = int(os.environ.get("ADVISOR_EXAMPLES", "150"))

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from advisor.config import parse, read
-from advisor.config.files import MAX_BYTES
+from advisor.config.swap import MAX_BYTES
 from advisor.errors import (
     ConfigMissingError,
     ConfigSyntaxError,

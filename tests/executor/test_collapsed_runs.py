@@ -17,7 +17,7 @@ from advisor.executor.comparison import (
 )
 from advisor.model import Failure, Run, Trial
 from advisor.objective import THROUGHPUT
-from advisor.report import notes
+from advisor.report import verdict
 from tests.executor.made import compared
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
@@ -108,6 +108,6 @@ def test_a_proof_goes_on_until_what_fell_decides_nothing(tmp_path, falls) -> Non
     each = [proof.collapsed(arm) for arm in (BEFORE, AFTER)]
     assert each == [sum(not mine for mine, _ in falls), sum(mine for mine, _ in falls)]
     assert len(proof.rounds) == len(proof.counted) == stats.pairs_that_outlive(max(each), ALPHA)
-    note = notes.collapsed(proof)
+    note = verdict.collapsed(proof)
     for many, test in zip(each, (proof.ab_test.before, proof.ab_test.after), strict=True):
         assert (f"{many} of {test.label}" in note) is bool(many)

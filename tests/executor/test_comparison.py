@@ -8,9 +8,8 @@ import statistics
 import pytest
 
 from advisor import stats
-from advisor.executor.comparison import Comparison, chained
+from advisor.executor.comparison import Comparison, chained, interleaved
 from advisor.executor.requests import ABTest, MinimumEffect, TrialRequest, Variant
-from advisor.executor.rounds import interleaved
 from advisor.model import MeasurePlan
 from advisor.objective import THROUGHPUT
 from tests.executor.made import compared

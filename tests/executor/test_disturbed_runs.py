@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from advisor.executor.comparison import neighbours
-from advisor.report import notes
+from advisor.report import verdict
 from tests.support.simulator.engine import QUIET_MACHINE
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 
@@ -28,9 +28,9 @@ def note_of(search: FormulaSearch) -> str:
     proofs = search.state.confirmations
     runs = [run for proof in proofs for run in (*proof.runs("before"), *proof.runs("after"))]
     everything = [a.run for a in search.executor.attempts if a.run is not None]
-    note = notes.load_note(runs, neighbours(everything), QUIET_MACHINE.cpus)
+    note = verdict.load_note(runs, neighbours(everything), QUIET_MACHINE.cpus)
     used = any(proof.used_contended_rounds for proof in proofs)
-    return f"{note} {notes.UNDER_LOAD}" if note and used else note
+    return f"{note} {verdict.UNDER_LOAD}" if note and used else note
 
 
 def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path) -> None:

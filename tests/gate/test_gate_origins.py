@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from gate_examples import program
 
-from advisor.gate.checkout import Checkout
-from advisor.gate.code_identity import difference, unseen
+from advisor.gate.checkout import Checkout, difference, unseen
 from advisor.gate.schema import Revision
 from tests.gate.repos import STEADY, WARM_UPS, Gated
 

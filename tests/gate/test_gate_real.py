@@ -19,7 +19,7 @@ from advisor.gate.checkout import Checkout
 from advisor.gate.cli import exit_code
 from advisor.gate.schema import GateRecord, Inputs, Revision
 from advisor.gate.setup_step import set_up
-from advisor.gate.validity import why_discard
+from advisor.gate.verdict import why_discard
 from advisor.sandbox.capabilities import FORCED
 from tests import nvml_stub
 from tests.gate.repos import OUTPUTS, ROOT, STEADY, WARM_UPS, fork_event

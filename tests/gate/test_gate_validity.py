@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from gate_examples import BUSY, pair, run
 
-from advisor.gate.validity import (
+from advisor.gate.verdict import (
     statement,
     too_many_discarded,
     why_again,

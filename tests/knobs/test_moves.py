@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from advisor import knobs
-from advisor.knobs import schedule
+from advisor.knobs import catalogue
 from advisor.model import JsonScalar
 from tests.knobs.conftest import document
 
@@ -99,8 +99,8 @@ def test_steps_move_with_the_ends_of_their_schedule(word, shape, names) -> None:
     assert isinstance(moved, dict)
     assert moved["test.n_timestep"] == 100
     ends = [float(str(moved[f"test.{name}"])) for name in names]
-    kept = schedule.log_signal(ends[0], ends[1], 100, shape)
-    assert kept == pytest.approx(schedule.log_signal(0.0001, 0.02, 1000, shape), rel=1e-3)
+    kept = catalogue.log_signal(ends[0], ends[1], 100, shape)
+    assert kept == pytest.approx(catalogue.log_signal(0.0001, 0.02, 1000, shape), rel=1e-3)
 
 
 def test_a_schedule_that_cannot_be_rescaled_is_left_or_refused() -> None:
@@ -139,8 +139,8 @@ def test_the_ends_keep_the_terminal_signal_and_their_ratio(shape, start, end, st
     """In numbers of at most six digits."""
     power = 2 if shape == "root-line" else 1
     betas = np.linspace(start ** (1 / power), end ** (1 / power), steps) ** power
-    first, last = schedule.rescaled_schedule(start, end, steps, new, shape)
-    kept = schedule.log_signal(first, last, new, shape)
+    first, last = catalogue.rescaled_schedule(start, end, steps, new, shape)
+    kept = catalogue.log_signal(first, last, new, shape)
     assert kept == pytest.approx(np.log1p(-betas).sum(), rel=1e-3)
     assert last / first == pytest.approx(end / start, rel=1e-4)
     assert last < 1
@@ -157,4 +157,4 @@ def test_the_ends_keep_the_terminal_signal_and_their_ratio(shape, start, end, st
 )
 def test_a_schedule_that_cannot_be_kept_is_refused_with_its_numbers(start, end, steps, why) -> None:
     with pytest.raises(ValueError, match=why):
-        schedule.rescaled_schedule(start, end, steps, 3)
+        catalogue.rescaled_schedule(start, end, steps, 3)

@@ -9,9 +9,8 @@ import time
 import nvml_stub
 import pytest
 
-from advisor.machine.cards import merged, positions
 from advisor.machine.gpu import read_gpus
-from advisor.machine.telemetry import Sampler, _Owner
+from advisor.machine.recording import Sampler, _Owner, merged, positions
 from advisor.model import Card, Telemetry
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.model import MeasurePlan, Run
-from advisor.patches import model_patches, patches
+from advisor.patches import patches
 from advisor.patches.python_source import patch_of
 from advisor.tuner.code_suggestions import of_loader
 from tests.probe import program
@@ -132,6 +132,6 @@ def test_the_autocast_that_was_tried_the_patch_does_again(tmp_path) -> None:
     tried = measured(work, "autocast=bfloat16")
     assert tried.whatif.one_tensor is True
     name, _, line = (tried.effects.model_site or "").rpartition(":")
-    edit = model_patches.autocast_edit(int(line), "cpu", "bfloat16", widen=True)
+    edit = patches.autocast_edit(int(line), "cpu", "bfloat16", widen=True)
     apply(work, patch_of(work / name, work, edit))
     assert (tried.effects.dtype, measured(work).effects.dtype) == ("bfloat16", "bfloat16")

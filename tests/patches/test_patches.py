@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.patches.model_patches import autocast_edit, compile_edit
-from advisor.patches.patches import loader_edit, statement_edit
+from advisor.patches.patches import autocast_edit, compile_edit, loader_edit, statement_edit
 from advisor.patches.python_source import patch_of
 
 FLAG = "torch.backends.cudnn.benchmark = True"

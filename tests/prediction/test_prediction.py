@@ -7,7 +7,7 @@ import pytest
 from advisor.errors import PredictionError
 from advisor.machine import profiles
 from advisor.prediction.allocator import MIB, Allocator, Peak, peak_of
-from advisor.prediction.speed import step_time
+from advisor.prediction.estimate import step_time
 from advisor.prediction.trace import MATRIX, OTHER, Operation, Trace, at_batch, parse
 
 CARD = profiles.by_name("rtx-3090")

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from advisor.probe.batch_axis import LayerObserver
-from advisor.probe.batches import Counter
-from advisor.probe.padding import Padding
+from advisor.probe.batches import Counter, LayerObserver, Padding
 
 
 class Layer:

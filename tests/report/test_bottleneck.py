@@ -20,7 +20,7 @@ from advisor.model import (
     SyncPoint,
     Telemetry,
 )
-from advisor.report import notes
+from advisor.report import verdict
 from advisor.report.bottleneck import diagnose, footprint_lines, networks, parts_of_time
 from advisor.report.schema import Bottleneck
 from tests.runs import a_run
@@ -227,7 +227,7 @@ def test_the_cpus_to_request_are_those_that_the_wait_would_take() -> None:
     def said(machine: Machine = given, wait_share: float = 0.6, own_cpus: float = 1.95) -> str:
         seen = Disturbance(disturbed=False, own_cpus=own_cpus)
         run = replace(RUN, wait_share=wait_share, disturbance=seen)
-        return notes.more_cpus([run, run], machine)
+        return verdict.more_cpus([run, run], machine)
 
     assert "Request `--cpus-per-task=5`: at most 2.50x" in said()
     assert said(replace(given, allocation=None)) == ""

@@ -23,7 +23,7 @@ from advisor.model import (
     Run,
     Trial,
 )
-from advisor.report import build, notes, sections, verdict
+from advisor.report import build, sections, verdict
 from advisor.report.schema import Report
 from advisor.tuner.code_suggestions import SWITCHES
 from tests.executor.made import comparison
@@ -60,9 +60,9 @@ def test_a_proven_gain_is_improved_and_its_table_has_the_same_ratio(tmp_path) ->
 def test_a_card_that_the_program_leaves_idle_is_the_first_note() -> None:
     gpu = SimpleNamespace(name="RTX 4060")
     runs = {d: [a_run(effects=Effects(device=d))] for d in ("cpu", "cuda:0", None)}
-    found = {device: notes.unused_gpu(run, [gpu]) for device, run in runs.items()}
+    found = {device: verdict.unused_gpu(run, [gpu]) for device, run in runs.items()}
     assert found["cpu"].startswith("Your program does not use the RTX 4060: ")
-    assert (found["cuda:0"], found[None], notes.unused_gpu(runs["cpu"], [])) == ("", "", "")
+    assert (found["cuda:0"], found[None], verdict.unused_gpu(runs["cpu"], [])) == ("", "", "")
 
 
 def test_unchanged_needs_candidates_that_ran_and_lost(tmp_path) -> None:
@@ -205,7 +205,7 @@ def test_runs_of_a_configuration_are_those_of_baseline_and_comparisons(tmp_path)
 def test_a_busy_machine_is_in_the_first_lines(tmp_path) -> None:
     report = report_of(tmp_path, on_formula(load_s=1e-6, slowed=1.0, held=lambda *_: 1.0))
     assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in report.load_note
-    assert notes.UNDER_LOAD in report.load_note
+    assert verdict.UNDER_LOAD in report.load_note
     assert report.load_note in "\n".join(sections.render(report).splitlines()[:6])
     assert any(r.contended and r.counted for found in report.comparisons for r in found.rounds)
 
@@ -214,7 +214,7 @@ def test_a_busy_machine_is_in_the_first_lines(tmp_path) -> None:
 def test_background_load_is_named_with_the_busiest(others_cpus, shown) -> None:
     who = [Neighbour(name="cc1plus", cpus=0.84), Neighbour(name="kworker", cpus=0.03)]
     run = a_run(disturbance=Disturbance(disturbed=True, others_cpus=others_cpus))
-    note = notes.load_note([run], who, 2)
+    note = verdict.load_note([run], who, 2)
     if shown is None:
         assert note == "Background load could not be read on this machine."
     else:

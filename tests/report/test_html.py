@@ -3,13 +3,13 @@
 import base64
 import html as escapes
 import re
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from writing.parser import HTMLParser
 
 from advisor.errors import OutputRefusedError
-from advisor.report import html, sections, writing
+from advisor.report import sections, writing
 from tests.report import examples, golden
 from tests.report.test_golden import PARSER
 
@@ -51,7 +51,7 @@ class Tree(HTMLParser):
 @examples.every_report
 def test_the_page_has_the_words_of_the_markdown_and_needs_no_other_file(name) -> None:
     report = golden.report(name)
-    tree = Tree(html.page(report, SVG))
+    tree = Tree(writing.page(report, SVG))
     calm = re.sub(r"<[^>]*>", "", PARSER.render(sections.render(report, "report", "batch.svg")))
     assert tree.text == "".join(escapes.unescape(calm).split())
     assert not tree.open
@@ -59,14 +59,14 @@ def test_the_page_has_the_words_of_the_markdown_and_needs_no_other_file(name) ->
         assert tag not in {"script", "link", "iframe", "object", "form", "svg", "a"}
         assert not any(each.startswith("on") for each in attrs)
         if "src" in attrs:
-            assert attrs["src"] == html.EMBEDDED + base64.b64encode(SVG).decode()
+            assert attrs["src"] == writing.EMBEDDED + base64.b64encode(SVG).decode()
             assert attrs["alt"]
 
 
 @examples.every_report
 def test_strings_of_the_user_stay_text(name) -> None:
     report = golden.report(name)
-    calm, bad = (Tree(html.page(each, SVG)) for each in (report, examples.hostile(report)))
+    calm, bad = (Tree(writing.page(each, SVG)) for each in (report, examples.hostile(report)))
     assert "javascript:b" in bad.text
     kinds = [{(tag, *attrs) for tag, attrs in each.tags} for each in (calm, bad)]
     added = {("code",), ("table",), ("tbody",), ("tr",), ("summary",), ("thead",), ("details",)}

@@ -16,7 +16,7 @@ import pytest
 
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.model import Failure, MeasurePlan, Purpose
-from advisor.report import screen
+from advisor.report import progress
 from advisor.report.progress import Progress, is_terminal
 from tests.report import golden
 from tests.runs import a_run
@@ -104,7 +104,7 @@ def test_a_finished_report_has_its_first_screen_on_the_terminal() -> None:
     shows += "screen.show(golden.report('improved'), sys.stderr)"
     seen, _ = on_terminal(80, shows)
     plain = io.StringIO()
-    screen.show(golden.report("improved"), plain)
+    progress.show(golden.report("improved"), plain)
     assert "\x1b[" in seen
     for text in ("\n".join(lines(seen)), plain.getvalue()):
         for part in ("Improved.", "tiles/s", '+      "batch_size": 8', "revert config"):

@@ -8,8 +8,7 @@ import pytest
 from advisor.analysis.measurement import NO_RUN, Measurement
 from advisor.errors import FAILURE_EXIT_CODES
 from advisor.model import Candidate, Effects, Failure
-from advisor.runner.classify import classify, log_tail
-from advisor.runner.failure_patterns import NEXT_STEPS
+from advisor.runner.classify import NEXT_STEPS, classify, log_tail
 from advisor.runner.monitor import TrialExit
 from advisor.runner.process_records import ProcessRecord, ProgramException
 from advisor.runner.resources import OomKills, oom_kills

@@ -6,9 +6,9 @@ import pytest
 
 from advisor import __main__ as main
 from advisor.model import MeasurePlan
-from advisor.runner import limits
-from advisor.runner.failure_patterns import CONFIG, DEVICE, NEXT_STEPS, OUT_OF_MEMORY
-from advisor.runner.limits import Limits
+from advisor.runner import resources
+from advisor.runner.classify import CONFIG, DEVICE, NEXT_STEPS, OUT_OF_MEMORY
+from advisor.runner.resources import Limits
 from advisor.settings import Defaults, Workload
 
 PLAN = MeasurePlan()
@@ -46,8 +46,8 @@ def test_limits_follow_the_start_of_the_original_unless_given(given, plan, start
 def test_a_workload_wins_over_the_defaults() -> None:
     defaults = Defaults.model_validate({"start-limit": "10m", "hang-limit": "2m", "run-limit": 9})
     entry = Workload.model_validate({"command": "x", "hang-limit": "90"})
-    assert limits.of_settings(entry, defaults) == Limits(start_s=600.0, hang_s=90.0, run_s=9.0)
-    assert limits.of_settings(Workload(command="x"), Defaults()) == Limits()
+    assert resources.of_settings(entry, defaults) == Limits(start_s=600.0, hang_s=90.0, run_s=9.0)
+    assert resources.of_settings(Workload(command="x"), Defaults()) == Limits()
 
 
 def test_every_flag_and_key_that_a_failure_names_exists() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from advisor.history import History
 from advisor.model import Failure, Run, Trial
-from advisor.tuner.discovery import MOST_PROCESSES
+from advisor.tuner.baseline import MOST_PROCESSES
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula

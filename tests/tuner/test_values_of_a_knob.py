@@ -10,8 +10,7 @@ from advisor.executor.requests import SkippedRun, TrialRequest, TrialResult
 from advisor.model import Candidate, Knob
 from advisor.objective import THROUGHPUT
 from advisor.settings import Workload
-from advisor.tuner.context import Source, TuningContext
-from advisor.tuner.state import Result, Stage, TunerState
+from advisor.tuner.state import Result, Source, Stage, TunerState, TuningContext
 from advisor.tuner.value_trials import try_values
 from tests.runs import a_failure, a_run
 from tests.support.simulator.engine import RecordedEngine

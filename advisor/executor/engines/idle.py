@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from advisor.machine import contention
-from advisor.machine.telemetry import Sampler
+from advisor.machine.recording import Sampler
 from advisor.numbers import WORTH_SAYING
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from advisor.executor.engines.idle import LOOK_S, look_around, wait_until_quiet
 from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.machine.host import read_machine
 from advisor.machine.lock import gpu_lock
-from advisor.machine.telemetry import Sampler
+from advisor.machine.recording import Sampler
 from advisor.runner import run_trial
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ import pytest
 
 from advisor.errors import StateBusyError
 from advisor.executor.engines import Engine, EngineSettings, make_engine, messages
-from advisor.executor.engines.carriers import Carrier
-from advisor.executor.engines.connection import Connection
+from advisor.executor.engines.connection import Carrier, Connection
 from advisor.executor.engines.local import LocalEngine
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial, TrialFile
 from tests.support.simulator.engine import RecordedEngine

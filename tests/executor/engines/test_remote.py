@@ -16,8 +16,7 @@ import pytest
 
 from advisor.errors import EngineError, NodeLostError, SettingsError
 from advisor.executor.engines import EngineSettings, messages
-from advisor.executor.engines.carriers import AGENT, Carrier, carrier_of, why_ended
-from advisor.executor.engines.connection import Connection
+from advisor.executor.engines.connection import AGENT, Carrier, Connection, carrier_of, why_ended
 from advisor.executor.engines.remote import RemoteEngine
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
 from advisor.settings import EngineTable

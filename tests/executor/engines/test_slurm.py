@@ -13,8 +13,7 @@ import pytest
 
 from advisor.errors import EngineError, NodeLostError
 from advisor.executor.engines import Engine, EngineSettings
-from advisor.executor.engines.carriers import Carrier
-from advisor.executor.engines.connection import Connection
+from advisor.executor.engines.connection import Carrier, Connection
 from advisor.executor.engines.remote import RemoteEngine
 from advisor.model import Run
 from tests.executor.engines import test_conformance as conformance

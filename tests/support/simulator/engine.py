@@ -23,7 +23,7 @@ from typing import Annotated, Protocol, Self
 from pydantic import Field, TypeAdapter, ValidationError
 
 from advisor import config as documents
-from advisor.config.formats import SUFFIXES
+from advisor.config.document import SUFFIXES
 from advisor.errors import ReportError
 from advisor.model import (
     Disturbance,
@@ -35,7 +35,7 @@ from advisor.model import (
     Trial,
     leaf_of,
 )
-from advisor.runner.failure_patterns import NEXT_STEPS
+from advisor.runner.classify import NEXT_STEPS
 
 Values = Mapping[str, JsonScalar]
 """Settings in force by the last word of their path: `batch_size`."""

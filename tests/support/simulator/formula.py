@@ -18,7 +18,7 @@ from advisor.model import (
     Trial,
     WhatIfOutcome,
 )
-from advisor.runner.failure_patterns import NEXT_STEPS
+from advisor.runner.classify import NEXT_STEPS
 from tests.support.simulator.engine import QUIET_MACHINE, Values, arguments_of
 
 HALF = {"bf16", "bf16-mixed", "bfloat16"}

@@ -12,18 +12,16 @@ from typing import Any
 from advisor import config as documents, knobs
 from advisor.config.argv import join
 from advisor.executor.executor import Budget, Executor
-from advisor.executor.program import COMMAND_LINE, Program
-from advisor.executor.requests import TrialResult
+from advisor.executor.requests import COMMAND_LINE, Program, TrialResult
 from advisor.executor.run_cache import RunCache
 from advisor.history import History
 from advisor.model import Candidate, Decision, Failure, Run, Trial
 from advisor.objective import THROUGHPUT, Objective
 from advisor.settings import Workload
 from advisor.tuner.confirm import proven_candidate
-from advisor.tuner.context import Source, TuningContext
 from advisor.tuner.decisions import decisions
 from advisor.tuner.pipeline import pipeline
-from advisor.tuner.state import Result, Stop, TunerState
+from advisor.tuner.state import Result, Source, Stop, TunerState, TuningContext
 from tests.support.simulator.engine import QUIET_MACHINE, Noise, RecordedEngine
 from tests.support.simulator.formula import Formula
 
