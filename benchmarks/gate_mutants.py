@@ -33,8 +33,8 @@ class Mutant(NamedTuple):
     new: str
 
 
-RULE, VERDICT, COMPARISON, VALIDITY, HISTORY = (
-    "sequential_test.py", "verdict.py", "comparison.py", "validity.py", "history.py",
+RULE, VERDICT, COMPARISON, HISTORY = (
+    "sequential_test.py", "verdict.py", "comparison.py", "history.py",
 )  # fmt: skip
 MUTANTS = (
     Mutant(RULE, '5: {"pass": 0.625, "regression": 0.0}', '5: {"pass": 0.625, "regression": 0.6}'),
@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(VERDICT, "if head < runs:", "if head < 1:"),
     Mutant(VERDICT, "if run.problem:", "if run.problem and run.arm == 'base':"),
     Mutant(VERDICT, "limits.benchmarks.get(key, share)", "share"),
-    Mutant(VERDICT, "if validity.too_many_discarded(program.pairs)", "if False"),
+    Mutant(VERDICT, "if too_many_discarded(program.pairs)", "if False"),
     Mutant(VERDICT, '"regression",\n    "error",', '"error",\n    "regression",'),
     Mutant(VERDICT, "or _different(rates, runs)", "or None"),
     Mutant(VERDICT, "else -slowdown", "else slowdown"),
@@ -80,12 +80,12 @@ MUTANTS = (
     Mutant(COMPARISON, "if is_rate and interval.high < -self.tau", "if False"),
     Mutant(COMPARISON, "-math.log1p(-share) if", "math.log1p(share) if"),
     Mutant(COMPARISON, "if pair.order == order", "if True"),
-    Mutant(VALIDITY, "DISCARDS_ALLOWED = 0.25", "DISCARDS_ALLOWED = 0.75"),
-    Mutant(VALIDITY, "len(fell) > LOOKS[-1]", "False"),
-    Mutant(VALIDITY, "if alike and not needs_quiet", "if not needs_quiet"),
-    Mutant(VALIDITY, "if alike and not needs_quiet", "if alike"),
-    Mutant(VALIDITY, "<= STEAL_ALIKE", "<= 1"),
-    Mutant(VALIDITY, "> REASON_SHARE:\n                return", "> 0.5:\n                return"),
+    Mutant(VERDICT, "DISCARDS_ALLOWED = 0.25", "DISCARDS_ALLOWED = 0.75"),
+    Mutant(VERDICT, "len(fell) > LOOKS[-1]", "False"),
+    Mutant(VERDICT, "if alike and not needs_quiet", "if not needs_quiet"),
+    Mutant(VERDICT, "if alike and not needs_quiet", "if alike"),
+    Mutant(VERDICT, "<= STEAL_ALIKE", "<= 1"),
+    Mutant(VERDICT, "> REASON_SHARE:\n                return", "> 0.5:\n                return"),
     Mutant(HISTORY, "FEWEST_SESSIONS = 10", "FEWEST_SESSIONS = 3"),
     Mutant(HISTORY, "limit = max(reach, tau)", "limit = reach"),
     Mutant(HISTORY, "limit = max(reach, tau)", "limit = tau"),

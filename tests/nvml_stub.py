@@ -119,11 +119,20 @@ class NvmlStub:
         draft.replace(self.script)
 
 
+LIMIT_C, COOL_C, HEAT_C = 83.0, 40.0, 60.0
+"""Temperature from which a card slows down, when idle, and what full work adds in the end."""
+WARMING = 0.1
+"""Part of the way to its temperature that a badly cooled card goes in a tenth of a second."""
+
+
 @contextlib.contextmanager
-def metered(stub: NvmlStub, table: Mapping[str, object]) -> Iterator[dict[str, str]]:
+def metered(
+    stub: NvmlStub, table: Mapping[str, object], *, cooled: bool = True
+) -> Iterator[dict[str, str]]:
     """The variable by which simulated cards set utilisation, memory and power of the script.
 
-    They are found by their UUIDs. A card that no process tells of is idle.
+    They are found by their UUIDs. A card that no process tells of is idle. One that is not cooled
+    warms as it works, and throttles: its clock swings and the driver says why.
     """
     cards = {str(value): key.removesuffix("uuid") for key, value in table.items() if "uuid" in key}
     ended = threading.Event()
@@ -132,6 +141,7 @@ def metered(stub: NvmlStub, table: Mapping[str, object]) -> Iterator[dict[str, s
         line.settimeout(0.5)
 
         def follow() -> None:
+            warmth = COOL_C
             while not ended.is_set():
                 try:
                     told = json.loads(line.recv(65536))
@@ -143,6 +153,14 @@ def metered(stub: NvmlStub, table: Mapping[str, object]) -> Iterator[dict[str, s
                     use[f"{card}util"] = round(100 * share)
                     use[f"{card}memory.used"] = round(GIB + used)
                     use[f"{card}power"] = round(60_000 + 300_000 * share)
+                    if cooled:
+                        continue
+                    warmth += WARMING * (COOL_C + HEAT_C * share - warmth)
+                    if warmth > LIMIT_C:
+                        full = float(str(table[f"{card}clock.sm"]))
+                        use[f"{card}clock.sm"] = round(full * (1 - (warmth - LIMIT_C) / HEAT_C))
+                        use[f"{card}events"] = 0x20
+                    use[f"{card}temperature"] = round(warmth)
                 stub.write(table, use)
 
         thread = threading.Thread(target=follow)

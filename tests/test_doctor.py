@@ -184,3 +184,9 @@ def test_the_interpreter_is_that_of_the_command(bare_python) -> None:
     assert asking(None, [], path) == str(bare_python)
     for command in (["uv", "run", "python", "t.py"], ["torchrun", "t.py"], ["bash", "run.sh"]):
         assert asking(None, command, path) is None
+    launcher = bare_python.parent / "torchrun"
+    for first, python in ((own, own), ("/usr/bin/env python", str(bare_python)), ("/bin/sh", None)):
+        launcher.write_text(f"#!{first}\n")
+        launcher.chmod(0o755)
+        assert asking(None, ["env", "A=1", "torchrun", "t.py"], path) == python
+    assert asking(None, ["torchrun", "run", "python"], path) is None

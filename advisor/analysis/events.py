@@ -166,6 +166,13 @@ class HookChange(NamedTuple):
     """Forwards are recorded since."""
 
 
+class ProbeTime(NamedTuple):
+    """Seconds that the hooks took from the program so far."""
+
+    time: Finite
+    spent_s: Finite
+
+
 class HostWait(NamedTuple):
     """The host waited for the device, or copied numbers from a tensor."""
 
@@ -200,6 +207,7 @@ class EventLog:
     device_copies: list[Span] = field(default_factory=list)
     """Copies to the device, as the device did them."""
     hooks: list[HookChange] = field(default_factory=list)
+    spent: list[ProbeTime] = field(default_factory=list)
     loaders: dict[int, LoaderFacts] = field(default_factory=dict)
     modules: dict[int, ModuleFacts] = field(default_factory=dict)
     numbers: dict[int, list[dict[str, float]]] = field(default_factory=dict)
@@ -281,6 +289,7 @@ READERS: dict[str, tuple[str, type[Any]]] = {
     "mark": ("marks", DeviceMark),
     "device_copy": ("device_copies", Span),
     "hooks": ("hooks", HookChange),
+    "spent": ("spent", ProbeTime),
 }
 """List and type of events by their name in the log."""
 _EVENTS = {name: TypeAdapter(kind) for name, (_, kind) in READERS.items()}

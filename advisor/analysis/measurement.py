@@ -86,6 +86,7 @@ def _run(
         window_end=window.end + log.clock,
         windows=window.part_rates(),
         step_ms=1000.0 * window.seconds / window.count,
+        probe_share=probe_share(log, window),
         step_kind=series.kind,
         latency_p50_ms=_quantile(took_ms, 0.5),
         latency_p95_ms=_quantile(took_ms, 0.95),
@@ -148,6 +149,18 @@ def recorded_stretch(log: EventLog, series: StepSeries, plan: MeasurePlan, windo
     found = [Span(max(start, since), min(end, until)) for start, end in log.hooked_spans()]
     longest = max(found, key=lambda span: span.end - span.start)
     return longest if longest.end > longest.start else Span(since, since)
+
+
+def probe_share(log: EventLog, window: Window) -> float:
+    """Share of the window that our hooks took from a program without a card.
+
+    On a card the host runs ahead: there they take little of a step.
+    """
+    inside = [each for each in log.spent if window.start <= each.time <= window.end]
+    if log.marks or len(inside) < 2:
+        return 0.0
+    (began, before_s), (ended, after_s) = inside[0], inside[-1]
+    return max(0.0, (after_s - before_s) / (ended - began)) if ended > began else 0.0
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -40,6 +41,8 @@ LEAST_SHM_GIB = 1.0
 ASK_LIMIT_S = 120.0
 """A first import of torch from a cold network disk takes a minute."""
 PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
+SHEBANG = re.compile(r"#!\s*(?P<env>/\S+/env\s+)?(?P<python>(?:\S*/)?(?:python|pypy)[\d.]*)\s")
+LONGEST_LINE = 512
 INSTALL_TORCH = (
     "python -m pip install --force-reinstall torch"
     "  # pytorch.org/get-started names the build for an older driver"
@@ -169,7 +172,7 @@ def ask_torch(
 
 
 def asking(python: str | None, command: Sequence[str], environ: Mapping[str, str]) -> str | None:
-    """Interpreter of the command.
+    """Interpreter of the command; of a script such as `torchrun`, that of its first line.
 
     None where the command starts another program, which may install something first.
     """
@@ -180,9 +183,26 @@ def asking(python: str | None, command: Sequence[str], environ: Mapping[str, str
             msg = f"--python {python}: there is no such program. Give the path of an interpreter."
             raise UsageError(msg)
         return found
-    if command:
-        return command[0] if PYTHON.fullmatch(PurePath(command[0]).name) else None
+    words = list(command)
+    if words and PurePath(words[0]).name == "env":
+        words = list(itertools.dropwhile(lambda word: "=" in word, words[1:]))
+    if words and PYTHON.fullmatch(PurePath(words[0]).name):
+        return words[0]
+    if words:  # `conda run` and `poetry run` start the Python of another environment
+        elsewhere = words[1:2] == ["run"]
+        return None if elsewhere else _first_line(shutil.which(words[0], path=path), path)
     return shutil.which("python", path=path) or shutil.which("python3", path=path) or sys.executable
+
+
+def _first_line(script: str | None, path: str | None) -> str | None:
+    """Interpreter that the first line of a script names; None if it is no Python."""
+    if script is None:
+        return None
+    with open(script, "rb") as file:  # noqa: PTH123  a program may be gigabytes
+        found = SHEBANG.match(file.readline(LONGEST_LINE).decode(errors="replace"))
+    if found is None:
+        return None
+    return found["python"] if found["env"] is None else shutil.which(found["python"], path=path)
 
 
 class Finding(NamedTuple):

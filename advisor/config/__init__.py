@@ -1,17 +1,11 @@
 """Configs and commands, edited byte by byte.
 
-document.py    one config; other values in it, verified by reading the result again
-formats.py     formats by name and suffix
-syntax.py      functions and spellings that each format has
+document.py    one config of any format; other values in it, verified by reading it again; its diff
 jsonc.py yaml.py toml.py python.py argv.py   the formats
-leaves.py      scalars that a format finds, with their places and comments
-paths.py       path of a leaf: `a.b[0].c`
-spelling.py    spelling of a new value
-options.py     option that a command's program offers beside the typed ones
-files.py       bytes from the disk
-swap.py        atomic swap of a config's bytes, and recovery after a kill
+leaves.py      scalars that a format finds, with their places and comments; options of a program
+spelling.py    spelling of a new value, and of a leaf's path: `a.b[0].c`
+swap.py        bytes from the disk, atomic swap of a config's bytes, and recovery after a kill
 originals.py   originals of rewritten configs, and the way back
-diffing.py     diff of two versions, secrets masked
 
 Libraries considered in place of modules by hand, by cases that stayed byte-exact:
 JSON: json-five 21 of 29, jsoncgx 18, tree-sitter-json 23 (it refuses NaN and 1E+8), the scanner 29.

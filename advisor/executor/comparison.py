@@ -109,6 +109,9 @@ COLLAPSED = 2.0
 MOST_COLLAPSED = 4
 """Collapsed runs of one arm up to which rounds are added; more are no accident."""
 
+PROBE_MARGIN, MOST_OURS = 2.0, 0.5
+"""A hook costs up to twice what it measures of itself; no more of a gain is doubted."""
+
 UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
 """Note on every gain that rests on such rounds."""
 
@@ -227,6 +230,8 @@ class Comparison:
         if self.failure or len(self.counted) < FEWEST:
             return None
         low = self._bounds(objective, arm, self.counted, slowed=arm)
+        if low is not None:
+            low = replace(low, low=low.low + math.log(self._slowed_by_us(arm)))
         high = self._bounds(objective, arm, self.fair, slowed=self.ab_test.names[0])
         if low is None or high is None:
             return low and replace(as_gains(low), high=math.inf)
@@ -257,6 +262,17 @@ class Comparison:
             sigma_at_least=sigma,
             known_sigma=sigma,
         )
+
+    def _slowed_by_us(self, arm: str) -> float:
+        """Part of a gain that stays if the probe slowed the first variant alone.
+
+        A step of a fraction of a millisecond loses much to the probe, one of a large batch little.
+        """
+        first, after = (
+            statistics.median(each.probe_share for each in _runs(self.whole, name))
+            for name in (self.ab_test.names[0], arm)
+        )
+        return 1 - min(max(0.0, first - after) * PROBE_MARGIN, MOST_OURS)
 
     def _typical(self, objective: Objective, arm: str) -> float:
         return statistics.median(objective.score(run) for run in self.runs(arm))

@@ -2,8 +2,7 @@
 
 ours.py     places claimed before the first trial, files known by their mark
 atomic.py   whole files in one step, and two files that change places in one step
-within.py   files in a folder that the user's program may write to as well
-reading.py  files that somebody names, read whole
+reading.py  files that somebody names, read whole, also from a folder of the user's program
 """
 
 from advisor.files.ours import MARKS, Claim, claim, is_marked

@@ -2,15 +2,13 @@
 
 cli.py              arguments, the whole call, and the ways to a record
 config.py           programs to measure
-checkout.py         both arms on disk, and the only calls of git
+checkout.py         both arms on disk, the only calls of git, and the code that each arm ran
 setup_step.py       --setup, and the isolation's notes
 runner.py           pairs until the test decides
 process.py          one process to its rates
-validity.py         pairs that count
-code_identity.py    code that each arm really ran
 sequential_test.py  log ratios to an outcome (pure)
 comparison.py       one figure of one workload, and its limit
-verdict.py          raw values to a verdict (pure)
+verdict.py          pairs that count, and raw values to a verdict (pure)
 history.py          sessions over days
 github.py           job files, environment, forks
 report.py           gate.md, gate.json, comment

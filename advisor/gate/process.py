@@ -25,7 +25,7 @@ from advisor.executor.engines import Engine
 from advisor.executor.engines.scratch_dir import require_room
 from advisor.files import reading
 from advisor.gate import setup_step
-from advisor.gate.checkout import Checkout, Difference
+from advisor.gate.checkout import Checkout, Difference, loaded
 from advisor.gate.comparison import figures
 from advisor.gate.config import Program
 from advisor.gate.schema import Problem, Rate, RunEntry, Source, Variant
@@ -107,13 +107,13 @@ class ProcessRunner:
         result = self.engine.run(trial)
         wall_s = time.monotonic() - clock
         require_room(self.scratch)  # else its records may not be whole
-        loaded = None
+        own = None
         if self.between is not None:
-            loaded = checkout.loaded(scratch, checkout.top, self.between)
+            own = loaded(scratch, checkout.top, self.between)
         try:
             whole = plan.mode == "whole"
             found = entry(result, program, arm, scratch, whole=whole, wall_s=wall_s)
-            return found.model_copy(update={"loaded": loaded})
+            return found.model_copy(update={"loaded": own})
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from advisor.config import Document
 from advisor.knobs.catalogue import catalogue, rescaled_schedule
-from advisor.knobs.finder import Findings
-from advisor.knobs.tree import canonical, number_of, parts_of
+from advisor.knobs.tree import Findings, canonical, number_of, parts_of
 from advisor.model import Change, JsonScalar, Knob, KnobConstraint
 
 

@@ -12,9 +12,8 @@ from typing import Literal, NamedTuple
 from advisor.config import Document
 from advisor.knobs.catalogue import catalogue, table_of
 from advisor.knobs.constraints import find_links
-from advisor.knobs.finder import Findings
 from advisor.knobs.registry import REGISTRY
-from advisor.knobs.tree import Leaf, leaves, number_of, parts_of
+from advisor.knobs.tree import Findings, Leaf, leaves, number_of, parts_of
 from advisor.model import SAMPLER_FORWARDS, Effects, JsonScalar, Knob, Phase
 
 

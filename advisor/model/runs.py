@@ -317,6 +317,8 @@ class Run:
     """Mean wall time of one step: of an optimizer or the program's own training step, of a loader
     batch, or of a root forward."""
     step_kind: str | None = None
+    probe_share: float = 0.0
+    """Share of the window in the probe's hooks, on a CPU, as they measured it."""
     latency_p50_ms: float | None = None
     """Half of the batches were done so long after they were begun, or sooner: what the user of any
     of their items waits. None where only a part of one batch was seen."""

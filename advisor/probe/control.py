@@ -40,6 +40,7 @@ def _tick(session: Session, now: float) -> None:
     recorder = session.recorder
     if session.device is not None:
         session.attempt(session.device.poll)
+    session.add(("spent", now, session.spent_s))
     recorder.flush()
     began = session.state != "stepping" and recorder.at_work()
     if began:

@@ -69,6 +69,7 @@ def install(torch: Any, session: Session) -> None:
             session.step_ended(enter)
         if session.thread in (None, get_ident()):  # else work goes on
             session.entrance.shut()  # transforms are modules too
+        session.spent_s += clock() - enter
         try:
             batch = fetch(self)
         except BaseException as problem:
@@ -82,6 +83,7 @@ def install(torch: Any, session: Session) -> None:
             _came(session, index, batch, enter, end)
         except Exception as problem:
             session.step_aside(problem)
+        session.spent_s += clock() - end
         return batch
 
 

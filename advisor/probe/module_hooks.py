@@ -59,6 +59,7 @@ def install(torch: Any, session: Session) -> None:
 
     def before(module: Any, args: Any) -> None:
         nonlocal entered, current
+        begun = clock()
         if _is_light(session, module) or session.is_muted() or compiling() or tracing():
             return
         if not entrance.wanted and ALWAYS not in module.__dict__:
@@ -77,6 +78,7 @@ def install(torch: Any, session: Session) -> None:
             return
         session.in_call = True
         entered = clock()
+        session.spent_s += entered - begun
 
     def after(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
         end = clock()
@@ -87,6 +89,7 @@ def install(torch: Any, session: Session) -> None:
         session.attempt(_leave, session, current, args, kwargs, output, entered, end)
         if current is not None:
             session.step_ended(end)
+        session.spent_s += clock() - end
 
     hooks = torch.nn.modules.module._global_forward_pre_hooks
     entrance = session.entrance = Entrance(hooks, before)
@@ -196,7 +199,7 @@ def shield_compiled(eval_frame: Any, session: Session) -> None:
 
 def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) -> Any:
     """Call without hooks, as the outermost module."""
-    entrance = session.entrance
+    begun, entrance = clock(), session.entrance
     outermost = entrance.shut()
     entry = None
     try:
@@ -207,6 +210,7 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) ->
         except Exception as problem:
             session.step_aside(problem)
         start = clock()
+        session.spent_s += start - begun
         try:
             output = call(*args, **kwargs)
         except Exception as problem:
@@ -217,6 +221,7 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) ->
             end = clock()
             session.attempt(_leave, session, entry, args, kwargs, output, start, end)
             session.step_ended(end)
+            session.spent_s += clock() - end
         return output
     finally:
         session.in_call = session.in_call and not outermost

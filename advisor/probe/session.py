@@ -100,6 +100,8 @@ class Session:
         self.recorder = Recorder(self.records, self.pid)
         self.counting = False
         """Only what counts steps is recorded."""
+        self.spent_s = 0.0
+        """Time that the program lost in our hooks."""
         if self.entrance is not None:
             self.entrance.wanted = True  # the process that forked may have counted by then
         self.loaders: list[dict[str, Any]] = []

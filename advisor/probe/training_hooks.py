@@ -47,6 +47,7 @@ def backwards(torch: Any, session: Session) -> None:
         if session.device is not None and session.capture is None:
             session.attempt(session.device.mark, end, True)
         _may_end_step(session, "backward", end)
+        session.spent_s += clock() - end
         return result
 
 
@@ -164,6 +165,7 @@ def optimizers(torch: Any, session: Session) -> None:
         session.at("step", optimizer)
         if end >= session.due or session.device is not None:
             session.step_ended(end)
+        session.spent_s += clock() - end
 
     session.patches.on_undo(module.register_optimizer_step_pre_hook(before).remove)
     session.patches.on_undo(module.register_optimizer_step_post_hook(after).remove)

@@ -418,15 +418,23 @@ def load_of(found: TuningResult) -> str:
 
 
 def load_note(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int) -> str:
-    """Background load during `runs`; empty on a quiet machine."""
+    """Whatever else slowed `runs`; empty on a quiet machine."""
     held = [run.disturbance.others_cpus for run in runs if run.disturbance.others_cpus is not None]
+    disturbed = [run.disturbance for run in runs if run.disturbance.disturbed]
+    notes = []
+    if reasons := ", ".join(
+        dict.fromkeys(why for each in disturbed for why, _ in each.clocks_held)
+    ):
+        notes.append(f"The GPU slowed down by itself: {reasons}.")
+    if most := max((each.foreign_gpu_pids or 0 for each in disturbed), default=0):
+        notes.append(f"{numbers.many(most, 'other process')} computed on the GPU meanwhile.")
     if runs and not held:
-        return "Background load could not be read on this machine."
-    if not any(run.disturbance.disturbed for run in runs):
-        return ""
-    mean = numbers.number(statistics.fmean(held), 2)
-    busy = [each for each in who[:MOST_NAMED] if each.cpus >= NAMED_CPUS]
-    shown = ", ".join(f"{each.name} up to {each.cpus:.1f}" for each in busy)
-    names = f" ({shown})" if shown else ""
-    of = numbers.many(cpus, "CPU")
-    return f"Measured under background load: others held {mean} of {of}{names}."
+        notes.append("Background load could not be read on this machine.")
+    elif any(not each.clocks_held and not each.foreign_gpu_pids for each in disturbed):
+        mean = numbers.number(statistics.fmean(held), 2)
+        busy = [each for each in who[:MOST_NAMED] if each.cpus >= NAMED_CPUS]
+        shown = ", ".join(f"{each.name} up to {each.cpus:.1f}" for each in busy)
+        names = f" ({shown})" if shown else ""
+        of = numbers.many(cpus, "CPU")
+        notes.append(f"Measured under background load: others held {mean} of {of}{names}.")
+    return " ".join(notes)

@@ -5,136 +5,14 @@ Rates of ranks add up, and rank 0 speaks for the rest.
 
 from __future__ import annotations
 
-import contextlib
-import json
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
-from advisor.analysis.events import EventLog, EventReader
-from advisor.analysis.measurement import NO_RUN, measure
-from advisor.analysis.progress import Advice, advise, boundary, stop_point
-from advisor.files import reading
+from advisor.analysis.measurement import NO_RUN
 from advisor.model import TRAINING_STEPS, Effects, MeasurePlan, Run, RunPhase, Trial
 from advisor.runner.monitor import TrialExit
 from advisor.runner.process_records import ProcessRecord
-
-READ_BYTES = 64 << 20
-"""Most bytes of a log that are read at once."""
-LOG_BYTES = 1 << 30
-"""A longer log is not read on."""
-SPENT_SHARE = 0.05
-"""Share of the time that reading and looking may take."""
-SHORTEST_LOOK_S = 0.05
-
-
-@dataclass(slots=True)
-class _Process:
-    """One process that makes steps."""
-
-    reader: EventReader = field(default_factory=EventReader)
-    offset: int = 0
-    next_look: float = 0.0
-    commands: int = 0
-    full: bool = False
-    """True if the full window was followed by a command."""
-    cut_short: bool = False
-
-
-class Measuring:
-    """Event logs of a trial's processes, and their commands."""
-
-    def __init__(self, folder: str | Path, plan: MeasurePlan) -> None:
-        self._folder = Path(folder)
-        self._plan = plan
-        self._processes: dict[int, _Process] = {}
-
-    def update(self, records: Sequence[ProcessRecord]) -> None:
-        """Read each due process and command its next phase."""
-        for record in records:
-            if record.state == "stepping" and not record.alone:
-                self._look(record, records)
-
-    def finish(self, records: Sequence[ProcessRecord]) -> tuple[ProcessRecord, ...]:
-        """Return the final records with their complete logs."""
-        return tuple(map(self._finished, records))
-
-    def _look(self, record: ProcessRecord, records: Sequence[ProcessRecord]) -> None:
-        process = self._processes.setdefault(record.pid, _Process())
-        begun = time.time()
-        if process.full or begun < process.next_look:
-            return
-        log, built = self._read(record.pid).log, record.optimizers_built > 0
-        advice = advise(log, self._plan, begun - log.clock, optimizers_built=built)
-        looked = time.time()
-        spent_s = (looked - begun) / SPENT_SHARE
-        process.next_look = looked + max(advice.need_s, SHORTEST_LOOK_S, spent_s)
-        if advice.phase == "count":
-            self._command(record.pid, phase="count", calls=advice.calls)
-        elif advice.phase == "full" and record.world_size == 1:
-            process.full, process.cut_short = True, advice.cut_short
-            self._command(record.pid, **self._after_the_window(process, advice))
-        elif advice.phase == "full" and record.rank == 0:
-            ranks = [each.pid for each in records if each.world_size > 1]
-            self._stop_ranks(ranks, log, advice)
-
-    def _after_the_window(self, process: _Process, advice: Advice) -> dict[str, Any]:
-        """Command to stop, or to measure the parts alone."""
-        series = advice.series
-        if series is None or not (self._plan.ceilings_workers or self._plan.trace):
-            return {"phase": "stop"}
-        return {
-            "phase": "diagnose",
-            "boundary": boundary(process.reader.log, series),
-            "loader": series.loader,
-            "root": series.root,
-            "step_s": series.typical_s,
-        }
-
-    def _stop_ranks(self, ranks: Sequence[int], log: EventLog, advice: Advice) -> None:
-        """Stop all ranks together, so that none hangs."""
-        where: dict[str, Any] = {}
-        if advice.series is not None:
-            now = time.time() - log.clock
-            where["kind"], where["count"] = stop_point(log, advice.series, now)
-        for pid in ranks:
-            process = self._processes.setdefault(pid, _Process())
-            process.full, process.cut_short = True, advice.cut_short
-            self._command(pid, phase="stop", **where)
-
-    def _command(self, pid: int, **command: Any) -> None:
-        process = self._processes[pid]
-        process.commands += 1
-        content = json.dumps({"number": process.commands, **command}).encode()
-        with contextlib.suppress(OSError):
-            reading.put(self._folder.parent, f"{self._folder.name}/command-{pid}.json", content)
-
-    def _read(self, pid: int) -> EventReader:
-        """Take what the process's log grew by."""
-        process = self._processes.setdefault(pid, _Process())
-        name = f"{self._folder.name}/events-{pid}.jsonl"
-        with contextlib.suppress(OSError):
-            while process.offset < LOG_BYTES:
-                data = reading.read_on(self._folder.parent, name, process.offset, READ_BYTES)
-                if not data:
-                    break
-                process.offset += len(data)
-                process.reader.feed(data)
-        return process.reader
-
-    def _finished(self, record: ProcessRecord) -> ProcessRecord:
-        log = self._read(record.pid).log
-        cut_short = self._processes[record.pid].cut_short
-        found = measure(log, self._plan, ended=record.state == "exited", cut_short=cut_short)
-        if record.state not in ("stopped", "exited") and not record.alone:
-            found = replace(found, run=None)
-        if log.unread:
-            unread = f"{log.unread} events of its log"
-            record = replace(record, unread="; ".join(filter(None, (record.unread, unread))))
-        return replace(record, measurement=found)
-
 
 T = TypeVar("T")
 OF_THE_FIRST = ("losses", "flops", "footprint", "trace", "whatif")

@@ -18,7 +18,7 @@ from advisor.machine.contention import LoadMonitor
 from advisor.model import Trial
 from advisor.probe.env_propagation import isolating
 from advisor.runner.launch import Launched
-from advisor.runner.measured_run import Measuring
+from advisor.runner.measuring import Measuring
 from advisor.runner.output import Tally, plain
 from advisor.runner.process_records import ProcessRecord, Records
 from advisor.runner.resources import OomKills, TreeSampler, oom_kills, parts_limit_s

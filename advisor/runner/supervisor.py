@@ -28,7 +28,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from advisor.sandbox.base import Sandbox, open_sandbox
+from advisor.sandbox.api import open_sandbox
+from advisor.sandbox.base import Sandbox
 
 TERM_GRACE_S = 2.0
 """Between SIGTERM and SIGKILL: multiprocessing's resource tracker needs it to unlink."""

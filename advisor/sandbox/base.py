@@ -1,8 +1,7 @@
-"""Isolation of one trial, as its supervisor opens and calls it."""
+"""Isolation of one trial, as its supervisor calls it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,18 +39,3 @@ class Sandbox:
 
     def leave(self) -> None:
         """Return to the host's files and drop the layers."""
-
-
-def open_sandbox(policy: Mapping[str, Any], cwd: str) -> Sandbox:
-    """Open the sandbox of a trial in `cwd`."""
-    match policy["kind"]:
-        case "overlay":
-            from advisor.sandbox.overlay import Overlay
-
-            return Overlay(policy, cwd)
-        case "landlock":
-            from advisor.sandbox.landlock import Landlock
-
-            return Landlock(policy)
-        case _:
-            return Sandbox()

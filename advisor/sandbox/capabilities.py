@@ -122,6 +122,8 @@ def trial_policy(
         passes.append(str(temporary))
     if trial.allow_writes and capability.kind == "landlock":
         passes += _but(os.path.realpath(trial.cwd), map(os.path.realpath, trial.spared))
+    if capability.kind == "landlock" and not trial.hidden:
+        passes += _downloads(environ, os.path.realpath(trial.cwd))
     folder = environ.get(LAYER_FOLDER)
     tag = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
     return SandboxPolicy(
@@ -187,6 +189,18 @@ def _but(folder: str, spared: Iterable[str]) -> list[str]:
     """Return `folder` or its parts without spared ones."""
     inside = [path for path in spared if is_within(path, folder)]
     return [path for path in around(inside) if is_within(path, folder)] if inside else [folder]
+
+
+def _downloads(environ: Mapping[str, str], cwd: str) -> list[str]:
+    """Return caches of downloads, which libraries lock and fill as they read.
+
+    Those that hold the project, the home, or a cache that is computed again, are left out.
+    """
+    known = list(caches(environ))
+    home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
+    apart = [cwd, home, *(folder for cache, folder in known if cache.rebuilt)]
+    found = {folder for cache, folder in known if not cache.rebuilt and os.path.isdir(folder)}
+    return [each for each in sorted(found) if not any(is_within(path, each) for path in apart)]
 
 
 def _caches(

@@ -17,7 +17,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from advisor.sandbox.base import open_sandbox
+from advisor.sandbox.api import open_sandbox
 
 
 def main() -> None:

@@ -1,8 +1,6 @@
 """gpu-advisor.toml, `[tool.gpu-advisor]` in pyproject.toml, and their JSON Schema.
 
-forms.py   how values are written
-tables.py  the tables, and what each key means
-file.py    finding and reading the file; what is wrong with it, in a sentence
+file.py    finding and reading the file, its tables, and what is wrong with it, in a sentence
 """
 
 from advisor.settings.file import (

@@ -89,7 +89,9 @@ def card_facts(bench: Bench) -> Iterator[Line]:
 def probe_overhead(bench: Bench) -> Iterator[Line]:
     """Hooks on and off by turns in one process."""
     rounds = LEAST_ROUNDS if bench.simulated else ROUNDS
-    done = bench.python("-m", "benchmarks.gpu.overhead", "--rounds", str(rounds))
+    done = bench.python(
+        "-m", "benchmarks.probe_overhead", "--device", "cuda", "--json", "--rounds", str(rounds)
+    )
     if done.returncode:
         last_lines = done.stderr.strip().splitlines()[-3:]
         yield bench.line("the probe runs", "it does", " ".join(last_lines), False, "advisor/probe")

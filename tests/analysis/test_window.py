@@ -6,7 +6,8 @@ import pytest
 
 from advisor.analysis import window
 from advisor.analysis.device_time import DeviceClock
-from advisor.analysis.events import PASS_ENDED, DeviceMark, EventLog, HookChange
+from advisor.analysis.events import PASS_ENDED, DeviceMark, EventLog, HookChange, ProbeTime
+from advisor.analysis.measurement import probe_share
 from advisor.analysis.progress import advise
 from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.window import Window, find_window
@@ -233,3 +234,15 @@ def test_a_run_to_the_end_counts_its_restarts() -> None:
     seen = until(log, 40.0)
     window = measured(seen, EPOCHS, ended=True)
     assert window.units_per_s() == pytest.approx(40 * BATCH / 3.0, rel=0.02)
+
+
+def test_the_probes_own_time_is_a_share_of_the_window() -> None:
+    """As its hooks measured it. On a card the host runs ahead, and loses no step to them."""
+    log = EventLog()
+    train(log, 100)
+    found = measured(log, ended=True)
+    seconds = found.end - found.start
+    log.spent = [ProbeTime(found.start + at * seconds, 7.0 + 0.2 * at * seconds) for at in (0, 1)]
+    assert probe_share(log, found) == pytest.approx(0.2)
+    log.marks = [DeviceMark(found.start, found.start)]
+    assert probe_share(log, found) == 0.0

@@ -40,14 +40,19 @@ def compared(
     *,
     others: Mapping[int, tuple[float, float]] | None = None,
     outside: Sequence[float] = (),
+    probe_share: float = 0.0,
     **test: Any,
 ) -> Comparison:
-    """Rounds of (before, after) rates; `others`: CPUs that others held, by number of the round."""
+    """Rounds of (before, after) rates; `others`: CPUs that others held, by number of the round.
+
+    `probe_share`: of the first arm's windows.
+    """
     arms: tuple[list[Run], list[Run]] = ([], [])
     for number, pair in enumerate(rates, 1):
         loads = (others or {}).get(number, (0.0, 0.0))
         for runs, rate, cpus in zip(arms, pair, loads, strict=True):
             load = Disturbance(disturbed=cpus > 0, others_cpus=cpus)
-            runs.append(a_run(units_per_s=rate, disturbance=load))
+            ours = probe_share if runs is arms[0] else 0.0
+            runs.append(a_run(units_per_s=rate, disturbance=load, probe_share=ours))
     baselines = [a_run(units_per_s=rate) for rate in outside]
     return comparison(*arms, outside=baselines, **test)

@@ -66,6 +66,17 @@ def test_equal_arms_are_hardly_ever_called_different(rounds, kind) -> None:
     assert covered >= 0.92 * SEEDS
 
 
+def test_a_gain_that_the_probe_itself_made_is_not_proven() -> None:
+    """Hooks in tiny steps slow the first variant alone: its true gain may be so much less."""
+    pairs = [(1.0, 1.1), (1.0, 1.11), (1.0, 1.09), (1.0, 1.1)]
+    plain, slowed = (compared(pairs, probe_share=share) for share in (0.0, 0.05))
+    assert plain.proven(THROUGHPUT, 0.03)
+    assert not slowed.proven(THROUGHPUT, 0.03)
+    low, high = (each.interval(THROUGHPUT) for each in (slowed, plain))
+    assert low.low == pytest.approx(0.9 * high.low)
+    assert (low.estimate, low.high) == (high.estimate, high.high)
+
+
 @pytest.mark.parametrize(("rounds", "gain", "share"), [(3, 1.5, 0.95), (5, 1.17, 0.65)])
 def test_a_true_gain_is_cheap_to_prove(rounds, gain, share) -> None:
     """1.5x in three rounds; 1.17x beside a noise of 7 % in five."""

@@ -6,9 +6,16 @@ import pytest
 from advisor.model import Run
 from advisor.report.bottleneck import diagnose
 from tests.runs import a_run
+from tests.simulated_gpu import Card
 
 POINTS = 0.05
 """What a share may be off."""
+COPY_US = 24_000.0
+H100, *OTHERS = (
+    Card(copy_us_per_mb=COPY_US),
+    Card(name="NVIDIA GeForce RTX 3090", memory_gib=24, kernel_us=6.0, copy_us_per_mb=COPY_US),
+    Card(name="NVIDIA GeForce RTX 4060", memory_gib=8, kernel_us=5.0, copy_us_per_mb=COPY_US),
+)
 
 QUICK = (
     ("other", "--train --loader --host 80 --kernel 19"),
@@ -35,16 +42,25 @@ def named(reading: Run) -> str:
     return found.name
 
 
-@pytest.mark.parametrize(
-    ("cause", "words"),
-    [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
-    ids=lambda value: value.replace("--", "").replace(" ", "-"),
+CASES = (
+    *((H100, *case) for case in QUICK),
+    *(pytest.param(H100, *case, marks=pytest.mark.slow) for case in SLOW),
+    *(
+        pytest.param(card, *case, marks=pytest.mark.slow)
+        for card in OTHERS
+        for case in (*QUICK, *SLOW)
+    ),
 )
-def test_the_made_bottleneck_is_named(cause, words, on_cards) -> None:
-    """And the device's share of the time is that of its own account."""
-    from tests.simulated_gpu import Card
 
-    found = on_cards(*words.split(), cards=(Card(copy_us_per_mb=24_000.0),))
+
+def in_words(value: object) -> str:
+    return value.name if isinstance(value, Card) else str(value).replace("--", "").replace(" ", "-")
+
+
+@pytest.mark.parametrize(("card", "cause", "words"), CASES, ids=in_words)
+def test_the_made_bottleneck_is_named(card, cause, words, on_cards) -> None:
+    """And the device's share of the time is that of its own account."""
+    found = on_cards(*words.split(), cards=(card,))
     reading, shares = found.outcome.measured, found.outcome.measured.shares
     assert named(reading) == cause, shares
     start, end = found.window

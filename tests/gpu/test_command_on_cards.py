@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,21 @@ def test_profile_tells_of_the_card_in_use(project, environ) -> None:
     assert found["achieved_tflops"] > 0
 
 
+def profiled(
+    stub: nvml_stub.NvmlStub, meter: Mapping[str, str], words: Sequence[str], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """`profile` of a loop on the large card, which the driver's figures follow."""
+    own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(folder), **meter}
+    environ = simulated_gpu.environment((LARGE,), base=stub.env({**os.environ, **own}))
+    program = (sys.executable, str(PROGRAMS / "gpu_loop.py"), *words)
+    done = subprocess.run(
+        (sys.executable, "-m", "advisor", "profile", "--json", "--window", "3s", "--", *program),
+        cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("cause", "words"),
@@ -99,15 +114,7 @@ def test_utilisation_and_shares_agree(cause, words, tmp_path) -> None:
     stub = nvml_stub.build(tmp_path / "nvml")
     table = {**nvml_stub.H100, "name": LARGE.name, "uuid": LARGE.uuid}
     with nvml_stub.metered(stub, table) as meter:
-        own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(tmp_path), **meter}
-        environ = simulated_gpu.environment((LARGE,), base=stub.env({**os.environ, **own}))
-        program = (sys.executable, str(PROGRAMS / "gpu_loop.py"), *words.split())
-        window = ("--window", "3s")
-        done = subprocess.run(
-            (sys.executable, "-m", "advisor", "profile", "--json", *window, "--", *program),
-            cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=200,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+        done = profiled(stub, meter, words.split(), tmp_path)
     found: dict[str, Any] = json.loads(done.stdout)
     assert found["bottleneck"]["name"] == cause
     at_work = 100 * found["shares"].get("compute", 0.0)
@@ -115,6 +122,19 @@ def test_utilisation_and_shares_agree(cause, words, tmp_path) -> None:
         assert found["gpu_util_pct"] >= at_work - 10
     else:
         assert found["gpu_util_pct"] == pytest.approx(at_work, abs=10)
+
+
+@pytest.mark.slow
+def test_a_card_that_throttles_is_said(tmp_path) -> None:
+    """It works, warms and slows down: no rate of it is a steady one."""
+    stub = nvml_stub.build(tmp_path / "nvml")
+    table = {**nvml_stub.H100, "name": LARGE.name, "uuid": LARGE.uuid}
+    words = ("--train", "--loader", "--kernel", "20", "--item")
+    with nvml_stub.metered(stub, table, cooled=False) as meter:
+        done = profiled(stub, meter, words, tmp_path)
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["disturbed"] is True
+    assert "slowed down by itself: software thermal slowdown" in found["load_note"]
 
 
 @pytest.mark.slow

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from advisor.model import MeasurePlan, Run
-from advisor.runner.measured_run import Measuring, probed_run
+from advisor.runner.measured_run import probed_run
+from advisor.runner.measuring import Measuring
 from advisor.runner.process_records import ProcessRecord, Records
 from tests import light, warm
 

@@ -13,7 +13,7 @@ from tests.probe.program import compiling, python
 torch = pytest.importorskip("torch")
 
 NOTED = (
-    "batch_axis.LayerObserver",
+    "batches.LayerObserver",
     "batches.walk",
     "control._obey",
     "control._tick",
@@ -27,8 +27,8 @@ NOTED = (
     "module_facts.items_of",
     "module_facts.known",
     "module_facts.samples",
-    "padding._lengths",
-    "padding.Padding.summary",
+    "batches._lengths",
+    "batches.Padding.summary",
     "record.facts",
     "record.memory",
     "recorder.Recorder.flush",
@@ -41,7 +41,7 @@ SILENT = ("record.beat", "record.put", "record.write", "session.Session.fail")
 """Those without which nothing can be written down."""
 FACTS = ("record.memory", "training_hooks.loss_values")
 """Facts that take no other along where they cannot be read."""
-UNUSED = ("batches.walk", "padding._lengths")
+UNUSED = ("batches.walk", "batches._lengths")
 
 
 @pytest.mark.parametrize("how", ["module", "in-place"])

@@ -222,6 +222,16 @@ def test_background_load_is_named_with_the_busiest(others_cpus, shown) -> None:
         assert note == f"Measured under background load: {held}."
 
 
+def test_a_card_that_slows_down_or_is_shared_is_no_background_load() -> None:
+    """A reader must know what to mend: the cooling, the other process, or the other programs."""
+    hot = (("software thermal slowdown", 0.8),)
+    seen = Disturbance(disturbed=True, others_cpus=0.0, clocks_held=hot, foreign_gpu_pids=2)
+    assert verdict.load_note([a_run(disturbance=seen)], [], 8) == (
+        "The GPU slowed down by itself: software thermal slowdown. "
+        "2 other processes computed on the GPU meanwhile."
+    )
+
+
 def test_a_knob_found_by_experiment_is_told_with_its_effect(tmp_path) -> None:
     engine = on_formula(names={"batch_size": "zorp", "num_workers": "vex"}, load_s=1e-6)
     search = formula_search(tmp_path, engine, "plum: {zorp: 6, vex: 2}\n", workload=TEST)

@@ -3,10 +3,10 @@
 import base64
 import html as escapes
 import re
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from writing.parser import HTMLParser
 
 from advisor.errors import OutputRefusedError
 from advisor.report import sections, writing

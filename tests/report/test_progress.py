@@ -100,8 +100,8 @@ def plain(**how: object) -> tuple[Progress, io.StringIO]:
 
 def test_a_finished_report_has_its_first_screen_on_the_terminal() -> None:
     """Verdict, table, diff and the next command, in colour; elsewhere as Markdown."""
-    shows = "from tests.report import golden; from advisor.report import screen; import sys\n"
-    shows += "screen.show(golden.report('improved'), sys.stderr)"
+    shows = "from tests.report import golden; from advisor.report import progress; import sys\n"
+    shows += "progress.show(golden.report('improved'), sys.stderr)"
     seen, _ = on_terminal(80, shows)
     plain = io.StringIO()
     progress.show(golden.report("improved"), plain)

@@ -16,7 +16,7 @@ SHIPPED = ("pyproject.toml", "README.md", "LICENSE", "advisor", "templates")
 RENDER = """
 import sys; from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from advisor.report import html, writing
+from advisor.report import writing
 sys.stdout.write(writing.page(writing.load(Path(sys.argv[2])), None))
 """
 

@@ -201,6 +201,17 @@ def test_the_trials_own_folders_and_caches_can_be_written_under_landlock(do, tmp
     assert run.isolation == "landlock"
 
 
+def test_a_cache_of_downloads_is_filled_under_landlock(do, project, tmp_path) -> None:
+    """A library that reads a model locks its folder. A cache around the project stays shut."""
+    cache = tmp_path / "hub"
+    cache.mkdir()
+    write = "import os; open(os.environ['HF_HOME'] + '/model.lock', 'w')"
+    do.measured("landlock", write, env=(("HF_HOME", str(cache)),))
+    assert [path.name for path in cache.iterdir()] == ["model.lock"]
+    failure = do.failed("landlock", write, env=(("HF_HOME", str(project.parent)),))
+    assert failure.kind == "write-denied"
+
+
 def test_a_call_that_cannot_be_judged_is_denied(project) -> None:
     """A thread that ended, or whose memory cannot be read, changes no file of the user's."""
     ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, check=True)

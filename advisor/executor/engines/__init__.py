@@ -1,8 +1,8 @@
 """Engines of trials: machine, lease, scratch folder and clock.
 
 local.py       trials on this machine
-remote.py      trials on a node: `connection.py` speaks to its `agent.py` in `messages.py`
-carriers.py    commands that start an agent on a node: srun, ssh, any that carries a pipe
+remote.py      trials on a node: `connection.py` speaks to its `agent.py` in `messages.py`,
+               over srun, ssh or any command that carries a pipe
 """
 
 from __future__ import annotations
