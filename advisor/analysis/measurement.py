@@ -152,9 +152,9 @@ def recorded_stretch(log: EventLog, series: StepSeries, plan: MeasurePlan, windo
 
 
 def probe_share(log: EventLog, window: Window) -> float:
-    """Share of the window that our hooks took from a program without a card.
+    """Share of the window that the hooks took; 0 on a card.
 
-    On a card the host runs ahead: there they take little of a step.
+    There the host runs ahead, and loses little of a step.
     """
     inside = [each for each in log.spent if window.start <= each.time <= window.end]
     if log.marks or len(inside) < 2:

@@ -418,7 +418,7 @@ def load_of(found: TuningResult) -> str:
 
 
 def load_note(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int) -> str:
-    """Whatever else slowed `runs`; empty on a quiet machine."""
+    """Sentences on load, heat and neighbours beside `runs`; empty without any."""
     held = [run.disturbance.others_cpus for run in runs if run.disturbance.others_cpus is not None]
     disturbed = [run.disturbance for run in runs if run.disturbance.disturbed]
     notes = []
