@@ -6,13 +6,11 @@
     python -m benchmarks.prediction language TABLE.csv
     python -m benchmarks.prediction fits TABLE.csv --card rtx-3090 [--models 200]
     python -m benchmarks.prediction programs
-    python -m benchmarks.prediction emberformer
 
 images, transfer, fits   result files of pytorch-image-models (AMP, channels last; `pip install
                          timm` brings the models): speed, speed from another card, memory
 language                 NeuSight's summary.csv (float32), or llm-foundry's table of an A100
 programs                 peaks of 29 small programs against torch's own MemTracker
-emberformer              memory of a wildfire model in the two sizes that its guide measured
 
 Steps are traced by the recorder's own mode. Tensors have no data, but for `programs`.
 """

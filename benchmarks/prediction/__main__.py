@@ -14,7 +14,7 @@ def main() -> None:
         description=benchmarks.prediction.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = ("images", "transfer", "language", "fits", "programs", "emberformer")
+    names = ("images", "transfer", "language", "fits", "programs")
     parser.add_argument("name", choices=names)
     parser.add_argument("table", type=Path, nargs="?")
     parser.add_argument("--card")
@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--models", type=int, default=60)
     parser.add_argument("--fitted", type=int, default=5, help="leave out one row in so many")
     args = parser.parse_args()
-    from benchmarks.prediction import emberformer, image_models, language_models, programs
+    from benchmarks.prediction import image_models, language_models, programs
 
     table, models = args.table, args.models
     calls = {
@@ -34,7 +34,6 @@ def main() -> None:
         "language": lambda: language_models.compare(table),
         "fits": lambda: image_models.compare_fits(table, args.card, models),
         "programs": programs.main,
-        "emberformer": emberformer.main,
     }
     calls[args.name]()
 
