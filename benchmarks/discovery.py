@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,6 @@ IN_CODE = 0.12
 class Made:
     """A program that was made up."""
 
-    roles: dict[str, Any]
     command: list[str]
     config: str | None
     truth: dict[tuple[str, str], str]
@@ -80,22 +80,17 @@ class Score:
     wrong: list[str] = field(default_factory=list)
 
 
-class Names:
+def fresh_names(draw: random.Random) -> Iterator[str]:
     """Names drawn at random, each once."""
-
-    def __init__(self, draw: random.Random) -> None:
-        self._draw = draw
-        self._given: set[str] = set()
-
-    def new(self) -> str:
-        while True:
-            many = self._draw.choice((1, 2, 2, 3))
-            name = "".join(self._draw.choice(SYLLABLES) for _ in range(many))
-            if self._draw.random() < 0.3:
-                name += "_" + self._draw.choice(SYLLABLES)
-            if name not in self._given:
-                self._given.add(name)
-                return name
+    given: set[str] = set()
+    while True:
+        many = draw.choice((1, 2, 2, 3))
+        name = "".join(draw.choice(SYLLABLES) for _ in range(many))
+        if draw.random() < 0.3:
+            name += "_" + draw.choice(SYLLABLES)
+        if name not in given:
+            given.add(name)
+            yield name
 
 
 def settings_of(draw: random.Random) -> dict[str, int]:
@@ -121,7 +116,7 @@ def settings_of(draw: random.Random) -> dict[str, int]:
 
 def make(draw: random.Random, folder: Path) -> Made:
     """A program in `folder`, drawn anew."""
-    names, settings = Names(draw), settings_of(draw)
+    names, settings = fresh_names(draw), settings_of(draw)
     form = draw.choice(("json", "yaml", "argv", "json+argv", "yaml+argv"))
     config: dict[str, Any] = {}
     flags: list[str] = []
@@ -138,7 +133,7 @@ def make(draw: random.Random, folder: Path) -> Made:
             continue
         on_flag = file is None or (form.endswith("argv") and draw.random() < 0.4)
         if on_flag:
-            path = f"--{names.new()}"
+            path = f"--{next(names)}"
             flags += [path, str(value)]
         else:
             path = put(config, names, draw, value)
@@ -157,7 +152,6 @@ def make(draw: random.Random, folder: Path) -> Made:
     words += [str(folder / file)] if file else []
     shape = " ".join(f"{role}={value}" for role, value in settings.items())
     return Made(
-        roles=roles,
         command=[*words, *flags],
         config=str(folder / file) if file else None,
         truth=truth,
@@ -165,15 +159,15 @@ def make(draw: random.Random, folder: Path) -> Made:
     )
 
 
-def put(config: dict[str, Any], names: Names, draw: random.Random, value: int) -> str:
+def put(config: dict[str, Any], names: Iterator[str], draw: random.Random, value: int) -> str:
     """Add `value` somewhere in `config`; its path."""
     here, keys = config, []
     for _ in range(draw.choice((0, 1, 1, 2))):
         inner = [key for key, below in here.items() if isinstance(below, dict)]
-        key = draw.choice(inner) if inner and draw.random() < 0.6 else names.new()
+        key = draw.choice(inner) if inner and draw.random() < 0.6 else next(names)
         here = here.setdefault(key, {})
         keys.append(key)
-    key = names.new()
+    key = next(names)
     here[key] = value
     return ".".join([*keys, key])
 
@@ -231,25 +225,20 @@ def judge(made: Made, score: Score) -> str:
     """Run the experiment on one program and count; a line about it."""
     begun = time.monotonic()
     found = discovered(made)
+    score.wanted.update(made.truth.values())
     if isinstance(found, Failure):
-        score.wanted.update(made.truth.values())
         score.wrong.append(f"not run  {made.shape}: {found.evidence}")
         return f"failed: {found.evidence}"
-    score.wanted.update(made.truth.values())
     kinds, processes = found
+    right = kinds.items() & made.truth.items()
     score.processes[processes] += 1
     score.found.update(kinds.values())
-    for key, kind in kinds.items():
-        if made.truth.get(key) == kind:
-            score.right[kind] += 1
-        else:
-            score.wrong.append(f"wrong  {kind} at {key[1]}  {made.shape}")
-    for key, kind in made.truth.items():
-        if kinds.get(key) != kind:
-            score.wrong.append(f"missed  {kind} at {key[1]}  {made.shape}")
+    score.right.update(kind for _, kind in right)
+    for word, all_ in (("wrong", kinds), ("missed", made.truth)):
+        for (_, path), kind in sorted(all_.items() - right):
+            score.wrong.append(f"{word}  {kind} at {path}  {made.shape}")
     took_s = time.monotonic() - begun
-    right = sum(made.truth.get(key) == kind for key, kind in kinds.items())
-    return f"{right} of {len(made.truth)}, {processes} processes, {took_s:.1f} s  {made.shape}"
+    return f"{len(right)} of {len(made.truth)}, {processes} processes, {took_s:.1f} s  {made.shape}"
 
 
 def table(score: Score) -> str:

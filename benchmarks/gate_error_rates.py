@@ -1,6 +1,6 @@
 """Error rates of the gate's test in simulated worlds, through the code that gives real verdicts.
 
-    python -m benchmarks.gate_error_rates [--seeds 2000] [--json FILE]
+    python -m benchmarks.gate_error_rates [--seeds 2000]
 
 A world (`gate_worlds`) says how the rates of processes scatter and drift on a runner. For each
 world and each true drop of the mean rate many gates are played with `sequential_test.judge`. The
@@ -11,11 +11,9 @@ figures are gates in which any workload is red.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.gate.sequential_test import LOOKS, judge
@@ -65,16 +63,13 @@ def any_red(world: World, drop: float, seeds: int, workloads: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=2000)
-    parser.add_argument("--json", type=Path, help="also write the figures here")
     args = parser.parse_args()
-    table = []
     print(f"{args.seeds} gates a row; threshold {THRESHOLD:.0%}, looks {LOOKS}\n")
     print("| world | true drop | pass % | red % | inconclusive % | pairs |")
     print("|---|---|---|---|---|---|")
     for world in WORLDS:
         for drop in DROPS:
             row = rates(world, drop, args.seeds)
-            table.append({"world": world.name, "drop": drop} | row)
             print(
                 f"| {world.name} | {drop:.0%} | {row['pass']:.1f} | {row['regression']:.1f} "
                 f"| {row['inconclusive']:.1f} | {row['pairs']:.1f} |",
@@ -87,9 +82,6 @@ def main() -> None:
             shares = [any_red(world, drop, max(1, args.seeds // n), n) for n in FAMILIES]
             cells = " | ".join(f"{share:.1f}" for share in shares)
             print(f"| {world.name} | {drop:.0%} | {cells} |", flush=True)
-    if args.json:
-        record = {"seeds": args.seeds, "threshold": THRESHOLD, "rows": table}
-        args.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -21,10 +21,9 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
-from advisor.model import Candidate, MeasurePlan, Run, Trial, TrialFile
-from advisor.objective import THROUGHPUT, Objective
+from advisor.model import Candidate, Run, TrialFile
+from tests.runs import a_trial
 from tests.support.simulator.engine import QUIET_MACHINE, Noise, RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search
@@ -36,70 +35,28 @@ Values = dict[str, int]
 PEERS_TRIES = 12
 
 
-class Problem(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Problem:
     """Something to be searched whose truth is known."""
 
-    @property
-    def batches(self) -> Sequence[int]: ...
-
-    @property
-    def workers(self) -> Sequence[int]:
-        """Empty where the program has no loader."""
-        ...
-
-    @property
-    def start(self) -> Values: ...
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def card_gib(self) -> float: ...
-
-    @property
-    def cpus(self) -> int: ...
-
-    def engine(self) -> RecordedEngine:
-        """A fresh one: the same answers to the same trials."""
-        ...
-
-    def true_rate(self, values: Values) -> float | None:
-        """Without noise; None out of memory."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Program:
-    """A formula, and the noise that every rule sees of it."""
-
-    formula: Formula
-    noise: Noise
+    engine: Callable[[], RecordedEngine]
+    """A fresh one: the same answers to the same trials."""
+    true_rate: Callable[[Values], float | None]
+    """Without noise; None out of memory."""
     seed: int
+    card_gib: float
+    cpus: int = QUIET_MACHINE.cpus
     batches: Sequence[int] = BATCHES
     workers: Sequence[int] = WORKERS
+    """Empty where the program has no loader."""
     start: Values = field(default_factory=lambda: dict(START))
-    cpus: int = QUIET_MACHINE.cpus
-
-    @property
-    def card_gib(self) -> float:
-        """Memory of its card."""
-        return self.formula.card_gib
-
-    def engine(self) -> RecordedEngine:
-        """A fresh one: the same answers to the same trials."""
-        return RecordedEngine(self.formula, noise=self.noise, seed=self.seed)
-
-    def true_rate(self, values: Values) -> float | None:
-        """Without noise; None out of memory."""
-        needed_gib = self.formula.base_gib + self.formula.unit_gib * values["batch_size"]
-        return self.formula.rate(values) if needed_gib <= self.formula.card_gib else None
 
 
 Rule = Callable[[Problem, Path], tuple[Values, int]]
 """What it would write, and the processes it used."""
 
 
-def a_program(rng: random.Random, noise: Noise) -> Program:
+def a_program(rng: random.Random, noise: Noise) -> Problem:
     """Between loader bound, launch bound and compute bound, on a card that fills."""
     formula = Formula(
         load_s=10 ** rng.uniform(-5, -2),
@@ -109,7 +66,18 @@ def a_program(rng: random.Random, noise: Noise) -> Program:
         card_gib=rng.choice([8.0, 24.0, 80.0]),
         process_s=1.0,
     )
-    return Program(formula=formula, noise=noise, seed=rng.randrange(2**30))
+    seed = rng.randrange(2**30)
+
+    def true_rate(values: Values) -> float | None:
+        needed_gib = formula.base_gib + formula.unit_gib * values["batch_size"]
+        return formula.rate(values) if needed_gib <= formula.card_gib else None
+
+    return Problem(
+        engine=lambda: RecordedEngine(formula, noise=noise, seed=seed),
+        true_rate=true_rate,
+        seed=seed,
+        card_gib=formula.card_gib,
+    )
 
 
 def axes(program: Problem) -> dict[str, Sequence[int]]:
@@ -124,22 +92,12 @@ def text(values: Values) -> str:
 
 def answer(engine: RecordedEngine, values: Values) -> float | None:
     """One measured rate, or None out of memory."""
-    trial = Trial(
-        id="x",
-        purpose="search",
-        label="",
-        candidate=Candidate(),
-        command=("x",),
-        cwd=".",
-        scratch=".",
-        files=(TrialFile(original="c.yaml", content=text(values).encode()),),
-        plan=MeasurePlan(),
-    )
-    result = engine.run(trial)
+    file = TrialFile(original="c.yaml", content=text(values).encode())
+    result = engine.run(a_trial("x", purpose="search", files=(file,)))
     return result.units_per_s if isinstance(result, Run) else None
 
 
-def searched(program: Problem, folder: Path, objective: Objective = THROUGHPUT) -> FormulaSearch:
+def searched(program: Problem, folder: Path) -> FormulaSearch:
     """A whole search as `optimize` makes it, with the card's memory as the limit."""
     return formula_search(
         folder,
@@ -149,7 +107,6 @@ def searched(program: Problem, folder: Path, objective: Objective = THROUGHPUT) 
         memory_gib=program.card_gib,
         cpus=program.cpus,
         precisions=("float32",),
-        objective=objective,
     )
 
 
@@ -208,17 +165,17 @@ def one_at_a_time(program: Problem, folder: Path) -> tuple[Values, int]:
     return values, used
 
 
-def at_random(program: Problem, folder: Path, tries: int = PEERS_TRIES) -> tuple[Values, int]:
-    """The best of `tries` random points of the grid."""
+def at_random(program: Problem, folder: Path) -> tuple[Values, int]:
+    """The best of PEERS_TRIES random points of the grid."""
     del folder
     rng, best, top = random.Random(program.seed), dict(program.start), 0.0
     engine = program.engine()
-    for _ in range(tries):
+    for _ in range(PEERS_TRIES):
         values = {name: rng.choice(choices) for name, choices in axes(program).items()}
         rate = answer(engine, values)
         if rate is not None and rate > top:
             best, top = values, rate
-    return best, tries
+    return best, PEERS_TRIES
 
 
 RULES: dict[str, Rule] = {

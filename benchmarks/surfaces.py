@@ -16,15 +16,11 @@ import random
 import statistics
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.model import Run
 from advisor.stats import two_sample_interval
-from benchmarks.search_quality import RULES, Values
+from benchmarks.search_quality import RULES, Problem, Values
 from tests.support.simulator.engine import GridPoint, RecordedEngine, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KEPT = Path(__file__).resolve().parent / "results" / "surfaces"
 ALPHA = 0.025
@@ -34,29 +30,46 @@ TURNS = 40
 
 
 class Recorded:
-    """A recorded surface as a problem: the truth of a cell is the median of its runs."""
+    """A recorded surface: the truth of a cell is the median of its runs."""
 
     def __init__(self, path: Path) -> None:
-        recorded = Table.read(path)
-        self._cells, self._machine = recorded.cells, recorded.machine()
-        self.seed = 0
-        self.batches = self._values("batch_size")
-        self.workers = self._values("num_workers")
-        both = {"batch_size": self.batches, "num_workers": self.workers}
-        self.start = {name: values[0] for name, values in both.items() if values}
-        self.card_gib = self._machine.ram_gib
-        self.cpus = self._machine.cpus
+        self._table = Table.read(path)
         self._runs = {
             json.dumps(cell.values, sort_keys=True): [
                 run.units_per_s for run in cell.outcomes if isinstance(run, Run)
             ]
-            for cell in self._cells
+            for cell in self._table.cells
         }
         self._rates = {values: statistics.median(runs) for values, runs in self._runs.items()}
         self.best = max(self._rates.values())
 
+    def problem(self, seed: int) -> Problem:
+        """The surface with the runs of every cell in the order of the seed."""
+        machine = self._table.machine()
+        batches, workers = self._values("batch_size"), self._values("num_workers")
+        both = {"batch_size": batches, "num_workers": workers}
+        return Problem(
+            engine=lambda: self._engine(seed),
+            true_rate=self.true_rate,
+            seed=seed,
+            card_gib=machine.ram_gib,
+            cpus=machine.cpus,
+            batches=batches,
+            workers=workers,
+            start={name: values[0] for name, values in both.items() if values},
+        )
+
     def _values(self, name: str) -> list[int]:
-        return sorted({int(str(c.values[name])) for c in self._cells if name in c.values})
+        cells = self._table.cells
+        return sorted({int(str(c.values[name])) for c in cells if name in c.values})
+
+    def _engine(self, seed: int) -> RecordedEngine:
+        rng = random.Random(seed)
+        cells = [
+            GridPoint(values=c.values, outcomes=tuple(rng.sample(c.outcomes, len(c.outcomes))))
+            for c in self._table.cells
+        ]
+        return RecordedEngine(Table(cells, self._table.machine()), seed=seed)
 
     def true_rate(self, values: Values) -> float | None:
         """Median of the cell; None where nothing was recorded."""
@@ -71,21 +84,6 @@ class Recorded:
         logs = [[math.log(rate) for rate in runs] for runs in (mine, best)]
         return two_sample_interval(logs[0], logs[1], ALPHA).high >= 0
 
-    def engine(self) -> RecordedEngine:
-        """The runs of every cell in the order of the seed."""
-        rng = random.Random(self.seed)
-        cells = [
-            GridPoint(values=c.values, outcomes=tuple(rng.sample(c.outcomes, len(c.outcomes))))
-            for c in self._cells
-        ]
-        return RecordedEngine(Table(cells, self._machine), seed=self.seed)
-
-
-def surfaces() -> Iterator[tuple[str, Recorded]]:
-    """Name and surface of each record."""
-    for path in sorted(KEPT.glob("*.json")):
-        yield path.stem, Recorded(path)
-
 
 def main() -> None:
     """Print a row for each rule on each surface.
@@ -95,19 +93,19 @@ def main() -> None:
     logging.disable()
     print("| surface | rule | median share of the best cell | worst tenth | level | processes |")
     print("|:--|:--|--:|--:|--:|--:|")
-    for recorded, surface in surfaces():
+    for path in sorted(KEPT.glob("*.json")):
+        surface = Recorded(path)
         for name, rule in RULES.items():
             shares, used, level = [], [], 0
             for turn in range(TURNS):
-                surface.seed = turn
                 with tempfile.TemporaryDirectory() as folder:
-                    values, processes = rule(surface, Path(folder))
+                    values, processes = rule(surface.problem(turn), Path(folder))
                 shares.append((surface.true_rate(values) or 0.0) / surface.best)
                 used.append(processes)
                 level += surface.level(values)
             tenth = sorted(shares)[: max(1, TURNS // 10)]
             print(
-                f"| {recorded} | {name} | {statistics.median(shares):.1%} "
+                f"| {path.stem} | {name} | {statistics.median(shares):.1%} "
                 f"| {statistics.fmean(tenth):.1%} | {level} of {TURNS} "
                 f"| {statistics.fmean(used):.1f} |",
                 flush=True,

@@ -25,7 +25,6 @@ typing-inspection, markupsafe); there,
     record.py     lines, and the two files they go into
     bench.py      what a step is given: the card's facts, measured programs
     program.py    the loop that is measured, with an account of its own, in its own process
-    overhead.py   the probe on and off in one process; runs in a process of its own
     facts.py      steps: what the card says, what the probe costs
     rates.py      steps: rates and shares against the program's own account
     memory.py     steps: memory that runs out, comes back, or is capped

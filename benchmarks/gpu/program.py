@@ -39,7 +39,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--fetch", type=float, default=0.0, help="ms in the loader, a batch")
     parser.add_argument("--copied", type=int, default=0, help="MiB copied to the card, a step")
     parser.add_argument("--item", action="store_true", help="read the loss in each step")
-    parser.add_argument("--device", default="cuda")
     parser.add_argument("--variant", default="plain", choices=VARIANTS)
     parser.add_argument("--halve", action="store_true", help="... if memory runs out")
     parser.add_argument("--hungry", type=float, default=0.0, help="GiB that a whole batch takes")
@@ -126,7 +125,7 @@ def main() -> None:
     args = parse()
     torch.manual_seed(0)
     torch.set_num_threads(1 if SIMULATED else torch.get_num_threads())
-    device = torch.device(args.device)
+    device = torch.device("cuda")
     kernels = Kernels(device)
     network: torch.nn.Module = Network(args, kernels).to(device)
     if args.variant == "channels_last":

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -295,7 +295,6 @@ def main() -> None:
     parser.add_argument("--neighbour", action="store_true")
     parser.add_argument("--flat", action="store_true")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the stopwatch (4)")
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     print("| program | verdict | s | claimed | interval | stopwatch | inside | written |")
     print("|:--|:--|--:|--:|:--|:--|:--|:--|")
@@ -308,8 +307,6 @@ def main() -> None:
         print(row(found[-1]), flush=True)
         if found[-1].verdict != "improved":
             print(f"  {found[-1].reason}", file=sys.stderr, flush=True)
-        if args.json:
-            args.json.write_text(json.dumps([asdict(each) for each in found], indent=2))
     held = [each.holds for each in found if each.holds is not None]
     improved = sum(each.verdict == "improved" for each in found)
     print(f"\nimproved {improved} of {len(found)}; stopwatch inside {sum(held)} of {len(held)}")

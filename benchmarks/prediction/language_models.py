@@ -7,7 +7,6 @@ and the exchange between GPUs are left out.
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import functools
 from collections import defaultdict
@@ -25,7 +24,6 @@ from benchmarks.prediction.errors import Pair, errors
 from benchmarks.prediction.tracing import traced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from advisor.prediction.estimate import Rates
@@ -82,16 +80,6 @@ class Block(nn.Module):
         return x + self.down(functional.gelu(self.up(self.norms[1](x))))
 
 
-@contextlib.contextmanager
-def default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    """Make the weights of modules in `dtype`."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
-
 
 @functools.cache
 def step_of(
@@ -107,10 +95,10 @@ def step_of(
     """Trace of one forward, or of one forward and backward, with so many layers."""
     shape = PUBLISHED[name]
     dtype = torch.bfloat16 if half else torch.float32
-    with FakeTensorMode(allow_non_fake_inputs=True), default_dtype(dtype):
+    with FakeTensorMode(allow_non_fake_inputs=True):
         blocks = nn.ModuleList(Block(shape, fused=half) for _ in range(layers))
         words, head = nn.Embedding(shape.words, shape.width), nn.Linear(shape.width, shape.words)
-        model = nn.ModuleList([words, blocks, head])
+        model = nn.ModuleList([words, blocks, head]).to(dtype)
         ids = torch.zeros(batch, length, dtype=torch.long)
 
         def step() -> None:

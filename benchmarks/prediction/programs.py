@@ -106,12 +106,10 @@ class Program:
         self.optimizer.zero_grad()
         for part in parts:
             with torch.autocast("cpu", torch.bfloat16, enabled=self.setup == "autocast"):
-                recomputes = self.setup == "checkpointing"
-                out = (
-                    checkpoint(self.model, part, use_reentrant=False)
-                    if recomputes
-                    else (self.model(part))
-                )
+                if self.setup == "checkpointing":
+                    out = checkpoint(self.model, part, use_reentrant=False)
+                else:
+                    out = self.model(part)
             out.float().square().mean().backward()
             after_part()
         self.optimizer.step()

@@ -1,6 +1,6 @@
 """Programs such as people publish: is their work read right, and do they get a proven answer?
 
-    python -m benchmarks.reach [--program NAME ...] [--profile-only] [--json]
+    python -m benchmarks.reach [--program NAME ...] [--profile-only]
 
 Each program has a clock of its own, which nobody asks but this benchmark. `profile` runs with it:
 rate (within 2 %), batch, workers and accumulation must be what the program did in the same run, so
@@ -14,8 +14,6 @@ jsonargparse[signatures] beside the extra `frameworks`.
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
 import platform
 import sys
 import tempfile
@@ -40,11 +38,9 @@ def main() -> None:
     parser.add_argument("--program", action="append", choices=names, metavar="NAME")
     parser.add_argument("--profile-only", action="store_true")
     parser.add_argument("--window", default="3s", help="of `profile` (default 3s)")
-    parser.add_argument("--json", action="store_true", help="one JSON object a program")
     args = parser.parse_args()
-    if not args.json:
-        print(f"{platform.machine()}, Python {platform.python_version()}, {time.strftime('%F')}\n")
-        print("| " + " | ".join(HEADS) + " |\n|" + " --- |" * len(HEADS), flush=True)
+    print(f"{platform.machine()}, Python {platform.python_version()}, {time.strftime('%F')}\n")
+    print("| " + " | ".join(HEADS) + " |\n|" + " --- |" * len(HEADS), flush=True)
     failed = False
     for program in TABLE:
         if args.program and program.name not in args.program:
@@ -57,8 +53,7 @@ def main() -> None:
                 program, Path(folder), window=args.window, profile_only=args.profile_only
             )
         failed |= bool(outcome.wrong)
-        shown = json.dumps(dataclasses.asdict(outcome)) if args.json else row(outcome)
-        print(shown, flush=True)
+        print(row(outcome), flush=True)
     raise SystemExit(failed)
 
 

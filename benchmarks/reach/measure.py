@@ -196,7 +196,7 @@ def profiled(here: Place, window: str) -> tuple[dict[str, Any], list[str]]:
     found = json.loads(done.stdout) if done.stdout.startswith("{") else {}
     if not found.get("ok"):
         why = (found.get("failure") or {}).get("evidence") or done.stderr.strip()[-300:]
-        return {"exit": done.returncode, "failure": why}, [f"profile failed: {why}"]
+        return {}, [f"profile failed: {why}"]
     start, end = found["window"]["start"], found["window"]["end"]
     seen = {
         "units_per_s": found["units"] / (end - start),
@@ -220,7 +220,7 @@ def misread(program: Program, seen: dict[str, Any]) -> list[str]:
     elif abs(seen["error"]) > TOLERANCE:
         wrong.append(f"rate off by {seen['error']:+.1%}")
     wanted: dict[str, Any] = {
-        "unit": program.unit,
+        "unit": "samples",
         "workers": program.workers,
         "ranks": program.ranks,
     }
@@ -246,11 +246,10 @@ LATE_S = 5.0
 def optimized(here: Place, before: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
     """What `optimize` came to, and what of that breaks a promise."""
     begun = time.monotonic()
-    done = here.run("optimize", "--budget", here.program.budget)
+    done = here.run("optimize", "--budget", f"{here.program.minutes}m")
     took_s = time.monotonic() - begun
     shown = (done.stdout or done.stderr).strip()
     found: dict[str, Any] = {
-        "exit": done.returncode,
         "seconds": round(took_s),
         "answer": shown.splitlines()[0] if shown else "",
     }
@@ -263,33 +262,15 @@ def optimized(here: Place, before: dict[str, str]) -> tuple[dict[str, Any], list
     elif done.returncode not in OPTIMIZE_EXIT_CODES.values() or report is None:
         wrong.append(f"optimize ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     if report is not None:
-        found |= answered(report)
+        found |= {name: report[name] for name in ("verdict", "gain", "suggestions")}
         wrong += unproven(here.program, report)
-    budget_s = _seconds(here.program.budget)
+    budget_s = 60 * here.program.minutes
     if took_s > budget_s + LATE_S:
-        wrong.append(f"took {took_s:.0f} s of a budget of {budget_s:.0f} s")
+        wrong.append(f"took {took_s:.0f} s of a budget of {budget_s} s")
     for path in changed(before, here.files()):
         if path != here.program.config and not OURS.match(path):
             wrong.append(f"optimize left {path}")
     return found, wrong
-
-
-def answered(report: dict[str, Any]) -> dict[str, Any]:
-    """The few things of a report that tell what the answer was."""
-    return {
-        "verdict": report["verdict"],
-        "gain": report["gain"],
-        "reason": report["reason"],
-        "changes": {c["path"]: [c["old"], c["new"]] for c in report["changes"]},
-        "suggestions": [
-            {"title": a["title"], "gain": a["gain"]} for a in report["suggestions"] if a["gain"]
-        ],
-        "skipped": report["next_actions"],
-        "runs": report["runs"],
-        "decisions": {
-            d["path"]: f"{d['kind']}: {d['outcome']}: {d['reason']}" for d in report["decisions"]
-        },
-    }
 
 
 def unproven(program: Program, report: dict[str, Any]) -> list[str]:
@@ -317,8 +298,3 @@ def unproven(program: Program, report: dict[str, Any]) -> list[str]:
         if new != old:
             wrong.append(f"a training batch was written: {batch['old']} -> {batch['new']}")
     return wrong
-
-
-def _seconds(text: str) -> float:
-    many, unit = float(text[:-1]), text[-1]
-    return many * {"s": 1.0, "m": 60.0}[unit]

@@ -30,15 +30,13 @@ class Program:
     trains: bool = True
     loses: bool = False
     """With a larger batch it leaves results out: none may be written or advised."""
-    unit: str = "samples"
-    """What the program's own clock counts, as `profile` names it."""
     ranks: int = 1
     prepare: tuple[str, ...] | None = None
     """Makes its data, once, before anything is measured."""
     needs: tuple[str, ...] = ()
     """Modules that have to be installed."""
-    budget: str = "3m"
-    """Of `optimize`."""
+    minutes: int = 3
+    """Budget of `optimize`."""
 
     def missing(self) -> str | None:
         """Why it cannot run here, or None."""
@@ -87,7 +85,7 @@ TABLE = (
         batch=4,
         accumulation=2,
         needs=("transformers", "accelerate"),
-        budget="5m",
+        minutes=5,
     ),
     Program(
         name="k_diffusion",
@@ -111,7 +109,7 @@ TABLE = (
         batch=24,
         accumulation=2,
         needs=("lightning", "jsonargparse"),
-        budget="5m",
+        minutes=5,
     ),
     Program(
         name="deepspeed_like",
@@ -126,7 +124,7 @@ TABLE = (
         config="multigpu.yaml",
         batch=16,
         ranks=2,
-        budget="4m",
+        minutes=4,
     ),
     Program(
         name="hydra_app",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
+from PIL import Image
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,11 +105,4 @@ def write_hillshade(path: Path, height: Array) -> None:
     dy, dx = np.gradient(height)
     light = (1 + dx + dy) / np.sqrt(3 * (1 + dx**2 + dy**2))
     grey = (255 * light.clip(0, 1)).astype(np.uint8)
-    rows = np.pad(grey, ((0, 0), (1, 0))).tobytes()
-    header = struct.pack(">IIBBBBB", grey.shape[1], grey.shape[0], 8, 0, 0, 0, 0)
-    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
-    with path.open("wb") as file:
-        file.write(b"\x89PNG\r\n\x1a\n")
-        for kind, body in chunks:
-            file.write(struct.pack(">I", len(body)) + kind + body)
-            file.write(struct.pack(">I", zlib.crc32(kind + body)))
+    Image.fromarray(grey).save(path)

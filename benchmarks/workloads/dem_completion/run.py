@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
+from benchmarks.workloads.cache import cache_dir
 from benchmarks.workloads.dem_completion import data, diffusion, options, raster, terrain, train
 from benchmarks.workloads.dem_completion.network import Denoiser
 
@@ -125,7 +126,8 @@ def generated_raster(scale: int) -> Path:
     rows, columns = GRID[0], GRID[1] * scale
     overlap = data.OVERLAP * scale
     step = data.TILE * scale - overlap
-    return terrain.default_raster((rows * step + overlap, columns * step + overlap))
+    shape = rows * step + overlap, columns * step + overlap
+    return terrain.generate(cache_dir("dem_completion"), shape, seed=2024)
 
 
 class Snapshots:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.workloads.cache import cache_dir
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -67,11 +65,6 @@ def generate(folder: Path, shape: tuple[int, int], seed: int) -> Path:
 def truth_path(raster: Path) -> Path:
     """Where the known elevations of `raster` lie, if they are known."""
     return raster.with_suffix(".truth.npy")
-
-
-def default_raster(shape: tuple[int, int]) -> Path:
-    """The raster that is filled when no other is named."""
-    return generate(cache_dir("dem_completion"), shape, seed=2024)
 
 
 def _save(path: Path, array: Array) -> None:

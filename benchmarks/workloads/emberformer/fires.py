@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,7 +79,5 @@ def dataset(count: int, size: int, seed: int) -> Path:
         try:
             partial.rename(folder)
         except OSError:  # another run was first
-            for file in partial.iterdir():
-                file.unlink()
-            partial.rmdir()
+            shutil.rmtree(partial)
     return folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,9 +100,7 @@ def dataset(name: str, root: Path, seed: int) -> Path:
     try:
         partial.rename(folder)
     except OSError:  # another run was first
-        for left in partial.iterdir():
-            left.unlink()
-        partial.rmdir()
+        shutil.rmtree(partial)
     return folder
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -123,9 +124,7 @@ def dataset(count: int, scale: int, seed: int) -> Path:
         try:
             partial.rename(folder)
         except OSError:  # another run was first
-            for file_ in partial.iterdir():
-                file_.unlink()
-            partial.rmdir()
+            shutil.rmtree(partial)
     return folder / "images.csv"
 
 

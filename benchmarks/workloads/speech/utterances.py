@@ -6,6 +6,7 @@ An utterance is a voice whose pitch and loudness wander; how they wander is the 
 from __future__ import annotations
 
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,9 +83,7 @@ def dataset(root: Path, count: int, width: int, emotions: int, seed: int) -> Pat
     try:
         partial.rename(folder)
     except OSError:  # another run was first
-        for file in partial.iterdir():
-            file.unlink()
-        partial.rmdir()
+        shutil.rmtree(partial)
     return folder
 
 
