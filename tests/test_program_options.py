@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from advisor.commands import invocation
-from advisor.config import of_command, split_command
+from advisor.config import argv, of_command
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ def test_recorded_options_are_those_of_the_program(tmp_path, case) -> None:
     document = of_command(command, recorded.options)
     assert {f: document.scalars[f].value for f in program.defaults} == program.defaults
 
-    after = printed_by(tmp_path, split_command(document.with_values(program.set)))
+    after = printed_by(tmp_path, argv.split(document.with_values(program.set)))
     prints = {flag.lstrip("-").replace("-", "_"): value for flag, value in program.set.items()}
     assert {name: after[name] for name in prints} == prints
 

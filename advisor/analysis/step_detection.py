@@ -26,10 +26,8 @@ from advisor.analysis.step_series import (
     dominant_module,
     most_common,
 )
-from advisor.model import MeasurePlan
+from advisor.model import SAMPLER_FORWARDS, MeasurePlan
 
-SAMPLER_FORWARDS = 4
-"""Fewest forwards a batch of an iterative sampler."""
 CYCLE_PATIENCE_S = 60.0
 """Longest wait for a sampler's first item, before its forwards are taken for units."""
 FEWEST_ITEMS, MARKED_SHARE = 2, 0.8

@@ -15,26 +15,11 @@ Python: LibCST would be a second parser for the places that `ast` tells.
 """
 
 from advisor.config.document import (
-    Document,
-    Format,
-    masked_diff,
-    of_command,
-    parse,
-    read,
-    split_command,
+    Document as Document,
+    masked_diff as masked_diff,
+    of_command as of_command,
+    parse as parse,
+    read as read,
 )
-from advisor.config.leaves import Option
-from advisor.config.swap import recover, write_atomic
-
-__all__ = [
-    "Document",
-    "Format",
-    "Option",
-    "masked_diff",
-    "of_command",
-    "parse",
-    "read",
-    "recover",
-    "split_command",
-    "write_atomic",
-]
+from advisor.config.leaves import Option as Option
+from advisor.config.swap import write_atomic as write_atomic

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal, NamedTuple, NoReturn
 
 from advisor import masking
@@ -37,6 +36,8 @@ SUFFIXES: dict[str, Format] = {
 }
 
 
+MAX_VALUES = 50_000
+"""Most values. Real configs stay below 5,000; data files do not."""
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -65,17 +66,7 @@ class Document:
     def scalars(self) -> Mapping[str, Scalar]:
         """Scalars by path, in order."""
         bom = len(_BOM) * self.raw.startswith(_BOM)
-        return MappingProxyType(scalars(self.parsed, bom, self._syntax.comment))
-
-    @property
-    def aliases(self) -> Mapping[str, str]:
-        """Map of alias paths to literal paths."""
-        return MappingProxyType(self.parsed.aliases)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes on duplicate keys and multiple documents."""
-        return self.parsed.notes
+        return scalars(self.parsed, bom, self._syntax.comment)
 
     @property
     def _syntax(self) -> Syntax:
@@ -208,30 +199,17 @@ def read(path: Path | str) -> Document:
         known = ", ".join(SUFFIXES)
         msg = f"{path} is no config that can be edited: its name ends in none of {known}."
         raise ConfigUnreadableError(msg)
-    return _parsed(raw, form, str(path), path)
+    return parse(raw, form, str(path), path)
 
 
-def parse(raw: bytes, format: Format, name: str) -> Document:  # noqa: A002  the field's name
-    """Parse a document from bytes; `name` appears in errors."""
-    return _parsed(raw, format, name, None)
-
-
-def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Document:
-    """Command as a document; `split_command` gives an argv back.
-
-    `options` of its program that were not typed are scalars too: a value set there is added.
-    """
-    return _parsed(argv.join(command), "argv", "command line", None, tuple(options))
-
-
-def split_command(content: bytes) -> tuple[str, ...]:
-    """Split the argv of a command document."""
-    return argv.split(content)
-
-
-def _parsed(
-    raw: bytes, form: Format, name: str, path: Path | None, options: tuple[Option, ...] = ()
+def parse(
+    raw: bytes,
+    format: Format,  # noqa: A002  the field's name
+    name: str,
+    path: Path | None = None,
+    options: tuple[Option, ...] = (),
 ) -> Document:
+    """Parse a document from bytes; `name` appears in errors."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -241,14 +219,24 @@ def _parsed(
             "Convert the file to UTF-8 and call again."
         )
         raise ConfigUnreadableError(msg) from problem
-    parsed = _meaning(text, form, name, options)
-    return Document(path=path, name=name, format=form, raw=raw, parsed=parsed, options=options)
+    parsed = _meaning(text, format, name, options)
+    return Document(path=path, name=name, format=format, raw=raw, parsed=parsed, options=options)
+
+
+def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Document:
+    """Command as a document; `argv.split` gives an argv back.
+
+    `options` of its program that were not typed are scalars too: a value set there is added.
+    """
+    return parse(argv.join(command), "argv", "command line", options=tuple(options))
 
 
 def _meaning(text: str, form: Format, name: str, options: tuple[Option, ...]) -> Parsed:
-    if options:
-        return argv.with_options(text, options)
-    return SYNTAXES[form].parse(text, name)
+    parsed = argv.with_options(text, options) if options else SYNTAXES[form].parse(text, name)
+    if len(parsed.leaves) > MAX_VALUES:
+        msg = f"{name} holds more than {MAX_VALUES:,} values. Name the config, not a data file."
+        raise ConfigUnreadableError(msg)
+    return parsed
 
 
 def masked_diff(before: Document, after: Document, name: str) -> str:

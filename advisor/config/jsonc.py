@@ -10,17 +10,7 @@ import json
 import re
 
 from advisor.config import spelling
-from advisor.config.leaves import (
-    MAX_DEPTH,
-    MAX_VALUES,
-    Leaf,
-    Leaves,
-    Parsed,
-    Syntax,
-    syntax_error,
-    too_many,
-)
-from advisor.model import JsonScalar
+from advisor.config.leaves import MAX_DEPTH, Leaf, Leaves, Parsed, Syntax, syntax_error
 
 _LEXEME = re.compile(
     r"""(?P<space>[ \t\r\n]+)
@@ -30,22 +20,11 @@ _LEXEME = re.compile(
       | (?P<word>[^\s{}\[\],:"/]+)""",
     re.VERBOSE | re.DOTALL,
 )
-_WORDS: dict[str, JsonScalar] = {
-    "true": True,
-    "false": False,
-    "null": None,
-    "NaN": float("nan"),
-    "Infinity": float("inf"),
-    "-Infinity": float("-inf"),
-}
 
 _DEEPER = {"{": 1, "[": 1, "}": -1, "]": -1}
 
-MAX_LEXEMES = 4 * MAX_VALUES
-"""A member has four: key, colon, value and comma."""
-
-Lexeme = tuple[str, int, int]
-"""Kind, start and end."""
+Lexeme = tuple[int, int]
+"""Start and end."""
 
 
 def parse(text: str, name: str) -> Parsed:
@@ -60,15 +39,6 @@ def parse(text: str, name: str) -> Parsed:
     reader = _Reader(text, lexemes)
     reader.value(next(reader.rest), "")
     return Parsed(text, reader.leaves)
-
-
-def spell_text(value: str, old: str) -> str:
-    """Spell a JSON string safe for comment strippers."""
-    del old
-    quoted = json.dumps(value)
-    if "//" in value or "/*" in value:
-        quoted = quoted.replace("/", "\\/").replace("/*", "/\\u002a")
-    return quoted
 
 
 def _scan(text: str, name: str) -> tuple[list[Lexeme], str]:
@@ -90,10 +60,8 @@ def _scan(text: str, name: str) -> tuple[list[Lexeme], str]:
                 problem = f"nested more than {MAX_DEPTH} levels deep"
                 raise syntax_error(name, text, start, problem)
             if text[start] in "}]" and _ends_in_trailing_comma(text, lexemes):
-                blanks.append(lexemes.pop()[1:])
-        lexemes.append((kind, start, position))
-        if len(lexemes) > MAX_LEXEMES:
-            raise too_many(name)
+                blanks.append(lexemes.pop())
+        lexemes.append((start, position))
     pieces, done = [], 0
     for start, end in sorted(blanks):
         pieces += [text[done:start], re.sub(r"[^\r\n]", " ", text[start:end])]
@@ -104,7 +72,7 @@ def _scan(text: str, name: str) -> tuple[list[Lexeme], str]:
 def _ends_in_trailing_comma(text: str, lexemes: list[Lexeme]) -> bool:
     if len(lexemes) < 2:
         return False
-    (_, before, _), (_, last, _) = lexemes[-2:]
+    (before, _), (last, _) = lexemes[-2:]
     return text[last] == "," and text[before] not in "{[,:"
 
 
@@ -113,44 +81,38 @@ class _Reader:
 
     def __init__(self, text: str, lexemes: list[Lexeme]) -> None:
         self.leaves = Leaves()
-        self.rest = (lexeme for lexeme in lexemes if text[lexeme[1]] not in ",:")
+        self.rest = (lexeme for lexeme in lexemes if text[lexeme[0]] not in ",:")
         self._text = text
 
     def value(self, lexeme: Lexeme, path: str) -> None:
         """Read the value at `path`."""
-        kind, start, end = lexeme
+        start, end = lexeme
         if self._text[start] == "{":
             self._object(path)
         elif self._text[start] == "[":
             self._array(path)
         else:
-            value = _value(kind, self._text[start:end])
+            value = json.loads(self._text[start:end])
             self.leaves.found.append(Leaf(path, value, start, end))
 
     def _object(self, path: str) -> None:
         seen: dict[str, tuple[int, int]] = {}
-        while self._text[(key := next(self.rest))[1]] != "}":
-            place = spelling.member(path, str(_value(key[0], self._text[key[1] : key[2]])))
+        while self._text[(key := next(self.rest))[0]] != "}":
+            place = spelling.member(path, json.loads(self._text[slice(*key)]))
             if place in seen:
                 self.leaves.drop(*seen[place])
-                self.leaves.again[place] = key[1]
+                self.leaves.again[place] = key[0]
             began = len(self.leaves.found)
             self.value(next(self.rest), place)
             seen[place] = began, len(self.leaves.found)
 
     def _array(self, path: str) -> None:
         number = 0
-        while self._text[(lexeme := next(self.rest))[1]] != "]":
+        while self._text[(lexeme := next(self.rest))[0]] != "]":
             self.value(lexeme, spelling.item(path, number))
             number += 1
 
 
-def _value(kind: str, word: str) -> JsonScalar:
-    if kind == "string":
-        return str(json.loads(word)) if "\\" in word else word[1:-1]
-    if word in _WORDS:
-        return _WORDS[word]
-    return float(word) if any(mark in word for mark in ".eE") else int(word)
-
-
-SYNTAX = Syntax(parse=parse, spell_text=spell_text, null="null", comment="//")
+SYNTAX = Syntax(
+    parse=parse, spell_text=lambda value, _: json.dumps(value), null="null", comment="//"
+)

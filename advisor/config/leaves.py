@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from advisor.errors import ConfigSyntaxError, ConfigUnreadableError
+from advisor.errors import ConfigSyntaxError
 from advisor.model import JsonScalar, Scalar, Span
 
 Form = Literal["apart", "joint", "bare", "pair"]
@@ -54,9 +54,6 @@ COMPUTED = "it is computed"
 MAX_DEPTH = 200
 """Deepest nesting. Real configs stay below 20."""
 
-MAX_VALUES = 50_000
-"""Most values. Real configs stay below 5,000; data files do not."""
-
 _NOT_A_LITERAL = re.compile(r"[\r\n]|\$\{|\{\{")
 
 
@@ -98,17 +95,11 @@ class Parsed:
     def __init__(self, text: str, leaves: Leaves) -> None:
         self.text = text
         self.aliases = leaves.aliases
-        self.leaves: dict[str, Leaf] = {}
+        self.leaves = {leaf.path: leaf for leaf in leaves.found if leaf is not None}
         notes = list(leaves.notes)
         for path, position in leaves.again.items():
             line = text.count("\n", 0, position) + 1
             notes.append(f"{path} is written more than once; the last one, on line {line}, counts")
-        for leaf in leaves.found:
-            if leaf is not None:
-                if leaf.path in self.leaves:
-                    notes.append(f"{leaf.path}: two different keys are written alike")
-                    leaf = leaf._replace(why="two different keys are written alike")  # noqa: PLW2901
-                self.leaves[leaf.path] = leaf
         self.notes = tuple(notes)
 
     def is_derived(self, path: str) -> bool:
@@ -198,12 +189,6 @@ def syntax_error(name: str, text: str, position: int, problem: str) -> ConfigSyn
     column = position - text.rfind("\n", 0, position)
     msg = f"{name}, line {line}, column {column}: {problem}. Correct it there and call again."
     return ConfigSyntaxError(msg)
-
-
-def too_many(name: str) -> ConfigUnreadableError:
-    """Make the error for a data file."""
-    msg = f"{name} holds more than {MAX_VALUES:,} values. Name the config, not a data file."
-    return ConfigUnreadableError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,21 +16,13 @@ import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from advisor.config import document as documents, swap
-from advisor.config.document import masked_diff
-from advisor.config.swap import read_bytes
-from advisor.errors import (
-    AdvisorError,
-    RevertConflictError,
-    StateBusyError,
-    StateUnusableError,
-)
+from advisor.errors import AdvisorError, RevertConflictError, StateBusyError, StateUnusableError
 from advisor.files import atomic
 from advisor.model import Change
 from advisor.state import existing_folders, project_root
@@ -68,7 +60,6 @@ class Versions:
         taken = [int(path.stem) for path in self._files()]
         kept = {
             "config": str(self._config),
-            "created": time.time(),
             "changes": [
                 {"path": c.path, "old": c.old, "new": c.new, "text": original.scalars[c.path].text}
                 for c in changes
@@ -131,7 +122,7 @@ class Versions:
         """
         notes = swap.recover(self._config)
         with contextlib.suppress(AdvisorError):
-            current = read_bytes(self._config)
+            current = swap.read_bytes(self._config)
             for version in reversed(self.all()):
                 if in_place(version, current, self._config):
                     break
@@ -144,22 +135,20 @@ class Versions:
     def _place(self, version: Version) -> Path:
         return self._folder / f"{version.number:04d}.json"
 
-    def _reference(self, measure_key: str) -> Path:
-        return self._quality / f"{measure_key}.json"
-
     # The original's quality is measured once and outlives rewrites, so that a tolerance is always
     # taken from the original and never adds up over repeated calls.
 
     def quality_reference(self, measure_key: str) -> dict[str, float] | None:
         """Original quality for `measure_key`, if the config descends from it."""
         with contextlib.suppress(OSError, ValueError):
-            kept: dict[str, float] = json.loads(self._reference(measure_key).read_bytes())
+            file = self._quality / f"{measure_key}.json"
+            kept: dict[str, float] = json.loads(file.read_bytes())
             return kept if self.all() else None
         return None
 
     def keep_quality_reference(self, measure_key: str, values: dict[str, float]) -> None:
         """Remember the original's quality. Raises StateUnusableError."""
-        self._write(self._reference(measure_key), values, "The quality of the original")
+        self._write(self._quality / f"{measure_key}.json", values, "The quality of the original")
 
 
 def _version(number: int, kept: dict[str, Any]) -> Version:
@@ -219,7 +208,7 @@ def undo(version: Version, current: bytes, config: Path) -> bytes:
             msg = (
                 f"{config} was edited since it was tuned: {change['path']} {shown}, we wrote"
                 f" {json.dumps(change['new'])}. Nothing was changed. Put it back by hand:\n"
-                + masked_diff(_parsed(version.tuned, config), document, str(config))
+                + documents.masked_diff(_parsed(version.tuned, config), document, str(config))
             )
             raise RevertConflictError(msg)
         spans.append((scalar.span, change["text"].encode()))

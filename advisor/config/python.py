@@ -18,14 +18,12 @@ from advisor.config import spelling
 from advisor.config.leaves import (
     COMPUTED,
     MAX_DEPTH,
-    MAX_VALUES,
     Leaf,
     Leaves,
     Parsed,
     Syntax,
     line_starts,
     syntax_error,
-    too_many,
 )
 from advisor.config.spelling import is_number
 from advisor.model import JsonScalar
@@ -44,7 +42,7 @@ def parse(text: str, name: str) -> Parsed:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an invalid escape is the program's own affair
             tree = ast.parse(text)
-        reader = _Reader(text, name)
+        reader = _Reader(text)
         reader.body(tree.body, "", None)
         leaves = Leaves(found=[*reader.found.values()])
     except SyntaxError as problem:
@@ -73,12 +71,11 @@ def _position(text: str, problem: SyntaxError) -> int:
 class _Reader:
     """One pass over the syntax tree."""
 
-    def __init__(self, text: str, name: str) -> None:
+    def __init__(self, text: str) -> None:
         self.found: dict[str, Leaf] = {}
         self._above: set[str] = set()
         """Every place that holds or held a leaf."""
         self._text = text
-        self._name = name
         self._starts = line_starts(text)
         self._ascii = text.isascii()
 
@@ -203,8 +200,6 @@ class _Reader:
             why = f"{COMPUTED}: {' '.join(text.split())[:60]}"
         self.found[path] = Leaf(path, value, start, end, why)
         self._above |= {path, *(path[: end.start()] for end in _PART_END.finditer(path))}
-        if len(self.found) > MAX_VALUES:
-            raise too_many(self._name)
 
     def _span(self, node: ast.expr) -> tuple[int, int]:
         """Place of a node, in characters."""

@@ -28,8 +28,6 @@ def item(parent: str, index: int) -> str:
 
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _BOOLEANS = (("true", "false"), ("yes", "no"), ("on", "off"))
-_MOST_ZEROS = 16
-"""Floats are written out in full up to this power of ten."""
 
 
 def in_family(value: JsonScalar, scalar: Scalar) -> JsonScalar:
@@ -66,15 +64,8 @@ def spell_number(value: float) -> str:
     if not math.isfinite(value):
         msg = f"{value} is no number to write into a config."
         raise EditRefusedError(msg)
-    text = repr(value)
-    if "e" not in text:
-        return text
-    number = Decimal(text)
-    if abs(number.adjusted()) <= _MOST_ZEROS:
-        plain = format(number, "f")
-        return plain if "." in plain else f"{plain}.0"
-    mantissa, exponent = text.split("e")
-    return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{exponent}"
+    text = format(Decimal(repr(value)), "f")
+    return text if isinstance(value, int) or "." in text else f"{text}.0"
 
 
 def is_boolean(text: str) -> bool:

@@ -46,8 +46,6 @@ def read_bytes(path: Path) -> bytes:
 def why_not_opened(path: Path, problem: Exception) -> str:
     """Sentence about `problem`, which kept `path` from being read."""
     reason = getattr(problem, "strerror", None) or str(problem)
-    if getattr(problem, "errno", None) == errno.ENXIO:
-        reason = "is a socket"
     return f"{path} cannot be read: {reason}. Name the config file itself."
 
 

@@ -1,8 +1,4 @@
-"""TOML: values by `tomllib`, places by a scanner.
-
-The scanner runs only over text that `tomllib` accepted, and every value it finds is looked up
-in what `tomllib` read: where the two disagree, the value is not editable.
-"""
+"""TOML: values by `tomllib`, places by a scanner over text that `tomllib` accepted."""
 
 from __future__ import annotations
 
@@ -11,20 +7,9 @@ import tomllib
 from typing import Any, cast
 
 from advisor.config import spelling
-from advisor.config.leaves import (
-    MAX_DEPTH,
-    MAX_VALUES,
-    Leaf,
-    Leaves,
-    Parsed,
-    Syntax,
-    syntax_error,
-    too_many,
-)
+from advisor.config.leaves import MAX_DEPTH, Leaf, Leaves, Parsed, Syntax, syntax_error
 from advisor.config.spelling import double_quoted
 from advisor.model import JsonScalar
-
-MAX_DOTS = 2_000
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 _OPENING = re.compile(r"\[{1,2}[ \t]*")
@@ -46,12 +31,6 @@ _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 def parse(text: str, name: str) -> Parsed:
     """Raises ConfigSyntaxError with line and column."""
-    if text.count("=") + text.count(",") > MAX_VALUES:  # an upper bound, at no cost
-        raise too_many(name)
-    for line in re.finditer(r"[^\n]+", text):
-        if line[0].count(".") > MAX_DOTS:  # tomllib takes minutes for a key of a million parts
-            problem = f"more than {MAX_DOTS:,} dots on one line"
-            raise syntax_error(name, text, line.start(), problem)
     try:
         data = tomllib.loads(text)
     except ValueError as problem:
@@ -167,13 +146,9 @@ class _Scanner:
     def _leaf(self, here: Any, path: str) -> None:
         start = self._at
         word = self._take(_STRING) or self._take(_DATE_AND_TIME) or self._take(_WORD)
-        alone = tomllib.loads(f"value = {word}")["value"]
-        agrees = type(alone) is type(here) and repr(alone) == repr(here)
         plain = isinstance(here, (str, int, float))  # else a date, which stays text
         value: JsonScalar = here if plain else word
-        why = None if agrees else "it could not be found again in the text"
-        if word.startswith(('"""', "'''")):
-            why = "it is a block of text"
+        why = "it is a block of text" if word.startswith(('"""', "'''")) else None
         self.leaves.found.append(Leaf(path, value, start, self._at, why))
 
 

@@ -10,24 +10,9 @@ from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
 from advisor.config import spelling
-from advisor.config.leaves import (
-    MAX_DEPTH,
-    MAX_VALUES,
-    Leaf,
-    Leaves,
-    Parsed,
-    Syntax,
-    syntax_error,
-    too_many,
-)
+from advisor.config.leaves import MAX_DEPTH, Leaf, Leaves, Parsed, Syntax, syntax_error
 from advisor.config.spelling import double_quoted
 from advisor.model import JsonScalar
-
-MAX_EVENTS = 2 * MAX_VALUES
-"""A member has two: key and value."""
-
-MAX_NUMBER_CHARS = 400
-"""Longest text tried as a number; base 60 is slow."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
@@ -54,7 +39,7 @@ _resolve: Any = Resolver().resolve
 def parse(text: str, name: str) -> Parsed:
     """Raises ConfigSyntaxError with line and column."""
     try:
-        _refuse_large(text, name)
+        _refuse_deep(text, name)
         root = yaml.compose(text, Loader=_LOADER)
         reader = _Reader(text, name)
         if root is not None:
@@ -86,18 +71,16 @@ def _is_retyped(value: str) -> bool:
     return tag != f"{_CORE}str" or bool(other)
 
 
-def _refuse_large(text: str, name: str) -> None:
-    """Raise for a text that would take long to compose."""
+def _refuse_deep(text: str, name: str) -> None:
+    """Raise before the composer, which would overrun the stack."""
     depth = 0
     event: Any
-    for count, event in enumerate(yaml.parse(text, Loader=_LOADER)):
+    for event in yaml.parse(text, Loader=_LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
             problem = f"nested more than {MAX_DEPTH} levels deep"
             raise syntax_error(name, text, event.start_mark.index, problem)
-        if count > MAX_EVENTS:
-            raise too_many(name)
 
 
 class _Reader:
@@ -154,10 +137,8 @@ class _Reader:
         if tag not in _READERS:
             known = tag in _TEXT_TAGS
             return text, why if known else f"its tag {tag} gives it a meaning of its own"
-        if len(text) > MAX_NUMBER_CHARS:
-            raise self._error(node, f"a number of {len(text):,} characters")
         if tag in ("int", "float") and not node.style and _SEXAGESIMAL.fullmatch(text):
-            why = "it is a base-60 number to YAML 1.1 and text to other loaders"
+            return text, "it is a base-60 number to YAML 1.1 and text to other loaders"
         try:
             return _READERS[tag](_constructor, node), why
         except (ValueError, KeyError, IndexError, OverflowError) as problem:

@@ -167,7 +167,6 @@ def _unknown(document: Document, findings: Findings) -> list[Leaf]:
         *(path for link in findings.links for path in link.paths),
         *(reference.path for reference in findings.references),
         *findings.outputs,
-        *document.aliases,
     }
     every = leaves(document.scalars)
     return [leaf for leaf in every if leaf.path not in known and _movable(leaf)]

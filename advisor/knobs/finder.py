@@ -23,7 +23,7 @@ _PLAIN_REFERENCE = re.compile(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$?@([\w#]+
 
 def elsewhere(document: Document, leaf: Leaf) -> tuple[str, ...] | None:
     """Reason and paths of a value that lives elsewhere, or None."""
-    if repeated := document.aliases.get(leaf.scalar.path):
+    if repeated := document.parsed.aliases.get(leaf.scalar.path):
         return f"repeats {repeated}: change it there", leaf.path, repeated
     why = leaf.scalar.why
     if leaf.value is None and why and why.startswith(COMPUTED):
@@ -75,7 +75,7 @@ def find(document: Document, *, phase: Phase | None = None) -> Findings:
         traps=tuple(finder.traps),
         outputs=tuple(leaf.path for leaf in finder.leaves if _is_output(leaf)),
         references=tuple(finder.references),
-        notes=document.notes,
+        notes=document.parsed.notes,
     )
 
 

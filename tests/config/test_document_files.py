@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import pytest
 
-from advisor.config import read, recover, swap as swapping, write_atomic
+from advisor.config import read, swap as swapping, write_atomic
 from advisor.errors import (
     ConfigMissingError,
     ConfigReadOnlyError,
@@ -136,8 +136,8 @@ def test_an_edit_that_a_killed_call_had_taken_out_is_kept_beside(tmp_path, monke
         write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 9
-    assert recover(other) == []
-    (note,) = recover(path)
+    assert swapping.recover(other) == []
+    (note,) = swapping.recover(path)
     (rescued,) = tmp_path.glob("c.yaml.rescued-*")
     assert (path.read_bytes(), rescued.read_bytes()) == (b"a: 2\n", b"a: 3\n")
     assert str(rescued) in note

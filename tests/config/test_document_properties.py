@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from advisor.config import Document, Format, parse
+from advisor.config import Document, parse
+from advisor.config.document import Format
 from advisor.config.spelling import item, member
 from advisor.errors import EditRefusedError
 

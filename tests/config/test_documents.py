@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from advisor.config import Format, parse
-from advisor.config.document import Splice
+from advisor.config import parse
+from advisor.config.document import Format, Splice
 from advisor.errors import ConfigSyntaxError, EditRefusedError
 
 # --- values -------------------------------------------------------------------------------
@@ -64,19 +64,18 @@ def test_every_value_of_toml_is_found_under_its_path() -> None:
 
 
 def test_values_of_yaml_are_those_of_yaml_1_1() -> None:
-    raw = "{a: 1e-4, b: 1.0e-4, c: no, d: 'no', e: 017, f: None, g: ~, h: 1:30:00, i: .inf}"
+    raw = "{a: 1e-4, b: 1.0e-4, c: no, d: 'no', e: 017, f: None, g: ~, h: .inf}"
     scalars = parse(raw.encode(), "yaml", "x").scalars
     assert {path: repr(s.value) for path, s in scalars.items()} == {
         path: repr(value) for path, value in yaml.safe_load(raw).items()
     }
-    assert (scalars["a"].value, scalars["c"].value, scalars["h"].value) == ("1e-4", False, 5400)
-    assert "base-60" in (scalars["h"].why or "")
+    assert (scalars["a"].value, scalars["c"].value) == ("1e-4", False)
 
 
 def test_an_alias_follows_its_anchor_and_is_not_edited_itself() -> None:
     raw = "base: &bs 256\nval: *bs\nall: &m {lr: 0.1}\nmore: *m\nown:\n  <<: *m\n  x: 1\n"
     document = parse(raw.encode(), "yaml", "x")
-    assert document.aliases == {"val": "base", "more": "all", 'own["<<"]': "all"}
+    assert document.parsed.aliases == {"val": "base", "more": "all", 'own["<<"]': "all"}
     with pytest.raises(EditRefusedError, match="it repeats base"):
         document.with_values({"val": 4})
     after = document.with_values({"base": 128, "all.lr": 0.2})
@@ -103,6 +102,7 @@ def test_custom_tags_are_kept_as_plain_values_and_not_edited() -> None:
         ("a: >-\n  4\n", "a block of text"),
         ("a: 'x\n  y'\n", "it spans several lines"),
         ("a: !ENV 4\n", "its tag !ENV"),
+        ("a: 1:30:00\n", "base-60"),
     ],
 )
 def test_what_is_no_literal_is_not_editable_and_says_why(raw, why) -> None:
@@ -123,7 +123,7 @@ def test_what_is_no_literal_is_not_editable_and_says_why(raw, why) -> None:
 def test_the_last_duplicate_counts_and_is_told(form, raw, left, note) -> None:
     document = parse(raw.encode(), form, "x")
     assert {path: s.value for path, s in document.scalars.items()} == left
-    assert note in document.notes[0]
+    assert note in document.parsed.notes[0]
 
 
 # --- comments -----------------------------------------------------------------------------
@@ -164,13 +164,6 @@ def test_comments_above_and_beside_a_value_belong_to_it(form) -> None:
     text, wanted = COMMENTS[form]
     scalars = parse(text.encode(), form, "x").scalars
     assert {path: scalars[path].comment for path in wanted} == wanted
-
-
-def test_no_value_is_written_that_a_comment_stripper_would_cut() -> None:
-    after = parse(b'{"a": "x"}', "json", "x").with_values({"a": "tcp://host /* x"})
-    assert b"//" not in after
-    assert b"/*" not in after
-    assert json.loads(after) == {"a": "tcp://host /* x"}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 import textwrap
 
 from advisor import config as documents, knobs
-from advisor.config import Document, Format
+from advisor.config import Document
+from advisor.config.document import Format
 from advisor.knobs import Findings
 
 
