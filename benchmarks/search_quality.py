@@ -18,8 +18,8 @@ import logging
 import random
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.model import Candidate, Run, TrialFile
@@ -28,8 +28,7 @@ from tests.support.simulator.engine import QUIET_MACHINE, Noise, RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search
 
-BATCHES = tuple(2**n for n in range(11))
-WORKERS = (0, 1, 2, 4, 7, 8)
+AXES = {"batch_size": tuple(2**n for n in range(11)), "num_workers": (0, 1, 2, 4, 7, 8)}
 START = {"batch_size": 1, "num_workers": 0}
 Values = dict[str, int]
 PEERS_TRIES = 12
@@ -45,11 +44,10 @@ class Problem:
     """Without noise; None out of memory."""
     seed: int
     card_gib: float
-    cpus: int = QUIET_MACHINE.cpus
-    batches: Sequence[int] = BATCHES
-    workers: Sequence[int] = WORKERS
-    """Empty where the program has no loader."""
-    start: Values = field(default_factory=lambda: dict(START))
+    cpus: int
+    axes: Mapping[str, Sequence[int]]
+    """What may be moved, and to what."""
+    start: Values
 
 
 Rule = Callable[[Problem, Path], tuple[Values, int]]
@@ -77,13 +75,10 @@ def a_program(rng: random.Random, noise: Noise) -> Problem:
         true_rate=true_rate,
         seed=seed,
         card_gib=formula.card_gib,
+        cpus=QUIET_MACHINE.cpus,
+        axes=AXES,
+        start=START,
     )
-
-
-def axes(program: Problem) -> dict[str, Sequence[int]]:
-    """What may be moved, and to what."""
-    both = {"batch_size": program.batches, "num_workers": program.workers}
-    return {name: choices for name, choices in both.items() if choices}
 
 
 def text(values: Values) -> str:
@@ -141,7 +136,7 @@ def largest_that_fits(program: Problem, folder: Path) -> tuple[Values, int]:
     """What batch finders do: double until out of memory, step back; workers untouched."""
     del folder
     engine, values, used = program.engine(), dict(program.start), 0
-    for batch in program.batches:
+    for batch in program.axes.get("batch_size", ()):
         used += 1
         if answer(engine, values | {"batch_size": batch}) is None:
             break
@@ -153,7 +148,7 @@ def one_at_a_time(program: Problem, folder: Path) -> tuple[Values, int]:
     """Naive coordinate descent: the best batch at the given workers, then the best workers."""
     del folder
     engine, values, used = program.engine(), dict(program.start), 0
-    for name, choices in axes(program).items():
+    for name, choices in program.axes.items():
         rates = {}
         for choice in choices:
             used += 1
@@ -171,7 +166,7 @@ def at_random(program: Problem, folder: Path) -> tuple[Values, int]:
     rng, best, top = random.Random(program.seed), dict(program.start), 0.0
     engine = program.engine()
     for _ in range(PEERS_TRIES):
-        values = {name: rng.choice(choices) for name, choices in axes(program).items()}
+        values = {name: rng.choice(choices) for name, choices in program.axes.items()}
         rate = answer(engine, values)
         if rate is not None and rate > top:
             best, top = values, rate
@@ -201,8 +196,8 @@ def main() -> None:
     used: dict[str, list[int]] = {name: [] for name in RULES}
     for _ in range(args.programs):
         program = a_program(rng, noise)
-        grid = itertools.product(BATCHES, WORKERS)
-        rates = (program.true_rate({"batch_size": b, "num_workers": w}) for b, w in grid)
+        grid = (dict(zip(AXES, at, strict=True)) for at in itertools.product(*AXES.values()))
+        rates = map(program.true_rate, grid)
         best = max(rate for rate in rates if rate is not None)
         for name, rule in RULES.items():
             with tempfile.TemporaryDirectory() as folder:

@@ -46,17 +46,16 @@ class Recorded:
     def problem(self, seed: int) -> Problem:
         """The surface with the runs of every cell in the order of the seed."""
         machine = self._table.machine()
-        batches, workers = self._values("batch_size"), self._values("num_workers")
-        both = {"batch_size": batches, "num_workers": workers}
+        found = {name: self._values(name) for name in ("batch_size", "num_workers")}
+        axes = {name: values for name, values in found.items() if values}
         return Problem(
             engine=lambda: self._engine(seed),
             true_rate=self.true_rate,
             seed=seed,
             card_gib=machine.ram_gib,
             cpus=machine.cpus,
-            batches=batches,
-            workers=workers,
-            start={name: values[0] for name, values in both.items() if values},
+            axes=axes,
+            start={name: values[0] for name, values in axes.items()},
         )
 
     def _values(self, name: str) -> list[int]:

@@ -60,25 +60,13 @@ def main() -> None:
 def row(outcome: TuningResult) -> str:
     """One line of the table."""
     seen, tuned = outcome.profile, outcome.optimize or {}
-    rates = ["units_per_s", "true_units_per_s"]
-    cells = [f"{seen[name]:,.1f}" if seen.get(name) else "" for name in rates]
+    names = ["units_per_s", "true_units_per_s"]
+    rates = [f"{seen[name]:,.1f}" if seen.get(name) else "" for name in names]
     error = "" if seen.get("error") is None else f"{seen['error']:+.2%}"
     numbers = [str(seen.get(name, "")) for name in ("batch", "workers", "accumulation")]
-    return (
-        "| "
-        + " | ".join(
-            [
-                outcome.name,
-                *cells,
-                error,
-                *numbers,
-                answer(tuned),
-                f"{outcome.load:g}",
-                "; ".join(outcome.wrong),
-            ]
-        )
-        + " |"
-    )
+    load, wrong = f"{outcome.load:g}", "; ".join(outcome.wrong)
+    cells = [outcome.name, *rates, error, *numbers, answer(tuned), load, wrong]
+    return f"| {' | '.join(cells)} |"
 
 
 def answer(tuned: dict[str, object]) -> str:
