@@ -22,8 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.model import Candidate, Run, TrialFile
-from tests.runs import a_trial
+from advisor.model import Candidate, Run, Trial, TrialFile
 from tests.support.simulator.engine import QUIET_MACHINE, Noise, RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search
@@ -87,8 +86,17 @@ def text(values: Values) -> str:
 
 def answer(engine: RecordedEngine, values: Values) -> float | None:
     """One measured rate, or None out of memory."""
-    file = TrialFile(original="c.yaml", content=text(values).encode())
-    result = engine.run(a_trial("x", purpose="search", files=(file,)))
+    trial = Trial(
+        id="x",
+        purpose="search",
+        label="",
+        candidate=Candidate(),
+        command=("x",),
+        cwd=".",
+        scratch=".",
+        files=(TrialFile(original="c.yaml", content=text(values).encode()),),
+    )
+    result = engine.run(trial)
     return result.units_per_s if isinstance(result, Run) else None
 
 

@@ -80,7 +80,6 @@ class Block(nn.Module):
         return x + self.down(functional.gelu(self.up(self.norms[1](x))))
 
 
-
 @functools.cache
 def step_of(
     name: str,
