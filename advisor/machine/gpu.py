@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.machine import profiles
-from advisor.machine.readings import Device, GpuReader, optional, read_memory
+from advisor.machine.readings import Device, optional, read_memory
 from advisor.model import Gpu
 
 ROOT = Path("/")
@@ -48,12 +48,6 @@ def shown_devices(environ: Mapping[str, str]) -> tuple[Any, list[Device], str | 
     if not devices:
         return nvml, [], note
     return nvml, *_visible(devices, environ)
-
-
-def open_readers(environ: Mapping[str, str]) -> tuple[list[GpuReader], str | None]:
-    """Open readers of all visible GPUs; none and the reason where there is none."""
-    nvml, shown, note = shown_devices(environ)
-    return [GpuReader(device, nvml) for device in shown], note
 
 
 UVM = "dev/nvidia-uvm"

@@ -4,7 +4,7 @@ import pytest
 from nvml_stub import GIB, H100
 
 from advisor.machine import gpu
-from advisor.machine.readings import GpuProcess, GpuSample
+from advisor.machine.readings import GpuProcess, GpuReader, GpuSample
 
 # Field of GpuSample, key of the stub's script, raw value, value in our unit.
 READINGS = [
@@ -19,15 +19,15 @@ ERRORS = [(3, "Not Supported"), (4, "Insufficient Permissions"), (999, "Unknown 
 
 
 def read() -> tuple[GpuSample, dict[str, str]]:
-    readers, note = gpu.open_readers(environ={})
-    assert readers, note
-    reader = readers[0]
+    nvml, (device, *_), _ = gpu.shown_devices({})
+    reader = GpuReader(device, nvml)
     return reader.sample(), reader.gaps
 
 
 def reasons_then_recovery(script: str, busy: str, well: str) -> list[GpuSample]:
     """Samples of one reader while its reading fails and after it has recovered."""
-    (reader,), _ = gpu.open_readers(environ={})
+    nvml, (device,), _ = gpu.shown_devices({})
+    reader = GpuReader(device, nvml)
     samples = []
     for text in (busy, well):
         with open(script, "w") as file:  # noqa: PTH123

@@ -89,7 +89,6 @@ def test_a_real_card_is_described_and_watched() -> None:
         time.sleep(2.5)
         end = time.time()
     found = sampler.summary(start, end)
-    assert len(sampler.recording().samples) > 5
     missing = dict(found.gaps)
     for field in ("gpu_util_pct", "gpu_mem_used_gib", "power_w", "energy_j"):
         assert (getattr(found, field) is None) == (field in missing), field
