@@ -138,9 +138,9 @@ def _slices(nvml: Any, card: Device) -> list[Device]:
 def _visible(devices: list[Device], environ: Mapping[str, str]) -> tuple[list[Device], str | None]:
     """The devices CUDA_VISIBLE_DEVICES leaves, by CUDA's own rules.
 
-    Entries are NVML indices or (prefixes of) UUIDs; the first invalid entry ends the list and a
-    repeated one empties it. CUDA may number unlike cards by speed unless CUDA_DEVICE_ORDER is
-    PCI_BUS_ID, NVML always numbers them by bus.
+    Entries are NVML indices or (prefixes of) UUIDs; the first invalid entry ends the list. CUDA may
+    number unlike cards by speed unless CUDA_DEVICE_ORDER is PCI_BUS_ID, NVML always numbers them by
+    bus.
     """
     text = environ.get("CUDA_VISIBLE_DEVICES")
     if text is None:
@@ -149,9 +149,6 @@ def _visible(devices: list[Device], environ: Mapping[str, str]) -> tuple[list[De
     for entry in text.split(","):
         hits = _named(devices, entry.strip())
         if not hits:
-            break
-        if hits[0] in chosen:
-            chosen = []
             break
         chosen.append(hits[0])
     count = len(devices)
