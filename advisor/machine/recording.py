@@ -228,9 +228,8 @@ class Sampler:
         telemetry = sampler.summary(run.window_start, run.window_end)
 
     Every GPU that `environ` shows a program is watched: which of them it computes on is known once
-    it did. `pids` are the roots of the watched program: their process
-    groups and descendants are its own, every other process on the GPU is foreign. Nothing raises
-    for want of a GPU.
+    it did. `pids` are the roots of the watched program, whose descendants are its own. Every other
+    process on the GPU is foreign. Nothing raises for want of a GPU.
     """
 
     def __init__(
@@ -305,11 +304,7 @@ class _Owner:
         return tuple(pid for pid in pids if pid in self._own), tuple(hidden)
 
     def _is_ours(self, pid: int) -> bool:
-        if pid in self.roots:
-            return True
-        with contextlib.suppress(OSError):
-            if os.getpgid(pid) in self.roots:
-                return True
         with contextlib.suppress(psutil.Error):
-            return any(parent.pid in self.roots for parent in psutil.Process(pid).parents())
+            above = {parent.pid for parent in psutil.Process(pid).parents()}
+            return not self.roots.isdisjoint({pid, *above})
         return False
