@@ -91,7 +91,7 @@ def main() -> None:
     best = detect_isolation(str(Path.cwd()))
     here = KINDS[KINDS.index(best.kind) :]  # each holds where a better one does
     kinds: list[Kind] = [kind for kind in here if kind in given.kinds.split(",")]
-    why = f" ({best.why_not_better})" if best.why_not_better else ""
+    why = f" ({best.why_not_better})" if best.refused else ""
     sys.stdout.write(f"user {os.geteuid()}; this host offers {best.kind}{why}\n\n")
     sys.stdout.write(cost(kinds, given.rounds) + "\n")
 
