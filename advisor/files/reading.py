@@ -26,7 +26,8 @@ def read_whole(path: Path, limit_bytes: int = MAX_BYTES) -> bytes:
     """Read a regular file whole. Raises OSError."""
     facts = path.stat()
     if not stat.S_ISREG(facts.st_mode):
-        raise OSError(errno.EINVAL, f"is {KINDS.get(stat.S_IFMT(facts.st_mode), 'no regular file')}")
+        kind = KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
+        raise OSError(errno.EINVAL, f"is {kind}")
     if not facts.st_mode & 0o444:
         raise OSError(errno.EACCES, "has no read permission")
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:

@@ -211,7 +211,6 @@ def unseen() -> bool:
 def _busiest(
     window: Sequence[LoadReading], seconds: float, others_cpus: float
 ) -> tuple[Neighbour, ...]:
-    """Name the busiest other processes."""
     first, last = window[0].others, window[-1].others
     by_name: dict[str, float] = defaultdict(float)
     for key, (name, cpu_s) in last.items():
@@ -222,7 +221,6 @@ def _busiest(
 
 
 def _tree(root: int | None) -> set[int]:
-    """Return `root` and everything below it."""
     if root is None:
         return set()
     with contextlib.suppress(psutil.NoSuchProcess):

@@ -282,7 +282,6 @@ class Sampler:
         self._look(slow=True)
 
     def _look(self, *, slow: bool) -> None:
-        """Sample each GPU."""
         for reader, samples in zip(self._readers, self._samples, strict=False):
             now, gpu = time.time(), reader.sample(slow=slow)
             own, hidden = self._owner.split([process.pid for process in gpu.processes or ()])

@@ -192,7 +192,6 @@ def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Failure | No
 
 
 def _by_rank(ending: TrialExit, found: Failure) -> Failure:
-    """Name the rank that failed."""
     for process in ending.processes:
         raised = _lines(process.exception) if process.exception else []
         its_own = found.evidence in raised or f"PID {process.pid}" in found.evidence
@@ -281,7 +280,6 @@ def _ours(ending: TrialExit, line: str) -> bool:
 
 
 def _not_finite(_: Trial, ending: TrialExit) -> Failure | None:
-    """Report the first loss that is no number."""
     for process in ending.processes:
         for number, loss in enumerate(process.losses, 1):
             if not math.isfinite(loss):
@@ -489,5 +487,4 @@ def last_line(ending: TrialExit) -> str:
 
 
 def _told(text: str) -> list[str]:
-    """Lines that may give a cause."""
     return [line for line in text.splitlines() if not NOISE.search(line)]

@@ -226,7 +226,6 @@ def _foreign_group(cwd: str) -> str | None:
 
 
 def _upper_bytes() -> int:
-    """Return the memory for a trial's temporary writes."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = memory_limit_bytes()
     return max(LEAST_BYTES, min(memory, limit or memory) // MEMORY_SHARE)
