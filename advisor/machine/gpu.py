@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,22 +59,15 @@ def uvm_loaded(root: Path = ROOT) -> bool:
     return (root / UVM).exists()
 
 
-def load_uvm(root: Path = ROOT, start: Callable[[], object] | None = None) -> bool:
-    """Load the UVM driver; return True if present.
+def load_uvm(root: Path = ROOT) -> None:
+    """Load the UVM driver, by one cuInit in a process of its own.
 
     The driver's helper is set-uid and does nothing in a user namespace, so a program in a sandbox
-    would find no device. `start` is one cuInit, in a process of its own.
+    would find no device.
     """
-    if uvm_loaded(root):
-        return True
     nvml, _ = _load()
-    if nvml is None or not _devices(nvml)[0]:
-        return False
-    (start or _cu_init)()
-    return uvm_loaded(root)
-
-
-def _cu_init() -> None:
+    if uvm_loaded(root) or nvml is None or not _devices(nvml)[0]:
+        return
     words = [sys.executable, "-I", "-S", "-c", CU_INIT]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(words, capture_output=True, check=False, timeout=CU_INIT_LIMIT_S)

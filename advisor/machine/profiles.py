@@ -92,10 +92,9 @@ def describe(profile: GpuProfile) -> str:
 
 
 def _profile(name: str, table: dict[str, Any]) -> GpuProfile:
-    rates = {f"{kind}_tflops": None for kind in ("tf32", "bf16", "fp16")}
     figures = {key: value for key, value in table.items() if key != "check"}
     figures["match"] = tuple(figures["match"])
-    return GpuProfile(**{"name": name, **rates, **figures})
+    return GpuProfile(**{"name": name, **figures})
 
 
 def _plain(text: str) -> str:

@@ -74,7 +74,6 @@ class TrialExit:
     oom: OomKills = field(default_factory=OomKills)
     """The kernel's out-of-memory kills during the trial."""
     count: Tally = field(default_factory=Tally)
-    left: tuple[int, ...] = ()
 
     @property
     def wall_s(self) -> float:
@@ -168,7 +167,6 @@ class Monitor:
             stacks=stacks,
             oom=oom_kills().since(self._oom_before),
             count=self._tally,
-            left=launched.left,
         )
 
     def _end(self, now: float) -> End | None:
