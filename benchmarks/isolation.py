@@ -1,6 +1,6 @@
 """What a trial costs more under each kind of isolation that holds on this host.
 
-    python -m benchmarks.isolation [--rounds 15] [--kinds overlay,landlock,guard]
+    python -m benchmarks.isolation [--rounds 15]
 
 Trials run in interleaved rounds, with and without isolation.
 """
@@ -86,11 +86,9 @@ def main() -> None:
     """Print the cost."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--kinds", default=",".join(KINDS))
     given = parser.parse_args()
     best = detect_isolation(str(Path.cwd()))
-    here = KINDS[KINDS.index(best.kind) :]  # each holds where a better one does
-    kinds: list[Kind] = [kind for kind in here if kind in given.kinds.split(",")]
+    kinds = list(KINDS[KINDS.index(best.kind) :])  # each holds where a better one does
     why = f" ({best.why_not_better})" if best.refused else ""
     sys.stdout.write(f"user {os.geteuid()}; this host offers {best.kind}{why}\n\n")
     sys.stdout.write(cost(kinds, given.rounds) + "\n")
