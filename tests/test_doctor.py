@@ -140,7 +140,9 @@ def test_a_call_reads_driver_and_torch_and_leaves_nothing(
     stub = nvml_stub.build(tmp_path / "nvml")
     stub.write(nvml_stub.H100)
     env = stub.env(CLEAN)
-    done = gpu_advisor.call("doctor", "--json", "--", str(bare_python), "x.py", cwd=project, env=env)
+    done = gpu_advisor.call(
+        "doctor", "--json", "--", str(bare_python), "x.py", cwd=project, env=env
+    )
     found = checks_of(done)
     assert nvml_stub.H100["name"] in found["GPU"]["value"]
     assert found["torch"]["status"] == "unknown"
