@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
-import stat
 from pathlib import Path
 
 DRAFT = ".gpu-advisor-draft"
@@ -45,26 +43,6 @@ def place(path: Path, content: bytes, mode: int) -> None:
             os.close(handle)
         sync_folder(path.parent)
         return
-
-
-def append(path: Path, content: bytes) -> None:
-    """Append to a regular file, all or nothing.
-
-    No link is followed, and nothing waits for a reader. Raises OSError.
-    """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    handle = os.open(path, flags, 0o600)
-    try:
-        facts = os.fstat(handle)
-        if not stat.S_ISREG(facts.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        try:
-            _write(handle, content)
-        except OSError:
-            os.ftruncate(handle, facts.st_size)
-            raise
-    finally:
-        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:

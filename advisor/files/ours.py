@@ -84,7 +84,6 @@ class Claim:
         return place
 
     def _mode(self, place: Path) -> int:
-        """Mode of the claim, limited by the existing file."""
         try:
             return self.mode & place.stat().st_mode | 0o600
         except FileNotFoundError:

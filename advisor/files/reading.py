@@ -24,23 +24,17 @@ KINDS = {
 
 def read_whole(path: Path, limit_bytes: int = MAX_BYTES) -> bytes:
     """Read a regular file whole. Raises OSError."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        facts = os.fstat(handle)
-        if not stat.S_ISREG(facts.st_mode):
-            kind = KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
-            raise OSError(errno.EINVAL, f"is {kind}")
-        if not facts.st_mode & 0o444:
-            raise OSError(errno.EACCES, "has no read permission")
-        content, size = b"", facts.st_size
-        while size <= limit_bytes and (piece := os.read(handle, 1 << 20)):
-            content += piece
-            size = max(size, len(content))  # it grew, or gives no size, as files of /proc do
-    finally:
-        os.close(handle)
-    if size > limit_bytes:
-        limit = f"more than {limit_bytes // 2**20} MiB is not read"
-        raise OSError(errno.EFBIG, f"is {size / 2**20:.1f} MiB; {limit}")
+    facts = path.stat()
+    if not stat.S_ISREG(facts.st_mode):
+        kind = KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
+        raise OSError(errno.EINVAL, f"is {kind}")
+    if not facts.st_mode & 0o444:
+        raise OSError(errno.EACCES, "has no read permission")
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        content = file.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        size, limit = facts.st_size / 2**20, f"more than {limit_bytes // 2**20} MiB is not read"
+        raise OSError(errno.EFBIG, f"is {size:.1f} MiB; {limit}")
     return content
 
 

@@ -19,7 +19,6 @@ from typing import Literal
 
 from advisor import masking
 from advisor.errors import OutputRefusedError, UsageError
-from advisor.files import atomic
 from advisor.gate import report
 from advisor.gate.checkout import fact, read_event
 from advisor.gate.schema import GateRecord
@@ -97,7 +96,8 @@ def append(path: Path | None, content: str) -> None:
     """Append to a file of the job, if there is one. Raises OutputRefusedError."""
     try:
         if path is not None:
-            atomic.append(path, content.encode(errors="replace"))
+            with path.open("ab") as file:
+                file.write(content.encode(errors="replace"))
     except OSError as problem:
         msg = f"{path}, a file of this job, could not be written: {problem}."
         raise OutputRefusedError(msg) from problem

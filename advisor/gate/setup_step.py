@@ -18,7 +18,7 @@ from advisor.gate.checkout import Checkout, git, git_folder
 from advisor.runner.job import Job
 from advisor.runner.launch import Launched
 from advisor.runner.output import Tally, plain
-from advisor.sandbox.capabilities import ASKED_FOR, checkout_policy, detect_isolation
+from advisor.sandbox.capabilities import checkout_policy, detect_isolation
 from advisor.sandbox.path_policy import caches, is_within
 
 PACKAGE = str(Path(__file__).resolve().parents[1])
@@ -107,7 +107,7 @@ def unprotected(cwd: Path) -> str:
         return ""
     return (
         "base and head can write to each other's files and to those that steer this job, and read "
-        f"the environment it began with ({offer.why_not_better or ASKED_FOR})"
+        f"the environment it began with ({offer.why_not_better})"
     )
 
 

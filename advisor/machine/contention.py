@@ -30,8 +30,6 @@ WAITED_SHARE = 0.10
 """Least time that a contended run waited for CPUs, as a share of the window."""
 OTHERS_SHARE = 0.25
 """Least share of the machine that others hold beside a contended run; less is normal life."""
-FULL_SHARE = 0.9
-"""Share of the machine that is full, where the kernel does not count waits."""
 STEAL_SHARE = 0.05
 """Least share of CPU time, taken by the hypervisor, that is contention."""
 HELD_SHARE = 0.01
@@ -69,7 +67,7 @@ class LoadReading:
     steal_s: float
     own_s: float
     """CPU seconds of the run and of this process."""
-    waited_s: Mapping[Thread, float] | None
+    waited_s: Mapping[Thread, float]
     """Seconds that each thread of the run waited for a CPU so far."""
     others: Mapping[Key, tuple[str, float]]
     """Name and CPU seconds of every other process."""
@@ -144,7 +142,7 @@ def look(seconds: float) -> Disturbance:
     if found.others_cpus is None:
         return found
     # nothing of ours waits yet, so the others alone decide
-    held = (found.others_cpus or 0.0) > OTHERS_SHARE * len(host.affinity())
+    held = found.others_cpus > OTHERS_SHARE * len(host.affinity())
     return replace(found, disturbed=held or (found.steal_share or 0.0) > STEAL_SHARE)
 
 
@@ -161,10 +159,12 @@ def judge(readings: Sequence[LoadReading], start: float, end: float, cpus: int) 
     own = max(0.0, last.own_s - first.own_s) / seconds
     others = max(0.0, (last.busy_s - first.busy_s) / seconds - own)
     steal = max(0.0, last.steal_s - first.steal_s) / seconds / cpus
-    grown = [_grown(a.waited_s, b.waited_s) for a, b in itertools.pairwise(window)]
-    known = [each for each in grown if each is not None]
-    waited = sum(known) / seconds if len(known) == len(grown) else None
-    waits = own + others > FULL_SHARE * cpus if waited is None else waited > WAITED_SHARE
+    waited = sum(
+        max(0.0, total_s - a.waited_s.get(thread, 0.0))
+        for a, b in itertools.pairwise(window)
+        for thread, total_s in b.waited_s.items()
+    )
+    waits = waited > WAITED_SHARE * seconds
     return Disturbance(
         disturbed=(waits and others > OTHERS_SHARE * cpus) or steal > STEAL_SHARE,
         own_cpus=own,
@@ -188,25 +188,19 @@ def on_card(found: Disturbance, telemetry: Telemetry) -> Disturbance:
     return replace(found, disturbed=contended, foreign_gpu_pids=foreign, clocks_held=held)
 
 
-def waited_s(pids: Iterable[int], proc: Path = Path("/proc")) -> dict[Thread, float] | None:
-    """Seconds that threads of `pids` waited for a CPU; None if the kernel does not count them."""
+def waited_s(pids: Iterable[int]) -> dict[Thread, float]:
+    """Seconds that threads of `pids` waited for a CPU.
+
+    Raises OSError where the kernel does not count them.
+    """
     found: dict[Thread, float] = {}
-    if not (proc / "self/schedstat").exists():
-        return None
+    proc = Path("/proc")
+    (proc / "self/schedstat").stat()
     for pid in pids:
         for path in proc.glob(f"{pid}/task/*/schedstat"):
             with contextlib.suppress(OSError, ValueError, IndexError):
                 found[pid, int(path.parent.name)] = int(path.read_text().split()[1]) / 1e9
     return found
-
-
-def _grown(
-    first: Mapping[Thread, float] | None, last: Mapping[Thread, float] | None
-) -> float | None:
-    """Seconds waited between two readings, by the threads that still live."""
-    if first is None or last is None:
-        return None
-    return sum(max(0.0, waited - first.get(thread, 0.0)) for thread, waited in last.items())
 
 
 def unseen() -> bool:
@@ -217,7 +211,6 @@ def unseen() -> bool:
 def _busiest(
     window: Sequence[LoadReading], seconds: float, others_cpus: float
 ) -> tuple[Neighbour, ...]:
-    """Name the busiest other processes."""
     first, last = window[0].others, window[-1].others
     by_name: dict[str, float] = defaultdict(float)
     for key, (name, cpu_s) in last.items():
@@ -228,7 +221,6 @@ def _busiest(
 
 
 def _tree(root: int | None) -> set[int]:
-    """Return `root` and everything below it."""
     if root is None:
         return set()
     with contextlib.suppress(psutil.NoSuchProcess):

@@ -12,12 +12,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from advisor.machine import profiles
-from advisor.machine.readings import Device, GpuReader, optional, read_memory
+from advisor.machine.readings import Device, optional, read_memory
 from advisor.model import Gpu
 
 ROOT = Path("/")
@@ -50,12 +50,6 @@ def shown_devices(environ: Mapping[str, str]) -> tuple[Any, list[Device], str | 
     return nvml, *_visible(devices, environ)
 
 
-def open_readers(environ: Mapping[str, str]) -> tuple[list[GpuReader], str | None]:
-    """Open readers of all visible GPUs; none and the reason where there is none."""
-    nvml, shown, note = shown_devices(environ)
-    return [GpuReader(device, nvml) for device in shown], note
-
-
 UVM = "dev/nvidia-uvm"
 CU_INIT = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
 
@@ -65,22 +59,15 @@ def uvm_loaded(root: Path = ROOT) -> bool:
     return (root / UVM).exists()
 
 
-def load_uvm(root: Path = ROOT, start: Callable[[], object] | None = None) -> bool:
-    """Load the UVM driver; return True if present.
+def load_uvm(root: Path = ROOT) -> None:
+    """Load the UVM driver, by one cuInit in a process of its own.
 
     The driver's helper is set-uid and does nothing in a user namespace, so a program in a sandbox
-    would find no device. `start` is one cuInit, in a process of its own.
+    would find no device.
     """
-    if uvm_loaded(root):
-        return True
     nvml, _ = _load()
-    if nvml is None or not _devices(nvml)[0]:
-        return False
-    (start or _cu_init)()
-    return uvm_loaded(root)
-
-
-def _cu_init() -> None:
+    if uvm_loaded(root) or nvml is None or not _devices(nvml)[0]:
+        return
     words = [sys.executable, "-I", "-S", "-c", CU_INIT]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(words, capture_output=True, check=False, timeout=CU_INIT_LIMIT_S)
@@ -144,9 +131,9 @@ def _slices(nvml: Any, card: Device) -> list[Device]:
 def _visible(devices: list[Device], environ: Mapping[str, str]) -> tuple[list[Device], str | None]:
     """The devices CUDA_VISIBLE_DEVICES leaves, by CUDA's own rules.
 
-    Entries are NVML indices or (prefixes of) UUIDs; the first invalid entry ends the list and a
-    repeated one empties it. CUDA may number unlike cards by speed unless CUDA_DEVICE_ORDER is
-    PCI_BUS_ID, NVML always numbers them by bus.
+    Entries are NVML indices or (prefixes of) UUIDs; the first invalid entry ends the list. CUDA may
+    number unlike cards by speed unless CUDA_DEVICE_ORDER is PCI_BUS_ID, NVML always numbers them by
+    bus.
     """
     text = environ.get("CUDA_VISIBLE_DEVICES")
     if text is None:
@@ -155,9 +142,6 @@ def _visible(devices: list[Device], environ: Mapping[str, str]) -> tuple[list[De
     for entry in text.split(","):
         hits = _named(devices, entry.strip())
         if not hits:
-            break
-        if hits[0] in chosen:
-            chosen = []
             break
         chosen.append(hits[0])
     count = len(devices)

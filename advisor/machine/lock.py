@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 import shlex
@@ -38,13 +37,10 @@ def gpu_lock(uuid: str | None, *, folder: Path | None = None) -> Iterator[None]:
     """
     folder = runtime_dir() if folder is None else folder
     name = re.sub(r"[^A-Za-z0-9-]", "_", uuid or "host")
-    what = f"GPU {uuid}" if uuid else "this host"
     handle = _opened(folder / f"{name}.lock")
     try:
-        _take(handle, what)
-        _write(handle, json.dumps({"pid": os.getpid(), "command": _command()}))
+        _take(handle, f"GPU {uuid}" if uuid else "this host")
         yield
-        _write(handle, "")
     finally:
         os.close(handle)
 
@@ -63,49 +59,21 @@ def _opened(place: Path) -> int:
 
 
 def _take(handle: int, what: str) -> None:
+    """Take the lock, and write there who holds it."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        holder = os.pread(handle, 4096, 0).decode(errors="replace")
         msg = (
-            f"Another gpu-advisor measures on {what}: {_holder(handle)}. "
+            f"Another gpu-advisor measures on {what}: {holder or 'a process that just began'}. "
             "Two at once would spoil each other's figures; "
             "wait until it ends, or stop it, and call again."
         )
         raise StateBusyError(msg) from None
-
-
-def _holder(handle: int) -> str:
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        return _named(os.pread(handle, 4096, 0))[1]
-    return "a process that has not said which"
-
-
-def _named(entry: bytes) -> tuple[int, str]:
-    """Process id of a holder, and how it is called. Raises ValueError, KeyError, TypeError."""
-    holder = json.loads(entry)
-    return int(holder["pid"]), f"process {holder['pid']}, `{holder['command']}`"
-
-
-def holders(folder: Path | None = None) -> tuple[str, ...]:
-    """Calls that measure on this machine."""
-    found = []
-    for place in sorted((folder or runtime_dir()).glob("*.lock")):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            pid, name = _named(place.read_bytes())
-            if Path(f"/proc/{pid}").exists():
-                found.append(name)
-    return tuple(found)
-
-
-def _write(handle: int, text: str) -> None:
-    """Write the holder; ignore a full disk."""
-    with contextlib.suppress(OSError):
+    command = shlex.join(masking.mask_argv(sys.orig_argv))[:1000]
+    with contextlib.suppress(OSError):  # a full disk
         os.ftruncate(handle, 0)
-        os.pwrite(handle, text.encode(), 0)
-
-
-def _command() -> str:
-    return shlex.join(masking.mask_argv(sys.orig_argv))[:1000]
+        os.pwrite(handle, f"process {os.getpid()}, `{command}`".encode(errors="replace"), 0)
 
 
 def _own_folder(folder: Path) -> None:

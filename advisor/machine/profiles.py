@@ -82,13 +82,9 @@ def usable_gib(profile: GpuProfile, total_gib: float | None = None) -> float:
 
 def describe(profile: GpuProfile) -> str:
     """One line: what this GPU could do."""
-    rates = [
-        ("fp32", profile.fp32_tflops),
-        ("tf32", profile.tf32_tflops),
-        ("fp16", profile.fp16_tflops),
-        ("bf16", profile.bf16_tflops),
-    ]
-    shown = ", ".join(f"{name} {rate:.4g}" for name, rate in rates if rate)
+    names = ("fp32", "tf32", "fp16", "bf16")
+    rates = {name: getattr(profile, f"{name}_tflops") for name in names}
+    shown = ", ".join(f"{name} {rate:.4g}" for name, rate in rates.items() if rate)
     return (
         f"{profile.title}: {profile.memory_gib:g} GiB ({usable_gib(profile):.1f} usable), "
         f"{profile.bandwidth_gb_per_s:,.0f} GB/s, dense TFLOPS {shown}, {profile.tdp_w:g} W"
@@ -96,10 +92,9 @@ def describe(profile: GpuProfile) -> str:
 
 
 def _profile(name: str, table: dict[str, Any]) -> GpuProfile:
-    rates = {f"{kind}_tflops": None for kind in ("tf32", "bf16", "fp16")}
     figures = {key: value for key, value in table.items() if key != "check"}
     figures["match"] = tuple(figures["match"])
-    return GpuProfile(**{"name": name, **rates, **figures})
+    return GpuProfile(**{"name": name, **figures})
 
 
 def _plain(text: str) -> str:

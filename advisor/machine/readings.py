@@ -127,11 +127,8 @@ def read_memory(nvml: Any, handle: Any) -> Memory:
 
 
 def _processes(nvml: Any, handle: Any) -> tuple[GpuProcess, ...]:
-    # The versioned calls: on an old driver the plain one raises what is no NVMLError.
-    try:
-        listed = nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
-    except nvml.NVMLError_FunctionNotFound:
-        listed = nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+    # The versioned call: on an old driver the plain one raises what is no NVMLError.
+    listed = nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
     return tuple(
         GpuProcess(
             pid=process.pid,

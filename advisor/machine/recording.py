@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import psutil
 
-from advisor.machine.gpu import open_readers
-from advisor.machine.readings import EVENT_REASONS, GpuSample
+from advisor.machine.gpu import shown_devices
+from advisor.machine.readings import EVENT_REASONS, GpuReader, GpuSample
 from advisor.model import Card, Telemetry
 
 
@@ -107,44 +107,33 @@ class Sample:
     """Those that do not exist in our process id namespace."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
-    """Samples of one card."""
-
-    samples: tuple[Sample, ...]
-    no_gpu: str | None = None
-    """Why no GPU was watched."""
-    gaps: tuple[tuple[str, str], ...] = ()
-    """Field of a sample, and the reason it is missing."""
-
-    def summary(self, start: float, end: float) -> Telemetry:
-        """Means over the window; gaps carry a reason."""
-        if self.no_gpu is not None:
-            return Telemetry(gaps=tuple((field, self.no_gpu) for field in sorted(READ_AS)))
-        inside = [sample for sample in self.samples if start <= sample.time <= end]
-        gpus = [sample.gpu for sample in inside]
-        later = [sample.gpu for sample in inside if sample.time >= start + LAG_S]
-        known = any(_is_busy(gpu) is not None for gpu in gpus)
-        busy = [gpu for gpu in gpus if _is_busy(gpu)] if known else gpus
-        clocks = _values(busy, "sm_clock_mhz")
-        found: dict[str, Any] = {
-            "gpu_util_pct": _reduced(_values(later, "util_pct"), statistics.fmean),
-            "gpu_mem_used_gib": _reduced(_values(gpus, "mem_used_gib"), max),
-            "power_w": _reduced(_values(later, "power_w"), statistics.fmean),
-            "energy_j": _energy_j(inside, end - start),
-            "sm_clock_mhz": _reduced(clocks, statistics.median),
-            "foreign_pids": _foreign_pids(inside, busy=known and bool(busy)),
-        }
-        reasons = dict(self.gaps)
-        missing = sorted(field for field, value in found.items() if value is None)
-        return Telemetry(
-            **found,
-            sm_clock_spread_pct=_spread_pct(clocks),
-            event_reasons=_event_reasons(gpus, busy),
-            busy_samples=len(busy) if known else None,
-            gpu_mem_others_gib=_held_by_others_gib(inside),
-            gaps=tuple((field, reasons.get(READ_AS[field], NOT_READ)) for field in missing),
-        )
+def summed_up(
+    samples: Sequence[Sample], gaps: Mapping[str, str], start: float, end: float
+) -> Telemetry:
+    """Means of one card over the window; a missing one has its reason of `gaps`."""
+    inside = [sample for sample in samples if start <= sample.time <= end]
+    gpus = [sample.gpu for sample in inside]
+    later = [sample.gpu for sample in inside if sample.time >= start + LAG_S]
+    known = any(_is_busy(gpu) is not None for gpu in gpus)
+    busy = [gpu for gpu in gpus if _is_busy(gpu)] if known else gpus
+    clocks = _values(busy, "sm_clock_mhz")
+    found: dict[str, Any] = {
+        "gpu_util_pct": _reduced(_values(later, "util_pct"), statistics.fmean),
+        "gpu_mem_used_gib": _reduced(_values(gpus, "mem_used_gib"), max),
+        "power_w": _reduced(_values(later, "power_w"), statistics.fmean),
+        "energy_j": _energy_j(inside, end - start),
+        "sm_clock_mhz": _reduced(clocks, statistics.median),
+        "foreign_pids": _foreign_pids(inside, busy=known and bool(busy)),
+    }
+    missing = sorted(field for field, value in found.items() if value is None)
+    return Telemetry(
+        **found,
+        sm_clock_spread_pct=_spread_pct(clocks),
+        event_reasons=_event_reasons(gpus, busy),
+        busy_samples=len(busy) if known else None,
+        gpu_mem_others_gib=_held_by_others_gib(inside),
+        gaps=tuple((field, gaps.get(READ_AS[field], NOT_READ)) for field in missing),
+    )
 
 
 def _values(gpus: Sequence[GpuSample], field: str) -> list[float]:
@@ -239,9 +228,8 @@ class Sampler:
         telemetry = sampler.summary(run.window_start, run.window_end)
 
     Every GPU that `environ` shows a program is watched: which of them it computes on is known once
-    it did. `pids` are the roots of the watched program: their process
-    groups and descendants are its own, every other process on the GPU is foreign. Nothing raises
-    for want of a GPU.
+    it did. `pids` are the roots of the watched program, whose descendants are its own. Every other
+    process on the GPU is foreign. Nothing raises for want of a GPU.
     """
 
     def __init__(
@@ -250,10 +238,11 @@ class Sampler:
         interval_s: float = 0.1,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._readers, self._no_gpu = open_readers(environ)
+        nvml, devices, self._no_gpu = shown_devices(environ)
+        self._readers = [GpuReader(device, nvml) for device in devices]
         self._owner = _Owner(pids)
         self._interval_s = interval_s
-        self._samples: list[list[Sample]] = [[] for _ in range(max(1, len(self._readers)))]
+        self._samples: list[list[Sample]] = [[] for _ in self._readers]
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
 
@@ -266,15 +255,6 @@ class Sampler:
         self._stopping.set()
         self._thread.join()
 
-    def recording(self, position: int = 0) -> Recording:
-        """Recording of one visible GPU so far."""
-        gaps = self._readers[position].gaps if self._readers else {}
-        return Recording(
-            samples=tuple(self._samples[position]),
-            no_gpu=self._no_gpu,
-            gaps=tuple(sorted(gaps.items())),
-        )
-
     def summary(
         self, window_start: float, window_end: float, used: Sequence[Card] = ()
     ) -> Telemetry:
@@ -282,8 +262,12 @@ class Sampler:
 
         Without that knowledge it covers the first card.
         """
+        if self._no_gpu is not None:
+            return Telemetry(gaps=tuple((field, self._no_gpu) for field in sorted(READ_AS)))
+        watched = list(zip(self._samples, self._readers, strict=True))
         each = positions([reader.uuid for reader in self._readers], used) or [0]
-        return merged([self.recording(n).summary(window_start, window_end) for n in each])
+        cards = (watched[number] for number in each)
+        return merged([summed_up(s, card.gaps, window_start, window_end) for s, card in cards])
 
     def _run(self) -> None:
         slow_due = tick = time.monotonic()
@@ -298,7 +282,6 @@ class Sampler:
         self._look(slow=True)
 
     def _look(self, *, slow: bool) -> None:
-        """Sample each GPU."""
         for reader, samples in zip(self._readers, self._samples, strict=False):
             now, gpu = time.time(), reader.sample(slow=slow)
             own, hidden = self._owner.split([process.pid for process in gpu.processes or ()])
@@ -320,11 +303,7 @@ class _Owner:
         return tuple(pid for pid in pids if pid in self._own), tuple(hidden)
 
     def _is_ours(self, pid: int) -> bool:
-        if pid in self.roots:
-            return True
-        with contextlib.suppress(OSError):
-            if os.getpgid(pid) in self.roots:
-                return True
         with contextlib.suppress(psutil.Error):
-            return any(parent.pid in self.roots for parent in psutil.Process(pid).parents())
+            above = {parent.pid for parent in psutil.Process(pid).parents()}
+            return not self.roots.isdisjoint({pid, *above})
         return False

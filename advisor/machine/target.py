@@ -34,7 +34,7 @@ class Target:
     figures: str = ""
     """One line: what the card could do. Empty where no profile is known."""
     note: str = ""
-    """Notes about the figures; empty if the card is present."""
+    """The figures are not those of the target, and why; empty if it is present."""
     environment: tuple[tuple[str, str], ...] = ()
     """Environment that selects `gpu`, if it is not the first."""
 
@@ -121,15 +121,13 @@ def _cpu(machine: Machine) -> Target:
         title=machine.cpu_model,
         precisions=CPU_PRECISIONS,
         figures=f"{machine.cpu_model}: {cpus}, {machine.ram_limit_gib:.1f} GiB",
-        note=f"{machine.gpu_note or 'This machine has no GPU.'} Everything is for this CPU.",
     )
 
 
 def _present(gpu: Gpu) -> Target:
     if gpu.profile is not None:
         return _profiled(profiles.load_all()[gpu.profile], gpu, present=True)
-    note = f"No profile of {gpu.name} is known: its limits come from what was measured."
-    return Target(name=gpu.name, title=gpu.name, precisions=_precisions(gpu), gpu=gpu, note=note)
+    return Target(name=gpu.name, title=gpu.name, precisions=_precisions(gpu), gpu=gpu)
 
 
 def _profiled(profile: GpuProfile, gpu: Gpu | None, *, present: bool) -> Target:

@@ -20,9 +20,9 @@ class GpuProfile:
     memory_gib: float
     bandwidth_gb_per_s: float
     fp32_tflops: float
-    tf32_tflops: float | None
-    bf16_tflops: float | None
-    fp16_tflops: float | None
+    tf32_tflops: float | None = None
+    bf16_tflops: float | None = None
+    fp16_tflops: float | None = None
     tdp_w: float
     compute_capability: str
     context_mib: int

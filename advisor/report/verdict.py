@@ -323,7 +323,7 @@ def caveats(found: TuningResult) -> Iterator[str]:
         )
     if found.history_set_aside:
         yield found.history_set_aside
-    if target.profile is not None and target.note:
+    if target.note:
         yield target.note
     if not state.context.has_gpu:
         yield "All of this was measured on this CPU. It says nothing about a GPU."

@@ -87,41 +87,35 @@ OUT_OF_MEMORY = (
 )
 """Memory that ran out."""
 
-DEVICE = (
-    _row(
-        "gpu-fault",
-        r"(?i:uncorrectable (?:ECC|NVLink) error|GPU has fallen off the bus|GPU is lost)",
-        r"(?i:CUDA-capable device(?:s|\(s\)) (?:is/)?are busy or unavailable)",
-        r"(?i:no CUDA-capable device is detected|driver version is insufficient)",
-        r"(?i:driver on your system is too old|no kernel image is available for execution)",
-    ),
+DEVICE = _row(
+    "gpu-fault",
+    r"(?i:uncorrectable (?:ECC|NVLink) error|GPU has fallen off the bus|GPU is lost)",
+    r"(?i:CUDA-capable device(?:s|\(s\)) (?:is/)?are busy or unavailable)",
+    r"(?i:no CUDA-capable device is detected|driver version is insufficient)",
+    r"(?i:driver on your system is too old|no kernel image is available for execution)",
 )
 """Cards that refused."""
 
-KILLED = (
-    _row(
-        "killed",
-        r"killed by signal: (?!Terminated)",
-        r"(?:terminated with signal |Signal \d+ \()SIG(?!TERM)",
-    ),
+KILLED = _row(
+    "killed",
+    r"killed by signal: (?!Terminated)",
+    r"(?:terminated with signal |Signal \d+ \()SIG(?!TERM)",
 )
 """Report of a parent process on the signal that ended a child; SIGTERM only follows a failure."""
 
-CONFIG = (
-    _row(
-        "config-rejected",
-        r"error: (?:unrecognized arguments|argument |the following arguments are required)",
-        r"error: (?:invalid choice|ambiguous option|expected )",
-        r"^Error: (?:No such option|Invalid value|Missing (?:option|argument|parameter))",
-        r"prefetch_factor option could only be specified in multiprocessing",
-        r"persistent_workers option needs num_workers > 0",
-        r"batch_size should be a positive integer",
-        r"\b(?:Validation|Schema|Misconfiguration|DeepSpeedConfig)(?:Error|Exception)\b",
-        r"^(?:\w+\.)*(?:Scanner|Parser|Constructor|Composer)Error\b",
-        r"\b(?:JSON|TOML)DecodeError\b",
-        r"\bConfig(?:Key|Attribute|Type|Value|Composition)\w*(?:Error|Exception)\b",
-        r"FileNotFoundError: .*\.gpu-advisor-",
-    ),
+CONFIG = _row(
+    "config-rejected",
+    r"error: (?:unrecognized arguments|argument |the following arguments are required)",
+    r"error: (?:invalid choice|ambiguous option|expected )",
+    r"^Error: (?:No such option|Invalid value|Missing (?:option|argument|parameter))",
+    r"prefetch_factor option could only be specified in multiprocessing",
+    r"persistent_workers option needs num_workers > 0",
+    r"batch_size should be a positive integer",
+    r"\b(?:Validation|Schema|Misconfiguration|DeepSpeedConfig)(?:Error|Exception)\b",
+    r"^(?:\w+\.)*(?:Scanner|Parser|Constructor|Composer)Error\b",
+    r"\b(?:JSON|TOML)DecodeError\b",
+    r"\bConfig(?:Key|Attribute|Type|Value|Composition)\w*(?:Error|Exception)\b",
+    r"FileNotFoundError: .*\.gpu-advisor-",
 )
 """Settings that the program refused. Believed only before the first step."""
 
@@ -131,15 +125,13 @@ _RAN_OUT = r"(?=.*(?:\bOOM|out of memory|MemoryError)\b)"
 _HAPPENED = r".*\b(?:ran|skipp(?:ed|ing)|dropp(?:ed|ing)|caught|hit|got|exception|error|warning)\b"
 _ITEM = r"(?:batch|sample|image|tile|item|file|frame)(?:e?s)?\b"
 
-LOST_WORK = (
-    _row(
-        "work-not-done",
-        r"^(?:[\w.]*\.)?\w*Error: .*(?:allocate memory|out of memory)",
-        r"memory[.:] (?:T|you t)ried to allocate",
-        rf"(?i:^{_POSSIBLE}{_RAN_OUT}{_HAPPENED})",
-        rf"(?i:^\W*(?:info\W+)?fail(?:ed|ures)(?: {_ITEM})?\s*[:=]\s*[1-9])",
-        rf"(?i:(?:^|, |\b(?:with|and|of) )[1-9]\d* {_ITEM} failed\W*$)",
-    ),
+LOST_WORK = _row(
+    "work-not-done",
+    r"^(?:[\w.]*\.)?\w*Error: .*(?:allocate memory|out of memory)",
+    r"memory[.:] (?:T|you t)ried to allocate",
+    rf"(?i:^{_POSSIBLE}{_RAN_OUT}{_HAPPENED})",
+    rf"(?i:^\W*(?:info\W+)?fail(?:ed|ures)(?: {_ITEM})?\s*[:=]\s*[1-9])",
+    rf"(?i:(?:^|, |\b(?:with|and|of) )[1-9]\d* {_ITEM} failed\W*$)",
 )
 """Lines of a program that ends well although work was lost."""
 
@@ -200,7 +192,6 @@ def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Failure | No
 
 
 def _by_rank(ending: TrialExit, found: Failure) -> Failure:
-    """Name the rank that failed."""
     for process in ending.processes:
         raised = _lines(process.exception) if process.exception else []
         its_own = found.evidence in raised or f"PID {process.pid}" in found.evidence
@@ -274,12 +265,12 @@ def _lost_work(_: Trial, ending: TrialExit) -> Failure | None:
     lines = ending.output.splitlines()
     if any(process.shrunk_from is not None for process in ending.processes):
         lines = [line for line in lines if not _matched(OUT_OF_MEMORY, [line])]
-        return _matched(LOST_WORK, lines[::-1])
+        return _matched((LOST_WORK,), lines[::-1])
     caught = (each for process in ending.processes for each in process.caught)
     found = [f"caught in the {each.where}: {_first(each)}" for each in caught]
     found += [f"caught and printed: {line}" for line in _printed_exceptions(ending, lines)]
     found = [line for line in found if not _ours(ending, line)]
-    said = _matched(LOST_WORK, lines[::-1])
+    said = _matched((LOST_WORK,), lines[::-1])
     return said or (failed("work-not-done", found[0]) if found else None)
 
 
@@ -289,7 +280,6 @@ def _ours(ending: TrialExit, line: str) -> bool:
 
 
 def _not_finite(_: Trial, ending: TrialExit) -> Failure | None:
-    """Report the first loss that is no number."""
     for process in ending.processes:
         for number, loss in enumerate(process.losses, 1):
             if not math.isfinite(loss):
@@ -359,7 +349,7 @@ def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
     searched = [*raised, *printed[::-1]] if alone else own
     stepped = bool(ending.steps) or any(problem.where == "step" for problem in problems)
     found = (
-        _matched((*OUT_OF_MEMORY, *DEVICE), searched)
+        _matched((*OUT_OF_MEMORY, DEVICE), searched)
         or _killed(ending, searched)
         or (None if stepped else _rejected(trial, ending, raised))
     )
@@ -386,7 +376,7 @@ def _matched(patterns: Iterable[FailurePattern], lines: Sequence[str]) -> Failur
 def _killed(ending: TrialExit, lines: Sequence[str]) -> Failure | None:
     """Judge an end by the process's or a child's signal, and by the kernel's counters."""
     number, oom = _signal_of(ending), ending.oom
-    reported = _matched(KILLED, lines) if number is None else None
+    reported = _matched((KILLED,), lines) if number is None else None
     if number is None and reported is None and not oom.cgroup:
         return None
     evidence = reported.evidence if reported else ""
@@ -412,7 +402,7 @@ def _signal_of(ending: TrialExit) -> int | None:
 def _rejected(trial: Trial, ending: TrialExit, raised: Sequence[str]) -> Failure | None:
     """Detect settings refused before the first step."""
     last = [line for line in ending.stderr.splitlines() if line.strip()][-TAIL_LINES:]
-    if found := _matched(CONFIG, raised or last[::-1]):
+    if found := _matched((CONFIG,), raised or last[::-1]):
         return found
     if ending.exit_code == 2 and any(line.lower().startswith("usage:") for line in last):
         return failed("config-rejected", last[-1])
@@ -497,5 +487,4 @@ def last_line(ending: TrialExit) -> str:
 
 
 def _told(text: str) -> list[str]:
-    """Lines that may give a cause."""
     return [line for line in text.splitlines() if not NOISE.search(line)]

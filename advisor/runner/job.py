@@ -128,7 +128,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     instructions = {
         "records": str(scratch / "probe"),
         "free": [str(scratch), str(tmp), *(folder for _, folder in caches(env))],
-        "guarded": sandbox.by_names,
+        "guarded": sandbox.kind == "guard",
         "protect": trial.cwd,
         "allow_writes": trial.allow_writes,
         "made": [str(Path(trial.cwd, name)) for name in trial.made],

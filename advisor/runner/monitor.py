@@ -74,7 +74,6 @@ class TrialExit:
     oom: OomKills = field(default_factory=OomKills)
     """The kernel's out-of-memory kills during the trial."""
     count: Tally = field(default_factory=Tally)
-    left: tuple[int, ...] = ()
 
     @property
     def wall_s(self) -> float:
@@ -168,11 +167,9 @@ class Monitor:
             stacks=stacks,
             oom=oom_kills().since(self._oom_before),
             count=self._tally,
-            left=launched.left,
         )
 
     def _end(self, now: float) -> End | None:
-        """Return the first reason to end the trial."""
         launched = self._launched
         stepping = [p for p in self._processes if p.state == "stepping" and _alive(p.pid)]
         at_work = bool(stepping) or self._tally.lines > 0
@@ -201,7 +198,6 @@ class Monitor:
     def _over_limit(
         self, now: float, stepping: list[ProcessRecord], *, at_work: bool
     ) -> End | None:
-        """Return the limit that is passed, or None."""
         trial, silence = self._trial, now - self._last_sign
         alone = any(process.alone for process in stepping)  # its parts make no steps
         hang_s = HANG_MARGIN * trial.hang_limit_s + (parts_limit_s(trial.plan) if alone else 0.0)
@@ -253,7 +249,6 @@ class Monitor:
         return self._launched.exit_code == 0 and now - self._ended_since <= RANKS_GRACE_S
 
     def _stacks(self) -> str:
-        """Thread stacks of every instrumented process."""
         asked = [pid for pid in sorted(self._records.stacks()) if _alive(pid)]
         for pid in asked:
             with contextlib.suppress(OSError):
@@ -263,7 +258,6 @@ class Monitor:
         return "\n".join(f"process {pid}:\n{texts[pid]}" for pid in asked if texts.get(pid))
 
     def _report(self) -> None:
-        """Report progress every few seconds."""
         now = time.time()
         if now - self._reported < PROGRESS_S:
             return

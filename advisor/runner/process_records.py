@@ -196,8 +196,6 @@ class Records:
             record = parse(pid, self._content(path))
         except OSError as problem:
             return before or ProcessRecord(pid=pid, unread=str(problem))
-        if before is not None and record.unread and record.state == "booted":
-            record = replace(before, unread=record.unread)
         self._known[path] = (current, record)
         return record
 

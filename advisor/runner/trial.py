@@ -79,7 +79,7 @@ def run_trial(
         )
     start, end = run.window_start, run.window_end
     telemetry = card.summary(start, end, run.cards) if card else Telemetry()
-    left = ", ".join(map(str, ending.left))
+    left = ", ".join(map(str, launched.left))
     return replace(
         run,
         telemetry=telemetry,

@@ -173,7 +173,6 @@ def _lines(file: BinaryIO) -> Items:
 
 
 def _words(text: str) -> list[object]:
-    """Numbers and words of one item."""
     return [float(number) if number else word for number, word in WORDS.findall(text)[:VALUES]]
 
 

@@ -22,7 +22,6 @@ from advisor.sandbox.policy import KINDS, LAYER_FOLDER, Kind, SandboxPolicy
 
 FORCED = "GPU_ADVISOR_ISOLATION"
 """Variable: use this kind, or fail."""
-ASKED_FOR = f"{FORCED} asks for it"
 
 MEMORY_SHARE = 4
 """Share of memory that a trial's temporary writes may take."""
@@ -40,8 +39,8 @@ class Capability:
 
     @property
     def why_not_better(self) -> str:
-        """Reasons why stronger kinds fail, or empty text."""
-        return "; ".join(f"{kind}: {why}" for kind, why in self.refused)
+        """Reasons why stronger kinds do not hold, or were not asked for."""
+        return "; ".join(f"{kind}: {why}" for kind, why in self.refused) or f"{FORCED} asks for it"
 
 
 def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> Capability:
@@ -66,8 +65,7 @@ def isolation_warnings(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
     Raises UsageError as `detect_isolation` does.
     """
     capability = detect_isolation(cwd, environ)
-    why = capability.why_not_better or ASKED_FOR
-    return SandboxPolicy(kind=capability.kind, why_not_better=why).notes
+    return SandboxPolicy(kind=capability.kind, why_not_better=capability.why_not_better).notes
 
 
 @cache
@@ -136,7 +134,7 @@ def trial_policy(
         hidden=trial.hidden,
         shown=trial.shown,
         network=trial.network,
-        why_not_better=capability.why_not_better or ASKED_FOR,
+        why_not_better=capability.why_not_better,
     )
 
 
@@ -163,7 +161,7 @@ def checkout_policy(
         shown=tuple(shown),
         layers=str(scratch / "layers"),
         upper_bytes=_upper_bytes(),
-        why_not_better=capability.why_not_better or ASKED_FOR,
+        why_not_better=capability.why_not_better,
     )
 
 
@@ -228,7 +226,6 @@ def _foreign_group(cwd: str) -> str | None:
 
 
 def _upper_bytes() -> int:
-    """Return the memory for a trial's temporary writes."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = memory_limit_bytes()
     return max(LEAST_BYTES, min(memory, limit or memory) // MEMORY_SHARE)

@@ -72,7 +72,6 @@ def holds_items(path: str, status: os.stat_result) -> bool:
 
 
 def _copied(kept: int, path: str, copy: str, name: str) -> list[dict[str, str]]:
-    """Copy a file out of the temporary layer."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         with (

@@ -177,7 +177,6 @@ def _judge(notice: SyscallNotification) -> int | None:
 
 
 def _lay_over(lower: str, target: str, folder: str) -> None:
-    """Mount an overlay with its layer in `folder`."""
     upper, work = os.path.join(folder, "upper"), os.path.join(folder, "work")
     opened = []
     try:
@@ -258,7 +257,6 @@ def _show_sealed(path: str, target: str) -> None:
 
 
 def _sockets_in_use() -> Iterator[str]:
-    """Yield named sockets of this network namespace."""
     try:
         with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:
             names = {line.rstrip("\n").partition(" /")[2] for line in file}

@@ -18,9 +18,6 @@ PSEUDO = {
 }  # fmt: skip
 """File systems in which there are no files."""
 
-MPS_PIPES = ("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")  # noqa: S108
-"""Variable and default of the folder of CUDA's Multi-Process Service."""
-
 
 class Cache(NamedTuple):
     """Cache of a library."""
@@ -63,13 +60,8 @@ def caches(environ: Mapping[str, str]) -> Iterator[tuple[Cache, str]]:
 
 def mps_pipes(environ: Mapping[str, str]) -> str | None:
     """Return the folder of an MPS server that shares GPU work, or None."""
-    variable, default = MPS_PIPES
-    folder = environ.get(variable) or default
+    folder = environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"  # noqa: S108
     return folder if os.path.exists(folder) else None
-
-
-BESIDE_LIMIT = 5000
-"""Entries of one folder that are let through one by one."""
 
 
 def around(protected: Iterable[str]) -> tuple[str, ...]:
@@ -88,12 +80,11 @@ def around(protected: Iterable[str]) -> tuple[str, ...]:
                 beside = sorted(each.path for each in entries if not each.is_symlink())
         except OSError:
             continue
-        kept = [
+        found += [
             path
             for path in beside
             if path not in levels and path not in SYSTEM_TREES and path not in protected
         ]
-        found += kept[:BESIDE_LIMIT]
     return tuple(found)
 
 

@@ -54,14 +54,9 @@ class SandboxPolicy:
         return self.kind == "overlay"
 
     @property
-    def by_names(self) -> bool:
-        """Return True if only the probe guards writes."""
-        return self.kind == "guard"
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """Warnings for the reader of a result."""
-        if not self.by_names:
+        if self.kind != "guard":
             return ()
         return (f"not isolated: what the program writes is real ({self.why_not_better})",)
 

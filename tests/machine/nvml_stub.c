@@ -95,8 +95,6 @@ const char *nvmlErrorString(int code) {
 
 int nvmlSystemGetDriverVersion(char *out, unsigned size) { return text(NULL, "driver", out, size); }
 
-int nvmlSystemGetCudaDriverVersion_v2(int *out) { return small(NULL, "cuda", (unsigned *)out); }
-
 int nvmlDeviceGetCount_v2(unsigned *count) { return small(NULL, "count", count); }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, device **out) {
@@ -138,40 +136,6 @@ int nvmlDeviceGetMigDeviceHandleByIndex(device *d, unsigned index, device **out)
   return SUCCESS;
 }
 
-#ifndef WITHOUT_nvmlDeviceGetPersistenceMode
-int nvmlDeviceGetPersistenceMode(device *d, unsigned *out) { return small(d, "persistence", out); }
-#endif
-
-int nvmlDeviceGetPowerManagementDefaultLimit(device *d, unsigned *out) {
-  return small(d, "power.default", out);
-}
-
-int nvmlDeviceGetMaxClockInfo(device *d, int kind, unsigned *out) {
-  return small(d, kind == 1 ? "clock.sm.max" : "clock.other.max", out);
-}
-
-int nvmlDeviceGetCurrPcieLinkGeneration(device *d, unsigned *out) { return small(d, "pcie.gen", out); }
-int nvmlDeviceGetMaxPcieLinkGeneration(device *d, unsigned *out) {
-  return small(d, "pcie.gen.max", out);
-}
-int nvmlDeviceGetCurrPcieLinkWidth(device *d, unsigned *out) { return small(d, "pcie.width", out); }
-int nvmlDeviceGetMaxPcieLinkWidth(device *d, unsigned *out) {
-  return small(d, "pcie.width.max", out);
-}
-
-#ifndef WITHOUT_nvmlDeviceGetEccMode
-int nvmlDeviceGetEccMode(device *d, unsigned *current, unsigned *pending) {
-  int code = small(d, "ecc", current);
-  *pending = *current;
-  return code;
-}
-#endif
-
-int nvmlDeviceGetTotalEccErrors(device *d, int type, int counter, u64 *out) {
-  (void)counter;
-  return number(d, type == 1 ? "ecc.uncorrected" : "ecc.corrected", out);
-}
-
 /* --- what it reads ------------------------------------------------------------------------ */
 
 typedef struct { u64 total, free, used; } memory_v1;
@@ -211,53 +175,15 @@ int nvmlDeviceGetUtilizationRates(device *d, utilization *out) {
 int nvmlDeviceGetPowerUsage(device *d, unsigned *out) { return small(d, "power", out); }
 int nvmlDeviceGetEnforcedPowerLimit(device *d, unsigned *out) { return small(d, "power.limit", out); }
 
-#ifndef WITHOUT_nvmlDeviceGetTotalEnergyConsumption
 int nvmlDeviceGetTotalEnergyConsumption(device *d, u64 *out) { return number(d, "energy", out); }
-#endif
 
 int nvmlDeviceGetClockInfo(device *d, int kind, unsigned *out) {
-  return small(d, kind == 2 ? "clock.mem" : kind == 1 ? "clock.sm" : "clock.other", out);
+  return small(d, kind == 1 ? "clock.sm" : "clock.other", out);
 }
 
-int nvmlDeviceGetTemperature(device *d, int sensor, unsigned *out) {
-  (void)sensor;
-  return small(d, "temperature", out);
-}
-
-#ifndef WITHOUT_nvmlDeviceGetCurrentClocksEventReasons
-int nvmlDeviceGetCurrentClocksEventReasons(device *d, u64 *out) { return number(d, "events", out); }
-#endif
-
-#ifndef WITHOUT_nvmlDeviceGetCurrentClocksThrottleReasons
 int nvmlDeviceGetCurrentClocksThrottleReasons(device *d, u64 *out) {
   return number(d, "events", out);
 }
-#endif
-
-int nvmlDeviceGetPcieThroughput(device *d, int direction, unsigned *out) {
-  return small(d, direction == 0 ? "pcie.tx" : "pcie.rx", out);
-}
-
-/* Locking is written down beside the script, one "lock" or "reset" a line, unless err.clocks. */
-static int clocks(device *d, const char *what) {
-  char path[512];
-  FILE *file;
-  int code = error(d, "clocks");
-  if (code) return code;
-  snprintf(path, sizeof path, "%s.clocks", getenv("NVML_STUB_SCRIPT"));
-  file = fopen(path, "a");
-  if (!file) return UNKNOWN;
-  fprintf(file, "%s\n", what);
-  fclose(file);
-  return SUCCESS;
-}
-
-int nvmlDeviceSetGpuLockedClocks(device *d, unsigned low, unsigned high) {
-  (void)low, (void)high;
-  return clocks(d, "lock");
-}
-
-int nvmlDeviceResetGpuLockedClocks(device *d) { return clocks(d, "reset"); }
 
 /* "processes 4711:1073741824,4712:-" : pid and bytes; "-" where the driver does not know. */
 typedef struct { unsigned pid; u64 used; unsigned gpu_instance, compute_instance; } process;
@@ -285,12 +211,6 @@ __attribute__((unused)) static int processes(device *d, unsigned *count, process
 
 #ifndef WITHOUT_nvmlDeviceGetComputeRunningProcesses_v3
 int nvmlDeviceGetComputeRunningProcesses_v3(device *d, unsigned *count, process *out) {
-  return processes(d, count, out);
-}
-#endif
-
-#ifndef WITHOUT_nvmlDeviceGetComputeRunningProcesses_v2
-int nvmlDeviceGetComputeRunningProcesses_v2(device *d, unsigned *count, process *out) {
   return processes(d, count, out);
 }
 #endif

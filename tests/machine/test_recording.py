@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.machine.readings import GpuProcess, GpuSample
-from advisor.machine.recording import NOT_READ, Recording, Sample
+from advisor.machine.recording import NOT_READ, Sample, summed_up
 from advisor.model import Telemetry
 
 START = 1_000_000.0
@@ -22,15 +22,14 @@ IDLE = replace(BUSY, util_pct=0.0, sm_clock_mhz=210.0, event_reasons=0x1)
 
 def record(
     gpu: Callable[[float], GpuSample], seconds: float = 4.0, begin: float = 0.0
-) -> Recording:
+) -> list[Sample]:
     """Ten samples a second; `gpu` gets the seconds since START."""
     times = [begin + tick / 10 for tick in range(round((seconds - begin) * 10) + 1)]
-    samples = [Sample(time=START + t, gpu=gpu(t)) for t in times]
-    return Recording(samples=tuple(samples))
+    return [Sample(time=START + t, gpu=gpu(t)) for t in times]
 
 
-def summary(seen: Recording, begin: float = 0.0, end: float = 4.0) -> Telemetry:
-    return seen.summary(START + begin, START + end)
+def summary(seen: list[Sample], begin: float = 0.0, end: float = 4.0, **gaps: str) -> Telemetry:
+    return summed_up(seen, gaps, START + begin, START + end)
 
 
 def test_only_samples_of_the_window_count() -> None:
@@ -117,11 +116,11 @@ def crowd(
     times: int = 5,
     gpu: GpuSample = BUSY,
     working: tuple[int, ...] | None = None,
-) -> Recording:
+) -> list[Sample]:
     """`pids` on the card in the first `times` of five listings, a second apart; all at work."""
     working = pids if working is None else working
     here = tuple(GpuProcess(pid=pid, memory_gib=None) for pid in pids)
-    samples = [
+    return [
         Sample(
             time=START + tick,
             gpu=replace(
@@ -134,7 +133,6 @@ def crowd(
         )
         for tick in range(5)
     ]
-    return Recording(samples=tuple(samples))
 
 
 @pytest.mark.parametrize(
@@ -164,11 +162,11 @@ def test_strangers_at_work_on_the_card_are_counted(seen, foreign) -> None:
 
 def test_each_missing_figure_has_its_reason() -> None:
     """Readings that came have none, though the card withheld them for a moment."""
-    without = summary(Recording(samples=(), no_gpu="No NVIDIA driver."))
-    assert without.gpu_util_pct is None
-    assert set(dict(without.gaps).values()) == {"No NVIDIA driver."}
-    gaps = (("energy_j", "not supported"), ("power_w", "a moment"), ("processes", "denied"))
-    withheld = dict(summary(replace(record(lambda _: BUSY), gaps=gaps)).gaps)
+    withheld = dict(
+        summary(
+            record(lambda _: BUSY), energy_j="not supported", power_w="a moment", processes="denied"
+        ).gaps
+    )
     assert withheld == {"energy_j": "not supported", "foreign_pids": "denied"}
     empty = summary(record(lambda _: BUSY), 100.0, 103.0)
     assert (empty.gpu_util_pct, empty.busy_samples) == (None, None)

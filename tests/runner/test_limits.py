@@ -53,7 +53,7 @@ def test_a_workload_wins_over_the_defaults() -> None:
 def test_every_flag_and_key_that_a_failure_names_exists() -> None:
     """Advice that cannot be followed is none."""
     known = {word for a in main.build_parser("optimize")._actions for word in a.option_strings}
-    own = (each.next_step or "" for each in (*OUT_OF_MEMORY, *DEVICE, *CONFIG))
+    own = (each.next_step or "" for each in (*OUT_OF_MEMORY, DEVICE, CONFIG))
     advice = " ".join((*NEXT_STEPS.values(), *own)).replace("docker run --shm-size=8g", "")
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", advice)) <= known
     keys = {field.alias or name for name, field in Defaults.model_fields.items()}

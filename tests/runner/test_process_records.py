@@ -207,20 +207,6 @@ def test_a_record_says_nothing_of_its_measurement() -> None:
     assert (found.losses, found.unread) == ((1.0, math.inf), None)
 
 
-def test_a_record_that_became_unreadable_stands_as_it_was(tmp_path) -> None:
-    """What was seen before is not forgotten, and the reason is told."""
-    path = tmp_path / "7.json"
-    path.write_text(json.dumps(content(7)))
-    records = Records(tmp_path)
-    assert records.read()[0].steps == 10
-    path.unlink()
-    path.write_text("no record")
-    (found,) = records.read()
-    assert (found.steps, found.state) == (10, "stopped")
-    assert found.unread
-    assert records.read() == (found,)
-
-
 def test_only_regular_files_of_a_sane_size_are_opened(tmp_path) -> None:
     """A pipe would never end, a link may lead anywhere, and a disk image is no record."""
     os.mkfifo(tmp_path / "1.json")
