@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from advisor import knobs
 from advisor.commands.invocation import Invocation, require_program
-from advisor.executor.engines import Engine, EngineSettings, make_engine
+from advisor.executor.engines import Engine, EngineSettings
 from advisor.executor.engines.connection import Connection, carrier_of
+from advisor.executor.engines.remote import make_engine
 from advisor.executor.engines.scratch_dir import cancellable
 from advisor.executor.executor import WAIT_SHARE, Budget, Executor
 from advisor.executor.requests import Program, TrialRequest, TrialResult, Variant

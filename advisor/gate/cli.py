@@ -30,7 +30,8 @@ from advisor.errors import (
     OutputRefusedError,
     StateBusyError,
 )
-from advisor.executor.engines import Engine, EngineSettings, make_engine
+from advisor.executor.engines import Engine, EngineSettings
+from advisor.executor.engines.remote import make_engine
 from advisor.executor.engines.scratch_dir import cancellable, require_room, scratch_folder
 from advisor.files import Claim
 from advisor.gate import checkout, config, github, history, report, setup_step

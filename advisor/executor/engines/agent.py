@@ -24,6 +24,7 @@ from advisor import __version__
 from advisor.errors import AdvisorError, EngineError
 from advisor.executor.engines import EngineSettings, messages
 from advisor.executor.engines.local import LocalEngine
+from advisor.machine.host import read_machine
 from advisor.model import Run, Trial
 from advisor.sandbox.capabilities import isolation_warnings
 
@@ -80,8 +81,7 @@ class Agent:
         if not os.path.isdir(cwd):  # noqa: PTH112  any bytes
             msg = f"There is no folder {cwd} there. Trials need the program at the same path."
             raise EngineError(msg)
-        machine, warnings = self._engine.machine(), isolation_warnings(cwd, os.environ)
-        return {"machine": machine, "warnings": warnings}
+        return {"machine": read_machine(), "warnings": isolation_warnings(cwd, os.environ)}
 
     def _enter(self, gpu_uuid: str | None, max_wait_s: float, silence_s: float) -> dict[str, Any]:
         """Hold the card, and a scratch folder."""

@@ -8,23 +8,20 @@ import re
 import threading
 import time
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.executor.engines import EngineSettings
-from advisor.executor.engines.idle import LOOK_S, look_around, wait_until_quiet
+from advisor.executor.engines.idle import LOOK_S, wait_until_quiet
 from advisor.executor.engines.scratch_dir import scratch_folder
-from advisor.machine.host import read_machine
 from advisor.machine.lock import gpu_lock
 from advisor.machine.recording import Sampler
 from advisor.runner import run_trial
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
-    from advisor.model import Failure, Machine, Neighbour, Run, Trial
+    from advisor.model import Failure, Neighbour, Run, Trial
 
 
 class LocalEngine:
@@ -53,19 +50,10 @@ class LocalEngine:
             self._held = held.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         """Give both back."""
         self._folder = None
         self._held.close()
-
-    def machine(self) -> Machine:
-        """This machine, read once."""
-        return _this_machine()
 
     def clock(self) -> float:
         """Seconds of this machine."""
@@ -90,7 +78,7 @@ class LocalEngine:
         """
         say = self._settings.on_busy or (lambda _: None)
         begun, left_s = time.monotonic(), self._settings.max_wait_s - self._waited_s
-        seen = wait_until_quiet(min(limit_s, left_s), say, look=look_around, wait=self._cancel.wait)
+        seen = wait_until_quiet(min(limit_s, left_s), say, self._cancel.wait)
         self._waited_s += max(0.0, time.monotonic() - begun - LOOK_S)
         return seen.who if seen.disturbed else ()
 
@@ -108,10 +96,3 @@ class LocalEngine:
         )
         self._made.update(str(Path(trial.cwd, name)) for name in outcome.files_created)
         return outcome
-
-    def cancel(self) -> None:
-        """End the trial that runs, and those to come."""
-        self._cancel.set()
-
-
-_this_machine = cache(read_machine)

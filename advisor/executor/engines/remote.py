@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from advisor.executor.engines import EngineSettings, messages
+from advisor.executor.engines import Engine, EngineSettings, messages
 from advisor.executor.engines.connection import Connection
-from advisor.model import Failure, Machine, Neighbour, Run, Trial
+from advisor.executor.engines.local import LocalEngine
+from advisor.model import Failure, Neighbour, Run, Trial
 
 
 class RemoteEngine:
@@ -36,18 +36,9 @@ class RemoteEngine:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         """End the agent, which gives both back."""
         self._connection.close()
-
-    def machine(self) -> Machine:
-        """Machine of the node."""
-        return self._connection.machine
 
     def clock(self) -> float:
         """Seconds of this machine; they stand still in a queue."""
@@ -69,10 +60,6 @@ class RemoteEngine:
             return messages.read(Run, answer["run"])
         return messages.read(Failure, answer["failure"])
 
-    def cancel(self) -> None:
-        """End the trial that runs, and those to come."""
-        self._cancel.set()
-
     def _ask(self, do: str, **fields: Any) -> dict[str, Any]:
         """Answer of the agent, or of the next one where the last was lost."""
         if not self._connection.is_open:
@@ -88,3 +75,8 @@ class RemoteEngine:
             max_wait_s=self._settings.max_wait_s,
             silence_s=self._connection.silence_s,
         )
+
+
+def make_engine(settings: EngineSettings) -> Engine:
+    """The engine that `settings` name."""
+    return RemoteEngine(settings) if settings.connection else LocalEngine(settings)

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from advisor.errors import StateBusyError
-from advisor.executor.engines import Engine, EngineSettings, make_engine, messages
+from advisor.executor.engines import Engine, EngineSettings, messages
 from advisor.executor.engines.connection import Carrier, Connection
 from advisor.executor.engines.local import LocalEngine
+from advisor.executor.engines.remote import make_engine
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial, TrialFile
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
@@ -141,7 +142,7 @@ def test_a_running_trial_is_cancelled_from_another_thread(kind, folder) -> None:
         trial = dataclasses.replace(
             trial_of(engine, folder), command=("sleep", "60"), plan=MeasurePlan(mode="whole")
         )
-        threading.Timer(0.3, engine.cancel).start()
+        threading.Timer(0.3, engine._cancel.set).start()
         outcome = engine.run(trial)
     assert isinstance(outcome, Failure)
     assert outcome.kind == "interrupted"

@@ -30,6 +30,7 @@ class World:
         self.said: list[str] = []
         self._looks = list(looks)
         monkeypatch.setattr(idle.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(idle, "look_around", self.look)
 
     def look(self, seconds: float) -> Disturbance:
         self.now += seconds
@@ -39,7 +40,7 @@ class World:
         self.now += seconds
 
     def before_a_process(self, limit_s: float = 10.0) -> Disturbance:
-        return wait_until_quiet(limit_s, self.said.append, look=self.look, wait=self.wait)
+        return wait_until_quiet(limit_s, self.said.append, self.wait)
 
 
 @pytest.mark.parametrize(("seen", "limit_s"), [(IDLE, 10.0), (Disturbance(), 10.0), (BUSY, 0.5)])
@@ -60,7 +61,6 @@ def test_a_passing_burst_is_waited_out(monkeypatch) -> None:
 def test_all_waits_of_an_engine_together_are_bounded(monkeypatch) -> None:
     """Ten processes beside one who stays: 5 % of a budget of three minutes, and their looks."""
     world = World(monkeypatch, BUSY)
-    monkeypatch.setattr(local, "look_around", lambda seconds, **_: world.look(seconds))
     monkeypatch.setattr(threading.Event, "wait", lambda _, seconds: world.wait(seconds))
     engine = local.LocalEngine(EngineSettings(max_wait_s=9.0, on_busy=world.said.append))
     for _ in range(10):

@@ -102,10 +102,6 @@ class Formula:
     observed: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of Effects."""
 
-    def machine(self) -> Machine:
-        """The imagined machine."""
-        return QUIET_MACHINE
-
     def rate(self, values: Values, whatif: str | None = None) -> float:
         """Units a second at `values`, without noise."""
         batch, step_s, load_s = self._costs(values)
