@@ -202,6 +202,7 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
         cancel = stack.enter_context(cancellable())
         scratch = stack.enter_context(scratch_folder())
         base = head = checkout.head_checkout(cwd)
+        shared = checkout.shared_data(head, args.link)
         programs = config.choose(head, args.workload, args.command)
         if args.history:
             history.claim(args.history)  # a file that cannot be used is refused first
@@ -211,7 +212,6 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
             limits = limits_of(base, [program.name for program in programs])
             inputs = inputs.model_copy(update={"limits": limits})
         arms: dict[Variant, Checkout] = {"base": base, "head": head}
-        shared = checkout.shared_data(head, args.link)
         # A hosted runner throws the checkout away, and without isolation nothing prevents writes.
         hosted = os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
         processes = ProcessRunner(

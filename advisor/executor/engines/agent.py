@@ -16,7 +16,6 @@ import select
 import signal
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -65,8 +64,8 @@ class Agent:
         answers: dict[str, Callable[..., dict[str, Any]]] = {
             "look": self._look,
             "enter": self._enter,
-            "scratch": self._scratch,
-            "quiet": self._quiet,
+            "scratch": lambda trial_id: {"folder": str(self._engine.scratch(trial_id))},
+            "quiet": lambda limit_s: {"who": self._engine.wait_until_quiet(limit_s)},
             "run": self._run,
         }
         try:
@@ -95,13 +94,6 @@ class Agent:
         )
         self._engine = self._held.enter_context(LocalEngine(settings))
         return {}
-
-    def _scratch(self, trial_id: str) -> dict[str, Any]:
-        folder: Path = self._engine.scratch(trial_id)
-        return {"folder": str(folder)}
-
-    def _quiet(self, limit_s: float) -> dict[str, Any]:
-        return {"who": self._engine.wait_until_quiet(limit_s)}
 
     def _run(self, trial: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
         """Run a trial, if its files are those that the engine sees."""
