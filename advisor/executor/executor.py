@@ -32,10 +32,6 @@ from advisor.executor.requests import (
 from advisor.executor.run_cache import RunCache
 from advisor.model import Failure, Run, Trial
 
-WAIT_SHARE = 0.05
-"""Largest share of the budget that is spent waiting for an idle machine."""
-WAIT_S = 10.0
-"""Longest wait for others before one process; the engine waits less where that is in vain."""
 LATE_S = 2.0
 """Grace of a process that the budget ends: it may be about to end by itself. With the report the
 whole call is then five seconds late at most, where the program heeds its end."""
@@ -175,7 +171,7 @@ class Executor:
             return skipped
         if request.purpose == "baseline":
             self.run_cache.note_earlier(key)
-        self.engine.wait_until_quiet(min(WAIT_S, WAIT_SHARE * self.budget.total_s))
+        self.engine.wait_until_quiet()
         remaining_s = self.budget.remaining_s  # waiting took its part
         most_s = remaining_s + LATE_S
         if expected_s > most_s:

@@ -43,7 +43,6 @@ LINE_CHARS = 4096
 OUTPUT_BYTES = 8 << 20
 BENCHMARK_BYTES = 64 << 20
 RUN_LIMIT_S = 1800.0
-WAIT_S = 10.0
 WHOLE = MeasurePlan(mode="whole")
 WINDOW = MeasurePlan(mode="window")
 WHOLE_RUN_UNIT = "run"
@@ -102,7 +101,7 @@ class ProcessRunner:
         )
         caches.parent.mkdir(exist_ok=True)
         if self.needs_quiet:
-            self.engine.wait_until_quiet(WAIT_S)
+            self.engine.wait_until_quiet()
         clock = time.monotonic()
         result = self.engine.run(trial)
         wall_s = time.monotonic() - clock

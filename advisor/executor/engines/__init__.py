@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from advisor.executor.engines.connection import Connection
-    from advisor.model import Failure, Neighbour, Run, Trial
+    from advisor.model import Failure, Run, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,8 @@ class EngineSettings:
     """Longest wait for other programs to leave the machine, all trials together."""
     cancel: threading.Event | None = None
     """Set from outside, it ends the trial that runs and those to come."""
-    on_progress: Callable[[str], None] | None = None
-    on_busy: Callable[[str], None] | None = None
+    on_progress: Callable[[str], None] = lambda _: None
+    on_busy: Callable[[str], None] = lambda _: None
     """Receiver of sentences on programs that are at work here."""
 
 
@@ -65,11 +65,8 @@ class Engine(Protocol):
         """
         ...
 
-    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
-        """Wait at most `limit_s` for a quiet machine.
-
-        Returns who is still at work.
-        """
+    def wait_until_quiet(self) -> None:
+        """Wait a while where others hold the machine."""
         ...
 
     def run(self, trial: Trial) -> Run | Failure:

@@ -65,7 +65,7 @@ class Agent:
             "look": self._look,
             "enter": self._enter,
             "scratch": lambda trial_id: {"folder": str(self._engine.scratch(trial_id))},
-            "quiet": lambda limit_s: {"who": self._engine.wait_until_quiet(limit_s)},
+            "quiet": self._quiet,
             "run": self._run,
         }
         try:
@@ -93,6 +93,10 @@ class Agent:
             on_busy=lambda text: self._tell(busy=text),
         )
         self._engine = self._held.enter_context(LocalEngine(settings))
+        return {}
+
+    def _quiet(self) -> dict[str, Any]:
+        self._engine.wait_until_quiet()
         return {}
 
     def _run(self, trial: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from advisor.machine.recording import Sampler
 from advisor.numbers import WORTH_SAYING
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from advisor.model import Disturbance
@@ -37,26 +38,20 @@ def look_around(seconds: float) -> Disturbance:
 
 
 def wait_until_quiet(
-    limit_s: float,
-    say: Callable[[str], None],
-    wait: Callable[[float], object],
-) -> Disturbance:
-    """Wait at most `limit_s` while others hold the machine; return the last look.
-
-    `wait` sleeps for so many seconds, and may return true to give up.
-    """
-    begun = time.monotonic()
+    limit_s: float, say: Callable[[str], None], cancel: threading.Event
+) -> None:
+    """Wait at most `limit_s` while others hold the machine, and until `cancel` is set."""
+    until = time.monotonic() + min(limit_s, PATIENCE_S)
     seen = look_around(LOOK_S)
     if not seen.disturbed or limit_s < LEAST_S:
-        return seen
-    until, given_up = begun + min(limit_s, PATIENCE_S), False
+        return
     say(f"waiting for a quiet moment: {in_words(seen)}")
-    while seen.disturbed and not given_up and (left := until - time.monotonic()) > 0:
-        given_up = bool(wait(min(PAUSE_S, left)))
+    while seen.disturbed and (left := until - time.monotonic()) > 0:
+        if cancel.wait(min(PAUSE_S, left)):
+            break
         seen = look_around(LOOK_S)
     if seen.disturbed:
         say(f"going on beside others: {in_words(seen)}")
-    return seen
 
 
 def in_words(seen: Disturbance) -> str:

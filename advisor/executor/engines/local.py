@@ -21,7 +21,7 @@ from advisor.runner import run_trial
 if TYPE_CHECKING:
     from typing import Self
 
-    from advisor.model import Failure, Neighbour, Run, Trial
+    from advisor.model import Failure, Run, Trial
 
 
 class LocalEngine:
@@ -71,16 +71,11 @@ class LocalEngine:
         self._given.add(name)
         return self._folder / name
 
-    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
-        """Wait for others, within the limit of all waits.
-
-        Returns who is still at work.
-        """
-        say = self._settings.on_busy or (lambda _: None)
+    def wait_until_quiet(self) -> None:
+        """Wait for others, within the limit of all waits."""
         begun, left_s = time.monotonic(), self._settings.max_wait_s - self._waited_s
-        seen = wait_until_quiet(min(limit_s, left_s), say, self._cancel.wait)
+        wait_until_quiet(left_s, self._settings.on_busy, self._cancel)
         self._waited_s += max(0.0, time.monotonic() - begun - LOOK_S)
-        return seen.who if seen.disturbed else ()
 
     def run(self, trial: Trial) -> Run | Failure:
         """Run one trial; see `run_trial`."""

@@ -10,7 +10,7 @@ from typing import Any, Self
 from advisor.executor.engines import Engine, EngineSettings, messages
 from advisor.executor.engines.connection import Connection
 from advisor.executor.engines.local import LocalEngine
-from advisor.model import Failure, Neighbour, Run, Trial
+from advisor.model import Failure, Run, Trial
 
 
 class RemoteEngine:
@@ -24,8 +24,7 @@ class RemoteEngine:
         self._settings = settings
         self._connection: Connection = settings.connection
         self._cancel = settings.cancel or threading.Event()
-        quiet = settings.on_progress or (lambda _: None)
-        self._hear = {"progress": quiet, "busy": settings.on_busy or quiet}
+        self._hear = {"progress": settings.on_progress, "busy": settings.on_busy}
 
     def __enter__(self) -> Self:
         """Hold the card of the node, and a scratch folder there."""
@@ -48,10 +47,9 @@ class RemoteEngine:
         """Scratch folder of one trial, as a path of the node."""
         return Path(self._ask("scratch", trial_id=trial_id)["folder"])
 
-    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
+    def wait_until_quiet(self) -> None:
         """Wait on the node for others."""
-        found = self._ask("quiet", limit_s=limit_s)["who"]
-        return tuple(messages.read(Neighbour, each) for each in found)
+        self._ask("quiet")
 
     def run(self, trial: Trial) -> Run | Failure:
         """Run one trial there. Raises NodeLostError."""

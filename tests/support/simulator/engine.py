@@ -129,10 +129,8 @@ class RecordedEngine:
         self._given[trial_id] += 1
         return Path(self._folder.name, f"{trial_id}-{self._given[trial_id]}")
 
-    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
+    def wait_until_quiet(self) -> None:
         """Nobody is at work between processes."""
-        del limit_s
-        return ()
 
     def run(self, trial: Trial) -> Run | Failure:
         """Answer one trial, and let as much time pass as it would have taken."""
