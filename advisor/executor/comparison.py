@@ -319,7 +319,6 @@ class Comparison:
 
 
 def _runs(rounds: Sequence[Round[TrialResult]], arm: str) -> tuple[Run, ...]:
-    """Runs of one arm in `rounds`."""
     return tuple(run for each in rounds if (run := each.runs[arm].run) is not None)
 
 
@@ -437,7 +436,6 @@ FACTS: dict[str, Callable[[Run], object | None]] = {
 
 
 def _constant(runs: Sequence[Run], read: Callable[[Run], object | None]) -> object | None:
-    """Common value of all runs, or None."""
     values = [read(run) for run in runs]
     return values[0] if values and all(_same(values[0], value) for value in values) else None
 

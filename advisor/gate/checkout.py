@@ -441,7 +441,6 @@ def _lines(scratch: Path) -> Iterator[tuple[str, str, str | None]]:
 
 
 def _in_environment(path: str, top: Path) -> bool:
-    """True if the path lies in an environment."""
     parts = Path(path).relative_to(top).parts
     if any(part in ENVIRONMENTS for part in parts):
         return True

@@ -279,7 +279,6 @@ def _machine(inputs: Inputs, cancel: threading.Event) -> Iterator[tuple[Engine, 
 
 
 def _set_up(command: str, session: Session, cancel: threading.Event) -> None:
-    """Run --setup once in each arm."""
     arms, scratch = session.processes.arms, session.processes.scratch
     different: tuple[Variant, ...] = ("head",) if arms["base"] is arms["head"] else ARMS
     for arm in different:

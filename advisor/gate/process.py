@@ -166,7 +166,6 @@ def entry(
 def _rates(
     result: Run | Failure, program: Program, scratch: Path, *, whole: bool, wall_s: float
 ) -> tuple[Source, dict[str, Rate]]:
-    """Rates from the best source."""
     work = result.whole_units or None if isinstance(result, Run) and whole else None
     line = last_match(_output(scratch), program.metric_regex)
     if line is not None:
@@ -270,7 +269,6 @@ def _output(scratch: Path) -> str:
 
 
 def _left(scratch: Path, name: str, limit_bytes: int) -> bytes | None:
-    """Read a file that a run left; else None."""
     with contextlib.suppress(OSError):
         return reading.read(scratch, name, limit_bytes)
     return None

@@ -177,7 +177,6 @@ def _revision(record: GateRecord, arm: str) -> str:
 
 
 def _pairs(program: ProgramEntry) -> str:
-    """Row a pair and workload."""
     rows = []
     for pair in program.pairs:
         busy = verdict.why_disturbed(*pair.runs)

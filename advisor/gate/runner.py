@@ -191,7 +191,6 @@ class Session:
         )
 
     def _add(self, name: str, measured: Round[RunEntry]) -> None:
-        """Note one pair."""
         entry = self.programs[name]
         pair = PairEntry(
             number=len(entry.pairs) + 1,
@@ -204,7 +203,6 @@ class Session:
         self.say(f"{name}: {_summary(pair)}")
 
     def _run(self, program: Program, arm: Variant, limit_s: float) -> RunEntry:
-        """Run one process, stopped after `limit_s`."""
         plan = self.plans[program.name]
         run = self.processes.run(program, arm, plan, max(SHORT_RUN_S, limit_s))
         if run.problem and run.problem.kind == "interrupted":
