@@ -230,8 +230,8 @@ def base_checkout(
     """Make a temporary worktree of `revision`.
 
     It lies outside the repository and is removed at the end, also after a kill. `links`, as
-    `shared_data` took them, are shown to base by links. Raises NoBaselineError where git cannot make
-    it or head's folder is missing in it, and UsageError for a link that cannot be.
+    `shared_data` took them, are shown to base. Raises NoBaselineError where git cannot make it or
+    head's folder is missing in it, and UsageError for a link that cannot be.
     """
     git(head.top, "worktree", "prune")  # left by a killed gate
     with scratch_folder() as folder:

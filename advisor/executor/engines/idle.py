@@ -37,9 +37,7 @@ def look_around(seconds: float) -> Disturbance:
     return contention.on_card(seen, card.summary(begun, time.time()))
 
 
-def wait_until_quiet(
-    limit_s: float, say: Callable[[str], None], cancel: threading.Event
-) -> None:
+def wait_until_quiet(limit_s: float, say: Callable[[str], None], cancel: threading.Event) -> None:
     """Wait at most `limit_s` while others hold the machine, and until `cancel` is set."""
     until = time.monotonic() + min(limit_s, PATIENCE_S)
     seen = look_around(LOOK_S)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 import time
 from dataclasses import replace
@@ -37,8 +36,6 @@ class LocalEngine:
         """Beyond one look a process."""
         self._held = contextlib.ExitStack()
         self._folder: Path | None = None
-        self._given: set[str] = set()
-        """Names of scratch folders."""
         self._made: set[str] = set()
         """Files that trials created outside their scratch: later ones may write over them."""
 
@@ -60,16 +57,9 @@ class LocalEngine:
         return time.monotonic()
 
     def scratch(self, trial_id: str) -> Path:
-        """Scratch folder below the engine's own.
-
-        An id that comes again gets another one.
-        """
+        """Scratch folder below the engine's own."""
         assert self._folder is not None, "enter the engine first"
-        name = start = re.sub(r"[^A-Za-z0-9_-]", "-", trial_id)
-        while name in self._given:
-            name = f"{start}-{len(self._given)}"
-        self._given.add(name)
-        return self._folder / name
+        return self._folder / trial_id
 
     def wait_until_quiet(self) -> None:
         """Wait for others, within the limit of all waits."""

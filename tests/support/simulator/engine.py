@@ -13,7 +13,6 @@ import itertools
 import math
 import random
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,7 +106,6 @@ class RecordedEngine:
         self._random = random.Random(seed)
         self._now_s = 0.0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._given: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
         """Nobody else could hold it."""
@@ -126,8 +124,7 @@ class RecordedEngine:
     def scratch(self, trial_id: str) -> Path:
         """A path of its own; nothing is written there."""
         assert self._folder is not None, "enter the engine first"
-        self._given[trial_id] += 1
-        return Path(self._folder.name, f"{trial_id}-{self._given[trial_id]}")
+        return Path(self._folder.name, trial_id)
 
     def wait_until_quiet(self) -> None:
         """Nobody is at work between processes."""

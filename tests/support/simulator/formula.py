@@ -11,7 +11,6 @@ from advisor.model import (
     Failure,
     JsonScalar,
     LoaderCeiling,
-    Machine,
     MeasurePlan,
     Run,
     Telemetry,
@@ -19,7 +18,7 @@ from advisor.model import (
     WhatIfOutcome,
 )
 from advisor.runner.classify import NEXT_STEPS
-from tests.support.simulator.engine import QUIET_MACHINE, Values, arguments_of
+from tests.support.simulator.engine import Values, arguments_of
 
 HALF = {"bf16", "bf16-mixed", "bfloat16"}
 ENDING_S = 0.3
