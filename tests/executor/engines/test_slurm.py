@@ -75,7 +75,7 @@ def the_job() -> str:
     [
         conformance.test_a_run_answers_the_trial_that_was_asked,
         conformance.test_a_failure_is_a_value_with_a_next_step,
-        conformance.test_scratch_is_of_one_trial_alone_and_gone_afterwards,
+        conformance.test_scratch_is_gone_afterwards,
     ],
 )
 def test_the_rules_of_every_engine_hold(rule, folder) -> None:
