@@ -29,7 +29,8 @@ import yaml
 
 from advisor import knobs
 from advisor.commands import invocation
-from advisor.executor.engines import EngineSettings, make_engine
+from advisor.executor.engines import EngineSettings
+from advisor.executor.engines.remote import make_engine
 from advisor.executor.requests import Program, TrialRequest, TrialResult, Variant
 from advisor.machine.host import read_machine
 from advisor.model import Failure, MeasurePlan

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from advisor import knobs
 from advisor.commands.invocation import Invocation, require_program
-from advisor.executor.engines import Engine, EngineSettings, make_engine
+from advisor.executor.engines import Engine, EngineSettings
 from advisor.executor.engines.connection import Connection, carrier_of
+from advisor.executor.engines.remote import make_engine
 from advisor.executor.engines.scratch_dir import cancellable
-from advisor.executor.executor import WAIT_SHARE, Budget, Executor
+from advisor.executor.executor import Budget, Executor
 from advisor.executor.requests import Program, TrialRequest, TrialResult, Variant
 from advisor.executor.run_cache import RunCache
 from advisor.history import History, program_key
@@ -24,6 +25,9 @@ from advisor.model import Candidate, Failure, Machine, MeasurePlan, Run
 from advisor.report.progress import Progress
 from advisor.runner import resources
 from advisor.sandbox.capabilities import isolation_warnings
+
+WAIT_SHARE = 0.05
+"""Largest share of the budget that is spent waiting for an idle machine."""
 
 
 def program_of(

@@ -6,9 +6,10 @@ arm. A contended round is run again as a whole; dropping one arm alone would fav
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -41,20 +42,24 @@ def interleaved(
     *,
     contended: Callable[[Mapping[str, R]], str | None],
     failed: Callable[[R], bool] = lambda _: False,
-    counted: int = 0,
     orders: Iterator[tuple[str, ...]] | None = None,
 ) -> Iterator[Round[R]]:
     """Run rounds without end, until the caller stops.
 
     `run` is given the arm and the number of the round, from 1. `contended` gives the reason why a
-    whole round does not count, or None. `counted` rounds were taken before. `orders` gives the
-    order of each round that counts; without, it flips. A round whose node is lost begins again.
+    whole round does not count, or None. `orders` gives the order of each round that counts;
+    without, it flips. A round whose node is lost begins again.
     """
-    number, order = counted, _order(arms, counted, orders)
+    orders = orders or itertools.cycle([tuple(arms), tuple(reversed(arms))])
+    number, order = 0, next(orders)
     while True:
         number += 1
+        runs: dict[str, R] = {}
         try:
-            runs = _runs_of(order, number, run, failed)
+            for arm in order:
+                runs[arm] = run(arm, number)
+                if failed(runs[arm]):
+                    break
         except NodeLostError as lost:
             if lost.again:
                 continue
@@ -65,32 +70,7 @@ def interleaved(
         reason = contended(runs)
         yield Round(number=number, order=order, runs=runs, contended=reason)
         if reason is None:
-            counted += 1
-            order = _order(arms, counted, orders)
-
-
-def _runs_of(
-    order: tuple[str, ...],
-    number: int,
-    run: Callable[[str, int], R],
-    failed: Callable[[R], bool],
-) -> dict[str, R]:
-    """Runs of one round, up to a failed one."""
-    runs: dict[str, R] = {}
-    for arm in order:
-        runs[arm] = run(arm, number)
-        if failed(runs[arm]):
-            break
-    return runs
-
-
-def _order(
-    arms: Sequence[str], counted: int, orders: Iterator[tuple[str, ...]] | None
-) -> tuple[str, ...]:
-    """Order of the next round."""
-    if orders is not None:
-        return next(orders)
-    return tuple(arms) if counted % 2 == 0 else tuple(reversed(arms))
+            order = next(orders)
 
 
 __all__ = ["AFTER", "ALPHA", "BEFORE", "Comparison"]
@@ -184,42 +164,34 @@ class Comparison:
         """Number of an arm's collapsed runs; they still count."""
         return collapsed([run.units_per_s for run in self.runs(arm)])
 
-    def log_gains(self, objective: Objective, arm: str = AFTER) -> list[float]:
-        """Log gains of `arm` over the first, by counted round."""
-        return self._log_gains(objective, arm, self.counted)
-
-    def _log_gains(
-        self, objective: Objective, arm: str, rounds: Sequence[Round[TrialResult]]
+    def log_gains(
+        self,
+        objective: Objective,
+        arm: str = AFTER,
+        rounds: Sequence[Round[TrialResult]] | None = None,
     ) -> list[float]:
+        """Log gains of `arm` over the first, by round; None: by counted round."""
+        rounds = self.counted if rounds is None else rounds
         pairs = zip(_runs(rounds, self.ab_test.names[0]), _runs(rounds, arm), strict=True)
         return [objective.log_gain(before, after) for before, after in pairs]
-
-    def typical(self, objective: Objective, arm: str) -> float | None:
-        """Median score of one arm in the counted rounds."""
-        scores = [objective.score(run) for run in self.runs(arm)]
-        return statistics.median(scores) if scores else None
 
     def interval(self, objective: Objective, arm: str = AFTER) -> Interval | None:
         """Gain of `arm` over the first variant.
 
-        The estimate is the ratio of the `typical` scores, where the bounds hold it. Where the first
+        The estimate is the ratio of the median scores, where the bounds hold it. Where the first
         variant ran at another speed outside of the rounds, the bounds cover the gain over that
         speed too. None without two rounds, or where a variant failed.
         """
         found = self._paired(objective, arm)
         if found is None:
             return None
-        ratio = self._gain(objective, self.ab_test.names[0], arm)
+        typical = self._typical(objective, arm)
+        ratio = objective.gain(self._typical(objective, self.ab_test.names[0]), typical)
         gains = [stats.estimate_inside(found.low, found.high, ratio, found.estimate)]
         if outside := self._drift(objective, arm):
-            gains.append(objective.gain(outside, self._typical(objective, arm)))
-        return Interval(
-            estimate=gains[0],
-            low=min(found.low, *gains),
-            high=max(found.high, *gains),
-            n=found.n,
-            confidence=found.confidence,
-        )
+            gains.append(objective.gain(outside, typical))
+        low, high = min(found.low, *gains), max(found.high, *gains)
+        return replace(found, estimate=gains[0], low=low, high=high)
 
     def _paired(self, objective: Objective, arm: str) -> Interval | None:
         """Bounds of the rounds alone, as gains.
@@ -245,7 +217,7 @@ class Comparison:
 
         Those of `slowed` count, too. None without a round.
         """
-        ratios = self._log_gains(objective, arm, rounds)
+        ratios = self.log_gains(objective, arm, rounds)
         if not ratios:
             return None
         sigma = self.ab_test.sigma
@@ -277,9 +249,6 @@ class Comparison:
     def _typical(self, objective: Objective, arm: str) -> float:
         return statistics.median(objective.score(run) for run in self.runs(arm))
 
-    def _gain(self, objective: Objective, first: str, arm: str) -> float:
-        return objective.gain(self._typical(objective, first), self._typical(objective, arm))
-
     def _drift(self, objective: Objective, arm: str) -> float | None:
         """Score of the first variant outside of the rounds.
 
@@ -294,12 +263,12 @@ class Comparison:
         half = (math.log(found.high) - math.log(found.low)) / 2
         return outside if abs(math.log(change)) > half else None
 
-    def drift_note(self, objective: Objective, unit: str, arm: str = AFTER) -> str | None:
+    def drift_note(self, objective: Objective, unit: str) -> str | None:
         """Sentence on a drift of the first variant.
 
         `unit` is that of the objective: `samples/s`.
         """
-        outside = self._drift(objective, arm)
+        outside = self._drift(objective, AFTER)
         if outside is None:
             return None
         inside = self._typical(objective, self.ab_test.names[0])
@@ -350,19 +319,13 @@ class Comparison:
 
 
 def _runs(rounds: Sequence[Round[TrialResult]], arm: str) -> tuple[Run, ...]:
-    """Runs of one arm in `rounds`."""
     return tuple(run for each in rounds if (run := each.runs[arm].run) is not None)
 
 
 def as_gains(found: Interval) -> Interval:
     """An interval of log gains as one of gains."""
-    return Interval(
-        estimate=math.exp(found.estimate),
-        low=math.exp(found.low),
-        high=math.exp(found.high),
-        n=found.n,
-        confidence=found.confidence,
-    )
+    estimate, low, high = map(math.exp, (found.estimate, found.low, found.high))
+    return replace(found, estimate=estimate, low=low, high=high)
 
 
 def _log_merit(objective: Objective, run: Run) -> float:
@@ -387,13 +350,8 @@ def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | Non
     found = as_gains(stats.paired_interval(sums, sigma_at_least=sigma, known_sigma=sigma))
     product = math.prod(step.estimate for step in each if step is not None)
     estimate = stats.estimate_inside(found.low, found.high, product, found.estimate)
-    return Interval(
-        estimate=estimate,
-        low=min(found.low, estimate),
-        high=max(found.high, estimate),
-        n=found.n,
-        confidence=found.confidence,
-    )
+    low, high = min(found.low, estimate), max(found.high, estimate)
+    return replace(found, estimate=estimate, low=low, high=high)
 
 
 def collapsed(rates: Sequence[float]) -> int:
@@ -439,14 +397,9 @@ def contended_arms(runs: Mapping[str, TrialResult]) -> str | None:
 
 
 def neighbours(runs: Sequence[Run]) -> tuple[Neighbour, ...]:
-    """Programs beside `runs`, the busiest first."""
-    return busiest(other for run in runs for other in run.disturbance.who)
-
-
-def busiest(seen: Iterable[Neighbour]) -> tuple[Neighbour, ...]:
-    """Names with their highest load, the busiest first."""
+    """Programs beside `runs` with their highest load, the busiest first."""
     most: dict[str, Neighbour] = {}
-    for other in seen:
+    for other in (other for run in runs for other in run.disturbance.who):
         if other.name not in most or most[other.name].cpus < other.cpus:
             most[other.name] = other
     return tuple(sorted(most.values(), key=lambda other: -other.cpus))
@@ -470,14 +423,6 @@ def work_differences(first: Sequence[Run], other: Sequence[Run]) -> list[str]:
     return found
 
 
-def _whole_pass(run: Run) -> float | None:
-    """Units of a run that ended by itself.
-
-    None where the window ended it.
-    """
-    return run.whole_units or None if run.to_its_end else None
-
-
 FACTS: dict[str, Callable[[Run], object | None]] = {
     "unit": lambda run: run.unit,
     "counted as": lambda run: run.rate_source.partition(" (")[0] or None,
@@ -485,13 +430,12 @@ FACTS: dict[str, Callable[[Run], object | None]] = {
     "items of the dataset": lambda run: run.effects.data_items,
     "forwards for one unit": lambda run: run.effects.forwards_per_unit,
     "shape of the inputs": lambda run: run.effects.input_shapes or None,
-    "units of the whole run": _whole_pass,
+    "units of the whole run": lambda run: (run.whole_units or None) if run.to_its_end else None,
 }
 """Facts of a run that equal work has in common."""
 
 
 def _constant(runs: Sequence[Run], read: Callable[[Run], object | None]) -> object | None:
-    """Common value of all runs, or None."""
     values = [read(run) for run in runs]
     return values[0] if values and all(_same(values[0], value) for value in values) else None
 

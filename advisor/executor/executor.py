@@ -32,10 +32,6 @@ from advisor.executor.requests import (
 from advisor.executor.run_cache import RunCache
 from advisor.model import Failure, Run, Trial
 
-WAIT_SHARE = 0.05
-"""Largest share of the budget that is spent waiting for an idle machine."""
-WAIT_S = 10.0
-"""Longest wait for others before one process; the engine waits less where that is in vain."""
 LATE_S = 2.0
 """Grace of a process that the budget ends: it may be about to end by itself. With the report the
 whole call is then five seconds late at most, where the program heeds its end."""
@@ -99,11 +95,6 @@ class Executor:
     """True if to run a contended run again: not after that was in vain, until an uncontended one
     is seen."""
 
-    @property
-    def processes(self) -> int:
-        """Number of processes that this call really started."""
-        return sum(not attempt.reused for attempt in self.attempts) + len(self.stopped)
-
     def answer(self, request: TrialRequest | ABTest) -> TrialResult | Comparison | SkippedRun:
         """Result of `request`. Raises InterruptedByUserError; finished runs are kept."""
         if request.purpose != "baseline":
@@ -141,20 +132,16 @@ class Executor:
         A contended round is run again whole, within a bound. A proof in which runs collapsed goes
         on while the budget allows it.
         """
-        rounds = _Rounds(executor=self, ab_test=ab_test, outside=self._outside(ab_test))
-        self.comparisons.append(rounds.all())
+        from_original = ab_test.before == Variant() and ab_test.purpose not in UNTIMED
+        baselines = self._baselines() if from_original else []
+        outside = tuple(run for run in baselines if not contended(run))
+        self.comparisons.append(_Rounds(executor=self, ab_test=ab_test, outside=outside).all())
         return self.comparisons[-1]
 
     def _baselines(self) -> list[Run]:
         """Baseline runs of this call, outside of any test."""
         found = (a for a in self.attempts if a.request.purpose == "baseline")
         return [a.run for a in found if a.run and not a.reused and not a.repeated]
-
-    def _outside(self, ab_test: ABTest) -> tuple[Run, ...]:
-        """Baseline runs, for a test from the original."""
-        if ab_test.before != Variant() or ab_test.purpose in UNTIMED:
-            return ()
-        return tuple(run for run in self._baselines() if not contended(run))
 
     def run_once(
         self, request: TrialRequest, *, earlier_calls: bool = True
@@ -184,7 +171,7 @@ class Executor:
             return skipped
         if request.purpose == "baseline":
             self.run_cache.note_earlier(key)
-        self.engine.wait_until_quiet(min(WAIT_S, WAIT_SHARE * self.budget.total_s))
+        self.engine.wait_until_quiet()
         remaining_s = self.budget.remaining_s  # waiting took its part
         most_s = remaining_s + LATE_S
         if expected_s > most_s:
@@ -320,13 +307,12 @@ class _Rounds:
         return max(most, min(test.max_rounds, fit))
 
     def _so_far(self) -> Comparison:
-        failed = next((r for r in self.rounds if r.failed), None)
-        failures = [a.result for a in failed.runs.values() if a.run is None] if failed else []
+        results = [attempt.result for r in self.rounds for attempt in r.runs.values()]
         return Comparison(
             ab_test=self.ab_test,
             rounds=tuple(self.rounds),
             outside=self.outside,
-            failure=failures[0] if failures and isinstance(failures[0], Failure) else None,
+            failure=next((each for each in results if isinstance(each, Failure)), None),
             cut_short=self.cut_short,
             remaining_s=self.executor.budget.remaining_s,
         )

@@ -229,11 +229,10 @@ def base_checkout(
 ) -> Iterator[Checkout]:
     """Make a temporary worktree of `revision`.
 
-    It lies outside the repository and is removed at the end, also after a kill. `links` are ignored
-    data of head, shown to base by links. Raises NoBaselineError where git cannot make it or head's
-    folder is missing in it, and UsageError for a link that cannot be.
+    It lies outside the repository and is removed at the end, also after a kill. `links`, as
+    `shared_data` took them, are shown to base. Raises NoBaselineError where git cannot make it or
+    head's folder is missing in it, and UsageError for a link that cannot be.
     """
-    sources = shared_data(head, links)
     git(head.top, "worktree", "prune")  # left by a killed gate
     with scratch_folder() as folder:
         top = folder / head.top.name
@@ -248,7 +247,7 @@ def base_checkout(
             if not cwd.is_dir():
                 msg = f"{(revision.sha or '')[:12]} has no folder {cwd.relative_to(top)}"
                 raise NoBaselineError(msg)
-            _link(sources, links, cwd)
+            _link(head, links, cwd)
             yield Checkout(top=top, cwd=cwd, revision=revision)
         finally:
             shutil.rmtree(top, ignore_errors=True)
@@ -300,14 +299,14 @@ def shared_data(head: Checkout, paths: Sequence[str]) -> tuple[Path, ...]:
     return tuple(head.cwd / path for path in paths)
 
 
-def _link(sources: Sequence[Path], paths: Sequence[str], base_cwd: Path) -> None:
-    for path, source in zip(paths, sources, strict=True):
+def _link(head: Checkout, paths: Sequence[str], base_cwd: Path) -> None:
+    for path in paths:
         if Path(path).is_absolute():
             continue  # seen by both arms where it is
         target = base_cwd / path
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(source.resolve())
+            target.symlink_to((head.cwd / path).resolve())
         except OSError as problem:
             msg = f"--link {path!r} cannot be made in base: {problem.strerror}."
             raise UsageError(msg) from problem
@@ -442,7 +441,6 @@ def _lines(scratch: Path) -> Iterator[tuple[str, str, str | None]]:
 
 
 def _in_environment(path: str, top: Path) -> bool:
-    """True if the path lies in an environment."""
     parts = Path(path).relative_to(top).parts
     if any(part in ENVIRONMENTS for part in parts):
         return True

@@ -30,7 +30,8 @@ from advisor.errors import (
     OutputRefusedError,
     StateBusyError,
 )
-from advisor.executor.engines import Engine, EngineSettings, make_engine
+from advisor.executor.engines import Engine, EngineSettings
+from advisor.executor.engines.remote import make_engine
 from advisor.executor.engines.scratch_dir import cancellable, require_room, scratch_folder
 from advisor.files import Claim
 from advisor.gate import checkout, config, github, history, report, setup_step
@@ -201,6 +202,7 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
         cancel = stack.enter_context(cancellable())
         scratch = stack.enter_context(scratch_folder())
         base = head = checkout.head_checkout(cwd)
+        shared = checkout.shared_data(head, args.link)
         programs = config.choose(head, args.workload, args.command)
         if args.history:
             history.claim(args.history)  # a file that cannot be used is refused first
@@ -210,7 +212,6 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
             limits = limits_of(base, [program.name for program in programs])
             inputs = inputs.model_copy(update={"limits": limits})
         arms: dict[Variant, Checkout] = {"base": base, "head": head}
-        shared = checkout.shared_data(head, args.link)
         # A hosted runner throws the checkout away, and without isolation nothing prevents writes.
         hosted = os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
         processes = ProcessRunner(
@@ -278,7 +279,6 @@ def _machine(inputs: Inputs, cancel: threading.Event) -> Iterator[tuple[Engine, 
 
 
 def _set_up(command: str, session: Session, cancel: threading.Event) -> None:
-    """Run --setup once in each arm."""
     arms, scratch = session.processes.arms, session.processes.scratch
     different: tuple[Variant, ...] = ("head",) if arms["base"] is arms["head"] else ARMS
     for arm in different:

@@ -47,10 +47,7 @@ def limits_of(base: Checkout, programs: Iterable[str]) -> dict[str, Limits]:
     """Limits that `base` declares, by program. Raises SettingsError."""
     declared = settings.load(settings.find(base.cwd)).workload
     gates = {name: declared[name].gate for name in programs if name in declared}
-    return {
-        name: Limits(figures=gate.shares(), benchmarks=dict(gate.benchmarks))
-        for name, gate in gates.items()
-    }
+    return {name: Limits(figures=g.shares(), benchmarks=g.benchmarks) for name, g in gates.items()}
 
 
 class Workload(NamedTuple):

@@ -43,7 +43,6 @@ LINE_CHARS = 4096
 OUTPUT_BYTES = 8 << 20
 BENCHMARK_BYTES = 64 << 20
 RUN_LIMIT_S = 1800.0
-WAIT_S = 10.0
 WHOLE = MeasurePlan(mode="whole")
 WINDOW = MeasurePlan(mode="window")
 WHOLE_RUN_UNIT = "run"
@@ -102,7 +101,7 @@ class ProcessRunner:
         )
         caches.parent.mkdir(exist_ok=True)
         if self.needs_quiet:
-            self.engine.wait_until_quiet(WAIT_S)
+            self.engine.wait_until_quiet()
         clock = time.monotonic()
         result = self.engine.run(trial)
         wall_s = time.monotonic() - clock
@@ -167,7 +166,6 @@ def entry(
 def _rates(
     result: Run | Failure, program: Program, scratch: Path, *, whole: bool, wall_s: float
 ) -> tuple[Source, dict[str, Rate]]:
-    """Rates from the best source."""
     work = result.whole_units or None if isinstance(result, Run) and whole else None
     line = last_match(_output(scratch), program.metric_regex)
     if line is not None:
@@ -271,7 +269,6 @@ def _output(scratch: Path) -> str:
 
 
 def _left(scratch: Path, name: str, limit_bytes: int) -> bytes | None:
-    """Read a file that a run left; else None."""
     with contextlib.suppress(OSError):
         return reading.read(scratch, name, limit_bytes)
     return None

@@ -46,7 +46,6 @@ NEXT_STEPS = {
     "and run the gate again.",
     "error": "This is no slowdown: make the named run work, then run the gate again.",
 }
-MOST_PAIRS_SHOWN = 48
 SMALLEST_SHOWN_PCT = 0.05
 LONGEST = 300
 """Characters of a sentence in the summary lines."""
@@ -178,9 +177,8 @@ def _revision(record: GateRecord, arm: str) -> str:
 
 
 def _pairs(program: ProgramEntry) -> str:
-    """Row a pair and workload, the latest pairs only."""
     rows = []
-    for pair in program.pairs[-MOST_PAIRS_SHOWN:]:
+    for pair in program.pairs:
         busy = verdict.why_disturbed(*pair.runs)
         counts = f"no: {pair.discarded}" if pair.discarded else f"yes ({busy})" if busy else "yes"
         for key in dict.fromkeys([*pair.base.rates, *pair.head.rates]):
@@ -198,11 +196,11 @@ def masked(record: GateRecord) -> GateRecord:
 def read(path: Path) -> GateRecord:
     """Read the record in `path`."""
     try:
-        return GateRecord.model_validate_json(files.read_whole(path).decode())
+        return GateRecord.model_validate_json(files.read_whole(path))
     except ValidationError as problem:
         first = problem.errors()[0]
         why = f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
-    except (OSError, UnicodeDecodeError) as problem:
+    except OSError as problem:
         why = str(problem)
     msg = (
         f"{path} is no gate record of version {SCHEMA_VERSION}: {why}. "

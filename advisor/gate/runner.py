@@ -44,10 +44,8 @@ SHORT_RUN_S = 10.0
 def orders(seed: int) -> Iterator[tuple[Variant, Variant]]:
     """Random orders within pairs, balanced in blocks."""
     rng = random.Random(seed)  # noqa: S311  no secret hangs on it
-    first: tuple[Variant, Variant] = ARMS
-    second: tuple[Variant, Variant] = ("head", "base")
     while True:
-        block = [first, second]
+        block: list[tuple[Variant, Variant]] = [ARMS, ("head", "base")]
         rng.shuffle(block)
         yield from block
 
@@ -160,8 +158,8 @@ class Session:
             return self._run(program, "base" if arm == "base" else "head", limit_s)
 
         def contended(runs: Mapping[str, RunEntry]) -> str | None:
-            pair: dict[Variant, RunEntry] = {arm: runs[arm] for arm in ARMS}
-            return verdict.why_again(pair, needs_quiet=self.processes.needs_quiet)
+            quiet = self.processes.needs_quiet
+            return verdict.why_again(runs["base"], runs["head"], needs_quiet=quiet)
 
         return interleaved(ARMS, run, contended=contended, orders=orders(self.inputs.seed))
 
@@ -193,7 +191,6 @@ class Session:
         )
 
     def _add(self, name: str, measured: Round[RunEntry]) -> None:
-        """Note one pair."""
         entry = self.programs[name]
         pair = PairEntry(
             number=len(entry.pairs) + 1,
@@ -206,7 +203,6 @@ class Session:
         self.say(f"{name}: {_summary(pair)}")
 
     def _run(self, program: Program, arm: Variant, limit_s: float) -> RunEntry:
-        """Run one process, stopped after `limit_s`."""
         plan = self.plans[program.name]
         run = self.processes.run(program, arm, plan, max(SHORT_RUN_S, limit_s))
         if run.problem and run.problem.kind == "interrupted":

@@ -48,7 +48,10 @@ def set_up(
     """
     cwd = checkout.cwd
     offer = detect_isolation(str(cwd))
-    made = _make_folders(checkout.top) if offer.kind == "landlock" else []
+    wanted = [checkout.top / name for name in MADE_FOLDERS if offer.kind == "landlock"]
+    made = [folder for folder in wanted if not folder.exists()]
+    for folder in made:
+        folder.mkdir()
     confined = checkout_policy(
         offer,
         str(checkout.top),
@@ -87,13 +90,6 @@ def set_up(
         return None
     tail = [line for line in output.splitlines() if line.strip()][-TAIL_LINES:]
     return f"--setup ended with exit code {code}: {chr(10).join(tail) or 'it wrote nothing'}"
-
-
-def _make_folders(top: Path) -> list[Path]:
-    made = [top / name for name in MADE_FOLDERS if not (top / name).exists()]
-    for folder in made:
-        folder.mkdir()
-    return made
 
 
 def unprotected(cwd: Path) -> str:

@@ -45,12 +45,11 @@ STEAL_ALIKE = 0.05
 """Largest difference of the stolen share between two arms that were disturbed alike."""
 
 
-def why_again(runs: Mapping[Variant, RunEntry], *, needs_quiet: bool = False) -> str | None:
-    """Reason to measure the pair of `runs` again; None if it counts.
+def why_again(base: RunEntry, head: RunEntry, *, needs_quiet: bool = False) -> str | None:
+    """Reason to measure this pair again; None if it counts.
 
     With `needs_quiet` no pair that others disturbed counts.
     """
-    base, head = runs["base"], runs["head"]
     if by_card := why_discard(base.gpu, head.gpu):
         return by_card
     stolen = [run.others.steal_share or 0.0 for run in (base, head)]

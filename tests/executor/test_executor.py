@@ -3,22 +3,11 @@
 import pytest
 
 from advisor.errors import NodeLostError
-from advisor.executor.executor import WAIT_SHARE
 from advisor.executor.requests import SkippedRun, TrialRequest, Variant
-from advisor.model import Failure, MeasurePlan, Neighbour, Run, Trial
+from advisor.model import Failure, MeasurePlan, Run, Trial
 from tests.runs import a_failure
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import Forgetful, Quiet, formula_search, on_formula
-
-
-class Waiting(RecordedEngine):
-    """Keeps the limits of its waits."""
-
-    limits_s: tuple[float, ...] = ()
-
-    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
-        self.limits_s = (*self.limits_s, limit_s)
-        return super().wait_until_quiet(limit_s)
 
 
 class Losing(RecordedEngine):
@@ -72,14 +61,6 @@ def test_a_process_that_is_given_up_is_told_with_its_own_limit(tmp_path, wall_s,
     request = TrialRequest(variant=Variant(), purpose="whatif", plan=plan, fresh=True, limit_s=6.0)
     assert isinstance(executor.measure(request), SkippedRun)
     assert said in heard.last
-
-
-def test_waiting_for_an_idle_machine_takes_a_twentieth_of_the_budget(tmp_path) -> None:
-    engine = on_formula(Waiting, load_s=1e-6)
-    assert isinstance(engine, Waiting)
-    formula_search(tmp_path, engine, "batch_size: 1\n", budget_s=60.0)
-    assert engine.limits_s
-    assert max(engine.limits_s) <= WAIT_SHARE * 60.0 == 3.0
 
 
 def test_a_lost_node_costs_its_round_and_says_nothing_about_a_candidate(tmp_path) -> None:

@@ -76,14 +76,14 @@ def test_a_pair_counts_where_others_disturbed_both_arms_alike(base, head, *, cou
         arm: run(arm, others=Disturbance(disturbed=cpus > 0, others_cpus=cpus))
         for arm, cpus in (("base", base), ("head", head))
     }
-    assert (why_again(runs) is None) is counts
-    assert why_again(runs, needs_quiet=True) is not None
+    assert (why_again(**runs) is None) is counts
+    assert why_again(**runs, needs_quiet=True) is not None
     assert statement([pair(1, **runs)]).startswith("busy: others")
 
 
 def test_time_that_the_hypervisor_gave_to_one_arm_discards_the_pair() -> None:
     stolen = Disturbance(disturbed=True, others_cpus=0.0, steal_share=0.2)
-    assert "20%" in (why_again({"base": run("base", others=stolen), "head": run("head")}) or "")
+    assert "20%" in (why_again(run("base", others=stolen), run("head")) or "")
 
 
 @pytest.mark.parametrize(

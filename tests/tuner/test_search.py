@@ -197,7 +197,7 @@ def test_a_failing_original_stops_everything(tmp_path) -> None:
     search = formula_search(tmp_path, on_formula(fails=lambda *_: "no-steps"), TRAINING)
     assert search.stop.reason == "baseline-failed"
     assert search.stop.failed is not None
-    assert search.executor.processes == 1
+    assert len(search.executor.attempts) == 1
 
 
 def test_history_of_another_speed_is_not_believed(tmp_path) -> None:

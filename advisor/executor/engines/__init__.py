@@ -7,25 +7,17 @@ remote.py      trials on a node: `connection.py` speaks to its `agent.py` in `me
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
     from advisor.executor.engines.connection import Connection
-    from advisor.model import Failure, Machine, Neighbour, Run, Trial
-
-ENGINES = {
-    "local": "advisor.executor.engines.local:LocalEngine",
-    "remote": "advisor.executor.engines.remote:RemoteEngine",
-}
-"""Module and class of each engine; imported only when it is made."""
+    from advisor.model import Failure, Run, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +32,9 @@ class EngineSettings:
     """Longest wait for other programs to leave the machine, all trials together."""
     cancel: threading.Event | None = None
     """Set from outside, it ends the trial that runs and those to come."""
-    on_progress: Callable[[str], None] | None = None
-    on_busy: Callable[[str], None] | None = None
+    on_progress: Callable[[str], None] = lambda _: None
+    on_busy: Callable[[str], None] = lambda _: None
     """Receiver of sentences on programs that are at work here."""
-
-
-def make_engine(settings: EngineSettings) -> Engine:
-    """The engine that `settings` name."""
-    kind = "local" if settings.connection is None else "remote"
-    module, _, name = ENGINES[kind].partition(":")
-    return cast("Engine", getattr(importlib.import_module(module), name)(settings))
 
 
 class Engine(Protocol):
@@ -62,17 +47,8 @@ class Engine(Protocol):
         """
         ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         """Release both, with every process and file of trials."""
-        ...
-
-    def machine(self) -> Machine:
-        """Machine that `run` measures on."""
         ...
 
     def clock(self) -> float:
@@ -89,23 +65,13 @@ class Engine(Protocol):
         """
         ...
 
-    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
-        """Wait at most `limit_s` for a quiet machine.
-
-        Returns who is still at work.
-        """
+    def wait_until_quiet(self) -> None:
+        """Wait a while where others hold the machine."""
         ...
 
     def run(self, trial: Trial) -> Run | Failure:
         """Run one trial until all its processes ended.
 
         Raises NodeLostError, which says nothing about the trial.
-        """
-        ...
-
-    def cancel(self) -> None:
-        """End the running trial and those to come.
-
-        They fail as `interrupted`. Any thread may call this.
         """
         ...

@@ -16,7 +16,6 @@ import select
 import signal
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -24,6 +23,7 @@ from advisor import __version__
 from advisor.errors import AdvisorError, EngineError
 from advisor.executor.engines import EngineSettings, messages
 from advisor.executor.engines.local import LocalEngine
+from advisor.machine.host import read_machine
 from advisor.model import Run, Trial
 from advisor.sandbox.capabilities import isolation_warnings
 
@@ -64,7 +64,7 @@ class Agent:
         answers: dict[str, Callable[..., dict[str, Any]]] = {
             "look": self._look,
             "enter": self._enter,
-            "scratch": self._scratch,
+            "scratch": lambda trial_id: {"folder": str(self._engine.scratch(trial_id))},
             "quiet": self._quiet,
             "run": self._run,
         }
@@ -80,8 +80,7 @@ class Agent:
         if not os.path.isdir(cwd):  # noqa: PTH112  any bytes
             msg = f"There is no folder {cwd} there. Trials need the program at the same path."
             raise EngineError(msg)
-        machine, warnings = self._engine.machine(), isolation_warnings(cwd, os.environ)
-        return {"machine": machine, "warnings": warnings}
+        return {"machine": read_machine(), "warnings": isolation_warnings(cwd, os.environ)}
 
     def _enter(self, gpu_uuid: str | None, max_wait_s: float, silence_s: float) -> dict[str, Any]:
         """Hold the card, and a scratch folder."""
@@ -96,12 +95,9 @@ class Agent:
         self._engine = self._held.enter_context(LocalEngine(settings))
         return {}
 
-    def _scratch(self, trial_id: str) -> dict[str, Any]:
-        folder: Path = self._engine.scratch(trial_id)
-        return {"folder": str(folder)}
-
-    def _quiet(self, limit_s: float) -> dict[str, Any]:
-        return {"who": self._engine.wait_until_quiet(limit_s)}
+    def _quiet(self) -> dict[str, Any]:
+        self._engine.wait_until_quiet()
+        return {}
 
     def _run(self, trial: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
         """Run a trial, if its files are those that the engine sees."""

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from advisor import __version__, errors
@@ -35,13 +34,11 @@ AGENT = ("-P", "-m", "advisor.executor.engines.agent")
 """Arguments of a node's Python; `-P` keeps the user's folder from hiding our modules."""
 KNOWN = {"slurm": "srun"}
 """Command of an engine that gpu-advisor.toml does not define."""
-ADDED = {
+ADDED: dict[str, tuple[str, ...]] = {
     "srun": ("--unbuffered", "--nodes=1", "--ntasks=1", "--cpu-bind=none"),
     "ssh": ("-T", "-o", "BatchMode=yes"),
 }
 """Words that a program needs to carry a pipe; the user's come after them and win."""
-INSIDE = {"srun": ("SLURM_JOB_ID", ("--overlap",))}
-"""Variable that tells an allocation, and words that share it with the step that we are."""
 
 
 class Ending(NamedTuple):
@@ -114,8 +111,9 @@ class Carrier:
         """Whole command of the agent, started under `environ`."""
         first, *own = self.words
         program = os.path.basename(first)  # noqa: PTH119  a word of a command
-        inside, shared = INSIDE.get(program, ("", ()))
-        added = (*ADDED.get(program, ()), *(shared if inside in environ else ()))
+        added = ADDED.get(program, ())
+        if program == "srun" and "SLURM_JOB_ID" in environ:
+            added = (*added, "--overlap")  # the step that we are holds all CPUs
         return (first, *added, *own, self.python, *AGENT)
 
 
@@ -201,12 +199,7 @@ class Connection:
         self.open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     @property

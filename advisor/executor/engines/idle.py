@@ -11,6 +11,7 @@ from advisor.machine.recording import Sampler
 from advisor.numbers import WORTH_SAYING
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from advisor.model import Disturbance
@@ -21,7 +22,8 @@ PATIENCE_S = 5.0
 """Longest wait before one process."""
 LEAST_S = 1.0
 """A wait shorter than this is not begun."""
-BACKOFF = 1.5
+PAUSE_S = 0.5
+"""Wait between two looks."""
 MOST_NAMED = 3
 WORTH_A_NAME = 0.05
 """CPUs; the first `MOST_NAMED` that hold more are named."""
@@ -35,30 +37,19 @@ def look_around(seconds: float) -> Disturbance:
     return contention.on_card(seen, card.summary(begun, time.time()))
 
 
-def wait_until_quiet(
-    limit_s: float,
-    say: Callable[[str], None],
-    *,
-    look: Callable[[float], Disturbance] = look_around,
-    wait: Callable[[float], object] = time.sleep,
-) -> Disturbance:
-    """Wait at most `limit_s` while others hold the machine; return the last look.
-
-    `wait` sleeps for so many seconds, and may return true to give up.
-    """
-    begun, pause = time.monotonic(), LOOK_S
-    seen = look(LOOK_S)
+def wait_until_quiet(limit_s: float, say: Callable[[str], None], cancel: threading.Event) -> None:
+    """Wait at most `limit_s` while others hold the machine, and until `cancel` is set."""
+    until = time.monotonic() + min(limit_s, PATIENCE_S)
+    seen = look_around(LOOK_S)
     if not seen.disturbed or limit_s < LEAST_S:
-        return seen
-    until, given_up = begun + min(limit_s, PATIENCE_S), False
+        return
     say(f"waiting for a quiet moment: {in_words(seen)}")
-    while seen.disturbed and not given_up and (left := until - time.monotonic()) > 0:
-        pause *= BACKOFF
-        given_up = bool(wait(min(pause, left)))
-        seen = look(LOOK_S)
+    while seen.disturbed and (left := until - time.monotonic()) > 0:
+        if cancel.wait(min(PAUSE_S, left)):
+            break
+        seen = look_around(LOOK_S)
     if seen.disturbed:
         say(f"going on beside others: {in_words(seen)}")
-    return seen
 
 
 def in_words(seen: Disturbance) -> str:

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 import time
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.executor.engines import EngineSettings
-from advisor.executor.engines.idle import LOOK_S, look_around, wait_until_quiet
+from advisor.executor.engines.idle import LOOK_S, wait_until_quiet
 from advisor.executor.engines.scratch_dir import scratch_folder
-from advisor.machine.host import read_machine
 from advisor.machine.lock import gpu_lock
 from advisor.machine.recording import Sampler
 from advisor.runner import run_trial
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
-    from advisor.model import Failure, Machine, Neighbour, Run, Trial
+    from advisor.model import Failure, Run, Trial
 
 
 class LocalEngine:
@@ -40,8 +36,6 @@ class LocalEngine:
         """Beyond one look a process."""
         self._held = contextlib.ExitStack()
         self._folder: Path | None = None
-        self._given: set[str] = set()
-        """Names of scratch folders."""
         self._made: set[str] = set()
         """Files that trials created outside their scratch: later ones may write over them."""
 
@@ -53,46 +47,25 @@ class LocalEngine:
             self._held = held.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         """Give both back."""
         self._folder = None
         self._held.close()
-
-    def machine(self) -> Machine:
-        """This machine, read once."""
-        return _this_machine()
 
     def clock(self) -> float:
         """Seconds of this machine."""
         return time.monotonic()
 
     def scratch(self, trial_id: str) -> Path:
-        """Scratch folder below the engine's own.
-
-        An id that comes again gets another one.
-        """
+        """Scratch folder below the engine's own."""
         assert self._folder is not None, "enter the engine first"
-        name = start = re.sub(r"[^A-Za-z0-9_-]", "-", trial_id)
-        while name in self._given:
-            name = f"{start}-{len(self._given)}"
-        self._given.add(name)
-        return self._folder / name
+        return self._folder / trial_id
 
-    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
-        """Wait for others, within the limit of all waits.
-
-        Returns who is still at work.
-        """
-        say = self._settings.on_busy or (lambda _: None)
+    def wait_until_quiet(self) -> None:
+        """Wait for others, within the limit of all waits."""
         begun, left_s = time.monotonic(), self._settings.max_wait_s - self._waited_s
-        seen = wait_until_quiet(min(limit_s, left_s), say, look=look_around, wait=self._cancel.wait)
+        wait_until_quiet(left_s, self._settings.on_busy, self._cancel)
         self._waited_s += max(0.0, time.monotonic() - begun - LOOK_S)
-        return seen.who if seen.disturbed else ()
 
     def run(self, trial: Trial) -> Run | Failure:
         """Run one trial; see `run_trial`."""
@@ -108,10 +81,3 @@ class LocalEngine:
         )
         self._made.update(str(Path(trial.cwd, name)) for name in outcome.files_created)
         return outcome
-
-    def cancel(self) -> None:
-        """End the trial that runs, and those to come."""
-        self._cancel.set()
-
-
-_this_machine = cache(read_machine)

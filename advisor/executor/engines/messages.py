@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,13 +56,8 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def named_files(trial: Trial) -> dict[str, str]:
     """Files that the command or the candidate names, with their digests here."""
     names = (*trial.command[1:], *(file.original for file in trial.files))
-    found = {name: digest(Path(trial.cwd, name)) for name in paths_among(names)}
+    found = {name: digest(Path(trial.cwd, name)) for name in names}
     return {name: text for name, text in found.items() if text}
-
-
-def paths_among(words: Iterable[str]) -> Iterable[str]:
-    """Words that could be paths: code of many lines is none."""
-    return (word for word in words if word and "\0" not in word and len(word) < 256)
 
 
 def digest(path: Path) -> str:

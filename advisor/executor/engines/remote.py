@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from advisor.executor.engines import EngineSettings, messages
+from advisor.executor.engines import Engine, EngineSettings, messages
 from advisor.executor.engines.connection import Connection
-from advisor.model import Failure, Machine, Neighbour, Run, Trial
+from advisor.executor.engines.local import LocalEngine
+from advisor.model import Failure, Run, Trial
 
 
 class RemoteEngine:
@@ -24,8 +24,7 @@ class RemoteEngine:
         self._settings = settings
         self._connection: Connection = settings.connection
         self._cancel = settings.cancel or threading.Event()
-        quiet = settings.on_progress or (lambda _: None)
-        self._hear = {"progress": quiet, "busy": settings.on_busy or quiet}
+        self._hear = {"progress": settings.on_progress, "busy": settings.on_busy}
 
     def __enter__(self) -> Self:
         """Hold the card of the node, and a scratch folder there."""
@@ -36,18 +35,9 @@ class RemoteEngine:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         """End the agent, which gives both back."""
         self._connection.close()
-
-    def machine(self) -> Machine:
-        """Machine of the node."""
-        return self._connection.machine
 
     def clock(self) -> float:
         """Seconds of this machine; they stand still in a queue."""
@@ -57,10 +47,9 @@ class RemoteEngine:
         """Scratch folder of one trial, as a path of the node."""
         return Path(self._ask("scratch", trial_id=trial_id)["folder"])
 
-    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
+    def wait_until_quiet(self) -> None:
         """Wait on the node for others."""
-        found = self._ask("quiet", limit_s=limit_s)["who"]
-        return tuple(messages.read(Neighbour, each) for each in found)
+        self._ask("quiet")
 
     def run(self, trial: Trial) -> Run | Failure:
         """Run one trial there. Raises NodeLostError."""
@@ -68,10 +57,6 @@ class RemoteEngine:
         if "run" in answer:
             return messages.read(Run, answer["run"])
         return messages.read(Failure, answer["failure"])
-
-    def cancel(self) -> None:
-        """End the trial that runs, and those to come."""
-        self._cancel.set()
 
     def _ask(self, do: str, **fields: Any) -> dict[str, Any]:
         """Answer of the agent, or of the next one where the last was lost."""
@@ -88,3 +73,8 @@ class RemoteEngine:
             max_wait_s=self._settings.max_wait_s,
             silence_s=self._connection.silence_s,
         )
+
+
+def make_engine(settings: EngineSettings) -> Engine:
+    """The engine that `settings` name."""
+    return RemoteEngine(settings) if settings.connection else LocalEngine(settings)

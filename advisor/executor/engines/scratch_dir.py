@@ -86,16 +86,11 @@ def remove_tree(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def calls_in(temporary: Path) -> Iterator[Path]:
-    """Folders of all calls, running or left."""
-    return temporary.glob(f"{PREFIX}*")
-
-
 def abandoned(temporary: Path) -> list[Path]:
     """Folders of this user's dead calls."""
     found = []
     with contextlib.suppress(OSError):
-        for folder in calls_in(temporary):
+        for folder in temporary.glob(f"{PREFIX}*"):
             with contextlib.suppress(OSError):  # no folder, or held
                 status = folder.lstat()
                 mine = status.st_uid == os.geteuid()

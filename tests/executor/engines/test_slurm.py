@@ -75,7 +75,7 @@ def the_job() -> str:
     [
         conformance.test_a_run_answers_the_trial_that_was_asked,
         conformance.test_a_failure_is_a_value_with_a_next_step,
-        conformance.test_scratch_is_of_one_trial_alone_and_gone_afterwards,
+        conformance.test_scratch_is_gone_afterwards,
     ],
 )
 def test_the_rules_of_every_engine_hold(rule, folder) -> None:
@@ -145,7 +145,7 @@ def test_a_request_that_slurm_refuses_is_told_before_the_first_trial(folder) -> 
 def test_the_allocation_is_the_limit(folder) -> None:
     """Not the node: of its CPUs a job has those that it asked for."""
     with under_slurm(folder, "--cpus-per-task=1") as engine:
-        machine = engine.machine()
+        machine = engine._connection.machine
     assert (machine.cpus, machine.allocation) == (1, "slurm")
 
 
@@ -154,7 +154,7 @@ def test_inside_an_allocation_that_one_is_used(folder, tmp_path) -> None:
     code = (
         "import pathlib, sys; from tests.executor.engines import test_slurm as it\n"
         "engine = it.under_slurm(pathlib.Path(sys.argv[1]), '--export=ALL')\n"
-        "with engine: print(engine.machine().cpus, it.the_job())"
+        "with engine: print(engine._connection.machine.cpus, it.the_job())"
     )
     found = subprocess.run(
         ["srun", "--quiet", "--ntasks=1", "--cpus-per-task=2", "--job-name=outer",

@@ -13,11 +13,9 @@ import itertools
 import math
 import random
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Protocol, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -56,10 +54,6 @@ class Surface(Protocol):
 
     def answer(self, trial: Trial, values: Values, original: Values) -> Run | Failure:
         """What comes of `trial`; `original` are the settings before any change."""
-        ...
-
-    def machine(self) -> Machine:
-        """Where it was recorded."""
         ...
 
 
@@ -111,28 +105,17 @@ class RecordedEngine:
         self._startup_s = startup_s
         self._random = random.Random(seed)
         self._now_s = 0.0
-        self._cancelled = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._given: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
         """Nobody else could hold it."""
         self._folder = tempfile.TemporaryDirectory(prefix="gpu-advisor-")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         """The folder goes."""
         if self._folder is not None:
             self._folder.cleanup()
-
-    def machine(self) -> Machine:
-        """As recorded."""
-        return self._surface.machine()
 
     def clock(self) -> float:
         """Virtual seconds."""
@@ -141,22 +124,13 @@ class RecordedEngine:
     def scratch(self, trial_id: str) -> Path:
         """A path of its own; nothing is written there."""
         assert self._folder is not None, "enter the engine first"
-        self._given[trial_id] += 1
-        return Path(self._folder.name, f"{trial_id}-{self._given[trial_id]}")
+        return Path(self._folder.name, trial_id)
 
-    def cancel(self) -> None:
-        """Trials to come are interrupted."""
-        self._cancelled = True
-
-    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
+    def wait_until_quiet(self) -> None:
         """Nobody is at work between processes."""
-        del limit_s
-        return ()
 
     def run(self, trial: Trial) -> Run | Failure:
         """Answer one trial, and let as much time pass as it would have taken."""
-        if self._cancelled:
-            return _failure("interrupted", "stopped on request after 0.0 s", 0.0)
         values = settings_of(trial)
         self.asked.append(RunInfo(trial=trial, values=values))
         found = self._surface.answer(trial, values, self.asked[0].values)

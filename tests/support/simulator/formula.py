@@ -11,7 +11,6 @@ from advisor.model import (
     Failure,
     JsonScalar,
     LoaderCeiling,
-    Machine,
     MeasurePlan,
     Run,
     Telemetry,
@@ -19,7 +18,7 @@ from advisor.model import (
     WhatIfOutcome,
 )
 from advisor.runner.classify import NEXT_STEPS
-from tests.support.simulator.engine import QUIET_MACHINE, Values, arguments_of
+from tests.support.simulator.engine import Values, arguments_of
 
 HALF = {"bf16", "bf16-mixed", "bfloat16"}
 ENDING_S = 0.3
@@ -101,10 +100,6 @@ class Formula:
     """What the program calls batch_size, num_workers, precision, steps, accumulation_steps."""
     observed: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of Effects."""
-
-    def machine(self) -> Machine:
-        """The imagined machine."""
-        return QUIET_MACHINE
 
     def rate(self, values: Values, whatif: str | None = None) -> float:
         """Units a second at `values`, without noise."""
