@@ -76,25 +76,9 @@ def _take(handle: int, what: str) -> None:
 
 def _holder(handle: int) -> str:
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        return _named(os.pread(handle, 4096, 0))[1]
+        holder = json.loads(os.pread(handle, 4096, 0))
+        return f"process {holder['pid']}, `{holder['command']}`"
     return "a process that has not said which"
-
-
-def _named(entry: bytes) -> tuple[int, str]:
-    """Process id of a holder, and how it is called. Raises ValueError, KeyError, TypeError."""
-    holder = json.loads(entry)
-    return int(holder["pid"]), f"process {holder['pid']}, `{holder['command']}`"
-
-
-def holders(folder: Path | None = None) -> tuple[str, ...]:
-    """Calls that measure on this machine."""
-    found = []
-    for place in sorted((folder or runtime_dir()).glob("*.lock")):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            pid, name = _named(place.read_bytes())
-            if Path(f"/proc/{pid}").exists():
-                found.append(name)
-    return tuple(found)
 
 
 def _write(handle: int, text: str) -> None:

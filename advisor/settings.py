@@ -1,4 +1,4 @@
-"""gpu-advisor.toml: its tables, its reader and its JSON Schema."""
+"""gpu-advisor.toml or `[tool.gpu-advisor]`: its tables, its reader and its JSON Schema."""
 
 from __future__ import annotations
 
