@@ -23,15 +23,11 @@ from advisor.report.sections import patch_file
 EMBEDDED = "data:image/svg+xml;base64,"
 
 
-class _Parser(MarkdownIt):
+def _parser() -> MarkdownIt:
     """Markdown of a report; of targets only embedded figures are taken."""
-
-    def __init__(self) -> None:
-        super().__init__("commonmark", {"html": True})
-        self.enable("table").disable(("link", "autolink", "reference"))
-
-    def validateLink(self, url: str) -> bool:  # noqa: N802  the library's name
-        return url.startswith(EMBEDDED)
+    parser = MarkdownIt("commonmark", {"html": True}).enable("table")
+    parser.validateLink = lambda url: url.startswith(EMBEDDED)  # type: ignore[method-assign]
+    return parser.disable(("link", "autolink", "reference"))
 
 
 def page(report: Report, drawn: bytes | None, stem: str = "report") -> str:
@@ -40,7 +36,7 @@ def page(report: Report, drawn: bytes | None, stem: str = "report") -> str:
     `stem` is that of the files of patches beside it.
     """
     image = EMBEDDED + base64.b64encode(drawn).decode() if drawn else ""
-    text, parser = sections.render(report, stem, image), _Parser()
+    text, parser = sections.render(report, stem, image), _parser()
     heading = next((line for line in text.splitlines() if line.startswith("# ")), "# report")
     title = re.sub(r"<[^>]*>", "", parser.renderInline(heading[2:]))
     return figures.template("page.html.j2").render(
