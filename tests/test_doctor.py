@@ -86,12 +86,11 @@ def no_cards(note: str, devices: int = 1) -> Readings:
     ],
 )
 def test_each_fault_is_one_row_with_its_value_and_remedy(name, readings, value, fix) -> None:
-    rows = checked(readings)
-    (row,) = (row for row in rows if row.status == "fix")
-    assert row.name == name
-    assert value in row.value
-    assert fix in (row.fix or "")
-    assert as_text(rows).startswith(verdict(rows))
+    found = checked(readings)
+    assert [each for each in found if found[each].status == "fix"] == [name]
+    assert value in found[name].value
+    assert fix in (found[name].fix or "")
+    assert as_text(found).startswith(verdict(found))
 
 
 @pytest.mark.parametrize(
@@ -99,14 +98,14 @@ def test_each_fault_is_one_row_with_its_value_and_remedy(name, readings, value, 
     [WELL, on(isolation=Capability(kind="landlock")), no_cards("No driver is installed.", 0)],
 )
 def test_a_normal_state_is_no_fault(readings) -> None:
-    rows = checked(readings)
-    assert {row.status for row in rows} == {"good"}
-    assert verdict(rows) == "Nothing to fix here."
+    found = checked(readings)
+    assert {each.status for each in found.values()} == {"good"}
+    assert verdict(found) == "Nothing to fix here."
 
 
 def test_an_unreadable_value_is_neither_good_nor_to_fix() -> None:
     silent = on(shm_left_gib=None, crowd=Disturbance(), torch="python3 gave no answer")
-    unknown = {row.name for row in checked(silent) if row.status == "unknown"}
+    unknown = {name for name, each in checked(silent).items() if each.status == "unknown"}
     assert unknown == {"shared memory", "other programs", "torch"}
 
 

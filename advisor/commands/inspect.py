@@ -99,7 +99,6 @@ def _of_config(path: Path, phase: Phase | None) -> Inspected:
 
 
 def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
-    """Options of a command, typed or declared."""
     known = invocation.recorded(command, Path.cwd()) if with_parser else None
     document = documents.of_command(command, known.options if known else ())
     found = knobs.find(document)

@@ -236,7 +236,6 @@ def _called(source: Source, line: int) -> dict[str, ast.Call]:
 
 
 def _covers(node: ast.AST, line: int) -> bool:
-    """True if `node` stands on `line`."""
     return getattr(node, "lineno", 0) <= line <= (getattr(node, "end_lineno", None) or 0)
 
 

@@ -165,7 +165,6 @@ def headline(report: Report) -> dict[str, Any]:
 
 
 def _patch_places(report_md: Path) -> list[Path]:
-    """Places of the patches beside `report_md`."""
     numbers = range(1, MOST_PATCHES + 1)
     return [report_md.with_name(patch_file(report_md.stem, number)) for number in numbers]
 
