@@ -89,7 +89,7 @@ def _write(handle: int, text: str) -> None:
 
 
 def _command() -> str:
-    return shlex.join(masking.mask_argv(sys.orig_argv))[:1000]
+    return masking.mask_text(shlex.join(sys.orig_argv))[:1000]
 
 
 def _own_folder(folder: Path) -> None:
