@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING
 
 from advisor.gate.schema import GateRecord
 from advisor.report.schema import Report
 from advisor.settings import Settings
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 ROOT = Path(__file__).resolve().parents[1]
 DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
