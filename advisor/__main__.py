@@ -10,43 +10,31 @@ import os
 import shutil
 import sys
 import traceback
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from advisor import __version__
 from advisor.errors import AdvisorError, InterruptedByUserError, UsageError
 
 COMMANDS = {
-    "optimize": (
-        "advisor.commands.optimize",
-        "tune a config by short measured runs of your own command",
-    ),
-    "compare": (
-        "advisor.commands.compare",
-        "two to six configs or commands against each other; changes nothing",
-    ),
-    "inspect": ("advisor.commands.inspect", "show the knobs of a config; runs nothing"),
-    "profile": (
-        "advisor.commands.profile",
-        "two measured runs: where the time goes; changes nothing",
-    ),
-    "predict": (
-        "advisor.commands.predict",
-        "speed and memory on GPUs that are not here; changes nothing",
-    ),
-    "gpus": ("advisor.commands.gpus", "profiles of GPUs, and the cards found here"),
-    "doctor": (
-        "advisor.commands.doctor",
-        "what this machine costs a program; changes nothing",
-    ),
-    "gate": ("advisor.gate.cli", "fail CI on throughput regressions that are proven"),
-    "revert": ("advisor.commands.revert", "give the original config back"),
-    "report": (
-        "advisor.commands.report",
-        "render report.md again from report.json, or one HTML page",
-    ),
+    "optimize": "tune a config by short measured runs of your own command",
+    "compare": "two to six configs or commands against each other; changes nothing",
+    "inspect": "show the knobs of a config; runs nothing",
+    "profile": "two measured runs: where the time goes; changes nothing",
+    "predict": "speed and memory on GPUs that are not here; changes nothing",
+    "gpus": "profiles of GPUs, and the cards found here",
+    "doctor": "what this machine costs a program; changes nothing",
+    "gate": "fail CI on throughput regressions that are proven",
+    "revert": "give the original config back",
+    "report": "render report.md again from report.json, or one HTML page",
 }
-"""Module and summary of each subcommand, imported when called."""
+"""Summary of each subcommand."""
 WITHOUT_COMMAND = {"gpus", "revert", "report"}
+
+
+def module_of(name: str) -> Any:
+    """Module of a subcommand, imported when it is called."""
+    place = "gate.cli" if name == "gate" else f"commands.{name}"
+    return importlib.import_module(f"advisor.{place}")
 
 
 class _HelpFormatter(argparse.HelpFormatter):
@@ -68,14 +56,14 @@ class _Parser(argparse.ArgumentParser):
 
 def build_parser(name: str) -> argparse.ArgumentParser:
     """The parser of one subcommand."""
-    module, summary = COMMANDS[name]
+    summary = COMMANDS[name]
     parser = _Parser(
         prog=f"gpu-advisor {name}",
         description=summary[0].upper() + summary[1:] + ".",
         allow_abbrev=False,
         formatter_class=_HelpFormatter,
     )
-    importlib.import_module(module).add_arguments(parser)
+    module_of(name).add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="show a traceback with an error")
     if name not in WITHOUT_COMMAND and parser.usage is None:
         own = parser.format_usage().removeprefix("usage: ").rstrip()
@@ -85,7 +73,7 @@ def build_parser(name: str) -> argparse.ArgumentParser:
 
 def overview() -> str:
     """Text of `gpu-advisor --help`."""
-    lines = [f"  {name:<10} {summary}" for name, (_, summary) in COMMANDS.items()]
+    lines = [f"  {name:<10} {summary}" for name, summary in COMMANDS.items()]
     return (
         "usage: gpu-advisor COMMAND [options] [-- YOUR COMMAND ...]\n\n"
         "Measures what your PyTorch program could do here, and tunes its config.\n\n"
@@ -108,7 +96,7 @@ def completion(shell: str) -> str:
         raise UsageError(msg)
     whole = argparse.ArgumentParser(prog="gpu-advisor")
     commands = whole.add_subparsers()
-    for name, (_, summary) in COMMANDS.items():
+    for name, summary in COMMANDS.items():
         own = build_parser(name)
         for action in own._actions:  # noqa: SLF001  argparse has no public list
             if action.choices is None and action.nargs != 0:
@@ -143,7 +131,7 @@ def dispatch(argv: list[str]) -> int:
         rest, command = rest[:cut], rest[cut + 1 :]
     args = build_parser(name).parse_args(rest)
     args.words = rest
-    code: int = importlib.import_module(COMMANDS[name][0]).run(args, command)
+    code: int = module_of(name).run(args, command)
     return code
 
 

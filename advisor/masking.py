@@ -95,21 +95,6 @@ def mask_code(text: str) -> str:
     return _without(_PAIR, _masked_shapes(text), code=True)
 
 
-def mask_argv(argv: Sequence[str]) -> tuple[str, ...]:
-    """Mask secrets in a command.
-
-    `--api-key X` and `--api-key=X` alike.
-    """
-    masked: list[str] = []
-    for token in argv:
-        flag = masked[-1] if masked else ""
-        if flag.startswith("-") and "=" not in flag and is_secret(flag, token):
-            masked.append(token if token.startswith("-") else MASK)
-        else:
-            masked.append(mask_text(token))
-    return tuple(masked)
-
-
 def mask_value(value: Any, name: str = "") -> Any:
     """Mask secrets in plain data."""
     if isinstance(value, dict):

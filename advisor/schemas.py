@@ -7,42 +7,36 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from advisor import settings
 from advisor.gate.schema import GateRecord
 from advisor.report.schema import Report
+from advisor.settings import Settings
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 ROOT = Path(__file__).resolve().parents[1]
 DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
-
-def report_schema() -> str:
-    """The JSON Schema of report.json, as committed in docs/report.schema.json."""
-    return _text(Report.model_json_schema(mode="serialization"))
-
-
-def gate_schema() -> str:
-    """The JSON Schema of gate.json, as committed in docs/gate.schema.json."""
-    return _text(GateRecord.model_json_schema(mode="serialization"))
-
-
-def _text(schema: dict[str, Any]) -> str:
-    return json.dumps({**DIALECT, **schema}, indent=2, sort_keys=True) + "\n"
-
-
-SCHEMAS = {
-    ROOT / "docs" / "report.schema.json": report_schema,
-    ROOT / "docs" / "gate.schema.json": gate_schema,
-    ROOT / "gpu-advisor.schema.json": settings.json_schema,
+SCHEMAS: dict[Path, type[BaseModel]] = {
+    ROOT / "docs" / "report.schema.json": Report,
+    ROOT / "docs" / "gate.schema.json": GateRecord,
+    ROOT / "gpu-advisor.schema.json": Settings,
 }
-"""Committed files, and what generates each."""
+"""Committed files, and the model of each."""
+
+
+def schema_of(model: type[BaseModel]) -> str:
+    """JSON Schema of a model; settings are read, the others written."""
+    schema = model.model_json_schema(mode="validation" if model is Settings else "serialization")
+    return json.dumps({**DIALECT, **schema}, indent=2, sort_keys=True) + "\n"
 
 
 def main() -> None:
     """Write the committed schemas anew."""
-    for path, generate in SCHEMAS.items():
-        path.write_text(generate(), encoding="utf-8")
+    for path, model in SCHEMAS.items():
+        path.write_text(schema_of(model), encoding="utf-8")
         print(path.relative_to(ROOT))
 
 

@@ -127,11 +127,11 @@ def advisor() -> Callable[..., NoReturn]:
 
     The use cases are imported, and what is read from the package's own data was read.
     """
-    from advisor.__main__ import COMMANDS, main
+    from advisor.__main__ import COMMANDS, main, module_of
     from advisor.knobs import catalogue, vocabulary
 
-    for module, _ in COMMANDS.values():
-        importlib.import_module(module)
+    for name in COMMANDS:
+        module_of(name)
     catalogue.catalogue()
     vocabulary.speaks("batch_size")
 

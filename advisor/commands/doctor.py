@@ -69,11 +69,14 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     Returns 0, or with --strict 1 where one is not good. Raises UsageError for an interpreter or an
     isolation that is not there.
     """
-    rows = checked(take(args.python, command or [], os.environ))
-    to_fix = sum(row.status == "fix" for row in rows)
-    checks = [row._asdict() for row in rows]
-    fields = {"verdict": verdict(rows), "to_fix": to_fix, "checks": checks}
-    output.show(fields, as_text(rows), as_json=args.json)
+    found = checked(take(args.python, command or [], os.environ))
+    to_fix = sum(each.status == "fix" for each in found.values())
+    checks = [
+        {"name": name, "status": each.status, "value": each.value, "why": why, "fix": each.fix}
+        for (name, each), (_, why) in zip(found.items(), CHECKS.values(), strict=True)
+    ]
+    fields = {"verdict": verdict(found), "to_fix": to_fix, "checks": checks}
+    output.show(fields, as_text(found), as_json=args.json)
     return int(args.strict and to_fix > 0)
 
 
@@ -132,10 +135,6 @@ class TorchFacts(BaseModel):
     warned: tuple[str, ...] = ()
 
 
-class _Answer(BaseModel):
-    torch_facts: TorchFacts
-
-
 def ask_torch(
     python: str | None, command: Sequence[str], environ: Mapping[str, str]
 ) -> TorchFacts | str:
@@ -163,7 +162,7 @@ def ask_torch(
         return f"{program} gave no answer: {problem}"
     for line in reversed(done.stdout.splitlines()):
         with contextlib.suppress(ValueError):
-            return _Answer.model_validate_json(line).torch_facts
+            return TorchFacts.model_validate_json(line)
     errors = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
     return f"{program} gave no answer: {errors[-1][:200]}"
 
@@ -209,6 +208,11 @@ class Finding(NamedTuple):
     fix: str | None = None
     """Command for a shell."""
     unknown: bool = False
+
+    @property
+    def status(self) -> str:
+        """`good`, `fix` or `unknown`."""
+        return "unknown" if self.unknown else "fix" if self.fix else "good"
 
 
 def gpu(readings: Readings) -> Finding:
@@ -312,39 +316,23 @@ CHECKS: dict[str, tuple[Callable[[Readings], Finding], str]] = {
 """Check of each part of a machine, and its importance."""
 
 
-class Row(NamedTuple):
-    """Result of one check."""
-
-    name: str
-    status: str
-    """`good`, `fix` or `unknown`."""
-    value: str
-    why: str
-    fix: str | None
-
-
-def checked(readings: Readings) -> list[Row]:
+def checked(readings: Readings) -> dict[str, Finding]:
     """Run every check, in the order of display."""
-    rows = []
-    for name, (look, why) in CHECKS.items():
-        found = look(readings)
-        status = "unknown" if found.unknown else "fix" if found.fix else "good"
-        rows.append(Row(name, status, found.value, why, found.fix))
-    return rows
+    return {name: look(readings) for name, (look, _) in CHECKS.items()}
 
 
-def verdict(rows: Sequence[Row]) -> str:
-    """Verdict over all rows, in one sentence."""
-    wrong = sum(row.status == "fix" for row in rows)
+def verdict(found: Mapping[str, Finding]) -> str:
+    """Verdict over all checks, in one sentence."""
+    wrong = sum(each.status == "fix" for each in found.values())
     return f"{numbers.many(wrong, 'thing') if wrong else 'Nothing'} to fix here."
 
 
-def as_text(rows: Sequence[Row]) -> str:
+def as_text(found: Mapping[str, Finding]) -> str:
     """Format the verdict and a line of each check."""
-    lines = [verdict(rows), ""]
-    for row in rows:
-        mark = "?" if row.status == "unknown" else row.status
-        lines.append(f"  {mark:<4}  {row.name:<14}  {row.value}")
-        if row.fix:
-            lines += [f"{'':<8}{row.why}", f"{'':<8}{row.fix}"]
+    lines = [verdict(found), ""]
+    for name, each in found.items():
+        mark = "?" if each.unknown else each.status
+        lines.append(f"  {mark:<4}  {name:<14}  {each.value}")
+        if each.fix:
+            lines += [f"{'':<8}{CHECKS[name][1]}", f"{'':<8}{each.fix}"]
     return "\n".join(lines)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from advisor.commands import invocation, output
-from advisor.errors import UsageError
 from advisor.machine import profiles
 from advisor.machine.gpu import read_gpus
 from advisor.model import GpuProfile
@@ -31,9 +30,7 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
 
     Raises TargetError for a name that no profile has.
     """
-    if command:
-        msg = "`gpus` runs no command. Leave out what stands after `--`."
-        raise UsageError(msg)
+    del command
     shown = [profiles.by_name(name) for name in args.names] or list(profiles.load_all().values())
     gpus, note = read_gpus()
     here = [f"{gpu.name} ({gpu.profile or 'no profile'})" for gpu in gpus]

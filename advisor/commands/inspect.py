@@ -99,7 +99,6 @@ def _of_config(path: Path, phase: Phase | None) -> Inspected:
 
 
 def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
-    """Options of a command, typed or declared."""
     known = invocation.recorded(command, Path.cwd()) if with_parser else None
     document = documents.of_command(command, known.options if known else ())
     found = knobs.find(document)
@@ -166,7 +165,9 @@ def section(one: Inspected) -> str:
     found = one.findings
     if found is None:
         return f"{one.name}\n  not read: {one.error}"
-    lines = [one.name, *_table(found, one.document)]
+    rows = [_row(knob, found, default_of(knob, one.document)) for knob in found.knobs]
+    table = output.table([HEADS, *rows], indent="  ") if rows else ["  no knobs"]
+    lines = [one.name, *table]
     lines += [f"  doubtful  {k.path}: {why}" for k in found.knobs if (why := doubt(k, found))]
     lines += [f"  note  {note}" for note in found.notes]
     if found.traps or found.links:
@@ -174,11 +175,6 @@ def section(one: Inspected) -> str:
         counts = ", ".join(numbers.many(len(each), noun) for each, noun in parts)
         lines.append(f"  {counts}: --json lists them")
     return "\n".join(lines)
-
-
-def _table(found: Findings, document: Document | None) -> list[str]:
-    rows = [_row(knob, found, default_of(knob, document)) for knob in found.knobs]
-    return output.table([HEADS, *rows], indent="  ") if rows else ["  no knobs"]
 
 
 def _row(knob: Knob, found: Findings, default: str | None) -> tuple[str, ...]:

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from advisor import files, knobs, numbers
 from advisor.commands import invocation, output
-from advisor.commands.measuring import session_of
+from advisor.commands.measuring import Session, session_of
+from advisor.config import Document
 from advisor.errors import PredictionError, UsageError
 from advisor.executor.requests import COMMAND_LINE
+from advisor.files import Claim
 from advisor.machine import profiles
-from advisor.model import Candidate, Change, Failure, MeasurePlan, Run
+from advisor.model import Candidate, Change, Failure, GpuProfile, JsonScalar, MeasurePlan, Run
 from advisor.prediction import estimate
 from advisor.prediction.estimate import MEMORY_ERROR, Estimate, Traced, estimates
 from advisor.prediction.trace import Trace, at_batch, parse
 from advisor.runner.job import replace_paths
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Sequence
-
-    from advisor.commands.measuring import Session
-    from advisor.config import Document
-    from advisor.files import Claim
-    from advisor.model import GpuProfile, JsonScalar
 
 PLAN = MeasurePlan(measure_s=1.0, min_steps=3, trace=True)
 AUTOCAST = "autocast=bfloat16"
@@ -78,7 +73,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     with session.trials() as run_trial:
         stand_in = None if session.machine.gpus else cards[0]
         plan = replace(PLAN, stand_in=stand_in, whatif=AUTOCAST if args.autocast else None)
-        found = Tracer(asked, run_trial, plan).traced()
+        found = trace_program(asked, run_trial, plan)
     if isinstance(found, Failure):
         needs_cuda = "cuda" in f"{found.evidence}{found.log_tail}".lower()
         hint = NEEDS_CUDA if needs_cuda and not session.machine.gpus else ""
@@ -127,44 +122,41 @@ class Findings:
     """Evidence of the failure with such a card, where the program ran without one."""
 
 
-class Tracer(NamedTuple):
-    """Runs that are traced."""
-
-    asked: invocation.Invocation
-    run_trial: Callable[[MeasurePlan, Candidate], Run | Failure]
-    plan: MeasurePlan
-
-    def traced(self) -> Findings | Failure:
-        """Trace the program with a card or without, then with twice its batch."""
-        plan, refused = self.plan, ""
-        first = self.run_trial(plan, Candidate())
-        if isinstance(first, Failure) and plan.stand_in and first.kind != "interrupted":
-            plan, failed = replace(plan, stand_in=None), first
-            first, refused = self.run_trial(plan, Candidate()), failed.evidence
-            first = failed if isinstance(first, Failure) else first
-        if isinstance(first, Failure):
-            return first
-        used = first.cards[0] if first.cards else None
-        card = profiles.match(used.name or "", used.total_gib) if used else None
-        found = Findings(
-            traced=Traced(run=first, own=trace_of(first), measured_on=card),
-            stand_in=plan.stand_in.title if plan.stand_in else None,
-            refused=refused,
-        )
-        change = twice_the_batch(self.asked, found.traced.own.batch)
-        if change is None:
-            return replace(found, why="no setting of the batch was found")
-        second = self.run_trial(plan, Candidate(changes=(change,)))
-        if isinstance(second, Failure):
-            if second.kind == "interrupted":
-                return second
-            return replace(found, why=f"twice the batch failed here ({second.kind})")
-        try:
-            doubled = trace_of(second)
-            at_batch(found.traced.own, doubled, found.traced.own.batch)
-        except PredictionError as problem:
-            return replace(found, why=str(problem))
-        return replace(found, traced=replace(found.traced, doubled=doubled), doubling=change)
+def trace_program(
+    asked: invocation.Invocation,
+    run_trial: Callable[[MeasurePlan, Candidate], Run | Failure],
+    plan: MeasurePlan,
+) -> Findings | Failure:
+    """Trace the program with a card or without, then with twice its batch."""
+    refused = ""
+    first = run_trial(plan, Candidate())
+    if isinstance(first, Failure) and plan.stand_in and first.kind != "interrupted":
+        plan, failed = replace(plan, stand_in=None), first
+        first, refused = run_trial(plan, Candidate()), failed.evidence
+        first = failed if isinstance(first, Failure) else first
+    if isinstance(first, Failure):
+        return first
+    used = first.cards[0] if first.cards else None
+    card = profiles.match(used.name or "", used.total_gib) if used else None
+    found = Findings(
+        traced=Traced(run=first, own=trace_of(first), measured_on=card),
+        stand_in=plan.stand_in.title if plan.stand_in else None,
+        refused=refused,
+    )
+    change = twice_the_batch(asked, found.traced.own.batch)
+    if change is None:
+        return replace(found, why="no setting of the batch was found")
+    second = run_trial(plan, Candidate(changes=(change,)))
+    if isinstance(second, Failure):
+        if second.kind == "interrupted":
+            return second
+        return replace(found, why=f"twice the batch failed here ({second.kind})")
+    try:
+        doubled = trace_of(second)
+        at_batch(found.traced.own, doubled, found.traced.own.batch)
+    except PredictionError as problem:
+        return replace(found, why=str(problem))
+    return replace(found, traced=replace(found.traced, doubled=doubled), doubling=change)
 
 
 def trace_of(run: Run) -> Trace:

@@ -53,7 +53,6 @@ def _row(phase: RunPhase, total_s: float) -> str:
 
 
 def _memory(run: Run) -> str:
-    """Sentence on host memory, and on its growth."""
     peak, growth = run.peak_host_gib, run.host_growth_gib_per_min
     if peak is None:
         return "Host memory was not measured."

@@ -70,7 +70,7 @@ def _take(handle: int, what: str) -> None:
             "wait until it ends, or stop it, and call again."
         )
         raise StateBusyError(msg) from None
-    command = shlex.join(masking.mask_argv(sys.orig_argv))[:1000]
+    command = masking.mask_text(shlex.join(sys.orig_argv))[:1000]
     with contextlib.suppress(OSError):  # a full disk
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"process {os.getpid()}, `{command}`".encode(errors="replace"), 0)

@@ -42,7 +42,6 @@ def advice_of(
         site = seen.loader_site if suggestion.arguments else seen.model_site
         path, line = located(program.cwd, site)
         if path is not None:
-            site = written_at(path, line, site) if suggestion.arguments else site
             edit = code_edit(line, suggestion, state.incumbent_run)
             patch = python_source.patch_of(path, program.cwd, edit) if edit else None
     return Advice(title=suggestion.title, gain=gain, reason=reason, site=site, patch=patch)
@@ -67,8 +66,6 @@ def code_edit(line: int, suggestion: Suggestion, original: Run) -> Edit | None:
     switch, value = switch_of(suggestion.title)
     if switch.statement:
         return patches.statement_edit(switch.statement.format(value=value))
-    if switch.name == "compile":
-        return patches.compile_edit(line, value)
     if switch.name == "autocast":
         whatif = suggestion.run.whatif
         device = (original.effects.device or "cpu").partition(":")[0]
@@ -82,11 +79,3 @@ def located(cwd: Path, site: str | None) -> tuple[Path | None, int]:
     name, _, line = (site or "").rpartition(":")
     path = cwd / name
     return (path, int(line)) if name and line.isdigit() and path.is_file() else (None, 0)
-
-
-def written_at(path: Path, line: int, site: str | None) -> str | None:
-    """`train.py:88 DataLoader(...)`: the call that holds the arguments."""
-    found = patches.loader_place(path, line)
-    if site is None or found is None:
-        return site
-    return f"{site.rpartition(':')[0]}:{found[0]} {found[1]}(...)"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Mapping
-from pathlib import Path
 
 from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
 from advisor.patches.python_source import (
@@ -19,7 +18,6 @@ from advisor.patches.python_source import (
     imports_torch,
     last_name,
     leading_imports,
-    read_source,
 )
 
 POSITIONS = ("dataset", "batch_size", "shuffle")
@@ -48,13 +46,6 @@ def loader_edit(line: int, values: Mapping[str, int | bool]) -> Edit:
         return _set_arguments(source, trainer, {ARGUMENTS[n]: v for n, v in values.items()})
 
     return edit
-
-
-def loader_place(path: Path, line: int) -> tuple[int, str] | None:
-    """Line and name of the call to edit."""
-    source = read_source(path)
-    call = (_loader_call(source, line) or _trainer_arguments(source, line)) if source else None
-    return (call.lineno, last_name(call.func) or "") if call else None
 
 
 def statement_edit(statement: str) -> Edit:
@@ -161,9 +152,8 @@ def _override(source: Source, splat: ast.keyword, values: dict[str, int | bool])
 
 
 SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
-Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
+DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.alias)
 LOSSES = ("loss", "crit")
 """Parts of the names of what a model's output is given to."""
 
@@ -211,32 +201,6 @@ def autocast_edit(line: int, device: str, dtype: str, *, widen: bool) -> Edit:
     return edit
 
 
-def compile_edit(line: int, mode: str = "") -> Edit:
-    """Insert `model.compile()` after the model is built.
-
-    The model is called at `line`. It cannot be made if what is called is neither a plain name nor
-    an attribute of `self`, or if that is given its value in a branch or a loop, after the call, in
-    more than one function, or by anything but a call.
-    """
-
-    def edit(source: Source) -> list[Splice] | None:
-        called = list(_called(source, line))
-        found = _built(source, line, called[0]) if len(called) == 1 else None
-        if found is None:
-            return None
-        scope, node = found
-        _, indent = source.indent(node)
-        at = behind(source, node)
-        if at is None or indent.strip():
-            return None
-        given = f'mode="{mode}"' if mode else ""
-        statement = f"{called[0]}.compile({given})"
-        scope.body.insert(scope.body.index(node) + 1, ast.parse(statement).body[0])
-        return [(at, at, source.newline + indent + statement.encode())]
-
-    return edit
-
-
 def _widened(source: Source, call: ast.Call) -> Splice:
     """Append `.float()` to `call`."""
     _, end = source.span(call)
@@ -254,7 +218,7 @@ def _called(source: Source, line: int) -> dict[str, ast.Call]:
         getattr(each, "asname", None) or each.name
         for node in ast.walk(source.tree)
         for each in (getattr(node, "names", ()) if isinstance(node, IMPORTS) else [node])
-        if isinstance(each, (*FUNCTIONS, ast.ClassDef, ast.alias))
+        if isinstance(each, DEFINED)
     }
     found = {}
     for node in ast.walk(source.tree):
@@ -271,47 +235,7 @@ def _called(source: Source, line: int) -> dict[str, ast.Call]:
     return found
 
 
-def _built(source: Source, line: int, name: str) -> tuple[Scope, ast.stmt] | None:
-    """Last statement that assigns `name`, and its function.
-
-    The model is called at `line`.
-    """
-    tree = source.tree
-    around = [n for n in ast.walk(tree) if isinstance(n, FUNCTIONS) and _covers(n, line)]
-    scope: Scope = max(around, key=lambda node: node.lineno, default=tree)
-    scopes: list[Scope] = [scope]
-    if name.startswith("self."):
-        classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-        owner = next((node for node in classes if any(each is scope for each in node.body)), None)
-        scopes = [each for each in getattr(owner, "body", ()) if isinstance(each, FUNCTIONS)]
-    stores = [(each, node) for each in scopes for node in ast.walk(each) if _stores(node, name)]
-    if len({id(each) for each, _ in stores}) != 1:
-        return None
-    place = stores[0][0]
-    given = [
-        node
-        for node in place.body
-        if isinstance(node, ast.Assign)
-        and [ast.unparse(target) for target in node.targets] == [name]
-    ]
-    if not given or len(stores) != len(given) or not isinstance(given[-1].value, ast.Call):
-        return None
-    if place is scope and given[-1].lineno >= line:
-        return None
-    return place, given[-1]
-
-
-def _stores(node: ast.AST, name: str) -> bool:
-    """True if `node` assigns `name`."""
-    return (
-        isinstance(node, (ast.Name, ast.Attribute))
-        and isinstance(node.ctx, ast.Store)
-        and ast.unparse(node) == name
-    )
-
-
 def _covers(node: ast.AST, line: int) -> bool:
-    """True if `node` stands on `line`."""
     return getattr(node, "lineno", 0) <= line <= (getattr(node, "end_lineno", None) or 0)
 
 

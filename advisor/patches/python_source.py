@@ -15,19 +15,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-BOM = b"\xef\xbb\xbf"
 LINES = re.compile(r"[^\n]*\n|[^\n]+")
 NO_LINE_END = "\\ No newline at end of file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Bytes of a Python file, without BOM, and its tree."""
+    """Bytes of a Python file and its tree."""
 
-    path: Path
     code: bytes
     tree: ast.Module
-    bom: bytes
 
     def offset(self, line: int, column: int) -> int:
         """Byte offset of a position: lines from 1."""
@@ -62,18 +59,17 @@ Edit = Callable[[Source], list[Splice] | None]
 
 
 def read_source(path: Path) -> Source | None:
-    """Read a UTF-8 Python source with modern line ends, or return None."""
+    """Read a UTF-8 source without BOM or old line ends, else None."""
     try:
-        raw = path.read_bytes()
-        code = raw.removeprefix(BOM)
+        code = path.read_bytes()
         text = code.decode("utf-8")
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(code).readline)
         tree = ast.parse(code)
     except (OSError, ValueError, SyntaxError):
         return None
-    if encoding not in {"utf-8", "utf-8-sig"} or "\r" in text.replace("\r\n", "") or "\f" in text:
+    if encoding != "utf-8" or "\r" in text.replace("\r\n", "") or "\f" in text:
         return None
-    return Source(path=path, code=code, tree=tree, bom=raw[: len(raw) - len(code)])
+    return Source(code=code, tree=tree)
 
 
 def last_name(node: ast.expr) -> str | None:
@@ -134,7 +130,7 @@ def patch_of(path: Path, cwd: Path, edit: Edit) -> str | None:
             return None
     except (SyntaxError, ValueError):
         return None
-    return file_patch(path, source.bom + source.code, source.bom + new, cwd)
+    return file_patch(path, source.code, new, cwd)
 
 
 def file_patch(path: Path, old: bytes, new: bytes, cwd: Path) -> str | None:

@@ -1,7 +1,7 @@
 """Torch facts of an interpreter, printed by it.
 
-The last line that it prints is one JSON object with the key `torch_facts`. Nothing of the package
-is imported, and nothing is written.
+The last line that it prints is one JSON object. Nothing of the package is
+imported, and nothing is written.
 """
 
 from __future__ import annotations
@@ -46,4 +46,4 @@ def facts() -> dict[str, Any]:
 if __name__ == "__main__":
     # What lies in the working directory must not be taken for one of torch's modules.
     sys.path[:] = [folder for folder in sys.path if folder]
-    print("\n" + json.dumps({"torch_facts": facts()}))
+    print("\n" + json.dumps(facts()))

@@ -298,7 +298,6 @@ def trial_entry(attempt: TrialResult) -> TrialEntry:
 
 
 def _comparison(found: Comparison, objective: Objective) -> ComparisonEntry:
-    """The rounds of one comparison."""
     counted = {each.number for each in found.counted}
     return ComparisonEntry(
         purpose=found.ab_test.purpose,

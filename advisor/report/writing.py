@@ -23,15 +23,11 @@ from advisor.report.sections import patch_file
 EMBEDDED = "data:image/svg+xml;base64,"
 
 
-class _Parser(MarkdownIt):
+def _parser() -> MarkdownIt:
     """Markdown of a report; of targets only embedded figures are taken."""
-
-    def __init__(self) -> None:
-        super().__init__("commonmark", {"html": True})
-        self.enable("table").disable(("link", "autolink", "reference"))
-
-    def validateLink(self, url: str) -> bool:  # noqa: N802  the library's name
-        return url.startswith(EMBEDDED)
+    parser = MarkdownIt("commonmark", {"html": True}).enable("table")
+    parser.validateLink = lambda url: url.startswith(EMBEDDED)  # type: ignore[method-assign]
+    return parser.disable(("link", "autolink", "reference"))
 
 
 def page(report: Report, drawn: bytes | None, stem: str = "report") -> str:
@@ -40,7 +36,7 @@ def page(report: Report, drawn: bytes | None, stem: str = "report") -> str:
     `stem` is that of the files of patches beside it.
     """
     image = EMBEDDED + base64.b64encode(drawn).decode() if drawn else ""
-    text, parser = sections.render(report, stem, image), _Parser()
+    text, parser = sections.render(report, stem, image), _parser()
     heading = next((line for line in text.splitlines() if line.startswith("# ")), "# report")
     title = re.sub(r"<[^>]*>", "", parser.renderInline(heading[2:]))
     return figures.template("page.html.j2").render(
@@ -169,7 +165,6 @@ def headline(report: Report) -> dict[str, Any]:
 
 
 def _patch_places(report_md: Path) -> list[Path]:
-    """Places of the patches beside `report_md`."""
     numbers = range(1, MOST_PATCHES + 1)
     return [report_md.with_name(patch_file(report_md.stem, number)) for number in numbers]
 

@@ -5,20 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor.patches.patches import autocast_edit, compile_edit, loader_edit, statement_edit
+from advisor.patches.patches import autocast_edit, loader_edit, statement_edit
 from advisor.patches.python_source import patch_of
 
 FLAG = "torch.backends.cudnn.benchmark = True"
 WITH = 'with torch.autocast("cpu", dtype=torch.bfloat16):'
-OWNED = """\
-class Trainer:
-    def __init__(self):
-        self.model = Net().to(d)
-        self.other = 1
-    def step(self, x):
-        y = self.model(x)
-"""
-MOVED = "def main():\n    model = Net()\n    model = model.to(d)  # d\n    y = model(x)\n"
 LOADERS = [
     ("l = DataLoader(ds, batch_size=4)\n", "l = DataLoader(ds, batch_size=4, @)\n"),
     (
@@ -37,7 +28,6 @@ LOADERS = [
         "l = DataLoader(ds, **options)\n",
         'l = DataLoader(ds, **{**options, "num_workers": 2, "pin_memory": True})\n',
     ),
-    ("\ufeffl = DataLoader(ds,)\n", "\ufeffl = DataLoader(ds, @,)\n"),
     (
         "from torch.utils.data import DataLoader as Feed\nl = Feed(ds)\n",
         "from torch.utils.data import DataLoader as Feed\nl = Feed(ds, @)\n",
@@ -66,14 +56,6 @@ WIDENED = [
         f"import torch\n{WITH}\n    loss = criterion(model(x).float(), y)\n",
     ),
 ]
-COMPILED = [
-    (MOVED, MOVED.replace("# d\n", "# d\n    model.compile()\n")),
-    (
-        "criterion = Loss()\nmodel = Net()\nloss = criterion(model(x), y)\n",
-        "criterion = Loss()\nmodel = Net()\nmodel.compile()\nloss = criterion(model(x), y)\n",
-    ),
-    (OWNED, OWNED.replace("to(d)\n", "to(d)\n        self.model.compile()\n")),
-]
 EDITS = {
     "workers": lambda line: loader_edit(line, {"num_workers": 2, "pin_memory": True}),
     "no workers": lambda line: loader_edit(line, {"num_workers": 0}),
@@ -81,7 +63,6 @@ EDITS = {
     "threads": lambda _: statement_edit("torch.set_num_threads(4)"),
     "autocast": lambda line: autocast_edit(line, "cpu", "bfloat16", widen=False),
     "widened": lambda line: autocast_edit(line, "cpu", "bfloat16", widen=True),
-    "compile": compile_edit,
 }
 """Each edit, of the call that begins on a line."""
 EDITED = [
@@ -89,7 +70,6 @@ EDITED = [
     *(("flag", before, after) for before, after in FLAGS),
     *(("autocast", before, after) for before, after in UNDER_AUTOCAST),
     *(("widened", before, after) for before, after in WIDENED),
-    *(("compile", before, after) for before, after in COMPILED),
 ]
 UNCERTAIN = [
     ("workers", "l = DataLoader(*given)\n"),
@@ -100,6 +80,7 @@ UNCERTAIN = [
     ("workers", "l = [DataLoader(a), DataLoader(b)]\n"),
     ("workers", "l = make_loader(ds)\n"),
     ("workers", "l = DataLoader(ds\n"),
+    ("workers", "\ufeffl = DataLoader(ds)\n"),
     ("workers", "# coding: latin-1\nl = DataLoader(ds)\n"),
     ("no workers", "l = DataLoader(ds, num_workers=8, timeout=30)\n"),
     ("no workers", "l = DataLoader(ds, **options)\n"),
@@ -117,13 +98,6 @@ UNCERTAIN = [
     ("autocast", "import torch as t\ny = model(x)\n"),
     ("widened", "import torch\ny = model(other(x))\n"),
     ("widened", "import torch\ny = F.model(x)\n"),
-    ("compile", "def f(model):\n    model(x)\n"),
-    ("compile", "if a:\n    model = Net()\nmodel(x)\n"),
-    ("compile", "model = Net()\nif a:\n    model = Other()\nmodel(x)\n"),
-    ("compile", "self.model(x)\n"),
-    ("compile", "model = Net(); z = 1\nmodel(x)\n"),
-    ("compile", "model = nets[0]\nmodel(x)\n"),
-    ("compile", OWNED.replace("        y", "        self.model = Other()\n        y")),
 ]
 
 
@@ -141,7 +115,7 @@ def patched(folder: Path, edit: str, code: str) -> str | None:
 
 @pytest.mark.parametrize(("edit", "before", "after"), EDITED)
 def test_only_what_was_meant_is_edited(edit, before, after, tmp_path) -> None:
-    """Comments, line ends, indentation, byte order mark and everything around it stay."""
+    """Comments, line ends, indentation and everything around it stay."""
     patch = patched(tmp_path, edit, before)
     assert patch.startswith("diff --git a/src/train.py b/src/train.py\n")
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)

@@ -28,7 +28,7 @@ def test_what_is_written_is_read_back_and_rendered_again_to_the_byte(name, tmp_p
 @examples.every_report
 def test_the_json_holds_to_its_schema(name) -> None:
     jsonschema.validate(
-        json.loads(writing.dump(golden.report(name))), json.loads(schemas.report_schema())
+        json.loads(writing.dump(golden.report(name))), json.loads(schemas.schema_of(Report))
     )
 
 

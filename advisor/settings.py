@@ -1,10 +1,9 @@
-"""gpu-advisor.toml: its tables, its reader and its JSON Schema."""
+"""gpu-advisor.toml or `[tool.gpu-advisor]`: its tables, its reader and its JSON Schema."""
 
 from __future__ import annotations
 
 import contextlib
 import difflib
-import json
 import math
 import os
 import re
@@ -313,12 +312,6 @@ def load(path: Path | None) -> Settings:
     except ValidationError as problem:
         raise SettingsError(_explain(path, problem)) from problem
     return settings.model_copy(update={"root": path.parent.resolve()})
-
-
-def json_schema() -> str:
-    """The JSON Schema of gpu-advisor.toml, as committed in gpu-advisor.schema.json."""
-    schema = Settings.model_json_schema(by_alias=True)
-    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
 
 
 def _explain(path: Path, problem: ValidationError) -> str:
