@@ -112,7 +112,7 @@ def test_a_spread_that_was_seen_before_narrows_the_bounds_and_keeps_what_they_pr
         band = stats.noise_band(seen)
         gains = [rng.gauss(0, 0.03 * math.sqrt(2)) for _ in range(rounds)]
         alone = stats.t_interval(gains)
-        known = stats.t_interval(gains, known_sigma=band / 2 * math.sqrt(2))
+        known = stats.t_interval(gains, sigma=band / 2 * math.sqrt(2))
         wrong += known.low > 0
         narrower += known.high - known.low < alone.high - alone.low
     assert wrong / 2000 <= 0.025

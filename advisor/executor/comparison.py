@@ -250,7 +250,7 @@ class Comparison:
             return None
         sigma = self.ab_test.sigma
         if self.collapsed(arm):  # ranks hardly see how far a run fell
-            return stats.paired_interval(ratios, sigma_at_least=sigma, known_sigma=sigma)
+            return stats.paired_interval(ratios, sigma=sigma)
         first, after = (
             _runs([r for r in self.whole if each == slowed or self._is_sound(r, each)], each)
             for each in (self.ab_test.names[0], arm)
@@ -259,8 +259,7 @@ class Comparison:
             ratios,
             [_log_merit(objective, run) for run in (*first, *self.outside)],
             [_log_merit(objective, run) for run in after],
-            sigma_at_least=sigma,
-            known_sigma=sigma,
+            sigma=sigma,
         )
 
     def _slowed_by_us(self, arm: str) -> float:
@@ -384,7 +383,7 @@ def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | Non
     gains = [part.log_gains(objective) for part in parts]
     sigma = math.sqrt(sum(part.ab_test.sigma**2 for part in parts))
     sums = [sum(steps) for steps in zip(*gains, strict=False)]
-    found = as_gains(stats.paired_interval(sums, sigma_at_least=sigma, known_sigma=sigma))
+    found = as_gains(stats.paired_interval(sums, sigma=sigma))
     product = math.prod(step.estimate for step in each if step is not None)
     estimate = stats.estimate_inside(found.low, found.high, product, found.estimate)
     return Interval(
