@@ -8,8 +8,7 @@ from dataclasses import replace
 from advisor.executor.requests import TrialResult
 from advisor.knobs.registry import loader_arguments
 from advisor.model import Candidate, Change, Decision, JsonScalar, Knob, KnobClass, TuningResult
-from advisor.tuner.baseline import OWN_KINDS
-from advisor.tuner.effects import other_phase
+from advisor.tuner.effects import LOADER_KINDS, other_phase
 from advisor.tuner.state import KnobVerdict, TunerState, key_of
 from advisor.tuner.value_trials import QUICKER
 
@@ -21,7 +20,7 @@ STAGES: dict[str, KnobClass] = {
     "timesteps": "quality",
 }
 """Kinds that --safe leaves out, and their class."""
-TRIED = {*STAGES, *OWN_KINDS, "grad_accum", "grad_checkpoint"}
+TRIED = {*STAGES, *LOADER_KINDS, "grad_accum", "grad_checkpoint"}
 """Kinds that a whole search tries, or explains."""
 LINKED = "Moves with what it is linked to."
 
