@@ -147,15 +147,6 @@ class Constraint:
     text: str
     """As it was written: `latency_p95<=80ms`."""
 
-    @property
-    def grows_with_batch(self) -> bool:
-        """True if a larger batch only worsens the figure."""
-        return self.relation == "<="
-
-    def value(self, run: Run) -> float | None:
-        """The figure, in the metric's unit."""
-        return self.metric.read(run)
-
     def holds(self, run: Run) -> bool:
         """True if `run` has the figure, inside the bound."""
         value = self.metric.read(run)
@@ -169,33 +160,16 @@ class Objective:
     metric: Metric
     constraints: tuple[Constraint, ...] = ()
 
-    @property
-    def name(self) -> str:
-        """Name of the metric, as in `throughput`."""
-        return self.metric.name
-
-    @property
-    def higher_is_better(self) -> bool:
-        return self.metric.higher_is_better
-
     def score(self, run: Run) -> float:
         """Positive score of `run`, worst where unmeasured.
 
         The original decides if it is measured at all, see `unmeasured`.
         """
-        return self.metric.read(run) or (1 / WORST if self.higher_is_better else WORST)
-
-    def gain(self, before: float, after: float) -> float:
-        """Ratio by which `after` is better than `before`."""
-        return self.metric.gain(before, after)
+        return self.metric.read(run) or (1 / WORST if self.metric.higher_is_better else WORST)
 
     def log_gain(self, before: Run, after: Run) -> float:
         """Log of the gain between two runs."""
-        return math.log(self.gain(self.score(before), self.score(after)))
-
-    def unit(self, unit: str) -> str:
-        """`tiles/s`, given the unit of work."""
-        return self.metric.unit_for(unit)
+        return math.log(self.metric.gain(self.score(before), self.score(after)))
 
     def unmeasured(self, run: Run) -> tuple[str, ...]:
         """Names of the requested figures that `run` lacks."""
@@ -208,7 +182,7 @@ class Objective:
 
     def best(self, runs: Sequence[Run]) -> Run:
         """The one with the best score."""
-        return (max if self.higher_is_better else min)(runs, key=self.score)
+        return (max if self.metric.higher_is_better else min)(runs, key=self.score)
 
     def better_below(self, run: Run) -> bool:
         """True if a smaller batch may be wanted."""

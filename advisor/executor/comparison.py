@@ -212,7 +212,7 @@ class Comparison:
         ratio = self._gain(objective, self.ab_test.names[0], arm)
         gains = [stats.estimate_inside(found.low, found.high, ratio, found.estimate)]
         if outside := self._drift(objective, arm):
-            gains.append(objective.gain(outside, self._typical(objective, arm)))
+            gains.append(objective.metric.gain(outside, self._typical(objective, arm)))
         return Interval(
             estimate=gains[0],
             low=min(found.low, *gains),
@@ -277,7 +277,7 @@ class Comparison:
         return statistics.median(objective.score(run) for run in self.runs(arm))
 
     def _gain(self, objective: Objective, first: str, arm: str) -> float:
-        return objective.gain(self._typical(objective, first), self._typical(objective, arm))
+        return objective.metric.gain(self._typical(objective, first), self._typical(objective, arm))
 
     def _drift(self, objective: Objective, arm: str) -> float | None:
         """Score of the first variant outside of the rounds.
@@ -289,7 +289,7 @@ class Comparison:
         if found is None or len(self.outside) < FEWEST:
             return None
         outside = statistics.median(objective.score(run) for run in self.outside)
-        change = objective.gain(self._typical(objective, self.ab_test.names[0]), outside)
+        change = objective.metric.gain(self._typical(objective, self.ab_test.names[0]), outside)
         half = (math.log(found.high) - math.log(found.low)) / 2
         return outside if abs(math.log(change)) > half else None
 
@@ -329,7 +329,7 @@ class Comparison:
             statistics.fmean(objective.score(run) for run in self.runs(each))
             for each in (self.ab_test.names[0], arm)
         )
-        return objective.gain(before, after) > 1 + smallest_gain
+        return objective.metric.gain(before, after) > 1 + smallest_gain
 
     @property
     def is_futile(self) -> bool:
@@ -366,7 +366,7 @@ def as_gains(found: Interval) -> Interval:
 
 def _log_merit(objective: Objective, run: Run) -> float:
     """Log of the score, turned so that more is better."""
-    return math.log(objective.gain(1.0, objective.score(run)))
+    return math.log(objective.metric.gain(1.0, objective.score(run)))
 
 
 def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | None:

@@ -240,10 +240,10 @@ def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run
     Larger batches go only where the constraint grows with the batch.
     """
     for each in state.context.objective.broken(run):
-        seen = each.value(run)
+        seen = each.metric.read(run)
         shown = "not measured" if seen is None else f"{seen:.4g}"
         why = f"{point[0]} was outside of {each.text}: {shown}"
-        larger = each.grows_with_batch and grid.knobs[0] is not None
+        larger = each.relation == "<=" and grid.knobs[0] is not None
         grid = replace(grid.without(point, why, larger=larger), stop=why)
     return grid
 

@@ -275,13 +275,13 @@ class TunerState:
     def gain(self, run: Run, than: Run) -> float:
         """Factor by which `run` is better."""
         score = self.context.objective.score
-        return self.context.objective.gain(score(than), score(run))
+        return self.context.objective.metric.gain(score(than), score(run))
 
     def gain_over_incumbent(self, run: Run) -> float:
         """Gain over the median of the incumbent's runs."""
         score = self.context.objective.score
         median = statistics.median(map(score, self.incumbent_runs))
-        return self.context.objective.gain(median, score(run))
+        return self.context.objective.metric.gain(median, score(run))
 
     def is_faster(self, run: Run, than: Run) -> bool:
         """True if `run` beats `than` by a tie.
