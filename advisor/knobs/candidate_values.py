@@ -12,26 +12,10 @@ from advisor.knobs.tree import Findings, canonical, number_of, parts_of
 from advisor.model import Change, JsonScalar, Knob, KnobConstraint
 
 
-def is_ban(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...]) -> bool:
-    """True if `comment` forbids a change of `value`."""
-    text = comment or ""
-    if multiple_of(comment, value) is not None:
-        text = catalogue().comments["multiple"].sub(" ", text)
-    return bool(catalogue().comments["constraint"].search(text))
-
-
-def multiple_of(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...]) -> float | None:
-    """The number whose multiples `comment` allows, or None.
-
-    It is the one number that is named, else `value`: what that is a multiple of (of devices, of
-    another setting), its own multiples are too.
-    """
-    match = catalogue().comments["multiple"].search(comment or "")
-    number = None if isinstance(value, tuple) else number_of(value)
-    if match is None or comment is None or not number or number < 0:
-        return None
-    only = len(re.findall(r"\d+", comment)) == 1
-    return float(match["divisor"]) if match["divisor"] and only else number
+def is_ban(comment: str | None) -> bool:
+    """True if `comment` forbids a change; one that asks for a multiple does not."""
+    comments = catalogue().comments
+    return bool(comments["constraint"].search(comments["multiple"].sub(" ", comment or "")))
 
 
 NARROW = ("bfloat16", "float16")
@@ -165,9 +149,14 @@ class _Plan:
 
 
 def _no_multiple(knob: Knob, value: JsonScalar) -> str | None:
-    """Reason why the comment beside `knob` refuses `value`."""
-    step, number = multiple_of(knob.comment, knob.value), number_of(value)
-    if step and number is not None and number % step:
+    """Reason why the comment beside `knob` refuses `value`.
+
+    What the present value is a multiple of, its own multiples are too.
+    """
+    step = None if isinstance(knob.value, tuple) else number_of(knob.value)
+    number = number_of(value)
+    bound = catalogue().comments["multiple"].search(knob.comment or "")
+    if bound and step and number is not None and number % step:
         return f'it is no multiple of {step:g}, and the comment beside it says "{knob.comment}"'
     return None
 

@@ -271,7 +271,7 @@ def _unused(leaf: Leaf) -> str | None:
 
 def _frozen(leaf: Leaf, kind: str) -> str | None:
     """Reason why the knob is not editable, or None."""
-    if candidate_values.is_ban(leaf.comment, leaf.value):
+    if candidate_values.is_ban(leaf.comment):
         return f'the comment beside it says "{leaf.comment}"'
     if leaf.is_list:
         return "it is a list of values"

@@ -114,7 +114,7 @@ def test_a_schedule_that_cannot_be_rescaled_is_left_or_refused() -> None:
     [
         ("Needs to be divisible by the number of devices (e.g., if distributed)", 32, 24),
         ("should be a multiple of num_gpus", 48, 8),
-        ("multiple of 8 for tensor cores", 8, 12),
+        ("multiple of 8 for tensor cores", 32, 24),
         ("multiple of 4 * world_size", 32, 24),
         ("divisible by 4 and by 6", 32, 24),
     ],
@@ -122,7 +122,7 @@ def test_a_schedule_that_cannot_be_rescaled_is_left_or_refused() -> None:
 def test_a_comment_on_multiples_bounds_the_values_and_bans_none_of_them(
     comment, kept, broken
 ) -> None:
-    """Of what is no number here, the present value is a multiple, and so are its own."""
+    """The present value is such a multiple, and so are its own."""
     text = f"batch_size: 16 # {comment}\n"
     assert move(text, "batch_size", kept) == {"batch_size": kept}
     assert f'"{comment}"' in str(move(text, "batch_size", broken))
