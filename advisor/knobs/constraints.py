@@ -37,11 +37,8 @@ class _Around(NamedTuple):
     def of_kind(self, kind: str, *phases: str) -> list[Knob]:
         return [k for k in self.knobs if k.kind == kind and (not phases or k.phase in phases)]
 
-    def leaf(self, knob: Knob) -> Leaf:
-        return next(leaf for leaf in self.leaves if leaf.path == knob.path)
-
     def siblings(self, knob: Knob) -> dict[str, Leaf]:
-        mapping = self.leaf(knob).mapping
+        mapping = next(leaf.mapping for leaf in self.leaves if leaf.path == knob.path)
         return {leaf.name: leaf for leaf in self.leaves if leaf.mapping == mapping}
 
 

@@ -183,13 +183,10 @@ class _Finder:
             elif why := meaning.trap or _unused(leaf):
                 self.traps.append(FalseMatch(document=self.document.name, path=leaf.path, why=why))
             else:
-                self._accept(leaf, meaning)
-
-    def _accept(self, leaf: Leaf, meaning: Meaning) -> None:
-        self.knobs.append(self._knob(leaf, meaning))
-        if "auto" in types_of(leaf.value):
-            why = "auto: the value lives in the program or file that launches this one"
-            self.links.append(self._lives_elsewhere(why, leaf.path))
+                self.knobs.append(self._knob(leaf, meaning))
+                if "auto" in types_of(leaf.value):
+                    why = "auto: the value lives in the program or file that launches this one"
+                    self.links.append(self._lives_elsewhere(why, leaf.path))
 
     def _lives_elsewhere(self, why: str, *paths: str) -> KnobConstraint:
         """Link a path to the place of its value, the second path, if it is in this document."""

@@ -71,10 +71,6 @@ class TuningContext:
     quality_reference: tuple[tuple[str, float], ...] = ()
     """Quality by measure from before the first rewrite."""
 
-    def source(self, document: str) -> Source:
-        """The document of this name."""
-        return next(each for each in self.sources if each.document.name == document)
-
     def allows(self, knob_class: KnobClass) -> bool:
         """True if knobs of this class may change."""
         return not self.safe or knob_class in {"free", "training"}
@@ -414,7 +410,7 @@ class TunerState:
 
     def with_value(self, knob: Knob, value: JsonScalar) -> Candidate | knobs.InvalidChange:
         """Best candidate with `knob` at `value`, links moved along."""
-        source = self.context.source(knob.document)
+        source = next(s for s in self.context.sources if s.document.name == knob.document)
         beside = {c.path: c.new for c in self.best.changes if c.document == knob.document}
         move = partial(knobs.move, source.document, source.findings, knob.path)
         moved = move(value, beside)
