@@ -85,7 +85,6 @@ def _text_types(text: str) -> frozenset[str]:
         "null": r"(?i)none|null|~",
         "digits": r"\d+",
         "numeric-text": _RATE.pattern,
-        "duration": r"\d+(ba|ep|tok|sp|s|m|h|d|dur)",
         "flag-name": r"-{1,2}[A-Za-z].*",
         "choice-text": r"(choice|range|interval|uniform|loguniform)\(.*\)",
         "device-list-text": r"[(\[]?\s*\d+\s*(,\s*\d*)+[)\]]?|[(\[]\s*\d+\s*[)\]]",
@@ -111,7 +110,6 @@ class Meaning:
 
     kind: str = ""
     trap: str | None = None
-    phase: Phase | None = None
     unit: str | None = None
     scope: str | None = None
     why: str = "its name and value"

@@ -216,7 +216,7 @@ class _Finder:
 
     def _knob(self, leaf: Leaf, meaning: Meaning) -> Knob:
         spec = REGISTRY[meaning.kind]
-        phase = meaning.phase or _phase_of_leaf(leaf, spec, self.phase, self.names)
+        phase = _phase_of_leaf(leaf, spec, self.phase, self.names)
         frozen = _frozen(leaf, spec.kind)
         why = f"`{leaf.key}`"
         if leaf.ancestors:
