@@ -13,13 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor import numbers
-from advisor.model import Run
+from advisor.model import SAMPLER_FORWARDS, Run
 
 GIB_PER_GB = 1e9 / 2**30
-SECONDS_AN_HOUR = 3600.0
 WORST = 1e100
-MANY_FORWARDS = 4.0
-"""Forwards of an item from which on it is an iterative sampler's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +65,7 @@ def _latency_p95_ms(run: Run) -> float | None:
 
     An item of many forwards takes what their mean shows, so none has to end.
     """
-    if run.latency_p95_ms is None and (run.effects.forwards_per_unit or 1.0) >= MANY_FORWARDS:
+    if run.latency_p95_ms is None and (run.effects.forwards_per_unit or 1.0) >= SAMPLER_FORWARDS:
         return _latency_ms(run)
     return run.latency_p95_ms
 
@@ -112,7 +109,7 @@ METRICS = {
             from_card=True,
             time_only=False,
             gain_text="{ratio} less energy for {one}",
-            units={"J": 1.0, "mJ": 1e-3, "kJ": 1e3, "Wh": SECONDS_AN_HOUR},
+            units={"J": 1.0, "mJ": 1e-3, "kJ": 1e3, "Wh": 3600.0},
         ),
         Metric(
             name="power",

@@ -2,12 +2,11 @@
 
 from advisor.knobs.candidate_values import InvalidChange, move, precision_choices
 from advisor.knobs.finder import find, phase_of_command
-from advisor.knobs.tree import Findings, Reference
+from advisor.knobs.tree import Findings
 
 __all__ = [
     "Findings",
     "InvalidChange",
-    "Reference",
     "find",
     "move",
     "phase_of_command",
