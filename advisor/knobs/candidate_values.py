@@ -18,6 +18,15 @@ def is_ban(comment: str | None) -> bool:
     return bool(comments["constraint"].search(comments["multiple"].sub(" ", comment or "")))
 
 
+def multiple_of(knob: Knob) -> float | None:
+    """The number whose multiples the comment beside `knob` allows, or None.
+
+    It is the present value: what that is a multiple of, its own multiples are too.
+    """
+    bound = catalogue().comments["multiple"].search(knob.comment or "")
+    return None if not bound or isinstance(knob.value, tuple) else number_of(knob.value)
+
+
 NARROW = ("bfloat16", "float16")
 """In the order in which they are tried: bfloat16 needs no loss scaling."""
 
@@ -149,14 +158,9 @@ class _Plan:
 
 
 def _no_multiple(knob: Knob, value: JsonScalar) -> str | None:
-    """Reason why the comment beside `knob` refuses `value`.
-
-    What the present value is a multiple of, its own multiples are too.
-    """
-    step = None if isinstance(knob.value, tuple) else number_of(knob.value)
-    number = number_of(value)
-    bound = catalogue().comments["multiple"].search(knob.comment or "")
-    if bound and step and number is not None and number % step:
+    """Reason why the comment beside `knob` refuses `value`."""
+    step, number = multiple_of(knob), number_of(value)
+    if step and number is not None and number % step:
         return f'it is no multiple of {step:g}, and the comment beside it says "{knob.comment}"'
     return None
 
