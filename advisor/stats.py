@@ -251,12 +251,7 @@ def t_interval(values: Sequence[float], alpha: float = ALPHA, *, sigma: float = 
 
 @lru_cache(maxsize=1024)
 def t_quantile(probability: float, degrees: int) -> float:
-    """Quantile of Student's t.
-
-    `degrees` >= 1, for a probability in (0, 1).
-    """
-    if probability < 0.5:
-        return -t_quantile(1 - probability, degrees)
+    """Quantile of Student's t with `degrees` >= 1, for a probability in [0.5, 1)."""
     low, high = 0.0, 1.0
     while _t_cdf(high, degrees) < probability:
         low, high = high, high * 2

@@ -36,8 +36,6 @@ QUICKER: dict[str, tuple[JsonScalar, JsonScalar]] = {
     "attention_impl": ("eager", "sdpa"),
 }
 """Value of a flag, and one that may be faster; the cheapest to try first."""
-PRECISION_ORDER = ("bfloat16", "float16")
-"""Precisions by how safely a program computes in them."""
 
 
 def try_values(
@@ -127,13 +125,10 @@ def tune_memory_savers(state: TunerState) -> Stage:
 def tune_precision(state: TunerState) -> Stage:
     """Tune the precision within the declared tolerance."""
     for knob in state.tunable("precision"):
-        spelled = {d: v for d, v in precision_choices(knob).items() if v != knob.value}
-        there = {d: v for d, v in spelled.items() if d in state.context.precisions}
-        order = [d for d in PRECISION_ORDER if d in there]
-        order += [d for d in there if d not in order]
-        if there:
-            values = list(dict.fromkeys(there[dtype] for dtype in order))
-            state = yield from try_with_consent(state, knob, values)
+        choices = precision_choices(knob).items()
+        values = dict.fromkeys(v for dtype, v in choices if dtype in state.context.precisions)
+        if values:
+            state = yield from try_with_consent(state, knob, list(values))
             continue
         here = ", ".join(state.context.precisions)
         reason = f"No other value is known to compute in one of {here}, as this target does."
