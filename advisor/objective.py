@@ -37,7 +37,7 @@ class Metric:
     """`{ratio} less energy for {one}`; empty: a figure to be bounded, and no objective."""
     time_only: bool = True
     """Its gains are those of time: what a program waits for counts."""
-    units: Mapping[str, float] | None = None
+    units: Mapping[str, float]
     """Units of a bound on it, each in terms of its own unit."""
 
     def gain(self, before: float, after: float) -> float:
@@ -215,12 +215,11 @@ def parse_constraint(text: str) -> Constraint:
     if match is None or metric is None:
         msg = f"{text!r} is no constraint; write NAME<=NUMBERUNIT with one of {', '.join(METRICS)}"
         raise ValueError(msg)
-    units = dict(metric.units or {})
-    written = match[4] or next(iter(units))
-    if written not in units:
-        msg = f"{text!r}: {metric.name} is no {written}; write {' or '.join(units)}"
+    written = match[4] or next(iter(metric.units))
+    if written not in metric.units:
+        msg = f"{text!r}: {metric.name} is no {written}; write {' or '.join(metric.units)}"
         raise ValueError(msg)
-    bound = float(match[3]) * units[written]
+    bound = float(match[3]) * metric.units[written]
     return Constraint(metric=metric, relation=match[2], bound=bound, text=text.replace(" ", ""))
 
 

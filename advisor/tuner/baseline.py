@@ -104,9 +104,7 @@ def with_few_steps(state: TunerState) -> Candidate:
 
 def tidy_steps(steps: float) -> int:
     """A count that people would write: two significant digits."""
-    whole = max(1, round(steps))
-    digits = len(str(whole))
-    return round(whole, 2 - digits) if digits > 2 else whole
+    return max(1, round(float(f"{steps:.2g}")))
 
 
 def needs_another(state: TunerState) -> bool:

@@ -197,17 +197,18 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
         reason = "The original's quality could not be measured: its output shows no figure."
         return state.set_verdict(key, "refused", reason)
     counts, stop = step_counts(state, knob)
+    variants = [(Variant(candidate=candidate), f"{steps} steps") for steps, candidate in counts]
     screened: dict[int, Verdict] = {}
     low, high, found = 0, len(counts) - 1, -1
     while low <= high:
         at = (low + high + 1) // 2
-        state, screened[at] = yield from screen(state, reference, *named(counts[at]))
+        state, screened[at] = yield from screen(state, reference, *variants[at])
         if screened[at].inside:
             found, low = at, at + 1
         else:
             stop, high = screened[at].why, at - 1
     for at in range(found, max(-1, found - MOST_CONFIRMED), -1):
-        variant, name = named(counts[at])
+        variant, name = variants[at]
         if at not in screened:
             state, screened[at] = yield from screen(state, reference, variant, name)
         state, verdict = yield from confirm_quality(state, reference, variant, screened[at], name)
@@ -217,11 +218,6 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
         if not verdict.refuted:
             break
     return state.set_verdict(key, "refused", f"Kept. {stop}")
-
-
-def named(count: tuple[int, Candidate]) -> tuple[Variant, str]:
-    """Variant of a step count, and its name in sentences."""
-    return Variant(candidate=count[1]), f"{count[0]} steps"
 
 
 def step_counts(state: TunerState, knob: Knob) -> tuple[list[tuple[int, Candidate]], str]:
