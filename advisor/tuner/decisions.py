@@ -67,7 +67,6 @@ def decisions(
     return (*found, *linked)
 
 
-
 def unchanged(
     state: TunerState, knob: Knob, verdict: KnobVerdict | None, *, whole: bool
 ) -> tuple[TuningResult, str]:
