@@ -230,14 +230,13 @@ def _move_schedule(plan: _Plan, link: KnobConstraint) -> str | None:
     new = number_of(plan.value)
     if steps is None or start is None or end is None or not new or new < 1:
         return f"{start_path}, {end_path} and {steps_path} are not all numbers"
-    word, shapes = _schedule_word(plan, steps_path), catalogue().schedule_shapes
-    if word not in shapes:
+    word, powers = _schedule_word(plan, steps_path), catalogue().table["schedule"]["powers"]
+    if word not in powers:
         return f"the schedule {word!r} is none whose terminal signal can be kept"
-    shape = shapes[word]
-    if shape is None:
+    if not powers[word]:
         return None
     try:
-        ends = rescaled_schedule(start, end, int(steps), int(new), shape)
+        ends = rescaled_schedule(start, end, int(steps), int(new), powers[word])
     except ValueError as problem:
         return str(problem)
     return plan.set(start_path, ends[0], "schedule") or plan.set(end_path, ends[1], "schedule")
