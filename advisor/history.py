@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -100,17 +101,11 @@ def installed_packages(command: tuple[str, ...], cwd: Path) -> list[str]:
         real = Path(os.path.realpath(found))
         for prefix in dict.fromkeys((Path(found).parent.parent, real.parent.parent)):
             if folders := sorted(prefix.glob("lib/python3*")):
-                lines += [str(real), *(line for folder in folders for line in _packages(folder))]
+                lines.append(str(real))
+                for folder, kind in itertools.product(folders, ("*-info", "*.egg-link")):
+                    found_here = sorted(folder.glob(f"*-packages/{kind}"))
+                    lines += [f"{folder.name}/{entry.name}" for entry in found_here]
     return lines
-
-
-def _packages(library: Path) -> Iterator[str]:
-    """Packages of one `lib/python3.x`, with the system's below `dist-packages`."""
-    for kind in (".dist-info", ".egg-info", ".egg-link"):
-        for entry in sorted(library.glob(f"*-packages/*{kind}")):
-            yield f"{library.name}/{entry.name}"
-    for built in library.glob("*-packages/torch/version.py"):  # its version may stay the same
-        yield f"{library.name}/torch/{built.stat().st_mtime_ns}"
 
 
 def _sources(folder: Path) -> Iterator[Path]:
@@ -174,16 +169,13 @@ class History:
     def find(
         self, key: str, machine: str, *, max_age_s: float, min_age_s: float = 0.0
     ) -> list[Run | Failure]:
-        """Results of `key` on `machine`, newest first.
-
-        Documents of another format are skipped.
-        """
+        """Results of `key`, which names the format, on `machine`, newest first."""
         now = time.time()
         rows = self._run(
             lambda db: db.execute(
-                "select outcome, doc from run where key = ? and machine = ? and format = ?"
+                "select outcome, doc from run where key = ? and machine = ?"
                 " and created > ? and created <= ? order by created desc, id desc",
-                (key, machine, FORMAT, now - max_age_s, now - min_age_s),
+                (key, machine, now - max_age_s, now - min_age_s),
             ).fetchall()
         )
         found: list[Run | Failure] = []
@@ -192,7 +184,7 @@ class History:
                 found.append((_RUN if outcome == "ok" else _FAILURE).validate_json(doc))
         return found
 
-    def host_spreads(self, machine: str, *, limit: int = 200) -> list[list[float]]:
+    def host_spreads(self, machine: str) -> list[list[float]]:
         """Rates of equal trials on `machine`, in groups.
 
         They show the noise of this host.
@@ -202,8 +194,8 @@ class History:
                 "select key, json_extract(doc, '$.units_per_s') from run"
                 " where machine = ? and outcome = 'ok'"
                 " and not coalesce(json_extract(doc, '$.disturbance.disturbed'), 0)"
-                " order by created desc limit ?",
-                (machine, limit),
+                " order by created desc limit 200",
+                (machine,),
             ).fetchall()
         )
         groups: dict[str, list[float]] = {}

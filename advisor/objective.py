@@ -13,13 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor import numbers
-from advisor.model import Run
+from advisor.model import SAMPLER_FORWARDS, Run
 
 GIB_PER_GB = 1e9 / 2**30
-SECONDS_AN_HOUR = 3600.0
 WORST = 1e100
-MANY_FORWARDS = 4.0
-"""Forwards of an item from which on it is an iterative sampler's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +37,7 @@ class Metric:
     """`{ratio} less energy for {one}`; empty: a figure to be bounded, and no objective."""
     time_only: bool = True
     """Its gains are those of time: what a program waits for counts."""
-    units: Mapping[str, float] | None = None
+    units: Mapping[str, float]
     """Units of a bound on it, each in terms of its own unit."""
 
     def gain(self, before: float, after: float) -> float:
@@ -68,7 +65,7 @@ def _latency_p95_ms(run: Run) -> float | None:
 
     An item of many forwards takes what their mean shows, so none has to end.
     """
-    if run.latency_p95_ms is None and (run.effects.forwards_per_unit or 1.0) >= MANY_FORWARDS:
+    if run.latency_p95_ms is None and (run.effects.forwards_per_unit or 1.0) >= SAMPLER_FORWARDS:
         return _latency_ms(run)
     return run.latency_p95_ms
 
@@ -112,7 +109,7 @@ METRICS = {
             from_card=True,
             time_only=False,
             gain_text="{ratio} less energy for {one}",
-            units={"J": 1.0, "mJ": 1e-3, "kJ": 1e3, "Wh": SECONDS_AN_HOUR},
+            units={"J": 1.0, "mJ": 1e-3, "kJ": 1e3, "Wh": 3600.0},
         ),
         Metric(
             name="power",
@@ -147,15 +144,6 @@ class Constraint:
     text: str
     """As it was written: `latency_p95<=80ms`."""
 
-    @property
-    def grows_with_batch(self) -> bool:
-        """True if a larger batch only worsens the figure."""
-        return self.relation == "<="
-
-    def value(self, run: Run) -> float | None:
-        """The figure, in the metric's unit."""
-        return self.metric.read(run)
-
     def holds(self, run: Run) -> bool:
         """True if `run` has the figure, inside the bound."""
         value = self.metric.read(run)
@@ -169,33 +157,16 @@ class Objective:
     metric: Metric
     constraints: tuple[Constraint, ...] = ()
 
-    @property
-    def name(self) -> str:
-        """Name of the metric, as in `throughput`."""
-        return self.metric.name
-
-    @property
-    def higher_is_better(self) -> bool:
-        return self.metric.higher_is_better
-
     def score(self, run: Run) -> float:
         """Positive score of `run`, worst where unmeasured.
 
         The original decides if it is measured at all, see `unmeasured`.
         """
-        return self.metric.read(run) or (1 / WORST if self.higher_is_better else WORST)
-
-    def gain(self, before: float, after: float) -> float:
-        """Ratio by which `after` is better than `before`."""
-        return self.metric.gain(before, after)
+        return self.metric.read(run) or (1 / WORST if self.metric.higher_is_better else WORST)
 
     def log_gain(self, before: Run, after: Run) -> float:
         """Log of the gain between two runs."""
-        return math.log(self.gain(self.score(before), self.score(after)))
-
-    def unit(self, unit: str) -> str:
-        """`tiles/s`, given the unit of work."""
-        return self.metric.unit_for(unit)
+        return math.log(self.metric.gain(self.score(before), self.score(after)))
 
     def unmeasured(self, run: Run) -> tuple[str, ...]:
         """Names of the requested figures that `run` lacks."""
@@ -208,7 +179,7 @@ class Objective:
 
     def best(self, runs: Sequence[Run]) -> Run:
         """The one with the best score."""
-        return (max if self.higher_is_better else min)(runs, key=self.score)
+        return (max if self.metric.higher_is_better else min)(runs, key=self.score)
 
     def better_below(self, run: Run) -> bool:
         """True if a smaller batch may be wanted."""
@@ -244,12 +215,11 @@ def parse_constraint(text: str) -> Constraint:
     if match is None or metric is None:
         msg = f"{text!r} is no constraint; write NAME<=NUMBERUNIT with one of {', '.join(METRICS)}"
         raise ValueError(msg)
-    units = dict(metric.units or {})
-    written = match[4] or next(iter(units))
-    if written not in units:
-        msg = f"{text!r}: {metric.name} is no {written}; write {' or '.join(units)}"
+    written = match[4] or next(iter(metric.units))
+    if written not in metric.units:
+        msg = f"{text!r}: {metric.name} is no {written}; write {' or '.join(metric.units)}"
         raise ValueError(msg)
-    bound = float(match[3]) * units[written]
+    bound = float(match[3]) * metric.units[written]
     return Constraint(metric=metric, relation=match[2], bound=bound, text=text.replace(" ", ""))
 
 

@@ -38,12 +38,6 @@ def state_folder(root: Path) -> Path:
     own = root / STATE_FOLDER
     try:
         return _made(own)
-    except FileExistsError as problem:
-        msg = (
-            f"{own} is a file; originals and measurements are kept in a folder of that name. "
-            "Move the file and call again."
-        )
-        raise StateUnusableError(msg) from problem
     except OSError as problem:
         neither = f"Originals and measurements can be kept neither in {own} ({problem.strerror})"
         try:

@@ -39,20 +39,25 @@ def signed_rank_counts(n: int) -> tuple[int, ...]:
     return tuple(counts)
 
 
+def rank_in(counts: Sequence[int], alpha: float) -> tuple[int, float]:
+    """Largest k with P(X < k) <= alpha, and that probability.
+
+    `counts` are those of X = 0, 1 ... Here k = 0 means that nothing can be decided.
+    """
+    total, below, k = sum(counts), 0, 0
+    while k < len(counts) and below + counts[k] <= alpha * total * (1 + 1e-12):
+        below += counts[k]
+        k += 1
+    return k, below / total
+
+
 @cache
 def signed_rank_rank(n: int, alpha: float) -> int:
-    """Largest k with P(W+ < k) <= alpha.
+    """Rank of the Walsh average of n pairs that bounds their centre.
 
-    For n pairs; 0 means n pairs can decide nothing. The k-th smallest Walsh average is then a lower
-    bound of the centre, wrong with probability alpha at most.
+    The bound is wrong with probability `alpha` at most.
     """
-    allowed = alpha * 2**n
-    below = 0
-    for k, count in enumerate(signed_rank_counts(n)):
-        below += count  # P(W+ < k + 1) * 2**n
-        if below > allowed:
-            return k
-    return len(signed_rank_counts(n)) - 1
+    return rank_in(signed_rank_counts(n), alpha)[0]
 
 
 def fewest_pairs(alpha: float) -> int:
@@ -92,11 +97,15 @@ def interval_of(averages: Sequence[float], n: int, alpha: float) -> Interval:
 
     They are those of n values, so several `alpha` can share them.
     """
-    k = signed_rank_rank(n, alpha)
+    return _bounded(averages, signed_rank_rank(n, alpha), n, alpha)
+
+
+def _bounded(ascending: Sequence[float], k: int, n: int, alpha: float) -> Interval:
+    """Median, between the k-th value from below and from above."""
     return Interval(
-        estimate=statistics.median(averages),
-        low=averages[k - 1] if k else -math.inf,
-        high=averages[-k] if k else math.inf,
+        estimate=statistics.median(ascending),
+        low=ascending[k - 1] if k else -math.inf,
+        high=ascending[-k] if k else math.inf,
         n=n,
         confidence=1 - 2 * alpha,
     )
@@ -120,18 +129,6 @@ def rank_sum_counts(one: int, other: int) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def rank_sum_rank(one: int, other: int, alpha: float) -> tuple[int, float]:
-    """Largest k with P(U < k) <= alpha, and that probability."""
-    counts = rank_sum_counts(one, other)
-    orders, below, k = sum(counts), 0, 0
-    for count in counts:
-        if below + count > alpha * orders * (1 + 1e-12):
-            break
-        below += count
-        k += 1
-    return k, below / orders
-
-
 def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: float) -> Interval:
     """Shift of `one` above `other`, with rank bounds.
 
@@ -139,60 +136,48 @@ def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: flo
     infinite where values are too few.
     """
     shifts = sorted(a - b for a in one for b in other)
-    k, _ = rank_sum_rank(len(one), len(other), alpha)
-    return Interval(
-        estimate=statistics.median(shifts),
-        low=shifts[k - 1] if k else -math.inf,
-        high=shifts[-k] if k else math.inf,
-        n=min(len(one), len(other)),
-        confidence=1 - 2 * alpha,
-    )
+    k, _ = rank_in(rank_sum_counts(len(one), len(other)), alpha)
+    return _bounded(shifts, k, min(len(one), len(other)), alpha)
 
 
-def paired_interval(
-    ratios: Sequence[float], *, sigma_at_least: float = 0.0, known_sigma: float = 0.0
-) -> Interval:
+def paired_interval(ratios: Sequence[float], *, sigma: float = 0.0) -> Interval:
     """Centre of log ratios of rounds, with bounds.
 
-    Exact from six rounds on, below that Student's. Student's spread is never taken to be less than
-    `sigma_at_least` or `known_sigma`: a few rounds can agree by luck. One ratio has infinite
-    bounds. Raises ValueError as `walsh_interval`.
+    Exact from six rounds on, below that Student's with `sigma`, as `t_interval`. One ratio has
+    infinite bounds. Raises ValueError as `walsh_interval`.
     """
     if len(ratios) >= fewest_pairs(ALPHA):
         return walsh_interval(ratios, ALPHA)
-    return t_interval(ratios, ALPHA, sigma_at_least=sigma_at_least, known_sigma=known_sigma)
+    return t_interval(ratios, ALPHA, sigma=sigma)
 
 
 def comparison_interval(
     ratios: Sequence[float],
     reference: Sequence[float],
     candidate: Sequence[float],
-    alpha: float = ALPHA,
     *,
-    sigma_at_least: float = 0.0,
-    known_sigma: float = 0.0,
+    sigma: float = 0.0,
 ) -> Interval:
     """Paired interval, narrowed by the ranks of all runs.
 
     `reference` and `candidate` are the logs of all runs of each arm that did not choose it. The two
-    methods share `alpha`; what the ranks cannot use goes to the pairs. So an outlier in favour of
+    methods share `ALPHA`; what the ranks cannot use goes to the pairs. So an outlier in favour of
     the candidate cannot widen the bound against it.
     """
     n = len(ratios)
-    exact = n >= fewest_pairs(alpha)
-    for_pairs = max(alpha / 2, 2.0**-n) if exact else (1 - RANK_SHARE) * alpha
-    _, used = rank_sum_rank(len(candidate), len(reference), alpha - for_pairs)
+    exact = n >= fewest_pairs(ALPHA)
+    for_pairs = max(ALPHA / 2, 2.0**-n) if exact else (1 - RANK_SHARE) * ALPHA
+    _, used = rank_in(rank_sum_counts(len(candidate), len(reference)), ALPHA - for_pairs)
     ranks = two_sample_interval(candidate, reference, used)
-    left = max(alpha - used, for_pairs)
-    known = {"sigma_at_least": sigma_at_least, "known_sigma": known_sigma}
-    pairs = walsh_interval(ratios, left) if exact else t_interval(ratios, left, **known)
+    left = max(ALPHA - used, for_pairs)
+    pairs = walsh_interval(ratios, left) if exact else t_interval(ratios, left, sigma=sigma)
     low, high = max(ranks.low, pairs.low), min(ranks.high, pairs.high)
     return Interval(
         estimate=estimate_inside(low, high, pairs.estimate, ranks.estimate),
         low=low,
         high=high,
         n=n,
-        confidence=1 - 2 * alpha,
+        confidence=1 - 2 * ALPHA,
     )
 
 
@@ -242,19 +227,13 @@ def pooled_band(groups: Sequence[Sequence[float]]) -> float | None:
     return math.expm1(2 * median_gap(*logs) / PAIR_GAP_PER_SIGMA) if logs else None
 
 
-def t_interval(
-    values: Sequence[float],
-    alpha: float = 0.025,
-    *,
-    sigma_at_least: float = 0.0,
-    known_sigma: float = 0.0,
-) -> Interval:
+def t_interval(values: Sequence[float], alpha: float = ALPHA, *, sigma: float = 0.0) -> Interval:
     """Mean with Student bounds at `alpha` a side.
 
-    They hold if the values are normal. For samples too small for the exact bounds. `known_sigma` is
-    a standard deviation that was measured elsewhere (0: none was) and counts as one more degree of
-    freedom; the spread is never taken to be less than it or than `sigma_at_least`. Raises
-    ValueError as `walsh_interval`.
+    They hold if the values are normal. For samples too small for the exact bounds. `sigma` is a
+    standard deviation that was measured elsewhere (0: none was). It counts as one more degree of
+    freedom, and as the least spread: a few values can agree by luck. Raises ValueError as
+    `walsh_interval`.
     """
     _require_finite(values)
     n = len(values)
@@ -262,22 +241,17 @@ def t_interval(
     half = math.inf
     if n > 1:
         degrees, variance = n - 1, statistics.variance(values)
-        if known_sigma:
-            variance = (degrees * variance + known_sigma**2) / (degrees + 1)
+        if sigma:
+            variance = (degrees * variance + sigma**2) / (degrees + 1)
             degrees += 1
-        sigma = max(math.sqrt(variance), known_sigma, sigma_at_least)
-        half = t_quantile(1 - alpha, degrees) * sigma / math.sqrt(n)
+        spread = max(math.sqrt(variance), sigma)
+        half = t_quantile(1 - alpha, degrees) * spread / math.sqrt(n)
     return Interval(estimate=mean, low=mean - half, high=mean + half, n=n, confidence=1 - 2 * alpha)
 
 
 @lru_cache(maxsize=1024)
 def t_quantile(probability: float, degrees: int) -> float:
-    """Quantile of Student's t.
-
-    `degrees` >= 1, for a probability in (0, 1).
-    """
-    if probability < 0.5:
-        return -t_quantile(1 - probability, degrees)
+    """Quantile of Student's t with `degrees` >= 1, for a probability in [0.5, 1)."""
     low, high = 0.0, 1.0
     while _t_cdf(high, degrees) < probability:
         low, high = high, high * 2

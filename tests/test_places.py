@@ -178,14 +178,6 @@ def test_a_report_is_open_to_no_more_people_than_the_config(project, config, mos
 # --- the state folder ---------------------------------------------------------------------
 
 
-def test_a_state_folder_that_is_a_file_is_said(project, capsys) -> None:
-    (project / ".gpu-advisor").write_text("mine\n")
-    for flags in ((), ("--dry-run",)):
-        assert optimize(*flags) == errors.StateUnusableError.exit_code
-    assert (project / ".gpu-advisor").read_text() == "mine\n"
-    assert ".gpu-advisor is a file" in capsys.readouterr().err
-
-
 def test_what_json_prints_and_what_is_kept_masks_the_same(project) -> None:
     """One place masks: what is printed by --json is the head of report.json."""
     report = plain(reason="ran with --api-key hunter2", config="c.json")

@@ -182,7 +182,7 @@ def _row(knob: Knob, found: Findings, default: str | None) -> tuple[str, ...]:
     count = " ".join(part for part in (knob.scope, knob.unit) if part)
     counted = f"{value} ({count})" if knob.kind == "batch_size" and count != "sample" else value
     can = f"yes, a default: {default}" if default else "yes"
-    if step := multiple_of(knob.comment, knob.value):
+    if step := multiple_of(knob):
         can += f", multiples of {step:g}: the comment beside it"
     editable = can if knob.editable else f"no: {knob.why.partition('; not editable: ')[2]}"
     sure = "doubtful" if doubt(knob, found) else "likely"

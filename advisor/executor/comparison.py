@@ -186,10 +186,10 @@ class Comparison:
         if found is None:
             return None
         typical = self._typical(objective, arm)
-        ratio = objective.gain(self._typical(objective, self.ab_test.names[0]), typical)
+        ratio = objective.metric.gain(self._typical(objective, self.ab_test.names[0]), typical)
         gains = [stats.estimate_inside(found.low, found.high, ratio, found.estimate)]
         if outside := self._drift(objective, arm):
-            gains.append(objective.gain(outside, typical))
+            gains.append(objective.metric.gain(outside, typical))
         low, high = min(found.low, *gains), max(found.high, *gains)
         return replace(found, estimate=gains[0], low=low, high=high)
 
@@ -222,7 +222,7 @@ class Comparison:
             return None
         sigma = self.ab_test.sigma
         if self.collapsed(arm):  # ranks hardly see how far a run fell
-            return stats.paired_interval(ratios, sigma_at_least=sigma, known_sigma=sigma)
+            return stats.paired_interval(ratios, sigma=sigma)
         first, after = (
             _runs([r for r in self.whole if each == slowed or self._is_sound(r, each)], each)
             for each in (self.ab_test.names[0], arm)
@@ -231,8 +231,7 @@ class Comparison:
             ratios,
             [_log_merit(objective, run) for run in (*first, *self.outside)],
             [_log_merit(objective, run) for run in after],
-            sigma_at_least=sigma,
-            known_sigma=sigma,
+            sigma=sigma,
         )
 
     def _slowed_by_us(self, arm: str) -> float:
@@ -259,7 +258,7 @@ class Comparison:
         if found is None or len(self.outside) < FEWEST:
             return None
         outside = statistics.median(objective.score(run) for run in self.outside)
-        change = objective.gain(self._typical(objective, self.ab_test.names[0]), outside)
+        change = objective.metric.gain(self._typical(objective, self.ab_test.names[0]), outside)
         half = (math.log(found.high) - math.log(found.low)) / 2
         return outside if abs(math.log(change)) > half else None
 
@@ -299,7 +298,7 @@ class Comparison:
             statistics.fmean(objective.score(run) for run in self.runs(each))
             for each in (self.ab_test.names[0], arm)
         )
-        return objective.gain(before, after) > 1 + smallest_gain
+        return objective.metric.gain(before, after) > 1 + smallest_gain
 
     @property
     def is_futile(self) -> bool:
@@ -330,7 +329,7 @@ def as_gains(found: Interval) -> Interval:
 
 def _log_merit(objective: Objective, run: Run) -> float:
     """Log of the score, turned so that more is better."""
-    return math.log(objective.gain(1.0, objective.score(run)))
+    return math.log(objective.metric.gain(1.0, objective.score(run)))
 
 
 def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | None:
@@ -347,7 +346,7 @@ def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | Non
     gains = [part.log_gains(objective) for part in parts]
     sigma = math.sqrt(sum(part.ab_test.sigma**2 for part in parts))
     sums = [sum(steps) for steps in zip(*gains, strict=False)]
-    found = as_gains(stats.paired_interval(sums, sigma_at_least=sigma, known_sigma=sigma))
+    found = as_gains(stats.paired_interval(sums, sigma=sigma))
     product = math.prod(step.estimate for step in each if step is not None)
     estimate = stats.estimate_inside(found.low, found.high, product, found.estimate)
     low, high = min(found.low, estimate), max(found.high, estimate)

@@ -12,26 +12,19 @@ from advisor.knobs.tree import Findings, canonical, number_of, parts_of
 from advisor.model import Change, JsonScalar, Knob, KnobConstraint
 
 
-def is_ban(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...]) -> bool:
-    """True if `comment` forbids a change of `value`."""
-    text = comment or ""
-    if multiple_of(comment, value) is not None:
-        text = catalogue().comments["multiple"].sub(" ", text)
-    return bool(catalogue().comments["constraint"].search(text))
+def is_ban(comment: str | None) -> bool:
+    """True if `comment` forbids a change; one that asks for a multiple does not."""
+    comments = catalogue().comments
+    return bool(comments["constraint"].search(comments["multiple"].sub(" ", comment or "")))
 
 
-def multiple_of(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...]) -> float | None:
-    """The number whose multiples `comment` allows, or None.
+def multiple_of(knob: Knob) -> float | None:
+    """The number whose multiples the comment beside `knob` allows, or None.
 
-    It is the one number that is named, else `value`: what that is a multiple of (of devices, of
-    another setting), its own multiples are too.
+    It is the present value: what that is a multiple of, its own multiples are too.
     """
-    match = catalogue().comments["multiple"].search(comment or "")
-    number = None if isinstance(value, tuple) else number_of(value)
-    if match is None or comment is None or not number or number < 0:
-        return None
-    only = len(re.findall(r"\d+", comment)) == 1
-    return float(match["divisor"]) if match["divisor"] and only else number
+    bound = catalogue().comments["multiple"].search(knob.comment or "")
+    return None if not bound or isinstance(knob.value, tuple) else number_of(knob.value)
 
 
 NARROW = ("bfloat16", "float16")
@@ -166,7 +159,7 @@ class _Plan:
 
 def _no_multiple(knob: Knob, value: JsonScalar) -> str | None:
     """Reason why the comment beside `knob` refuses `value`."""
-    step, number = multiple_of(knob.comment, knob.value), number_of(value)
+    step, number = multiple_of(knob), number_of(value)
     if step and number is not None and number % step:
         return f'it is no multiple of {step:g}, and the comment beside it says "{knob.comment}"'
     return None
@@ -237,14 +230,13 @@ def _move_schedule(plan: _Plan, link: KnobConstraint) -> str | None:
     new = number_of(plan.value)
     if steps is None or start is None or end is None or not new or new < 1:
         return f"{start_path}, {end_path} and {steps_path} are not all numbers"
-    word, shapes = _schedule_word(plan, steps_path), catalogue().schedule_shapes
-    if word not in shapes:
+    word, powers = _schedule_word(plan, steps_path), catalogue().table["schedule"]["powers"]
+    if word not in powers:
         return f"the schedule {word!r} is none whose terminal signal can be kept"
-    shape = shapes[word]
-    if shape is None:
+    if not powers[word]:
         return None
     try:
-        ends = rescaled_schedule(start, end, int(steps), int(new), shape)
+        ends = rescaled_schedule(start, end, int(steps), int(new), powers[word])
     except ValueError as problem:
         return str(problem)
     return plan.set(start_path, ends[0], "schedule") or plan.set(end_path, ends[1], "schedule")

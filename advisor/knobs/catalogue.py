@@ -9,14 +9,11 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Literal
+from typing import Any
 
 from advisor.knobs.registry import REGISTRY
 from advisor.knobs.tree import Leaf, number_of
 from advisor.model import JsonScalar, Phase
-
-Shape = Literal["line", "root-line"]
-"""Rise of a schedule's noise rates; `root-line` is linear in their square roots."""
 
 PHASES: tuple[Phase, ...] = ("train", "eval", "test")
 
@@ -85,7 +82,6 @@ def _text_types(text: str) -> frozenset[str]:
         "null": r"(?i)none|null|~",
         "digits": r"\d+",
         "numeric-text": _RATE.pattern,
-        "duration": r"\d+(ba|ep|tok|sp|s|m|h|d|dur)",
         "flag-name": r"-{1,2}[A-Za-z].*",
         "choice-text": r"(choice|range|interval|uniform|loguniform)\(.*\)",
         "device-list-text": r"[(\[]?\s*\d+\s*(,\s*\d*)+[)\]]?|[(\[]\s*\d+\s*[)\]]",
@@ -111,7 +107,6 @@ class Meaning:
 
     kind: str = ""
     trap: str | None = None
-    phase: Phase | None = None
     unit: str | None = None
     scope: str | None = None
     why: str = "its name and value"
@@ -158,7 +153,6 @@ class Catalogue:
     comments: Mapping[str, re.Pattern[str]]
     names: Mapping[str, re.Pattern[str]]
     """Patterns of whole names, by the table that lists them."""
-    schedule_shapes: Mapping[str, Shape | None]
 
 
 @functools.cache
@@ -188,11 +182,6 @@ def catalogue() -> Catalogue:
             name: _union(row["names"])
             for name, row in table.items()
             if isinstance(row, dict) and "names" in row
-        },
-        schedule_shapes={
-            **dict.fromkeys(table["schedule"]["line"], "line"),
-            **dict.fromkeys(table["schedule"]["root-line"], "root-line"),
-            **dict.fromkeys(table["schedule"]["without-ends"]),
         },
     )
 
@@ -247,12 +236,13 @@ TOLERANCE = 1e-3
 """Largest relative error of the terminal log-signal, after the ends were rounded."""
 
 
-def log_signal(start: float, end: float, steps: int, shape: Shape = "line") -> float:
+def log_signal(start: float, end: float, steps: int, power: int = 1) -> float:
     """Log-signal of a schedule: log prod(1 - beta_t).
 
+    The noise rates rise in a line, with `power` 2 their square roots do.
     Raises ValueError where a beta is outside [0, 1).
     """
-    betas = _betas(start, end, steps, shape)
+    betas = _betas(start, end, steps, power)
     if not all(0 <= beta < 1 for beta in betas):
         msg = f"a schedule from {start} to {end} has a noise rate outside [0, 1)"
         raise ValueError(msg)
@@ -260,19 +250,19 @@ def log_signal(start: float, end: float, steps: int, shape: Shape = "line") -> f
 
 
 def rescaled_schedule(
-    start: float, end: float, steps: int, new_steps: int, shape: Shape = "line"
+    start: float, end: float, steps: int, new_steps: int, power: int = 1
 ) -> tuple[float, float]:
     """Rescale a schedule's ends to the same terminal signal.
 
     Rounded to six significant digits, where that keeps the log-signal within TOLERANCE.
     Raises ValueError, with the numbers, where no noise rate up to LARGEST_BETA does.
     """
-    wanted = log_signal(start, end, steps, shape)
+    wanted = log_signal(start, end, steps, power)
     if wanted == 0:
         msg = f"a schedule from {start} to {end} adds no noise"
         raise ValueError(msg)
     low, high = 0.0, LARGEST_BETA / max(start, end)
-    reached = log_signal(start * high, end * high, new_steps, shape)
+    reached = log_signal(start * high, end * high, new_steps, power)
     if reached > wanted:
         msg = (
             f"{new_steps} steps cannot reach the terminal signal {math.exp(wanted):.3g} of "
@@ -282,19 +272,18 @@ def rescaled_schedule(
         raise ValueError(msg)
     for _ in range(200):
         middle = (low + high) / 2
-        if log_signal(start * middle, end * middle, new_steps, shape) > wanted:
+        if log_signal(start * middle, end * middle, new_steps, power) > wanted:
             low = middle
         else:
             high = middle
     ends = start * low, end * low
     rounded = float(f"{ends[0]:.6g}"), float(f"{ends[1]:.6g}")
-    kept = abs(log_signal(*rounded, new_steps, shape) / wanted - 1) <= TOLERANCE
+    kept = abs(log_signal(*rounded, new_steps, power) / wanted - 1) <= TOLERANCE
     return rounded if kept else ends
 
 
-def _betas(start: float, end: float, steps: int, shape: Shape) -> list[float]:
+def _betas(start: float, end: float, steps: int, power: int) -> list[float]:
     if steps < 2:
         return [start] * steps
-    power = 2 if shape == "root-line" else 1
     first, last = start ** (1 / power), end ** (1 / power)
     return [(first + (last - first) * i / (steps - 1)) ** power for i in range(steps)]

@@ -37,11 +37,8 @@ class _Around(NamedTuple):
     def of_kind(self, kind: str, *phases: str) -> list[Knob]:
         return [k for k in self.knobs if k.kind == kind and (not phases or k.phase in phases)]
 
-    def leaf(self, knob: Knob) -> Leaf:
-        return next(leaf for leaf in self.leaves if leaf.path == knob.path)
-
     def siblings(self, knob: Knob) -> dict[str, Leaf]:
-        mapping = self.leaf(knob).mapping
+        mapping = next(leaf.mapping for leaf in self.leaves if leaf.path == knob.path)
         return {leaf.name: leaf for leaf in self.leaves if leaf.mapping == mapping}
 
 
@@ -100,16 +97,12 @@ def _needing_workers(around: _Around) -> Iterable[Found]:
     workers = around.of_kind("num_workers")
     for kind in loader_arguments("workers"):
         for knob in around.of_kind(kind):
-            if REGISTRY[kind].none_is_a_value and not _is_count(knob.value):
+            if REGISTRY[kind].none_is_a_value and type(knob.value) not in {int, type(None)}:
                 continue
             same = [w for w in workers if w.phase == knob.phase] or workers
             for near in _nearest(knob, same):
                 why = f"{kind} needs worker processes: PyTorch refuses it with none"
                 yield "needs-workers", (knob.path, near.path), why
-
-
-def _is_count(value: object) -> bool:
-    return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def _schedules(around: _Around) -> Iterable[Found]:

@@ -183,13 +183,10 @@ class _Finder:
             elif why := meaning.trap or _unused(leaf):
                 self.traps.append(FalseMatch(document=self.document.name, path=leaf.path, why=why))
             else:
-                self._accept(leaf, meaning)
-
-    def _accept(self, leaf: Leaf, meaning: Meaning) -> None:
-        self.knobs.append(self._knob(leaf, meaning))
-        if "auto" in types_of(leaf.value):
-            why = "auto: the value lives in the program or file that launches this one"
-            self.links.append(self._lives_elsewhere(why, leaf.path))
+                self.knobs.append(self._knob(leaf, meaning))
+                if "auto" in types_of(leaf.value):
+                    why = "auto: the value lives in the program or file that launches this one"
+                    self.links.append(self._lives_elsewhere(why, leaf.path))
 
     def _lives_elsewhere(self, why: str, *paths: str) -> KnobConstraint:
         """Link a path to the place of its value, the second path, if it is in this document."""
@@ -219,7 +216,7 @@ class _Finder:
 
     def _knob(self, leaf: Leaf, meaning: Meaning) -> Knob:
         spec = REGISTRY[meaning.kind]
-        phase = meaning.phase or _phase_of_leaf(leaf, spec, self.phase, self.names)
+        phase = _phase_of_leaf(leaf, spec, self.phase, self.names)
         frozen = _frozen(leaf, spec.kind)
         why = f"`{leaf.key}`"
         if leaf.ancestors:
@@ -271,7 +268,7 @@ def _unused(leaf: Leaf) -> str | None:
 
 def _frozen(leaf: Leaf, kind: str) -> str | None:
     """Reason why the knob is not editable, or None."""
-    if candidate_values.is_ban(leaf.comment, leaf.value):
+    if candidate_values.is_ban(leaf.comment):
         return f'the comment beside it says "{leaf.comment}"'
     if leaf.is_list:
         return "it is a list of values"

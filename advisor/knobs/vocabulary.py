@@ -38,7 +38,6 @@ class Vocabulary:
     """Contents of names.toml."""
 
     table: Mapping[str, Any]
-    enough: int
     spelling: Mapping[str, Words]
     neutral: frozenset[str]
     known: frozenset[str]
@@ -58,7 +57,6 @@ def vocabulary() -> Vocabulary:
     weighed = [word for kind in kinds for phrase in kind.phrases for word in phrase]
     return Vocabulary(
         table=table,
-        enough=table["enough"],
         spelling=spelling,
         neutral=frozenset(neutral),
         known=frozenset({*neutral, *spelling, *weighed}),
@@ -148,7 +146,7 @@ def _where(phrase: Words, left: Mapping[int, str]) -> range | None:
 
 def speaks(name: str) -> bool:
     """True if the canonical name alone suggests a knob."""
-    return any(found.weight >= vocabulary().enough for found in spoken(name).values())
+    return any(found.weight >= vocabulary().table["enough"] for found in spoken(name).values())
 
 
 def _said_of_batch(name: str, table: str) -> str | None:
@@ -163,7 +161,7 @@ def read(leaf: Leaf) -> Meaning | None:
     by_kind = spoken(leaf.name)
     if not by_kind:
         return None
-    enough = vocabulary().enough
+    enough = vocabulary().table["enough"]
     scored = [
         _scored(leaf, kind, by_kind[kind.kind])
         for kind in vocabulary().kinds
@@ -182,7 +180,7 @@ def _scored(leaf: Leaf, kind: KindOfName, phrases: Phrases) -> tuple[int, Meanin
     words = " and ".join(f"`{phrase}`" for phrase in phrases.read)
     parts = [(f"{words} in its name", phrases.weight), *evidence]
     why = ", ".join(f"{what} ({weight:+d})" for what, weight in parts)
-    enough, is_batch = vocabulary().enough, kind.kind == "batch_size"
+    enough, is_batch = vocabulary().table["enough"], kind.kind == "batch_size"
     return score, Meaning(
         kind=kind.kind,
         trap=None if score >= enough else f"no {kind.kind}: {why}",

@@ -94,8 +94,8 @@ def optimize_report(found: TuningResult) -> Report:
             if each.ab_test.purpose != "quality"
         ],
         noise=state.noise or None,
-        objective=objective.name,
-        objective_unit=objective.unit(found.unit),
+        objective=objective.metric.name,
+        objective_unit=objective.metric.unit_for(found.unit),
         constraints=[each.text for each in objective.constraints],
         restored_constraints=found.restored_constraints,
         trials=[trial_entry(attempt) for attempt in found.attempts],
@@ -133,7 +133,7 @@ def sides(found: TuningResult) -> tuple[Side, Side]:
     first, last = found.chain[0], found.chain[-1]
     before = side(originals, measured, first.runs(BEFORE))
     rate = statistics.median(run.units_per_s for run in last.runs(AFTER))
-    if state.context.objective.name == THROUGHPUT.name and gain and before.units_per_s:
+    if state.context.objective.metric is THROUGHPUT.metric and gain and before.units_per_s:
         rate = before.units_per_s * gain.estimate
     traded = found.winner.only("numeric", "quality").changes
     quality = (traded and tuned) or measured

@@ -184,7 +184,7 @@ def _measures(page: Page) -> Iterator[tuple[str, ...]]:
         numbers.interval(side.units_per_s, side.units_per_s_low, side.units_per_s_high)
         for side in sides
     ]
-    gain = report.gain if report.objective == THROUGHPUT.name else None
+    gain = report.gain if report.objective == THROUGHPUT.metric.name else None
     change = gain.text if gain else _row("", rates, numbers.number)[-1]
     yield f"{units}/s", *shown, change
     thousand = [numbers.duration(1000 / rate if rate else None, 3) for rate in rates]
@@ -199,7 +199,7 @@ def _measures(page: Page) -> Iterator[tuple[str, ...]]:
         _row("tokens/s", [side.tokens_per_s for side in sides], numbers.number),
     ]
     for name, metric in METRICS.items():
-        if name in asked and name != THROUGHPUT.name:
+        if name in asked and name != THROUGHPUT.metric.name:
             label = f"{name}, {metric.unit_for(report.unit)}"
             rows.append(_row(label, [side.figures.get(name) for side in sides], numbers.number))
     for name in report.before.quality | report.after.quality:

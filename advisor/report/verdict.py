@@ -25,7 +25,6 @@ from advisor.model import (
     Neighbour,
     Run,
 )
-from advisor.objective import OBJECTIVES
 from advisor.report.bottleneck import WAITING
 from advisor.report.schema import CandidateEntry, Gain, OptimizeVerdict
 from advisor.tuner import output_check
@@ -123,7 +122,8 @@ def _of_long_runs(found: TuningResult, gain: Interval | None) -> Interval | None
 def baseline_note(found: TuningResult) -> str:
     """Sentence on a baseline that disagrees with the comparison."""
     objective = found.state.context.objective
-    return (found.chain and found.chain[0].drift_note(objective, objective.unit(found.unit))) or ""
+    unit = objective.metric.unit_for(found.unit)
+    return (found.chain and found.chain[0].drift_note(objective, unit)) or ""
 
 
 def verdict_of(found: TuningResult) -> OptimizeVerdict:
@@ -177,7 +177,7 @@ def _improved(found: TuningResult, whole: Gain) -> str:
         bounds = f"95 % interval {numbers.factor(whole.low)} to {numbers.factor(whole.high)}"
     text = (
         f"The tuned {found.subject} gives "
-        f"{OBJECTIVES[objective.name].gained(whole.size, found.unit)} in "
+        f"{objective.metric.gained(whole.size, found.unit)} in "
         f"{numbers.many(whole.pairs, 'interleaved round')} of fresh processes; {bounds}."
     )
     if found.restored_constraints:

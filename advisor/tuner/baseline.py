@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,8 +10,8 @@ from advisor import knobs
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.knobs import discovery
 from advisor.knobs.discovery import Followed, Move, Suspect
-from advisor.knobs.registry import loader_arguments
-from advisor.model import Candidate, Change, Effects, Failure, Phase
+from advisor.model import Candidate, Change, Effects, Phase
+from advisor.tuner.effects import LOADER_KINDS
 from advisor.tuner.state import CEILINGS_S, SearchStep, Stage, Trials, TunerState, run_trial
 
 FEW_PROCESSES = 8
@@ -20,7 +20,6 @@ WAIT_FOR_ITEM = 0.1
 """Part of the budget, from its first step on, for one item of a sampler."""
 MOST = 3
 """The third only where two disagree."""
-OWN_KINDS = ("batch_size", *loader_arguments())
 STEP_SHARES = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
 """Shares of the original sampling steps that are tried."""
 
@@ -105,9 +104,7 @@ def with_few_steps(state: TunerState) -> Candidate:
 
 def tidy_steps(steps: float) -> int:
     """A count that people would write: two significant digits."""
-    whole = max(1, round(steps))
-    digits = len(str(whole))
-    return round(whole, 2 - digits) if digits > 2 else whole
+    return max(1, round(float(f"{steps:.2g}")))
 
 
 def needs_another(state: TunerState) -> bool:
@@ -132,15 +129,18 @@ def is_too_small(state: TunerState) -> bool:
 
 def worth_trying(state: TunerState) -> bool:
     """True if a knob or a loader may be tuned."""
-    return bool(state.tunable(*OWN_KINDS, "grad_checkpoint", "precision", "timesteps")) or (
+    return bool(state.tunable(*LOADER_KINDS, "grad_checkpoint", "precision", "timesteps")) or (
         state.original.effects.workers is not None
     )
 
 
 MOST_PROCESSES = 2
 """Short ones, beside those that the search needs anyhow."""
-CRASHES = ("crash-start", "crash-step", "config-rejected")
-"""Failures of values that do not go together; after others they were too large."""
+SHORT_S = 1.0
+"""Window of such a run."""
+LEAST_S = 8.0
+"""It may step so long, or about as long as the original did."""
+FEW_STEPS = 4
 
 
 def discover_knobs(state: TunerState) -> Stage:
@@ -151,67 +151,44 @@ def discover_knobs(state: TunerState) -> Stage:
     seen = state.original.effects
     sources = [(source.document, source.findings) for source in state.context.sources]
     findings = [each for _, each in sources]
-    kinds = discovery.open_kinds(findings, seen, worth_a_process(state), phases(state))
+    wanted = ["batch_size", "num_workers", "grad_accum"]
+    wanted += ["timesteps"] * bool(state.context.workload.quality)
+    kinds = discovery.open_kinds(findings, seen, wanted, phases(state))
     left = discovery.find_suspects(sources, seen, kinds)
     doubts = {suspect: suspect.kinds for suspect in left}
     followed: list[Followed] = []
-    moved: Sequence[Move] = ()
-    failed: Failure | None = None
+    failed = False
     for _ in range(MOST_PROCESSES):
-        moved = planned(state, left, moved, failed)
+        moved = planned(state, left, again=failed)
         if not moved:
             break
         state, trial = yield from run_trial(state, ask_to_move(state, moved))
         if trial is None:
             break
         asked = [kind for kind in kinds if any(kind in open_ for open_ in doubts.values())]
-        failed = trial.result if isinstance(trial.result, Failure) else None
+        failed = trial.run is None
         outcome = discovery.read_outcome(moved, seen, trial.result.effects or Effects(), asked)
         followed += outcome.followed
         found = {each.move.suspect for each in outcome.followed}
         decided = {each.trace.shown_in for each in outcome.followed}
         tested = [move.suspect for move in moved]
         for suspect in list(doubts):
-            if suspect in tested and failed is None:
+            if suspect in tested and not failed:
                 doubts[suspect] &= outcome.unclear
             doubts[suspect] -= decided
             if suspect in found or not doubts[suspect]:
                 del doubts[suspect]
         again = tuple(each for each in tested if each in doubts)
-        if failed is None:
-            others = (each for each in left if each in doubts and each not in tested)
-            left = (*others, *discovery.better_half(again, doubts))
-        else:  # values that the message names stay as they are
-            named = set(re.findall(r"\d+", failed.evidence)) if failed.kind in CRASHES else set()
-            blamed = [move.suspect for move in moved if str(move.new) in named]
-            left = tuple(each for each in again if each not in blamed) or again
+        others = tuple(each for each in left if each in doubts and each not in tested)
+        left = again if failed else (*others, *discovery.better_half(again, doubts))
     return with_followed(state, followed)
 
 
-def worth_a_process(state: TunerState) -> tuple[str, ...]:
-    """Kinds that the search could tune, were they found."""
-    context = state.context
-    kinds = ["batch_size", "num_workers", "grad_accum"]
-    kinds += ["timesteps"] * bool(context.workload.quality)
-    return tuple(kinds)
-
-
-def planned(
-    state: TunerState, left: Sequence[Suspect], before: Sequence[Move], failed: Failure | None
-) -> Sequence[Move]:
-    """Values for the suspects in `left`.
-
-    They are reversed after a crash, and smaller after an out-of-memory.
-    """
-    seen = state.original.effects
-    crashed = failed is not None and failed.kind in CRASHES
-    lower = failed is not None and not crashed
+def planned(state: TunerState, left: Sequence[Suspect], *, again: bool) -> list[Move]:
+    """Values for the suspects in `left`; other ones `again` after a failure."""
     peak_gib = state.original.peak_mem_gib
     room = state.context.memory_limit_gib / peak_gib if peak_gib else discovery.MULTIPLES[-1]
-    moves = discovery.trial_values(left, seen, room=room, lower=lower, backwards=crashed)
-    if crashed and set(moves) == set(before):  # nothing can be turned round
-        few = left[: (len(left) + 1) // 2]
-        moves = discovery.trial_values(few, seen, room=room, lower=True, backwards=True)
+    moves = discovery.trial_values(left, state.original.effects, room=room, again=again)
     documents = {source.document.name: source.document for source in state.context.sources}
     return [m for m in moves if documents[m.suspect.document].takes(m.suspect.path, m.new)]
 
@@ -233,7 +210,14 @@ def ask_to_move(state: TunerState, moved: Sequence[Move]) -> TrialRequest:
         for move in moved
     )
     candidate = Candidate().with_changes(*changes)
-    plan = state.short_plan()
+    stepping_s = state.original.wall_s - (state.original.startup_s or 0.0)
+    plan = state.plan(
+        Candidate(),
+        measure_s=min(SHORT_S, state.context.measure_s),
+        min_steps=FEW_STEPS,
+        # A power of two is the same in the next call, which finds this run in its history.
+        longest_s=2.0 ** math.ceil(math.log2(max(LEAST_S, stepping_s))),
+    )
     if any("timesteps" in move.suspect.kinds for move in moved):
         plan = replace(plan, forwards_per_unit=None, whole_batches=1)
     return TrialRequest(

@@ -258,25 +258,19 @@ def fastest(
     knob: Knob | None = None,
     climbing: bool = False,
 ) -> Trials[Tried | None]:
-    """Run `variants`; the fastest that is a gain over `best`, else `best`.
+    """Run `variants`; the fastest that gains over the incumbent and `best` by a tie, else `best`.
 
     Climbing ends at the first that gains nothing.
     """
     for variant in variants:
         state, run = yield from try_variant(state, variant, knob)
-        if run is not None and is_gain(state, run, best):
+        gains = run is not None and state.gain_over_incumbent(run) > 1 + state.tie_threshold
+        if run is not None and gains and (best is None or state.is_faster(run, best[1])):
             cost_s = run.whatif.cost_s if run.whatif else None
             best = replace(variant, extra_s=cost_s or 0.0), run
         elif climbing:
             break
     return state, best
-
-
-def is_gain(state: TunerState, run: Run, best: Tried | None) -> bool:
-    """True if `run` beats the best so far, and the fastest change by a tie."""
-    if state.gain_over_incumbent(run) <= 1 + state.tie_threshold:
-        return False
-    return best is None or state.is_faster(run, best[1])
 
 
 def try_variant(

@@ -11,6 +11,7 @@ from advisor.executor.comparison import AFTER, ALPHA, BEFORE, MOST_COLLAPSED, Co
 from advisor.executor.requests import ABTest, Variant
 from advisor.model import Candidate, Failure, Run
 from advisor.tuner import output_check
+from advisor.tuner.search import unusable
 from advisor.tuner.state import (
     FEWEST_ROUNDS,
     GOOD_ROUNDS,
@@ -226,10 +227,8 @@ def failure_of(state: TunerState, result: Run | Failure) -> str:
     """Evidence that a whole pass fails; else empty."""
     if isinstance(result, Failure):
         return "" if result.kind in INCONCLUSIVE else result.evidence
-    limit_gib = state.context.memory_limit_gib
-    if (result.peak_mem_gib or 0.0) > limit_gib:
-        return f"It peaked at {result.peak_mem_gib:.2f} GiB, of {limit_gib:.2f} GiB usable."
-    return ""
+    why = unusable(state, result)
+    return f"It {why}." if why else ""
 
 
 def seen_memory(state: TunerState, run: Run) -> str:

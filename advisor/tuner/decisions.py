@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from advisor.executor.requests import TrialResult
 from advisor.knobs.registry import loader_arguments
-from advisor.model import Candidate, Change, Decision, JsonScalar, Knob, KnobClass, TuningResult
-from advisor.tuner.baseline import OWN_KINDS
-from advisor.tuner.effects import other_phase
+from advisor.model import Candidate, Decision, Knob, KnobClass, TuningResult
+from advisor.tuner.effects import LOADER_KINDS, other_phase
 from advisor.tuner.state import KnobVerdict, TunerState, key_of
 from advisor.tuner.value_trials import QUICKER
-
-Value = JsonScalar | tuple[JsonScalar, ...]
 
 STAGES: dict[str, KnobClass] = {
     "precision": "numeric",
@@ -21,7 +17,7 @@ STAGES: dict[str, KnobClass] = {
     "timesteps": "quality",
 }
 """Kinds that --safe leaves out, and their class."""
-TRIED = {*STAGES, *OWN_KINDS, "grad_accum", "grad_checkpoint"}
+TRIED = {*STAGES, *LOADER_KINDS, "grad_accum", "grad_checkpoint"}
 """Kinds that a whole search tries, or explains."""
 LINKED = "Moves with what it is linked to."
 
@@ -37,38 +33,38 @@ def decisions(
     found = []
     for knob in state.all_knobs:
         key, verdict, new = key_of(knob), state.verdict_on(knob), knob.value
-        evidence = tuple(t.id for t in trials if key in t.request.knobs and not t.repeated)
         outcome, reason = unchanged(state, knob, verdict, whole=whole)
         if (change := changes.pop(key, None)) is not None:
             own = verdict is not None and verdict.outcome == "found"
             outcome, new = "changed", change.new
-            reason = verdict.reason if verdict is not None and own else LINKED
-        decided = decision(knob, outcome, knob.value, new, reason, evidence)
-        found.append(replace(decided, in_phase=outcome != "listed" or state.in_phase(knob)))
-    linked = (decision(c, "changed", c.old, c.new, LINKED, ()) for c in changes.values())
-    return (*found, *linked)
-
-
-def decision(
-    of: Knob | Change,
-    outcome: TuningResult,
-    old: Value,
-    new: Value,
-    reason: str,
-    trials: tuple[str, ...],
-) -> Decision:
-    """Decision on one setting."""
-    return Decision(
-        document=of.document,
-        path=of.path,
-        kind=of.kind,
-        knob_class=of.knob_class,
-        outcome=outcome,
-        old=old,
-        new=new,
-        reason=reason.strip(),
-        trials=trials,
+            reason = verdict.reason.strip() if verdict is not None and own else LINKED
+        decision = Decision(
+            document=knob.document,
+            path=knob.path,
+            kind=knob.kind,
+            knob_class=knob.knob_class,
+            outcome=outcome,
+            old=knob.value,
+            new=new,
+            reason=reason,
+            trials=tuple(t.id for t in trials if key in t.request.knobs and not t.repeated),
+            in_phase=outcome != "listed" or state.in_phase(knob),
+        )
+        found.append(decision)
+    linked = (
+        Decision(
+            document=change.document,
+            path=change.path,
+            kind=change.kind,
+            knob_class=change.knob_class,
+            outcome="changed",
+            old=change.old,
+            new=change.new,
+            reason=LINKED,
+        )
+        for change in changes.values()
     )
+    return (*found, *linked)
 
 
 def unchanged(

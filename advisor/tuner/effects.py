@@ -96,19 +96,11 @@ def alters_training(state: TunerState, candidate: Candidate, run: Run) -> bool:
     followed = {"took effect", "unknown"} if certain else {"took effect"}
     if not along or any(verdict(c, state.original, run) not in followed for c in along):
         return True
-    return samples_per_update(candidate) > 1.0
-
-
-def samples_per_update(candidate: Candidate) -> float:
-    """Growth of the samples of one update; 1 where that is not all in numbers."""
-    times = 1.0
+    growth = 1.0
     for change in candidate.changes:
         if change.kind in {"batch_size", "grad_accum"}:
-            old, new = number_of(change.old), number_of(change.new)
-            if not old or not new:
-                return 1.0
-            times *= new / old
-    return times
+            growth *= (number_of(change.new) or 0.0) / (number_of(change.old) or 1.0)
+    return growth > 1.0
 
 
 def training_note(state: TunerState, times: float) -> str:

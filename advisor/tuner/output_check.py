@@ -51,25 +51,17 @@ def _left_out(before: Run, after: Run) -> str:
 
 
 def _fewer_files(before: Run, after: Run) -> str:
-    files, expected = after.files_in_window, files_expected(before, after)
-    if files is None or expected is None or files > expected * FEWER:
+    """Find fewer files than scaled from `before`, if items leave files of their own."""
+    files, items, found = before.files_in_window, in_window(before), after.files_in_window
+    if found is None or not files or not items or files / items < A_FILE_EACH:
+        return ""
+    expected = files / items * in_window(after)
+    if expected < ENOUGH or found > expected * FEWER:
         return ""
     return (
-        f"The program left {files} files where as many items left {expected:.0f}: results would "
+        f"The program left {found} files where as many items left {expected:.0f}: results would "
         "be lost."
     )
-
-
-def files_expected(before: Run, after: Run) -> float | None:
-    """Files expected of `after`, scaled from `before`.
-
-    None where items leave no file of their own, or too few were finished to tell.
-    """
-    files, items = before.files_in_window, in_window(before)
-    if not files or not items or files / items < A_FILE_EACH:
-        return None
-    expected = files / items * in_window(after)
-    return expected if expected >= ENOUGH else None
 
 
 def in_window(run: Run) -> float:
@@ -101,32 +93,23 @@ def _fewer_items(before: Run, after: Run) -> str:
 
 
 def _other_items(originals: Sequence[Run], after: Run) -> str:
-    """Find the first item that differs from the original's.
-
-    None if two originals differ from each other.
-    """
-    for old, new in _steady(originals, after):
-        number = first_difference(old, new)
-        if number is not None:
-            return (
-                f"Item {number + 1} of {new.path} differs from the original's by more than "
-                "rounding: results would change."
-            )
-    return ""
-
-
-def _steady(originals: Sequence[Run], after: Run) -> list[tuple[ResultFile, ResultFile]]:
-    """Files of the last original and `after`, if originals agree."""
+    """Find the first item that differs from the original's, in files on which originals agree."""
     if len(originals) < 2:
-        return []
+        return ""
     unsteady = {
         old.path
         for one in originals[:-1]
         for old, other in _alike(originals[-1].results, one.results)
         if first_difference(old, other) is not None
     }
-    pairs = _alike(originals[-1].results, after.results)
-    return [(old, new) for old, new in pairs if old.path not in unsteady]
+    for old, new in _alike(originals[-1].results, after.results):
+        number = first_difference(old, new)
+        if number is not None and old.path not in unsteady:
+            return (
+                f"Item {number + 1} of {new.path} differs from the original's by more than "
+                "rounding: results would change."
+            )
+    return ""
 
 
 def _alike(

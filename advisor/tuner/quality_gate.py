@@ -8,7 +8,7 @@ tolerance. Losses and outputs are compared within a pair, declared measures as a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 
@@ -34,12 +34,10 @@ SEEDS_IGNORED = (
     "follow GPU_ADVISOR_SEED or a {seed} in its quality-command. Or let it print a figure for each "
     "item, and declare other items as confirm-quality-command."
 )
-
-
 CHECK_SHARE = 0.25
 """Part of the remaining budget for the original beside the best free candidate."""
 
-Pairs = list[tuple["Run", "Run"]]
+Pairs = list[tuple[Run, Run]]
 """Runs of the reference and the candidate with equal seeds."""
 
 
@@ -66,7 +64,7 @@ class Reference:
     variant: Variant
     runs: tuple[Run, ...] = ()
     """Empty where losses or outputs of the user's own command are compared."""
-    spent: tuple[tuple[str, float], ...] = ()
+    spent: Mapping[str, float] = field(default_factory=dict)
     """Share of each tolerance that earlier calls have given away."""
 
 
@@ -112,8 +110,8 @@ def judge_pairs(
     """Judge the pairs by each measure."""
     workload = state.context.workload
     if reference.runs:
-        spent = dict(reference.spent)
-        return tuple(quality.judge(workload.quality, read_pairs(state, pairs), stage, spent))
+        figures = read_pairs(state, pairs)
+        return tuple(quality.judge(workload.quality, figures, stage, reference.spent))
     drifts = [drifts_of(before, after) for before, after in pairs]
     losses = [((("loss", a.losses),), (("loss", b.losses),)) for a, b in pairs]
     used = drifts[:1] if quality.seeds_matter(losses) is False else drifts
@@ -325,7 +323,7 @@ def measure_reference(state: TunerState) -> Trials[Reference | None]:
         reference=tuple((before or now).items()),
         before=tuple(before.items()) or state.quality.before,
     )
-    reference = Reference(variant=free, runs=runs, spent=tuple(spent.items()))
+    reference = Reference(variant=free, runs=runs, spent=spent)
     return replace(state, quality=log), reference
 
 

@@ -169,8 +169,9 @@ def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> G
 
 
 def fit(state: TunerState, grid: Grid) -> ThroughputModel:
-    """The model of all runs so far."""
-    return fitted(grid.points, loader_rates(state), state.noise / 2)
+    """The model of all runs so far; what a loader can do alone saves time, and no energy."""
+    loads = sorted(state.loader_alone.items()) if state.context.objective.metric.time_only else ()
+    return fitted(grid.points, tuple(loads), state.noise / 2)
 
 
 def candidate_at(
@@ -240,10 +241,10 @@ def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run
     Larger batches go only where the constraint grows with the batch.
     """
     for each in state.context.objective.broken(run):
-        seen = each.value(run)
+        seen = each.metric.read(run)
         shown = "not measured" if seen is None else f"{seen:.4g}"
         why = f"{point[0]} was outside of {each.text}: {shown}"
-        larger = each.grows_with_batch and grid.knobs[0] is not None
+        larger = each.relation == "<=" and grid.knobs[0] is not None
         grid = replace(grid.without(point, why, larger=larger), stop=why)
     return grid
 
@@ -371,12 +372,6 @@ def worker_counts(state: TunerState, current: object) -> set[int]:
 def tie(state: TunerState) -> float:
     """Relative difference below which smoothed rates are equal."""
     return max(LEAST_GAIN, state.noise / 20)
-
-
-def loader_rates(state: TunerState) -> tuple[tuple[int, float], ...]:
-    """Rate of the loader alone by workers, in units/s; empty for energy."""
-    time_only = state.context.objective.metric.time_only
-    return tuple(sorted(state.loader_alone.items())) if time_only else ()
 
 
 def point_of(state: TunerState, run: Run, point: GridPoint) -> Point:

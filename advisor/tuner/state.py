@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
@@ -72,10 +71,6 @@ class TuningContext:
     quality_reference: tuple[tuple[str, float], ...] = ()
     """Quality by measure from before the first rewrite."""
 
-    def source(self, document: str) -> Source:
-        """The document of this name."""
-        return next(each for each in self.sources if each.document.name == document)
-
     def allows(self, knob_class: KnobClass) -> bool:
         """True if knobs of this class may change."""
         return not self.safe or knob_class in {"free", "training"}
@@ -101,11 +96,6 @@ GOOD_ROUNDS = 4
 """Rounds from which on Student's bounds are no wider than they must be."""
 FEWEST_ROUNDS = 2
 """Rounds without which there is no interval."""
-SHORT_S = 1.0
-"""Window of a run that only shows which settings are followed."""
-LEAST_S = 8.0
-"""Such a run may step so long, or about as long as the original did."""
-FEW_STEPS = 4
 CEILINGS_S = 1.0
 """A baseline measures each of its parts alone for so long."""
 ENDING_S = 1.0
@@ -281,13 +271,13 @@ class TunerState:
     def gain(self, run: Run, than: Run) -> float:
         """Factor by which `run` is better."""
         score = self.context.objective.score
-        return self.context.objective.gain(score(than), score(run))
+        return self.context.objective.metric.gain(score(than), score(run))
 
     def gain_over_incumbent(self, run: Run) -> float:
         """Gain over the median of the incumbent's runs."""
         score = self.context.objective.score
         median = statistics.median(map(score, self.incumbent_runs))
-        return self.context.objective.gain(median, score(run))
+        return self.context.objective.metric.gain(median, score(run))
 
     def is_faster(self, run: Run, than: Run) -> bool:
         """True if `run` beats `than` by a tie.
@@ -420,7 +410,7 @@ class TunerState:
 
     def with_value(self, knob: Knob, value: JsonScalar) -> Candidate | knobs.InvalidChange:
         """Best candidate with `knob` at `value`, links moved along."""
-        source = self.context.source(knob.document)
+        source = next(s for s in self.context.sources if s.document.name == knob.document)
         beside = {c.path: c.new for c in self.best.changes if c.document == knob.document}
         move = partial(knobs.move, source.document, source.findings, knob.path)
         moved = move(value, beside)
@@ -445,17 +435,6 @@ class TunerState:
                     forwards *= float(change.new or 0) / float(change.old)
             plan = replace(plan, forwards_per_unit=forwards)
         return replace(plan, **more)  # type: ignore[arg-type]
-
-    def short_plan(self) -> MeasurePlan:
-        """A short window that only shows which settings are followed."""
-        stepping_s = self.original.wall_s - (self.original.startup_s or 0.0)
-        return self.plan(
-            Candidate(),
-            measure_s=min(SHORT_S, self.context.measure_s),
-            min_steps=FEW_STEPS,
-            # A power of two is the same in the next call, which finds this run in its history.
-            longest_s=2.0 ** math.ceil(math.log2(max(LEAST_S, stepping_s))),
-        )
 
 
 def key_of(knob: Knob) -> KnobKey:

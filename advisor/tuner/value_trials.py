@@ -36,8 +36,6 @@ QUICKER: dict[str, tuple[JsonScalar, JsonScalar]] = {
     "attention_impl": ("eager", "sdpa"),
 }
 """Value of a flag, and one that may be faster; the cheapest to try first."""
-PRECISION_ORDER = ("bfloat16", "float16")
-"""Precisions by how safely a program computes in them."""
 
 
 def try_values(
@@ -127,13 +125,10 @@ def tune_memory_savers(state: TunerState) -> Stage:
 def tune_precision(state: TunerState) -> Stage:
     """Tune the precision within the declared tolerance."""
     for knob in state.tunable("precision"):
-        spelled = {d: v for d, v in precision_choices(knob).items() if v != knob.value}
-        there = {d: v for d, v in spelled.items() if d in state.context.precisions}
-        order = [d for d in PRECISION_ORDER if d in there]
-        order += [d for d in there if d not in order]
-        if there:
-            values = list(dict.fromkeys(there[dtype] for dtype in order))
-            state = yield from try_with_consent(state, knob, values)
+        choices = precision_choices(knob).items()
+        values = dict.fromkeys(v for dtype, v in choices if dtype in state.context.precisions)
+        if values:
+            state = yield from try_with_consent(state, knob, list(values))
             continue
         here = ", ".join(state.context.precisions)
         reason = f"No other value is known to compute in one of {here}, as this target does."
@@ -202,17 +197,18 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
         reason = "The original's quality could not be measured: its output shows no figure."
         return state.set_verdict(key, "refused", reason)
     counts, stop = step_counts(state, knob)
+    variants = [(Variant(candidate=candidate), f"{steps} steps") for steps, candidate in counts]
     screened: dict[int, Verdict] = {}
     low, high, found = 0, len(counts) - 1, -1
     while low <= high:
         at = (low + high + 1) // 2
-        state, screened[at] = yield from screen(state, reference, *named(counts[at]))
+        state, screened[at] = yield from screen(state, reference, *variants[at])
         if screened[at].inside:
             found, low = at, at + 1
         else:
             stop, high = screened[at].why, at - 1
     for at in range(found, max(-1, found - MOST_CONFIRMED), -1):
-        variant, name = named(counts[at])
+        variant, name = variants[at]
         if at not in screened:
             state, screened[at] = yield from screen(state, reference, variant, name)
         state, verdict = yield from confirm_quality(state, reference, variant, screened[at], name)
@@ -222,11 +218,6 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
         if not verdict.refuted:
             break
     return state.set_verdict(key, "refused", f"Kept. {stop}")
-
-
-def named(count: tuple[int, Candidate]) -> tuple[Variant, str]:
-    """Variant of a step count, and its name in sentences."""
-    return Variant(candidate=count[1]), f"{count[0]} steps"
 
 
 def step_counts(state: TunerState, knob: Knob) -> tuple[list[tuple[int, Candidate]], str]:

@@ -34,7 +34,6 @@ def test_every_knob_explains_itself() -> None:
         ("train_micro_batch_size_per_gpu: auto\n", "auto"),
         ("batch_size: ???\n", "???"),
         ("n_batch: null\n", "default"),
-        ("batch_sizes: [96, 96] # must be divisible by 32\n", "must be divisible by 32"),
     ],
 )
 def test_what_must_be_left_alone_is_found_but_not_editable(text, reason) -> None:
