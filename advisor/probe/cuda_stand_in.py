@@ -17,8 +17,6 @@ from .session import Session
 MARK = "_gpu_advisor_on_card"
 """Attribute of a storage that would lie on the card."""
 MOVES = ("to", "cuda", "cpu")
-LEGACY = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
-"""Types of tensors that torch.cuda names anew."""
 QUIET = (
     *("_lazy_init", "init", "set_device", "synchronize", "empty_cache", "ipc_collect"),
     *("reset_peak_memory_stats", "reset_max_memory_allocated", "reset_accumulated_memory_stats"),
@@ -60,8 +58,6 @@ def install(torch: Any, session: Session) -> None:
         return
     for name, answer in _answers(torch, card).items():
         session.patches.put(torch.cuda, name, answer)
-    for kind in LEGACY:
-        session.patches.put(torch.cuda, f"{kind}Tensor", getattr(torch, f"{kind}Tensor"))
     session.patches.put(torch, "Generator", _generator(torch.Generator))
     session.patches.put(torch.Tensor, "pin_memory", lambda self, *_, **__: self)
     _redirect(torch, session)
@@ -122,7 +118,7 @@ def _generator(real: Any) -> Any:
 
 def _redirect(torch: Any, session: Session) -> None:
     """Change the functions that name a card and are no functions of tensors."""
-    wrap, parallel = session.patches.wrap, torch.nn.parallel
+    wrap = session.patches.wrap
 
     @wrap(torch.amp.autocast_mode.autocast, "__init__")
     def autocast(
@@ -136,12 +132,6 @@ def _redirect(torch: Any, session: Session) -> None:
     def load(original: Any, file: Any, *_: Any, **kwargs: Any) -> Any:
         return original(file, **{**kwargs, "map_location": "cpu"})
 
-    @wrap(torch, "set_default_tensor_type")
-    def set_default_tensor_type(original: Any, kind: Any) -> None:
-        if "cuda" in str(kind):
-            torch.set_default_device("cuda")
-        else:
-            original(kind)
 
     @wrap(torch, "compile")
     def compiled(_: Any, model: Any = None, **kwargs: Any) -> Any:
@@ -156,20 +146,10 @@ def _redirect(torch: Any, session: Session) -> None:
             with session.stand_in.mode:  # checkpointing calls the program's own functions
                 return original(*args, **kwargs)
 
-    @wrap(parallel.DataParallel, "forward")
+    @wrap(torch.nn.DataParallel, "forward")
     def forward(_: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
 
-    @wrap(parallel.DistributedDataParallel, "__init__")
-    def distribute(build: Any, self: Any, module: Any, *_: Any, **kwargs: Any) -> None:
-        build(self, module, **{**kwargs, "device_ids": None, "output_device": None})
-
-    if torch.distributed.is_available():
-
-        @wrap(torch.distributed, "init_process_group")
-        def init_process_group(original: Any, *_: Any, **kwargs: Any) -> Any:
-            kwargs.pop("device_id", None)
-            return original(**{**kwargs, "backend": "gloo"})
 
 
 class StandIn:

@@ -99,7 +99,6 @@ def facts(session: Session) -> dict[str, Any]:
     """Facts of the process at its end, each independent of the others."""
     overrides = session.overrides
     read: dict[str, Callable[[], Any]] = {
-        "updates_alone": lambda: training_hooks.updates_alone(session),
         "whatif": lambda: overrides.summary() if overrides is not None else None,
         "memory": lambda: memory(session),
         "card": lambda: cuda_events.card_facts(session),
