@@ -47,9 +47,7 @@ def shares(
     rest = events.seconds(left)
     watched = events.without([stretch], events.merged([*series.aside, *log.saves]))
     if clock.marks:
-        held = [Span(wait.start, wait.end) for wait in log.waits]
-        host = device_time.Host(waits, _calls(log, waits), log.copies, held)
-        parts = device_time.seconds(host, clock, log.device_copies, watched)
+        parts = device_time.seconds(log, waits, clock, watched)
     else:
         busy = events.merged([*log.passes, *log.updates, *log.calls])
         compute, other = events.split(events.without(watched, events.merged(waits)), busy)
@@ -62,11 +60,6 @@ def shares(
     return Shares(**{name: part / window.seconds for name, part in found.items()})
 
 
-def _calls(log: EventLog, fetches: Sequence[Span]) -> list[Span]:
-    """Spans of forwards, backwards and optimizer steps, without what nests in the last."""
-    passes = events.merged([*log.calls, *log.passes])
-    inside = events.merged([*passes, *fetches])
-    return [*passes, *events.without(events.merged(log.updates), inside)]
 
 
 def wait_share(log: EventLog, window: Window, clock: DeviceClock = NO_DEVICE) -> float | None:

@@ -69,25 +69,15 @@ LAUNCH_S = 6e-6
 
 
 class StepTime(NamedTuple):
-    """Seconds of one step, and the limits that set them."""
+    """Seconds of one step, and the limit that sets most of them."""
 
     seconds: float
-    compute_s: float
-    """Of operations that the arithmetic rate limits."""
-    bandwidth_s: float
-    launch_s: float
-    """Of the host, which launches ahead of the card."""
-
-    @property
-    def bound(self) -> str:
-        """The limit of the largest part."""
-        if self.launch_s >= self.seconds:
-            return "launches"
-        return "compute" if self.compute_s >= self.bandwidth_s else "bandwidth"
+    bound: str
+    """launches, compute or bandwidth."""
 
 
 def step_time(trace: Trace, card: GpuProfile, rates: Rates = INFERENCE) -> StepTime:
-    """Time of one step of `trace` on `card`."""
+    """Time of one step of `trace` on `card`; the host launches ahead of the card."""
     seconds = {"compute": 0.0, "bandwidth": 0.0}
     for op in trace.ops:
         peak = (card.tflops(op.dtype) or card.fp32_tflops) * 1e12
@@ -95,13 +85,10 @@ def step_time(trace: Trace, card: GpuProfile, rates: Rates = INFERENCE) -> StepT
         memory_s = op.bytes / (rates.bandwidth * card.bandwidth_gb_per_s * 1e9)
         longest = max(compute_s, memory_s, KERNEL_S)
         seconds["compute" if compute_s > memory_s else "bandwidth"] += longest
-    launch_s = LAUNCH_S * len(trace.ops)
-    return StepTime(
-        seconds=max(seconds["compute"] + seconds["bandwidth"], launch_s),
-        compute_s=seconds["compute"],
-        bandwidth_s=seconds["bandwidth"],
-        launch_s=launch_s,
-    )
+    launch_s, card_s = LAUNCH_S * len(trace.ops), sum(seconds.values())
+    if launch_s >= card_s:
+        return StepTime(launch_s, "launches")
+    return StepTime(card_s, max(seconds, key=lambda limit: seconds[limit]))
 
 
 WORKSPACE_GIB = 8.1 / 1024
