@@ -60,8 +60,6 @@ def shares(
     return Shares(**{name: part / window.seconds for name, part in found.items()})
 
 
-
-
 def wait_share(log: EventLog, window: Window, clock: DeviceClock = NO_DEVICE) -> float | None:
     """Share of the window inside the loader's `__next__`.
 
@@ -77,7 +75,7 @@ def wait_share(log: EventLog, window: Window, clock: DeviceClock = NO_DEVICE) ->
 
 def loader_waits(log: EventLog, series: StepSeries) -> list[Span] | None:
     """Stretches in which the loader delayed work."""
-    if series.loader is None or log.read_aside(series.loader):
+    if series.loader is None or log.loader(series.loader).other_thread:
         return None
     return [Span(f.start, f.end) for f in log.fetches if f.loader in series.loaders]
 

@@ -295,8 +295,6 @@ def _arguments(log: EventLog, module: int) -> list[list[float]]:
 
 def _runs(log: EventLog, calls: list[int]) -> list[int] | None:
     """Positions after which another network with parameters was called."""
-    if not calls:
-        return None
     found = []
     for position, (before, call) in enumerate(pairwise(calls), 1):
         between = log.calls[before + 1 : call]

@@ -151,7 +151,7 @@ def _from_loaders(log: EventLog, series: StepSeries) -> list[Fed]:
         return []
     own = {lead, *also}
     batches = log.batches(own)
-    if log.read_aside(lead):  # the skipped ones are unknown
+    if log.loader(lead).other_thread:  # the skipped ones are unknown
         many = max(1, round(len(batches) / max(1, len(log.passes))))
         ends = [each.end for each in log.passes for _ in range(many)]
         fed = [Fed(end, batch.items) for end, batch in zip(ends, batches, strict=False)]

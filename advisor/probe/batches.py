@@ -177,15 +177,14 @@ class LayerObserver:
                 self.dtypes[name] = self.dtypes.get(name, 0) + _own_size(layer)
             place = _place(self._nn, layer)
             if place is not None:
-                self._observe(args[0], *place)
+                without, axis = place
+                batched = args[0].dim() != without
+                self.alone = not batched and self.alone is not False
+                if batched and axis is not None:
+                    self.samples.append((axis, int(args[0].shape[axis])))
         except Exception:  # a layer with unusual arguments shows nothing
             pass
 
-    def _observe(self, x: Any, without: int, axis: int | None) -> None:
-        batched = x.dim() != without
-        self.alone = not batched and self.alone is not False
-        if batched and axis is not None:
-            self.samples.append((axis, int(x.shape[axis])))
 
     def stop(self) -> None:
         """Take the hooks out."""
@@ -238,12 +237,8 @@ def _inputs(inputs: Any) -> Iterator[Tuple[Path, Tuple[int, ...]]]:
     for path, value in walk(inputs):
         if is_tensor(value):
             yield path, tuple(value.shape)
-        elif len(path) > 1 and _is_list_of_tensors(value):
+        elif len(path) > 1 and isinstance(value, (list, tuple)) and all(map(is_tensor, value)):
             yield path, (len(value),)
-
-
-def _is_list_of_tensors(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and bool(value) and all(map(is_tensor, value))
 
 
 MASKS = ("attention_mask", "mask")

@@ -151,7 +151,6 @@ def _redirect(torch: Any, session: Session) -> None:
         return self.module(*args, **kwargs)
 
 
-
 class StandIn:
     """Card that the CPU stands in for, by a mode over every function of torch."""
 
@@ -161,7 +160,7 @@ class StandIn:
         self.mode = _mode(self)
         self.used = False
         """Something was put on the card."""
-        self._target: Optional[bool] = None
+        self.target: Optional[bool] = None
         """True and False: the function running now puts its result on the card or the host."""
 
     def call(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -170,13 +169,13 @@ class StandIn:
         args, target = self._without_card(func, name, args, kwargs)
         moved = name in MOVES and target is not None
         self.used |= bool(target)
-        before, self._target = self._target, target
+        before, self.target = self.target, target
         try:
             result = args[0] if name == "cuda" else func(*args, **kwargs)
-            if moved and self.holds(args[0]) != target and _same(result, args[0]):
+            if moved and self.holds(args[0]) != target and _storage(result) is _storage(args[0]):
                 result = result.clone()
         finally:
-            self._target = before
+            self.target = before
         if target is None and self.used and tensors(result, self._torch):
             target = any(map(self.holds, tensors(args, self._torch)))
         if target or moved:
@@ -220,12 +219,8 @@ class StandIn:
         """Return True for an operation of the card; of all where the card is not used."""
         if not self.used:
             return True
-        return any(map(self.holds, inputs)) if self._target is None else self._target
+        return any(map(self.holds, inputs)) if self.target is None else self.target
 
-    @property
-    def copying(self) -> bool:
-        """Return True while inputs may be those of the host."""
-        return bool(self._target)
 
     def holds(self, tensor: Any) -> bool:
         """Return True for a tensor that would lie on the card."""
@@ -259,5 +254,3 @@ def _storage(tensor: Any) -> Any:
         return None
 
 
-def _same(one: Any, other: Any) -> bool:
-    return _storage(one) is _storage(other)

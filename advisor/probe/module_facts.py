@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import weakref
 from typing import Any, Callable
 
@@ -48,14 +49,6 @@ class Module:
         """Path to the token ids, where the output has a part for each."""
         self.tokens = self.token_items = 0.0
         """Tokens and items of the calls so far, where there are ids."""
-
-    def count_tokens(self, inputs: Any, items: float) -> None:
-        """Add up the token positions of a call, padding included."""
-        try:
-            self.tokens += batches.at(inputs, self.ids).numel()
-            self.token_items += items
-        except Exception:  # inputs of another form
-            pass
 
 
 DESCRIBED = (
@@ -135,7 +128,11 @@ def items_of(session: Session, entry: Module, args: Any, kwargs: Any, output: An
         session.attempt(_observed, session, entry, inputs, output)
     items = entry.counter.count(inputs)
     if entry.ids is not None:
-        entry.count_tokens(inputs, items)
+        try:
+            entry.tokens += batches.at(inputs, entry.ids).numel()
+            entry.token_items += items
+        except Exception:  # inputs of another form
+            pass
     return items
 
 
@@ -266,7 +263,7 @@ def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, item
     if session.device is None or not any(map(batches.is_tensor, found.values())):
         session.add(read_numbers(event))
     else:
-        session.device.after_mark(event)
+        session.device.queue(time.perf_counter(), numbers=event)
 
 
 def _first_number(value: Any, items: float) -> Any:

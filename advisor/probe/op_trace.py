@@ -126,7 +126,7 @@ class OpTrace:
         if card is not None:
             if not card.counts(inputs):
                 return
-            inputs = [] if card.copying else inputs  # of the host
+            inputs = [] if card.target else inputs  # they may be of the host
             card.mark(outputs)
         for tensor in inputs:
             self._meet(tensor, made=False)

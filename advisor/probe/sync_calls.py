@@ -60,7 +60,7 @@ def watch_device(session: Session) -> None:
                 _waited(session, start, name)
             elif event is not None and moved.is_cuda:
                 session.add(("copy", start, clock()))
-                device.copied(event)
+                device.queue(clock(), event)
             return moved
 
         return move

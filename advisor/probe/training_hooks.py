@@ -177,8 +177,6 @@ def stepped(session: Session, optimizer: Any) -> None:
         session.facts.setdefault("fused", bool(groups[0]["fused"]))
 
 
-
-
 def loss_values(session: Session) -> list[float]:
     """Read the losses after the window."""
     values = []

@@ -107,8 +107,6 @@ def test_ranks_add_up() -> None:
     assert (run.peak_mem_gib, run.effects.world_size) == (1.5, 3)
 
 
-
-
 def test_a_rank_without_a_window_is_noted_and_not_dropped() -> None:
     """Three of four ranks that step together at 100/s each are a job of 400/s."""
     ranks = [process(9 - n, 100.0, rank=n, world_size=4, ppid=n) for n in (0, 1, 3)]
