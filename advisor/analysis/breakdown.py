@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from advisor.analysis import device_time, events
-from advisor.analysis.device_time import NO_DEVICE, DeviceClock
+from advisor.analysis.device_time import DeviceClock
 from advisor.analysis.events import EventLog, Span
 from advisor.analysis.step_series import TRAINING, StepSeries, calls_of_networks, most_common
 from advisor.analysis.window import Window
@@ -25,9 +25,7 @@ RARE = 0.01
 """Fewer calls a step are none of the loop's."""
 
 
-def shares(
-    log: EventLog, window: Window, stretch: Span, clock: DeviceClock = NO_DEVICE
-) -> Shares | None:
+def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> Shares | None:
     """Shares of the window without its validation; sum is 1.
 
     `stretch`: time after warm-up in which every kind of event was recorded.
@@ -60,7 +58,7 @@ def shares(
     return Shares(**{name: part / window.seconds for name, part in found.items()})
 
 
-def wait_share(log: EventLog, window: Window, clock: DeviceClock = NO_DEVICE) -> float | None:
+def wait_share(log: EventLog, window: Window, clock: DeviceClock) -> float | None:
     """Share of the window inside the loader's `__next__`.
 
     None without a loader, and where another thread than the one that works waits for it.
@@ -81,7 +79,7 @@ def loader_waits(log: EventLog, series: StepSeries) -> list[Span] | None:
 
 
 def stages(
-    log: EventLog, window: Window, stretch: Span, clock: DeviceClock = NO_DEVICE
+    log: EventLog, window: Window, stretch: Span, clock: DeviceClock
 ) -> tuple[Stage, ...]:
     """Networks that an inference calls in turn, by first call in the recorded stretch.
 

@@ -50,10 +50,6 @@ class DeviceClock:
         return left_s > max(BEHIND_S, BEHIND_SHARE * (call.end - call.start))
 
 
-NO_DEVICE = DeviceClock(())
-"""Clock of a process that used none: work is done when the host is."""
-
-
 def seconds(
     log: EventLog, fetches: Sequence[Span], clock: DeviceClock, within: list[Span]
 ) -> dict[str, float]:

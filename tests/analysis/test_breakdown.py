@@ -42,9 +42,9 @@ def log_of(shape: str, *, recorded: int = 60) -> EventLog:
 def shares_of(log: EventLog, until: float = 6.0) -> tuple[dict[str, float], float | None]:
     """Shares, and what the headline says of waiting."""
     found = Window(detected(log), 10, 58)
-    shares = breakdown.shares(log, found, Span(found.start, until))
+    shares = breakdown.shares(log, found, Span(found.start, until), DeviceClock([]))
     parts = {name: part for name, part in asdict(shares).items() if part is not None}
-    return parts, breakdown.wait_share(log, found)
+    return parts, breakdown.wait_share(log, found, DeviceClock([]))
 
 
 @pytest.mark.parametrize("recorded", [60, 20])
