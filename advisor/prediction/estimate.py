@@ -214,7 +214,6 @@ def _estimate(
     peak: Peak,
     price_per_hour: float | None,
 ) -> Estimate:
-    """Figures of one batch on one card."""
     took = step_time(found.at(batch), card, found.rates)
     run, seconds = found.run, took.seconds
     own_s = (run.step_ms or 0.0) / 1000

@@ -234,7 +234,6 @@ class StandIn:
 
 
 def _mode(card: StandIn) -> Any:
-    """Make the mode that hands every function to `card`."""
     base: Any = importlib.import_module("torch.overrides").TorchFunctionMode
 
     class Mode(base):  # type: ignore[misc]

@@ -198,7 +198,6 @@ def _bytes(tensors: list[Any]) -> int:
 
 
 def _mode(trace: OpTrace, torch: Any) -> Any:
-    """Make the dispatch mode that reports to `trace`."""
     base: Any = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
     device = torch.ops.prim.device.default
 
