@@ -76,7 +76,7 @@ def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception]
 
 def _hook(owner: Any, name: str, act: Callable[..., None]) -> None:
     """Call `act(result, *args)` after each call of a function."""
-    original, held = getattr(owner, name), vars(owner).get(name)
+    original = getattr(owner, name)
 
     @functools.wraps(original)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -84,7 +84,7 @@ def _hook(owner: Any, name: str, act: Callable[..., None]) -> None:
         act(result, *args, **kwargs)
         return result
 
-    setattr(owner, name, staticmethod(wrapped) if isinstance(held, staticmethod) else wrapped)
+    setattr(owner, name, wrapped)
 
 
 def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:

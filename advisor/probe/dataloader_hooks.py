@@ -127,9 +127,8 @@ def built(session: Session, loader: Any) -> None:
         if all(facts[key] == other[key] for key in facts):
             loader.__dict__[NUMBER] = (session.pid, index)
             return
-    sizes = isinstance(batch, int) and not isinstance(batch, bool)
     facts.update(
-        counter=batches.Counter(float(batch) if sizes else None),
+        counter=batches.Counter(float(batch) if isinstance(batch, int) else None),
         padding=Padding(),
         arguments=_arguments(loader, batch),
         pass_items=None,
