@@ -78,9 +78,7 @@ def loader_waits(log: EventLog, series: StepSeries) -> list[Span] | None:
     return [Span(f.start, f.end) for f in log.fetches if f.loader in series.loaders]
 
 
-def stages(
-    log: EventLog, window: Window, stretch: Span, clock: DeviceClock
-) -> tuple[Stage, ...]:
+def stages(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> tuple[Stage, ...]:
     """Networks that an inference calls in turn, by first call in the recorded stretch.
 
     On a device the time is from when it could begin with a call until it was done with it. In a

@@ -183,7 +183,6 @@ class LayerObserver:
         except Exception:  # a layer with unusual arguments shows nothing
             pass
 
-
     def stop(self) -> None:
         """Take the hooks out."""
         for layer in self._layers:

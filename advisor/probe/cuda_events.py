@@ -72,7 +72,6 @@ class DeviceClock:
         """Return True inside a stream of its own, which takes nothing from the model's."""
         return bool(self._cuda.current_stream(self._card) != self._stream)
 
-
     def queue(self, host: float, before: Any = None, numbers: Any = None) -> None:
         """Await the work queued by `host`: a copy after `before`, or `numbers` for the log."""
         self._pending.append((host, self.event(), before, numbers))

@@ -132,7 +132,6 @@ def _redirect(torch: Any, session: Session) -> None:
     def load(original: Any, file: Any, *_: Any, **kwargs: Any) -> Any:
         return original(file, **{**kwargs, "map_location": "cpu"})
 
-
     @wrap(torch, "compile")
     def compiled(_: Any, model: Any = None, **kwargs: Any) -> Any:
         return model if model is not None else lambda function: function
@@ -221,7 +220,6 @@ class StandIn:
             return True
         return any(map(self.holds, inputs)) if self.target is None else self.target
 
-
     def holds(self, tensor: Any) -> bool:
         """Return True for a tensor that would lie on the card."""
         return bool(getattr(_storage(tensor), MARK, False))
@@ -251,5 +249,3 @@ def _storage(tensor: Any) -> Any:
         return tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):
         return None
-
-

@@ -78,7 +78,6 @@ class Recorder:
             return self.counts["step"]
         return self.counts["step"] or max(self.counts.values())
 
-
     def at_work(self) -> bool:
         """Return True once steps have begun."""
         most = max(self.counts[kind] for kind in STEPS if kind != "step")
