@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from advisor.analysis import device_time, events
-from advisor.analysis.device_time import NO_DEVICE, DeviceClock
+from advisor.analysis.device_time import DeviceClock
 from advisor.analysis.events import EventLog, Span
 from advisor.analysis.step_series import TRAINING, StepSeries, calls_of_networks, most_common
 from advisor.analysis.window import Window
@@ -25,9 +25,7 @@ RARE = 0.01
 """Fewer calls a step are none of the loop's."""
 
 
-def shares(
-    log: EventLog, window: Window, stretch: Span, clock: DeviceClock = NO_DEVICE
-) -> Shares | None:
+def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> Shares | None:
     """Shares of the window without its validation; sum is 1.
 
     `stretch`: time after warm-up in which every kind of event was recorded.
@@ -47,9 +45,7 @@ def shares(
     rest = events.seconds(left)
     watched = events.without([stretch], events.merged([*series.aside, *log.saves]))
     if clock.marks:
-        held = [Span(wait.start, wait.end) for wait in log.waits]
-        host = device_time.Host(waits, _calls(log, waits), log.copies, held)
-        parts = device_time.seconds(host, clock, log.device_copies, watched)
+        parts = device_time.seconds(log, waits, clock, watched)
     else:
         busy = events.merged([*log.passes, *log.updates, *log.calls])
         compute, other = events.split(events.without(watched, events.merged(waits)), busy)
@@ -62,14 +58,7 @@ def shares(
     return Shares(**{name: part / window.seconds for name, part in found.items()})
 
 
-def _calls(log: EventLog, fetches: Sequence[Span]) -> list[Span]:
-    """Spans of forwards, backwards and optimizer steps, without what nests in the last."""
-    passes = events.merged([*log.calls, *log.passes])
-    inside = events.merged([*passes, *fetches])
-    return [*passes, *events.without(events.merged(log.updates), inside)]
-
-
-def wait_share(log: EventLog, window: Window, clock: DeviceClock = NO_DEVICE) -> float | None:
+def wait_share(log: EventLog, window: Window, clock: DeviceClock) -> float | None:
     """Share of the window inside the loader's `__next__`.
 
     None without a loader, and where another thread than the one that works waits for it.
@@ -84,14 +73,12 @@ def wait_share(log: EventLog, window: Window, clock: DeviceClock = NO_DEVICE) ->
 
 def loader_waits(log: EventLog, series: StepSeries) -> list[Span] | None:
     """Stretches in which the loader delayed work."""
-    if series.loader is None or log.read_aside(series.loader):
+    if series.loader is None or log.loader(series.loader).other_thread:
         return None
     return [Span(f.start, f.end) for f in log.fetches if f.loader in series.loaders]
 
 
-def stages(
-    log: EventLog, window: Window, stretch: Span, clock: DeviceClock = NO_DEVICE
-) -> tuple[Stage, ...]:
+def stages(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> tuple[Stage, ...]:
     """Networks that an inference calls in turn, by first call in the recorded stretch.
 
     On a device the time is from when it could begin with a call until it was done with it. In a

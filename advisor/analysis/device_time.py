@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from advisor.analysis import events
-from advisor.analysis.events import DeviceMark, Span
+from advisor.analysis.events import DeviceMark, EventLog, Span
 
 SAME_S = 1e-6
 """A mark and a step's end so close together are one moment."""
@@ -51,30 +50,10 @@ class DeviceClock:
         return left_s > max(BEHIND_S, BEHIND_SHARE * (call.end - call.start))
 
 
-NO_DEVICE = DeviceClock(())
-"""Clock of a process that used none: work is done when the host is."""
-
-
-class Host(NamedTuple):
-    """Non-overlapping stretches of host time by kind."""
-
-    fetches: Sequence[Span]
-    """In the loader."""
-    calls: Sequence[Span]
-    """In the model's forwards, backwards and updates."""
-    copies: Sequence[Span]
-    """Copying to the device, and waiting until that was done."""
-    waits: Sequence[Span]
-    """Waiting for numbers from the device, or for the device itself."""
-
-
 def seconds(
-    host: Host,
-    clock: DeviceClock,
-    device_copies: Sequence[Span],
-    within: list[Span],
+    log: EventLog, fetches: Sequence[Span], clock: DeviceClock, within: list[Span]
 ) -> dict[str, float]:
-    """Device seconds of `within`, by work and waits.
+    """Device seconds of `within`, by work and waits; `fetches` are those that delayed work.
 
     compute: the device worked. data_wait, host_to_device, launch, other: it had nothing to do while
     the host waited for the loader, copied, queued its small kernels, ran other code. sync: of the
@@ -84,15 +63,18 @@ def seconds(
     total = events.seconds(within)
     if total <= 0:
         return {}
-    calls = events.merged(host.calls)
-    waits = events.merged([wait for wait in host.waits if wait[1] - wait[0] > WAITED_S])
-    copied = events.merged(device_copies)
+    passes = events.merged([*log.calls, *log.passes])
+    nested = events.merged([*passes, *fetches])
+    calls = events.merged([*passes, *events.without(events.merged(log.updates), nested)])
+    held = [Span(wait.start, wait.end) for wait in log.waits]
+    waits = events.merged([wait for wait in held if wait.end - wait.start > WAITED_S])
+    copied = events.merged(log.device_copies)
     behind = [call for call in calls if clock.is_behind(call)]
     busy = events.without(events.merged([*clock.marks, *behind, *waits]), copied)
     kinds = {
         "compute": busy,
-        "data_wait": events.merged(host.fetches),
-        "host_to_device": events.merged([*host.copies, *copied]),
+        "data_wait": events.merged(fetches),
+        "host_to_device": events.merged([*log.copies, *copied]),
         "launch": calls,
     }
     found: dict[str, float] = {}
@@ -100,11 +82,11 @@ def seconds(
     for name, taken in kinds.items():
         found[name], left = events.split(left, taken)
     found["other"] = events.seconds(left)
-    held = {
+    delays = {
         "sync": events.seconds_inside(waits, within),
-        "host_to_device": events.seconds_inside(host.copies, events.within(within, busy)),
+        "host_to_device": events.seconds_inside(log.copies, events.within(within, busy)),
     }
-    _move_lost(found, held, total)
+    _move_lost(found, delays, total)
     return found
 
 

@@ -240,10 +240,6 @@ class EventLog:
         """Fetches of these loaders that gave a batch."""
         return [each for each in self.fetches if each.loader in loaders and not each.ended_pass]
 
-    def read_aside(self, loader: int) -> bool:
-        """Return True if a separate thread reads the loader."""
-        return bool(self.loader(loader).other_thread)
-
     def last_time(self) -> float | None:
         """End of the latest event; None before the first."""
         lists: tuple[list[Any], ...] = (self.fetches, self.calls, self.passes, self.updates)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 from itertools import groupby, pairwise
-from typing import NamedTuple
 
 from advisor.analysis.events import BatchFetch, EventLog, ForwardCall
 from advisor.analysis.step_series import most_common
@@ -20,34 +19,26 @@ SKIPPED_SHARE = 0.02
 """Fewer items without a forward are those of batches loaded ahead."""
 
 
-class TrainLoaders(NamedTuple):
-    """Loaders that feed a training."""
+def train_loaders(log: EventLog) -> tuple[int | None, set[int], set[int]]:
+    """Loader that is counted, others in turn, and all that go beside it.
 
-    lead: int | None
-    """Loader whose batches are counted."""
-    also: set[int]
-    """Others whose batches are trained on in turn with its own."""
-    beside: set[int]
-    """All others that belong to the steps: those in turn, and those drawn beside (`zip`)."""
-
-
-def train_loaders(log: EventLog) -> TrainLoaders:
-    """Loaders whose batches are followed by gradients."""
+    The last are those in turn, and those drawn together with it (`zip`).
+    """
     turns = _turns(log, [each.end for each in log.passes])
     lead = max(turns, key=lambda loader: len(turns[loader]), default=None)
     if lead is None:
-        return TrainLoaders(None, set(), set())
+        return None, set(), set()
     own = {loader: len(log.batches({loader})) for loader in turns}
     fed = len(turns[lead]) / len(log.updates or log.passes)
     if fed < FED_SHARE or max(fed, len(turns[lead]) / own[lead]) < OWN_SHARE:
-        return TrainLoaders(None, set(), set())  # the last batch of each validation
+        return None, set(), set()  # the last batch of each validation
     beside = _drawn_beside(turns, lead)
     also = {
         loader
         for loader, each in turns.items()
         if len(each) >= OWN_SHARE * own[loader] and len(each & turns[lead]) < len(each) / 2
     }
-    return TrainLoaders(lead, also - beside, also | beside)
+    return lead, also - beside, also | beside
 
 
 def beside_inference(log: EventLog, loader: int) -> set[int]:

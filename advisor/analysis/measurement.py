@@ -164,12 +164,10 @@ def probe_share(log: EventLog, window: Window) -> float:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float | None:
-    """Quantile of sorted values, or None."""
     return ordered[math.ceil(share * len(ordered)) - 1] if ordered else None
 
 
 def _aside(window: Window) -> list[str]:
-    """Note on the validation that the rate leaves out."""
     if window.aside_s < 0.01 * window.seconds:
         return []
     measured, aside = f"{window.seconds:.1f} s", f"{window.aside_s:.1f} s"

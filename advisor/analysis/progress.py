@@ -98,10 +98,15 @@ def _is_known(log: EventLog, series: StepSeries, plan: MeasurePlan) -> bool:
     return len(recorded) > wanted and recorded[-1] - recorded[0] >= RECORDED_S
 
 
-def boundary(log: EventLog, series: StepSeries) -> str:
-    """Kind of event that ends a step."""
-    gradient = "backward" if log.backwards else "gradient"
-    return {OPTIMIZER: "step", UPDATE: gradient, LOADER: "batch", FORWARD: "call"}[series.kind]
+def step_ends(log: EventLog, series: StepSeries) -> tuple[str, Sequence[Any]]:
+    """Kind of event that ends a step, and those events."""
+    ends: dict[str, tuple[str, Sequence[Any]]] = {
+        OPTIMIZER: ("step", log.updates),
+        UPDATE: ("backward" if log.backwards else "gradient", log.passes),
+        LOADER: ("batch", log.batches(log.loaders.keys())),
+        FORWARD: ("call", log.calls),
+    }
+    return ends[series.kind]
 
 
 def stop_point(log: EventLog, series: StepSeries, now: float) -> tuple[str, int]:
@@ -109,14 +114,8 @@ def stop_point(log: EventLog, series: StepSeries, now: float) -> tuple[str, int]
 
     Ranks step together. `now`: time of the process's clock.
     """
-    ended: dict[str, Sequence[Any]] = {
-        OPTIMIZER: log.updates,
-        UPDATE: log.passes,
-        LOADER: log.batches(log.loaders.keys()),
-        FORWARD: log.calls,
-    }
-    events = ended[series.kind]
+    kind, events = step_ends(log, series)
     recent = events[-RECENT:]  # start-up was slower
     elapsed_s = max(now - recent[0].end, 1e-3)
     ahead = max(3, math.ceil(AHEAD_S * len(recent) / elapsed_s))
-    return boundary(log, series), len(events) + ahead
+    return kind, len(events) + ahead

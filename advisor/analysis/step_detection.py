@@ -79,7 +79,6 @@ def detect_steps(log: EventLog, plan: MeasurePlan, *, ended: bool = False) -> St
 
 
 def _busiest_loader(log: EventLog) -> int | None:
-    """Loader that was read most of the time."""
     held: dict[int, float] = {}
     last = log.last_time() or 0.0
     for fetch, until in zip(log.fetches, [*(f.start for f in log.fetches[1:]), last], strict=False):
@@ -152,7 +151,6 @@ def _loader_batches(log: EventLog, loader: int, *, ended: bool) -> StepSeries:
 
 
 def _finish(series: StepSeries, end: float, units: float) -> None:
-    """Add a step that ends at `end`."""
     series.bounds.append(end)
     series.units.append(units)
     series.finished_batches += units > 0
@@ -293,8 +291,6 @@ def _arguments(log: EventLog, module: int) -> list[list[float]]:
 
 def _runs(log: EventLog, calls: list[int]) -> list[int] | None:
     """Positions after which another network with parameters was called."""
-    if not calls:
-        return None
     found = []
     for position, (before, call) in enumerate(pairwise(calls), 1):
         between = log.calls[before + 1 : call]

@@ -104,7 +104,6 @@ def _rounds(log: EventLog, *, ended: bool) -> list[Update]:
 
 
 def _between(bounds: list[float], moments: list[Fed]) -> list[float]:
-    """Sum of the items in each interval."""
     sums = [0.0] * max(0, len(bounds) - 1)
     for time, items in moments:
         step = bisect.bisect_left(bounds, time) - 1
@@ -139,7 +138,6 @@ def _first_start(log: EventLog, series: StepSeries) -> float | None:
 
 
 def _holding(series: StepSeries, times: list[float]) -> list[int]:
-    """Steps in which the times lie."""
     steps = {bisect.bisect_left(series.bounds, time) - 1 for time in times}
     return sorted(step for step in steps if 0 <= step < series.steps)
 
@@ -151,7 +149,7 @@ def _from_loaders(log: EventLog, series: StepSeries) -> list[Fed]:
         return []
     own = {lead, *also}
     batches = log.batches(own)
-    if log.read_aside(lead):  # the skipped ones are unknown
+    if log.loader(lead).other_thread:  # the skipped ones are unknown
         many = max(1, round(len(batches) / max(1, len(log.passes))))
         ends = [each.end for each in log.passes for _ in range(many)]
         fed = [Fed(end, batch.items) for end, batch in zip(ends, batches, strict=False)]

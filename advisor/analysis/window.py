@@ -134,7 +134,6 @@ def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
 
 
 def _settled(series: StepSeries, first: int, size: int) -> int:
-    """Skip slow leading blocks after `first`."""
     clock = series.clock
     blocks = [clock[k + size] - clock[k] for k in range(first, series.steps - size + 1, size)]
     while len(blocks) >= 4 and blocks[0] > SETTLED * median(blocks[1:]):

@@ -73,8 +73,7 @@ class Effects:
     world_size: int | None = None
     """Processes that did the work, whether or not they are ranks of one group."""
     group_size: int | None = None
-    """Ranks of the process group, which make each update together; 1 where there is none, and each
-    process updates by itself."""
+    """Ranks of the process group, which make each update together; 1 where there is none."""
     group_batch: float | None = None
     """Sum of the batches of all ranks for one forward pass."""
     forwards_per_unit: float | None = None

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import bisect
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ SMALL, SMALL_SEGMENT = MIB, 2 * MIB
 MIDDLE, MIDDLE_SEGMENT = 10 * MIB, 20 * MIB
 SPLIT_REMAINDER = {True: ROUND, False: MIB + ROUND}
 """Least rest of a split block, of small and of large ones."""
+BY_SIZE = attrgetter("size")
 
 
 class Peak(NamedTuple):
@@ -30,41 +32,13 @@ class Peak(NamedTuple):
     reserved: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Block:
     size: int
-    free: bool
+    small: bool
+    free: bool = True
     before: _Block | None = None
     after: _Block | None = None
-
-
-@dataclass(slots=True)
-class _Pool:
-    """Free blocks of one pool, ordered by size."""
-
-    small: bool
-    sizes: list[int] = field(default_factory=list)
-    blocks: list[_Block] = field(default_factory=list)
-
-    def add(self, block: _Block) -> None:
-        at = bisect.bisect_left(self.sizes, block.size)
-        self.sizes.insert(at, block.size)
-        self.blocks.insert(at, block)
-
-    def take(self, size: int) -> _Block | None:
-        """Smallest free block that holds `size`."""
-        at = bisect.bisect_left(self.sizes, size)
-        if at == len(self.sizes):
-            return None
-        self.sizes.pop(at)
-        return self.blocks.pop(at)
-
-    def drop(self, block: _Block) -> None:
-        at = bisect.bisect_left(self.sizes, block.size)
-        while self.blocks[at] is not block:
-            at += 1
-        self.sizes.pop(at)
-        self.blocks.pop(at)
 
 
 class Allocator:
@@ -74,22 +48,26 @@ class Allocator:
         self.allocated = 0
         self.reserved = 0
         self.peak = Peak(0, 0)
-        self._pools = {True: _Pool(small=True), False: _Pool(small=False)}
+        self._free: dict[bool, list[_Block]] = {True: [], False: []}
+        """Free blocks, small and large ones, ordered by size."""
 
     def take(self, size: float) -> _Block:
         """Allocate `size` bytes."""
         wanted = max(ROUND, math.ceil(size / ROUND) * ROUND)
-        pool = self._pools[wanted <= SMALL]
-        block = pool.take(wanted)
-        if block is None:
-            block = _Block(_segment(wanted), free=True)
+        small = wanted <= SMALL
+        free = self._free[small]
+        at = bisect.bisect_left(free, wanted, key=BY_SIZE)
+        if at < len(free):
+            block = free.pop(at)
+        else:
+            block = _Block(_segment(wanted), small)
             self.reserved += block.size
-        if block.size - wanted >= SPLIT_REMAINDER[pool.small]:
-            rest = _Block(block.size - wanted, free=True, before=block, after=block.after)
+        if block.size - wanted >= SPLIT_REMAINDER[small]:
+            rest = _Block(block.size - wanted, small, before=block, after=block.after)
             if block.after is not None:
                 block.after.before = rest
             block.size, block.after = wanted, rest
-            pool.add(rest)
+            bisect.insort_left(free, rest, key=BY_SIZE)
         block.free = False
         self.allocated += block.size
         self.peak = Peak(
@@ -97,19 +75,18 @@ class Allocator:
         )
         return block
 
-    def give(self, block: _Block, *, small: bool) -> None:
+    def give(self, block: _Block) -> None:
         """Free a block, and merge it with free neighbours."""
         self.allocated -= block.size
         block.free = True
-        pool = self._pools[small]
-        for other in (block.before, block.after):
-            if other is not None and other.free:
-                pool.drop(other)
+        free = self._free[block.small]
         if block.after is not None and block.after.free:
+            free.remove(block.after)
             _join(block, block.after)
         if block.before is not None and block.before.free:
+            free.remove(block.before)
             block = _join(block.before, block)
-        pool.add(block)
+        bisect.insort_left(free, block, key=BY_SIZE)
 
 
 def _join(one: _Block, other: _Block) -> _Block:
@@ -128,20 +105,19 @@ def _segment(size: int) -> int:
     return math.ceil(size / SMALL_SEGMENT) * SMALL_SEGMENT
 
 
-def peak_of(trace: Trace, steps: int = 2) -> Peak:
-    """Peaks over some equal steps; what a step leaves is freed before the next."""
+def peak_of(trace: Trace) -> Peak:
+    """Peaks over two equal steps; what the first leaves is freed before the second."""
     allocator = Allocator()
     for size in trace.held:
         allocator.take(size)
-    for _ in range(steps):
-        made: list[tuple[_Block, bool] | None] = []
+    for _ in range(2):
+        made: list[_Block] = []
         for event in trace.events:
             if event >= 0:
-                made.append((allocator.take(event), event <= SMALL))
-            elif (held := made[int(-1 - event)]) is not None:
-                allocator.give(held[0], small=held[1])
-                made[int(-1 - event)] = None
+                made.append(allocator.take(event))
+            else:
+                allocator.give(made[int(-1 - event)])
         for left in made:
-            if left is not None:
-                allocator.give(left[0], small=left[1])
+            if not left.free:
+                allocator.give(left)
     return allocator.peak

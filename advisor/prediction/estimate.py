@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.machine import profiles
@@ -69,25 +69,15 @@ LAUNCH_S = 6e-6
 
 
 class StepTime(NamedTuple):
-    """Seconds of one step, and the limits that set them."""
+    """Seconds of one step, and the limit that sets most of them."""
 
     seconds: float
-    compute_s: float
-    """Of operations that the arithmetic rate limits."""
-    bandwidth_s: float
-    launch_s: float
-    """Of the host, which launches ahead of the card."""
-
-    @property
-    def bound(self) -> str:
-        """The limit of the largest part."""
-        if self.launch_s >= self.seconds:
-            return "launches"
-        return "compute" if self.compute_s >= self.bandwidth_s else "bandwidth"
+    bound: str
+    """launches, compute or bandwidth."""
 
 
 def step_time(trace: Trace, card: GpuProfile, rates: Rates = INFERENCE) -> StepTime:
-    """Time of one step of `trace` on `card`."""
+    """Time of one step of `trace` on `card`; the host launches ahead of the card."""
     seconds = {"compute": 0.0, "bandwidth": 0.0}
     for op in trace.ops:
         peak = (card.tflops(op.dtype) or card.fp32_tflops) * 1e12
@@ -95,13 +85,10 @@ def step_time(trace: Trace, card: GpuProfile, rates: Rates = INFERENCE) -> StepT
         memory_s = op.bytes / (rates.bandwidth * card.bandwidth_gb_per_s * 1e9)
         longest = max(compute_s, memory_s, KERNEL_S)
         seconds["compute" if compute_s > memory_s else "bandwidth"] += longest
-    launch_s = LAUNCH_S * len(trace.ops)
-    return StepTime(
-        seconds=max(seconds["compute"] + seconds["bandwidth"], launch_s),
-        compute_s=seconds["compute"],
-        bandwidth_s=seconds["bandwidth"],
-        launch_s=launch_s,
-    )
+    launch_s, card_s = LAUNCH_S * len(trace.ops), sum(seconds.values())
+    if launch_s >= card_s:
+        return StepTime(launch_s, "launches")
+    return StepTime(card_s, max(seconds, key=lambda limit: seconds[limit]))
 
 
 WORKSPACE_GIB = 8.1 / 1024
@@ -129,11 +116,6 @@ class Traced:
     """Card of this host that ran the program, if its profile is known."""
 
     @property
-    def units_per_item(self) -> float:
-        """Units of work of one traced step for each item of its batch."""
-        return self.run.units_per_s * (self.run.step_ms or 0.0) / 1000 / self.own.batch
-
-    @property
     def largest(self) -> int:
         """Largest batch that is worth a look."""
         return min(LARGEST_BATCH, int(self.run.effects.data_items or LARGEST_BATCH))
@@ -142,13 +124,6 @@ class Traced:
     def rates(self) -> Rates:
         """Shares of a card's peak rates that such programs reach."""
         return TRAINING if self.run.trains else INFERENCE
-
-    @property
-    def slower(self) -> float:
-        """Measured time of the step here over the estimated one; 1 without a card."""
-        if self.measured_on is None or not self.run.step_ms:
-            return 1.0
-        return self.run.step_ms / 1000 / step_time(self.own, self.measured_on, self.rates)[0]
 
     def error(self, card: GpuProfile) -> float | None:
         """Error that published rates of such programs on `card` support, or None."""
@@ -170,9 +145,9 @@ class Estimate:
 
     card: str
     batch: float
-    suggested: bool
+    suggested: bool = False
     """Smallest batch whose rate ties with the best of those that fit."""
-    largest_batch: bool
+    largest_batch: bool = False
     fits: bool
     units_per_s: float
     units_per_s_range: tuple[float, float]
@@ -202,11 +177,9 @@ def estimates(
     for card in cards:
         most = largest_batch(found, card, lambda batch: peak(batch).reserved / GIB)
         best = suggested_batch(found, card, most) if most else None
-        made += [
-            _estimate(found, card, batch, peak(batch), {"suggested": best, "largest_batch": most},
-                      prices.get(card.name))
-            for batch in sorted({own, best or own, most or own})
-        ]  # fmt: skip
+        for batch in sorted({own, best or own, most or own}):
+            each = _estimate(found, card, batch, peak(batch), prices.get(card.name))
+            made.append(replace(each, suggested=batch == best, largest_batch=batch == most))
     return made
 
 
@@ -239,15 +212,16 @@ def _estimate(
     card: GpuProfile,
     batch: float,
     peak: Peak,
-    chosen: Mapping[str, float | None],
     price_per_hour: float | None,
 ) -> Estimate:
-    """Figures of one batch on one card; `chosen` are the batches with a name."""
     took = step_time(found.at(batch), card, found.rates)
-    seconds = took.seconds * found.slower
+    run, seconds = found.run, took.seconds
+    own_s = (run.step_ms or 0.0) / 1000
+    if found.measured_on is not None and own_s:
+        seconds *= own_s / step_time(found.own, found.measured_on, found.rates).seconds
     error = None if took.bound == "launches" else found.error(card)
     off = NOT_VALIDATED if error is None else error
-    per_s = found.units_per_item * batch / seconds
+    per_s = run.units_per_s * own_s / found.own.batch * batch / seconds
     slow, fast = per_s / (1 + off), per_s / (1 - off)
     price = price_per_hour / 3.6 if price_per_hour else None
     reserved_gib = peak.reserved / GIB
@@ -255,8 +229,6 @@ def _estimate(
     return Estimate(
         card=card.name,
         batch=batch,
-        suggested=batch == chosen["suggested"],
-        largest_batch=batch == chosen["largest_batch"],
         fits=reserved_gib <= room_gib(card),
         units_per_s=per_s,
         units_per_s_range=(slow, fast),

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt
+from pydantic import BaseModel, Field, NonNegativeFloat, NonNegativeInt
 
 from advisor.errors import PredictionError
 
@@ -29,8 +29,6 @@ class Operation(NamedTuple):
 
 class _Raw(BaseModel):
     """Trace as the recorder wrote it; untrusted."""
-
-    model_config = ConfigDict(extra="ignore")
 
     dtypes: list[str]
     names: list[str]

@@ -19,7 +19,6 @@ from typing import Any, Callable, Dict, Iterable, Iterator
 from .session import Session
 
 NAMES_KEPT = 400
-OPTIONS_KEPT = 2000
 CHOICES_KEPT = 100
 GRACE_S = 1.0
 """Wait after a complete parse: some programs parse twice."""
@@ -77,7 +76,7 @@ def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception]
 
 def _hook(owner: Any, name: str, act: Callable[..., None]) -> None:
     """Call `act(result, *args)` after each call of a function."""
-    original, held = getattr(owner, name), vars(owner).get(name)
+    original = getattr(owner, name)
 
     @functools.wraps(original)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -85,7 +84,7 @@ def _hook(owner: Any, name: str, act: Callable[..., None]) -> None:
         act(result, *args, **kwargs)
         return result
 
-    setattr(owner, name, staticmethod(wrapped) if isinstance(held, staticmethod) else wrapped)
+    setattr(owner, name, wrapped)
 
 
 def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:
@@ -113,9 +112,8 @@ class Recorder:
 
     def _add(self, options: Iterable[Option], library: str, complete: bool) -> None:
         for option in options:
-            if len(self.options) < OPTIONS_KEPT:
-                key = f"{option['command'] or ''} {option['flags'][0]}"
-                self.options[key] = {"library": library, **option}
+            key = f"{option['command'] or ''} {option['flags'][0]}"
+            self.options[key] = {"library": library, **option}
         draft = f"{self.path}.{os.getpid()}"
         with open(draft, "w", encoding="utf-8") as file:
             json.dump({"options": list(self.options.values())}, file)

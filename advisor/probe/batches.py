@@ -141,18 +141,16 @@ def tensors_in(value: Any, limit: int = 16) -> list[Any]:
 
 KEY = -7004
 """Key of these hooks in torch's dicts."""
-LAYERS, LAYERS_LATER = 96, 16
-"""Most layers that are observed in the first call, and in a later one."""
+LAYERS = 96
+"""Most layers that are observed in a call."""
 CALLS = 512
 """Limit of observed layer calls: a loop within one call repeats the same shapes."""
-INPUTS = 16
-"""Most tensors and lists among the inputs that are looked at."""
 
 
 class LayerObserver:
     """Observer of one module's layers during one call."""
 
-    def __init__(self, torch: Any, module: Any, most: int = LAYERS) -> None:
+    def __init__(self, torch: Any, module: Any) -> None:
         self.samples: list[tuple[int, int]] = []
         """(axis, size) of what layers with a place for the batch were given."""
         self.alone: bool | None = None
@@ -160,10 +158,10 @@ class LayerObserver:
         self.dtypes: dict[str, int] = {}
         """Parameters of the layers by dtype of their output."""
         self._nn = torch.nn
-        self._layers: list[Any] = []
         self._observed = 0
+        self._layers: list[Any] = []
         for layer in module.modules():
-            if len(self._layers) < most and (_place(torch.nn, layer) or _own_size(layer)):
+            if len(self._layers) < LAYERS and (_place(torch.nn, layer) or _own_size(layer)):
                 layer._forward_hooks[KEY] = self._seen
                 self._layers.append(layer)
 
@@ -177,15 +175,13 @@ class LayerObserver:
                 self.dtypes[name] = self.dtypes.get(name, 0) + _own_size(layer)
             place = _place(self._nn, layer)
             if place is not None:
-                self._observe(args[0], *place)
+                without, axis = place
+                batched = args[0].dim() != without
+                self.alone = not batched and self.alone is not False
+                if batched and axis is not None:
+                    self.samples.append((axis, int(args[0].shape[axis])))
         except Exception:  # a layer with unusual arguments shows nothing
             pass
-
-    def _observe(self, x: Any, without: int, axis: int | None) -> None:
-        batched = x.dim() != without
-        self.alone = not batched and self.alone is not False
-        if batched and axis is not None:
-            self.samples.append((axis, int(x.shape[axis])))
 
     def stop(self) -> None:
         """Take the hooks out."""
@@ -195,7 +191,7 @@ class LayerObserver:
 
     def settle(self, counter: Counter, inputs: Any) -> None:
         """Let `counter` count along the batch axis of the observed call's `inputs`, if known."""
-        found = list(_inputs(inputs))[:INPUTS]
+        found = list(_inputs(inputs))
         for axis, size in self.samples:
             for path, shape in found:
                 if shape[axis : axis + 1] == (size,):
@@ -238,12 +234,8 @@ def _inputs(inputs: Any) -> Iterator[Tuple[Path, Tuple[int, ...]]]:
     for path, value in walk(inputs):
         if is_tensor(value):
             yield path, tuple(value.shape)
-        elif len(path) > 1 and _is_list_of_tensors(value):
+        elif len(path) > 1 and isinstance(value, (list, tuple)) and all(map(is_tensor, value)):
             yield path, (len(value),)
-
-
-def _is_list_of_tensors(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and bool(value) and all(map(is_tensor, value))
 
 
 MASKS = ("attention_mask", "mask")

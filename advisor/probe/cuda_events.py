@@ -51,7 +51,7 @@ class DeviceClock:
         latest = self._latest if inner else self._stepped
         if now - latest < self._apart or self._cuda.is_current_stream_capturing():
             return
-        self._queue(now)
+        self.queue(now)
         self._latest = now
         if inner:
             self._stream = self._cuda.current_stream(self._card)
@@ -72,15 +72,8 @@ class DeviceClock:
         """Return True inside a stream of its own, which takes nothing from the model's."""
         return bool(self._cuda.current_stream(self._card) != self._stream)
 
-    def copied(self, before: Any) -> None:
-        """A copy was queued after the event `before`."""
-        self._queue(clock(), before)
-
-    def after_mark(self, event: tuple[Any, ...]) -> None:
-        """Record `event` once the device finished queued work."""
-        self._queue(clock(), None, event)
-
-    def _queue(self, host: float, before: Any = None, numbers: Any = None) -> None:
+    def queue(self, host: float, before: Any = None, numbers: Any = None) -> None:
+        """Await the work queued by `host`: a copy after `before`, or `numbers` for the log."""
         self._pending.append((host, self.event(), before, numbers))
 
     def poll(self) -> None:
@@ -99,7 +92,7 @@ class DeviceClock:
 
     def finish(self) -> None:
         """Wait for the card and record the remaining events."""
-        self._queue(clock())
+        self.queue(clock())
         self._cuda.synchronize(self._card)
         self.poll()
 

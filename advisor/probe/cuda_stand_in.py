@@ -17,8 +17,6 @@ from .session import Session
 MARK = "_gpu_advisor_on_card"
 """Attribute of a storage that would lie on the card."""
 MOVES = ("to", "cuda", "cpu")
-LEGACY = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
-"""Types of tensors that torch.cuda names anew."""
 QUIET = (
     *("_lazy_init", "init", "set_device", "synchronize", "empty_cache", "ipc_collect"),
     *("reset_peak_memory_stats", "reset_max_memory_allocated", "reset_accumulated_memory_stats"),
@@ -60,8 +58,6 @@ def install(torch: Any, session: Session) -> None:
         return
     for name, answer in _answers(torch, card).items():
         session.patches.put(torch.cuda, name, answer)
-    for kind in LEGACY:
-        session.patches.put(torch.cuda, f"{kind}Tensor", getattr(torch, f"{kind}Tensor"))
     session.patches.put(torch, "Generator", _generator(torch.Generator))
     session.patches.put(torch.Tensor, "pin_memory", lambda self, *_, **__: self)
     _redirect(torch, session)
@@ -122,7 +118,7 @@ def _generator(real: Any) -> Any:
 
 def _redirect(torch: Any, session: Session) -> None:
     """Change the functions that name a card and are no functions of tensors."""
-    wrap, parallel = session.patches.wrap, torch.nn.parallel
+    wrap = session.patches.wrap
 
     @wrap(torch.amp.autocast_mode.autocast, "__init__")
     def autocast(
@@ -135,13 +131,6 @@ def _redirect(torch: Any, session: Session) -> None:
     @wrap(torch, "load")
     def load(original: Any, file: Any, *_: Any, **kwargs: Any) -> Any:
         return original(file, **{**kwargs, "map_location": "cpu"})
-
-    @wrap(torch, "set_default_tensor_type")
-    def set_default_tensor_type(original: Any, kind: Any) -> None:
-        if "cuda" in str(kind):
-            torch.set_default_device("cuda")
-        else:
-            original(kind)
 
     @wrap(torch, "compile")
     def compiled(_: Any, model: Any = None, **kwargs: Any) -> Any:
@@ -156,20 +145,9 @@ def _redirect(torch: Any, session: Session) -> None:
             with session.stand_in.mode:  # checkpointing calls the program's own functions
                 return original(*args, **kwargs)
 
-    @wrap(parallel.DataParallel, "forward")
+    @wrap(torch.nn.DataParallel, "forward")
     def forward(_: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
-
-    @wrap(parallel.DistributedDataParallel, "__init__")
-    def distribute(build: Any, self: Any, module: Any, *_: Any, **kwargs: Any) -> None:
-        build(self, module, **{**kwargs, "device_ids": None, "output_device": None})
-
-    if torch.distributed.is_available():
-
-        @wrap(torch.distributed, "init_process_group")
-        def init_process_group(original: Any, *_: Any, **kwargs: Any) -> Any:
-            kwargs.pop("device_id", None)
-            return original(**{**kwargs, "backend": "gloo"})
 
 
 class StandIn:
@@ -181,7 +159,7 @@ class StandIn:
         self.mode = _mode(self)
         self.used = False
         """Something was put on the card."""
-        self._target: Optional[bool] = None
+        self.target: Optional[bool] = None
         """True and False: the function running now puts its result on the card or the host."""
 
     def call(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -190,13 +168,13 @@ class StandIn:
         args, target = self._without_card(func, name, args, kwargs)
         moved = name in MOVES and target is not None
         self.used |= bool(target)
-        before, self._target = self._target, target
+        before, self.target = self.target, target
         try:
             result = args[0] if name == "cuda" else func(*args, **kwargs)
-            if moved and self.holds(args[0]) != target and _same(result, args[0]):
+            if moved and self.holds(args[0]) != target and _storage(result) is _storage(args[0]):
                 result = result.clone()
         finally:
-            self._target = before
+            self.target = before
         if target is None and self.used and tensors(result, self._torch):
             target = any(map(self.holds, tensors(args, self._torch)))
         if target or moved:
@@ -240,12 +218,7 @@ class StandIn:
         """Return True for an operation of the card; of all where the card is not used."""
         if not self.used:
             return True
-        return any(map(self.holds, inputs)) if self._target is None else self._target
-
-    @property
-    def copying(self) -> bool:
-        """Return True while inputs may be those of the host."""
-        return bool(self._target)
+        return any(map(self.holds, inputs)) if self.target is None else self.target
 
     def holds(self, tensor: Any) -> bool:
         """Return True for a tensor that would lie on the card."""
@@ -259,7 +232,6 @@ class StandIn:
 
 
 def _mode(card: StandIn) -> Any:
-    """Make the mode that hands every function to `card`."""
     base: Any = importlib.import_module("torch.overrides").TorchFunctionMode
 
     class Mode(base):  # type: ignore[misc]
@@ -277,7 +249,3 @@ def _storage(tensor: Any) -> Any:
         return tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):
         return None
-
-
-def _same(one: Any, other: Any) -> bool:
-    return _storage(one) is _storage(other)

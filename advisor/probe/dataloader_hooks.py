@@ -88,7 +88,6 @@ def install(torch: Any, session: Session) -> None:
 
 
 def _came(session: Session, index: int, batch: Any, enter: float, end: float) -> None:
-    """Record a batch."""
     facts = session.loaders[index]
     if not session.counting:
         facts["thread"] = get_ident()
@@ -102,7 +101,6 @@ def _came(session: Session, index: int, batch: Any, enter: float, end: float) ->
 
 
 def _ended(session: Session, index: int, enter: float, problem: BaseException) -> None:
-    """Handle the end of a pass or an error."""
     if isinstance(problem, StopIteration):
         session.add(("batch", enter, clock(), index, PASS_ENDED))
     elif isinstance(problem, Exception):
@@ -129,9 +127,8 @@ def built(session: Session, loader: Any) -> None:
         if all(facts[key] == other[key] for key in facts):
             loader.__dict__[NUMBER] = (session.pid, index)
             return
-    sizes = isinstance(batch, int) and not isinstance(batch, bool)
     facts.update(
-        counter=batches.Counter(float(batch) if sizes else None),
+        counter=batches.Counter(float(batch) if isinstance(batch, int) else None),
         padding=Padding(),
         arguments=_arguments(loader, batch),
         pass_items=None,

@@ -81,9 +81,6 @@ class Diagnosis:
         """Iterate the loader alone at each worker count."""
         facts = self._session.loaders[index]
         loader, iterator = facts["loader"](), facts["iterator"]()
-        if loader is None:
-            self._session.note("the DataLoader is gone, and was not measured alone")
-            return
         shut_down = getattr(iterator, "_shutdown_workers", None)
         if shut_down is not None:  # the program's own workers must not load along
             shut_down()

@@ -21,7 +21,6 @@ EXIT_CODE = 97
 WRITES_KEPT = 200
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
-NAMELESS = getattr(os, "O_TMPFILE", -1)
 REBUILT = ("__pycache__", ".mypy_cache", ".pytest_cache")
 """Folders whose files a tool writes again by itself."""
 MOVES = ("os.rename", "os.link")
@@ -143,10 +142,10 @@ class Guard:
 
 
 def writes(mode: Any, flags: Any = 0, *_: Any) -> bool:
-    """Return True for the arguments of an open that may write to a file with a name."""
+    """Return True for the arguments of an open that may write."""
     if isinstance(mode, str):
         return any(letter in mode for letter in "wax+")
-    return isinstance(flags, int) and flags & NAMELESS != NAMELESS and flags & WRITING != 0
+    return isinstance(flags, int) and flags & WRITING != 0
 
 
 def _changed(event: str, args: Tuple[Any, ...]) -> Tuple[Any, ...]:

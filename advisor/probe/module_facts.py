@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import weakref
 from typing import Any, Callable
 
@@ -13,8 +14,6 @@ LOOKS = (1, 2, 8, 64, 256)
 """Calls that are looked at closely: settings may change after the first."""
 OUTPUTS_KEPT = 3
 SAMPLES = 64
-NUMBERS_KEPT = 1 << 16
-"""Calls of which the numbers among the arguments are recorded."""
 
 
 class Module:
@@ -42,20 +41,10 @@ class Module:
         """Of the layers, during a call that is looked at."""
         self.firsts: list[tuple[list[Any], list[Any]]] = []
         """Of the first calls: numbers that went in, and what came out."""
-        self.numbers = 0
-        """Calls of which numbers were recorded."""
         self.ids: Any = None
         """Path to the token ids, where the output has a part for each."""
         self.tokens = self.token_items = 0.0
         """Tokens and items of the calls so far, where there are ids."""
-
-    def count_tokens(self, inputs: Any, items: float) -> None:
-        """Add up the token positions of a call, padding included."""
-        try:
-            self.tokens += batches.at(inputs, self.ids).numel()
-            self.token_items += items
-        except Exception:  # inputs of another form
-            pass
 
 
 DESCRIBED = (
@@ -112,8 +101,7 @@ def begin(session: Session, entry: Module, module: Any) -> None:
     largest = max(parameters(module), key=lambda each: each.numel())
     entry.flags = flags(session, module, largest)
     if not entry.flags.get("compiled"):  # which no hook must enter
-        most = batches.LAYERS if entry.calls == 1 else batches.LAYERS_LATER
-        entry.observer = batches.LayerObserver(session.torch, module, most)
+        entry.observer = batches.LayerObserver(session.torch, module)
 
 
 def failed(session: Session, entry: Module, inputs: Any, problem: BaseException) -> None:
@@ -135,7 +123,11 @@ def items_of(session: Session, entry: Module, args: Any, kwargs: Any, output: An
         session.attempt(_observed, session, entry, inputs, output)
     items = entry.counter.count(inputs)
     if entry.ids is not None:
-        entry.count_tokens(inputs, items)
+        try:
+            entry.tokens += batches.at(inputs, entry.ids).numel()
+            entry.token_items += items
+        except Exception:  # inputs of another form
+            pass
     return items
 
 
@@ -254,9 +246,6 @@ def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, item
     Tensors count that hold one number, or one for each item. Those on a card are copied without
     waiting for it, and recorded once it has passed that copy.
     """
-    if entry.numbers >= NUMBERS_KEPT:
-        return
-    entry.numbers += 1
     session.reading = True
     given = {**{str(number): value for number, value in enumerate(args)}, **kwargs}
     numbers = {name: _first_number(value, items) for name, value in given.items()}
@@ -266,7 +255,7 @@ def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, item
     if session.device is None or not any(map(batches.is_tensor, found.values())):
         session.add(read_numbers(event))
     else:
-        session.device.after_mark(event)
+        session.device.queue(time.perf_counter(), numbers=event)
 
 
 def _first_number(value: Any, items: float) -> Any:

@@ -126,7 +126,7 @@ class OpTrace:
         if card is not None:
             if not card.counts(inputs):
                 return
-            inputs = [] if card.copying else inputs  # of the host
+            inputs = [] if card.target else inputs  # they may be of the host
             card.mark(outputs)
         for tensor in inputs:
             self._meet(tensor, made=False)
@@ -198,7 +198,6 @@ def _bytes(tensors: list[Any]) -> int:
 
 
 def _mode(trace: OpTrace, torch: Any) -> Any:
-    """Make the dispatch mode that reports to `trace`."""
     base: Any = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
     device = torch.ops.prim.device.default
 

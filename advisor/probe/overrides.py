@@ -109,7 +109,6 @@ def install(torch: Any, session: Session) -> None:
 def _change_module(
     torch: Any, overrides: Overrides, name: str, value: str, module: Any
 ) -> str | None:
-    """Change a module at its first outermost call."""
     device = str(next(module.parameters()).device.type)
     if name in ON_CARD and device != "cuda":
         return f"the model runs on {device}, where this setting does nothing"
@@ -130,7 +129,6 @@ def _cap_memory(torch: Any, cap_gib: float) -> None:
 
 
 def _loader(torch: Any, overrides: Overrides, settings: dict[str, str]) -> None:
-    """Change the arguments of DataLoaders as they are built."""
     loader = torch.utils.data.DataLoader
     session, signature = overrides.session, inspect.signature(loader.__init__)
     wanted: dict[str, Any] = {name[len(LOADER) :]: int(value) for name, value in settings.items()}
@@ -181,8 +179,6 @@ def _resized(given: dict[str, Any], batch: int) -> bool:
 
 
 def _non_blocking(torch: Any, overrides: Overrides) -> None:
-    """Make host-to-device copies non-blocking."""
-
     def copy(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         stated = "non_blocking" in kwargs or any(isinstance(arg, bool) for arg in args)
         if stated or overrides.session.muted or self.device.type != "cpu":
@@ -315,7 +311,6 @@ def compilations() -> int:
 
 
 def _threads(torch: Any, overrides: Overrides, module: Any, value: str) -> None:
-    """Set the thread count in the computing thread."""
     torch.set_num_threads(int(value))
 
 

@@ -77,7 +77,7 @@ def state_of(session: Session) -> dict[str, Any]:
         "first_step_time": None if first is None else first + session.epoch,
         "last_step_time": None if last is None else last + session.epoch,
         "steps": recorder.known_steps(),
-        "whole_steps": recorder.whole_steps(session.optimizers_built > 0),
+        "whole_steps": recorder.known_steps(session.optimizers_built > 0),
         "rank": _distributed("RANK", "get_rank", 0),
         "world_size": _distributed("WORLD_SIZE", "get_world_size", 1),
         **{name: getattr(session, name) for name in as_they_are},
@@ -99,7 +99,6 @@ def facts(session: Session) -> dict[str, Any]:
     """Facts of the process at its end, each independent of the others."""
     overrides = session.overrides
     read: dict[str, Callable[[], Any]] = {
-        "updates_alone": lambda: training_hooks.updates_alone(session),
         "whatif": lambda: overrides.summary() if overrides is not None else None,
         "memory": lambda: memory(session),
         "card": lambda: cuda_events.card_facts(session),

@@ -72,18 +72,11 @@ class Recorder:
         self.flush()
         self.add = id  # takes an event, and drops it
 
-    def known_steps(self) -> int:
-        """Steps so far, by optimizers where possible."""
-        return self.counts["step"] or max(self.counts.values())
-
-    def whole_steps(self, built: bool) -> int:
-        """Count completed steps.
-
-        Returns zero before the first optimizer step of a program that has `built` one.
-        """
-        if built or self.counts["step"]:
+    def known_steps(self, built: bool = False) -> int:
+        """Steps so far; of optimizers where they step, or one is `built`."""
+        if built:
             return self.counts["step"]
-        return max(self.counts[kind] for kind in ("batch", "call", "backward", "gradient"))
+        return self.counts["step"] or max(self.counts.values())
 
     def at_work(self) -> bool:
         """Return True once steps have begun."""

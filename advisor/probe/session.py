@@ -127,8 +127,6 @@ class Session:
         self.updates = 0
         """Steps of optimizers so far."""
         self.optimizers_built = 0
-        self.collectives: float | None = None
-        """Collective calls before the first update; None without a process group."""
         self.facts: dict[str, Any] = {"skipped_updates": 0, "arguments": {}}
         """Facts of the whole process, by their names in the record."""
         self.writes: list[str] = []

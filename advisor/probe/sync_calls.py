@@ -26,12 +26,9 @@ def watch_device(session: Session) -> None:
     own = threading.get_ident()
 
     def is_left_alone() -> bool:
-        """Return True for a call that is not recorded."""
         return session.counting or session.reading or threading.get_ident() != own
 
     def waiting(name: str, *, on_device: bool = True) -> Callable[..., Any]:
-        """Make the hook of a method that waits for the device."""
-
         def wait(original: Any, *args: Any, **kwargs: Any) -> Any:
             if is_left_alone() or (on_device and not args[0].is_cuda):
                 return original(*args, **kwargs)
@@ -44,8 +41,6 @@ def watch_device(session: Session) -> None:
         return wait
 
     def moving(name: str) -> Callable[..., Any]:
-        """Make the hook of a method that may copy between devices."""
-
         def move(original: Any, it: Any, *args: Any, **kwargs: Any) -> Any:
             if is_left_alone():
                 return original(it, *args, **kwargs)
@@ -60,7 +55,7 @@ def watch_device(session: Session) -> None:
                 _waited(session, start, name)
             elif event is not None and moved.is_cuda:
                 session.add(("copy", start, clock()))
-                device.copied(event)
+                device.queue(clock(), event)
             return moved
 
         return move
@@ -79,7 +74,6 @@ def _waited(session: Session, start: float, name: str) -> None:
 
 
 def _names_card(args: Any, kwargs: Any, name: str) -> bool:
-    """Return True if the arguments may name a card."""
     target = kwargs.get("device", args[0] if args else None)
     if hasattr(target, "is_cuda"):  # the text of a tensor waits for its numbers
         return bool(target.is_cuda)

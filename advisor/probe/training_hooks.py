@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import sys
 import time
 import weakref
@@ -173,28 +172,9 @@ def optimizers(torch: Any, session: Session) -> None:
 
 def stepped(session: Session, optimizer: Any) -> None:
     """Record at its first step whether an optimizer is fused."""
-    if session.updates <= 1:
-        session.collectives = collectives()
     groups = optimizer.param_groups
     if groups and "fused" in groups[0]:
         session.facts.setdefault("fused", bool(groups[0]["fused"]))
-
-
-def collectives() -> float | None:
-    """Collective calls of this rank so far; None without a process group."""
-    c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
-    if c10d is None or not c10d.is_initialized():
-        return None
-    try:
-        counts = (group._get_sequence_number_for_group() for group in c10d._world.pg_map)
-        return float(sum(counts))
-    except Exception:
-        return math.nan  # unknown, which equals no other number
-
-
-def updates_alone(session: Session) -> bool:
-    """True where ranks exchanged nothing since their first update."""
-    return session.updates > 1 and session.collectives == collectives()
 
 
 def loss_values(session: Session) -> list[float]:

@@ -191,13 +191,12 @@ def _side_by_side(one: Rank, best: Rank) -> bool:
 def _effects(lead: Rank, ranks: Sequence[Rank]) -> Effects:
     """Effects of the first rank, with those that its record and the others tell."""
     record = lead.record
-    together = 1 if record.updates_alone else record.world_size
     batches = _known(rank.run.effects.batch for rank in ranks)
     return replace(
         lead.run.effects,
         world_size=max(len(ranks), record.world_size),
-        group_size=together,
-        group_batch=sum(batches[:together]) if len(batches) == record.world_size else None,
+        group_size=record.world_size,
+        group_batch=sum(batches) if len(batches) == record.world_size else None,
         fused=record.fused,
         recomputes=record.recomputes,
         arguments=tuple(record.arguments.items()),

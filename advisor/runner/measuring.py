@@ -16,7 +16,7 @@ from typing import Any
 
 from advisor.analysis.events import EventLog, EventReader
 from advisor.analysis.measurement import measure
-from advisor.analysis.progress import Advice, advise, boundary, stop_point
+from advisor.analysis.progress import Advice, advise, step_ends, stop_point
 from advisor.files import reading
 from advisor.model import MeasurePlan
 from advisor.runner.process_records import ProcessRecord
@@ -87,7 +87,7 @@ class Measuring:
             return {"phase": "stop"}
         return {
             "phase": "diagnose",
-            "boundary": boundary(process.reader.log, series),
+            "boundary": step_ends(process.reader.log, series)[0],
             "loader": series.loader,
             "root": series.root,
             "step_s": series.typical_s,

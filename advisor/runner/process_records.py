@@ -108,8 +108,6 @@ class ProcessRecord:
     """Card of the model."""
     fused: bool | None = None
     recomputes: bool | None = None
-    updates_alone: bool = False
-    """Nothing was exchanged with other ranks: each updates a model of its own."""
     skipped_updates: int = 0
     """Updates that a GradScaler left out because gradients were not finite."""
     whatif: WhatIfOutcome | None = None

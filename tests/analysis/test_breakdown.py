@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from advisor.analysis import breakdown
-from advisor.analysis.device_time import DeviceClock, Host, seconds
+from advisor.analysis.device_time import DeviceClock, seconds
 from advisor.analysis.events import (
     DeviceMark,
     EventLog,
@@ -42,9 +42,9 @@ def log_of(shape: str, *, recorded: int = 60) -> EventLog:
 def shares_of(log: EventLog, until: float = 6.0) -> tuple[dict[str, float], float | None]:
     """Shares, and what the headline says of waiting."""
     found = Window(detected(log), 10, 58)
-    shares = breakdown.shares(log, found, Span(found.start, until))
+    shares = breakdown.shares(log, found, Span(found.start, until), DeviceClock([]))
     parts = {name: part for name, part in asdict(shares).items() if part is not None}
-    return parts, breakdown.wait_share(log, found)
+    return parts, breakdown.wait_share(log, found, DeviceClock([]))
 
 
 @pytest.mark.parametrize("recorded", [60, 20])
@@ -74,8 +74,7 @@ def test_on_a_device_the_optimizers_own_part_is_a_call_of_its_own() -> None:
     log = log_of("loading and passes")
     fetches = [Span(each.start, each.end) for each in log.fetches]
     marks = [DeviceMark(each.end, each.end + 0.006) for each in log.updates]
-    host = Host(fetches, breakdown._calls(log, fetches), [], [])
-    found = seconds(host, DeviceClock(marks), [], [Span(0.0, 6.0)])
+    found = seconds(log, fetches, DeviceClock(marks), [Span(0.0, 6.0)])
     assert found["data_wait"] / 6.0 == pytest.approx(0.4, abs=0.01)
 
 
@@ -109,50 +108,48 @@ def test_steps_that_are_only_counted_are_none_without_calls() -> None:
 
 
 def device_shares(
-    host: Host, marks: list[tuple[float, float]], within: list[tuple[float, float]]
+    log: EventLog, marks: list[tuple[float, float]], start: float, end: float
 ) -> dict[str, float]:
-    """Parts of the time `within`; they add up to 1."""
-    as_spans = Host(*([Span(*each) for each in kind] for kind in host))
-    found = seconds(
-        as_spans, DeviceClock([DeviceMark(*m) for m in marks]), [], [Span(*w) for w in within]
-    )
+    """Parts of the time from `start` to `end`; they add up to 1."""
+    fetches = [Span(each.start, each.end) for each in log.fetches]
+    clock = DeviceClock([DeviceMark(*mark) for mark in marks])
+    found = seconds(log, fetches, clock, [Span(start, end)])
     total = sum(found.values())
-    assert total == pytest.approx(sum(end - start for start, end in within))
+    assert total == pytest.approx(end - start)
     return {name: part / total for name, part in found.items()}
 
 
 def steps(
-    count: int, *, fetch: float, call: float, kernel: float, marked: bool
-) -> tuple[Host, list[tuple[float, float]], float]:
+    count: int, *, load: float, work: float, kernel: float, marked: bool
+) -> tuple[EventLog, list[tuple[float, float]], float]:
     """A loop of seconds each: fetch, a mark, a call that queues the kernel, a wait for it.
 
     `marked`: the call's end has a mark of its own, which is left out where it comes soon after the
     one before.
     """
-    fetches, calls, waits, marks = [], [], [], []
-    now = 0.0
+    log, marks, now = EventLog(), [], 0.0
     for _ in range(count):
         marks.append((now, now))
-        fetches.append((now, now + fetch))
-        now += fetch
-        calls.append((now, now + call))
+        fetch(log, now, now + load, 0, 1.0)
+        now += load
+        call(log, now, now + work, 1.0)
         done = now + kernel
-        now += call
+        now += work
         if marked:
             marks.append((now, done))
-        waits.append((now, done))
+        log.waits.append(HostWait(now, done, "train.py:9", "item"))
         now = done
-    return Host(fetches, calls, [], waits), marks, now
+    return log, marks, now
 
 
 @pytest.mark.parametrize(
-    ("call", "marked"), [(3e-4, True), (3e-4, False), (8e-4, False), (5e-3, True)]
+    ("work", "marked"), [(3e-4, True), (3e-4, False), (8e-4, False), (5e-3, True)]
 )
-def test_a_device_that_is_waited_for_works(call, marked) -> None:
+def test_a_device_that_is_waited_for_works(work, marked) -> None:
     """However soon the call follows the last mark: one model launches for milliseconds, another
     queues all of its work at once."""
-    host, marks, end = steps(10, fetch=1e-4, call=call, kernel=0.06, marked=marked)
-    found = device_shares(host, marks, [(0.0, end)])
+    log, marks, end = steps(10, load=1e-4, work=work, kernel=0.06, marked=marked)
+    found = device_shares(log, marks, 0.0, end)
     assert found["compute"] > 0.9
     assert found["sync"] < 0.05
 
@@ -162,14 +159,13 @@ def test_what_was_copied_before_the_window_is_none_of_it() -> None:
     own 52. How many steps the warm-up had makes no difference."""
     found = []
     for warm in (0, 5, 50):
-        copies, calls, marks, now = [], [], [], 0.0
+        log, marks, now = EventLog(), [], 0.0
         for _ in range(warm + 8):
-            calls.append((now + 0.052, now + 0.0525))
+            call(log, now + 0.052, now + 0.0525, 1.0)
             marks.append((now + 0.0525, now + 0.076))
-            copies.append((now + 0.0526, now + 0.076))
+            log.copies.append(Span(now + 0.0526, now + 0.076))
             now += 0.076
-        window = [(warm * 0.076, now)]
-        found.append(device_shares(Host([], calls, copies, []), marks, window))
+        found.append(device_shares(log, marks, warm * 0.076, now))
     for each in found:
         assert each == pytest.approx(found[0])
         assert each["host_to_device"] == pytest.approx(24 / 76, abs=0.02)
@@ -178,8 +174,8 @@ def test_what_was_copied_before_the_window_is_none_of_it() -> None:
 
 def test_a_copy_that_the_device_makes_itself_is_no_compute() -> None:
     """Queued without a wait, it takes 20 ms of each 50 ms that the device was busy."""
+    log = EventLog(device_copies=[Span(0.1 * n, 0.1 * n + 0.02) for n in range(10)])
     marks = [DeviceMark(0.1 * n, 0.1 * n + 0.05) for n in range(10)]
-    copies = [Span(0.1 * n, 0.1 * n + 0.02) for n in range(10)]
-    found = seconds(Host([], [], [], []), DeviceClock(marks), copies, [Span(0.0, 1.0)])
+    found = seconds(log, [], DeviceClock(marks), [Span(0.0, 1.0)])
     assert found["compute"] == pytest.approx(0.3)
     assert found["host_to_device"] == pytest.approx(0.2)

@@ -43,8 +43,6 @@ class Case:
     workers: int | None = 0
     """None: there is no loader."""
     ranks: int = 1
-    together: int | None = None
-    """Ranks that make an update together; None: all of them."""
     forwards_per_unit: float | None = None
     """None: not looked at."""
     needs: str | None = None
@@ -77,7 +75,6 @@ TORCHRUN = "-m torch.distributed.run --nproc-per-node 2 --master-port {port}"
 LAUNCH = "-m accelerate.commands.launch --cpu --num_processes 1"
 SEVERAL = (
     Case(f"{TORCHRUN} ok_ranks.py", 20, ranks=2),
-    Case(f"{TORCHRUN} ok_ranks.py apart", 20, ranks=2, together=1),
     Case("ok_ranks.py spawn", 20, ranks=2),
     Case(f"{LAUNCH} {CV}", 16, needs="accelerate"),
 )
@@ -160,4 +157,4 @@ def test_the_command_measures_the_program_as_it_measures_itself(case, tmp_path) 
     assert profile["units"] / (end - start) == pytest.approx(sum(rates), rel=WITHIN)
     found = (profile["batch"], profile["workers"], profile["ranks"])
     assert found == (case.batch, case.workers, case.ranks)
-    assert profile["effects"]["group_size"] == (case.together or case.ranks)
+    assert profile["effects"]["group_size"] == case.ranks

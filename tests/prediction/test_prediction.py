@@ -42,7 +42,7 @@ def test_free_neighbours_are_merged() -> None:
     blocks = [allocator.take(6 * MIB) for _ in range(3)]
     assert allocator.reserved == 20 * MIB
     for number in (0, 2, 1):
-        allocator.give(blocks[number], small=False)
+        allocator.give(blocks[number])
     allocator.take(20 * MIB)
     assert allocator.peak == Peak(20 * MIB, 20 * MIB)
 

@@ -107,13 +107,6 @@ def test_ranks_add_up() -> None:
     assert (run.peak_mem_gib, run.effects.world_size) == (1.5, 3)
 
 
-def test_ranks_that_exchange_nothing_update_by_themselves() -> None:
-    ranks = [process(9 - n, 10.0, rank=n, world_size=2, updates_alone=True) for n in (0, 1)]
-    run = run_of(*(with_batch(each, 8.0) for each in ranks))
-    assert (run.effects.batch, run.effects.group_batch, run.effects.group_size) == (8.0, 8.0, 1)
-    assert (run.units_per_s, run.effects.world_size) == (20.0, 2)
-
-
 def test_a_rank_without_a_window_is_noted_and_not_dropped() -> None:
     """Three of four ranks that step together at 100/s each are a job of 400/s."""
     ranks = [process(9 - n, 100.0, rank=n, world_size=4, ppid=n) for n in (0, 1, 3)]

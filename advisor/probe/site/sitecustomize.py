@@ -11,7 +11,6 @@ import sys
 
 
 def _load_probe(spec_path: str) -> None:
-    """Load and start the probe package."""
     name = "_gpu_advisor_probe"
     if name in sys.modules:
         return
