@@ -66,10 +66,8 @@ ALONE = (
     *(Case(f"matrix_loops.py {name}", batch, workers) for name, (batch, workers) in LOOPS.items()),
     Case("matrix_inner.py 30 4", 4),
     Case("lightning_cli/main.py fit --config config.yaml", 24, needs="lightning"),
-    Case("matrix_lightning.py", 20, 2, needs="lightning"),
     Case("hf_trainer/run_clm.py args.json", 4, needs="transformers"),
     Case("matrix_generate.py", 4, forwards_per_unit=20, needs="transformers"),
-    Case("matrix_pipeline.py", 8, needs="transformers"),
     Case(CV, 16, needs="accelerate"),
 )
 """Commands that are one Python process."""

@@ -19,7 +19,6 @@ from advisor.sandbox.seccomp import METADATA, SyscallNotification
 from tests.support.ways import seen
 
 ROOT = Path(__file__).resolve().parents[2]
-KINDS = ("overlay", "landlock", "guard")
 
 
 # --- the overlay --------------------------------------------------------------------------

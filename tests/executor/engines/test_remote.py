@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,8 @@ from advisor.executor.engines.remote import RemoteEngine
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
 from advisor.settings import EngineTable
 from tests.executor.engines.tuned import tuned
-from tests.runner.conftest import processes_of
+from tests.runner.conftest import DEADLINE_S, processes_of, reached
 
-PATIENCE_S = 30.0
 UNITS = "import time\nfor _ in range(3): print('unit', flush=True); time.sleep(0.02)"
 OTHER_VERSION = """\
 #!/bin/sh
@@ -79,14 +77,6 @@ def agent_of(engine: RemoteEngine) -> psutil.Process:
     return psutil.Process(process.pid)
 
 
-def reached(state: Any) -> bool:
-    """Wait for `state`; False if it does not come."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not state():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def when_it_runs(scratch: str, action: Any) -> None:
@@ -161,7 +151,7 @@ def test_an_agent_that_hears_nothing_ends_its_trial_and_itself(folder) -> None:
         agent.stdin.write(messages.encode(do="run", trial=trial, files={}))
         agent.stdin.flush()
         assert reached(lambda: processes_of(scratch))
-        assert agent.wait(PATIENCE_S) == 0
+        assert agent.wait(DEADLINE_S) == 0
     assert not processes_of(scratch)
     assert not Path(scratch).parent.exists()
 

@@ -17,9 +17,9 @@ from advisor.executor.engines.connection import Carrier, Connection
 from advisor.executor.engines.remote import RemoteEngine
 from advisor.model import Run
 from tests.executor.engines import test_conformance as conformance
-from tests.executor.engines.test_remote import counts, reached, trial_of, when_it_runs
+from tests.executor.engines.test_remote import counts, trial_of, when_it_runs
 from tests.executor.engines.tuned import tuned
-from tests.runner.conftest import processes_of
+from tests.runner.conftest import processes_of, reached
 from tests.support import slurm
 
 pytestmark = [
