@@ -84,13 +84,6 @@ TABLE = (
         budget="5m",
     ),
     Program(
-        name="k_diffusion",
-        command=("python", "sample.py", "--config", "config.json", "-n", "4000"),
-        batch=2,
-        workers=None,
-        trains=False,
-    ),
-    Program(
         name="accelerate_cv",
         command=("python", "cv_example.py", "--config", "config.yaml"),
         config="config.yaml",
@@ -114,12 +107,6 @@ TABLE = (
         batch=16,
         ranks=2,
         budget="4m",
-    ),
-    Program(
-        name="hydra_app",
-        command=("python", "train.py", "trainer.epochs=40"),
-        batch=32,
-        needs=("hydra",),
     ),
     Program(
         name="detection",

@@ -95,8 +95,6 @@ const char *nvmlErrorString(int code) {
 
 int nvmlSystemGetDriverVersion(char *out, unsigned size) { return text(NULL, "driver", out, size); }
 
-int nvmlSystemGetCudaDriverVersion_v2(int *out) { return small(NULL, "cuda", (unsigned *)out); }
-
 int nvmlDeviceGetCount_v2(unsigned *count) { return small(NULL, "count", count); }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, device **out) {
@@ -136,40 +134,6 @@ int nvmlDeviceGetMigDeviceHandleByIndex(device *d, unsigned index, device **out)
   if (!lookup(key, value, sizeof value)) return NOT_FOUND;
   *out = &slices[d->gpu][index];
   return SUCCESS;
-}
-
-#ifndef WITHOUT_nvmlDeviceGetPersistenceMode
-int nvmlDeviceGetPersistenceMode(device *d, unsigned *out) { return small(d, "persistence", out); }
-#endif
-
-int nvmlDeviceGetPowerManagementDefaultLimit(device *d, unsigned *out) {
-  return small(d, "power.default", out);
-}
-
-int nvmlDeviceGetMaxClockInfo(device *d, int kind, unsigned *out) {
-  return small(d, kind == 1 ? "clock.sm.max" : "clock.other.max", out);
-}
-
-int nvmlDeviceGetCurrPcieLinkGeneration(device *d, unsigned *out) { return small(d, "pcie.gen", out); }
-int nvmlDeviceGetMaxPcieLinkGeneration(device *d, unsigned *out) {
-  return small(d, "pcie.gen.max", out);
-}
-int nvmlDeviceGetCurrPcieLinkWidth(device *d, unsigned *out) { return small(d, "pcie.width", out); }
-int nvmlDeviceGetMaxPcieLinkWidth(device *d, unsigned *out) {
-  return small(d, "pcie.width.max", out);
-}
-
-#ifndef WITHOUT_nvmlDeviceGetEccMode
-int nvmlDeviceGetEccMode(device *d, unsigned *current, unsigned *pending) {
-  int code = small(d, "ecc", current);
-  *pending = *current;
-  return code;
-}
-#endif
-
-int nvmlDeviceGetTotalEccErrors(device *d, int type, int counter, u64 *out) {
-  (void)counter;
-  return number(d, type == 1 ? "ecc.uncorrected" : "ecc.corrected", out);
 }
 
 /* --- what it reads ------------------------------------------------------------------------ */
@@ -216,12 +180,7 @@ int nvmlDeviceGetTotalEnergyConsumption(device *d, u64 *out) { return number(d, 
 #endif
 
 int nvmlDeviceGetClockInfo(device *d, int kind, unsigned *out) {
-  return small(d, kind == 2 ? "clock.mem" : kind == 1 ? "clock.sm" : "clock.other", out);
-}
-
-int nvmlDeviceGetTemperature(device *d, int sensor, unsigned *out) {
-  (void)sensor;
-  return small(d, "temperature", out);
+  return kind == 1 ? small(d, "clock.sm", out) : NOT_SUPPORTED;
 }
 
 #ifndef WITHOUT_nvmlDeviceGetCurrentClocksEventReasons
@@ -233,31 +192,6 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(device *d, u64 *out) {
   return number(d, "events", out);
 }
 #endif
-
-int nvmlDeviceGetPcieThroughput(device *d, int direction, unsigned *out) {
-  return small(d, direction == 0 ? "pcie.tx" : "pcie.rx", out);
-}
-
-/* Locking is written down beside the script, one "lock" or "reset" a line, unless err.clocks. */
-static int clocks(device *d, const char *what) {
-  char path[512];
-  FILE *file;
-  int code = error(d, "clocks");
-  if (code) return code;
-  snprintf(path, sizeof path, "%s.clocks", getenv("NVML_STUB_SCRIPT"));
-  file = fopen(path, "a");
-  if (!file) return UNKNOWN;
-  fprintf(file, "%s\n", what);
-  fclose(file);
-  return SUCCESS;
-}
-
-int nvmlDeviceSetGpuLockedClocks(device *d, unsigned low, unsigned high) {
-  (void)low, (void)high;
-  return clocks(d, "lock");
-}
-
-int nvmlDeviceResetGpuLockedClocks(device *d) { return clocks(d, "reset"); }
 
 /* "processes 4711:1073741824,4712:-" : pid and bytes; "-" where the driver does not know. */
 typedef struct { unsigned pid; u64 used; unsigned gpu_instance, compute_instance; } process;

@@ -17,7 +17,7 @@ from advisor.errors import EngineError, NodeLostError, SettingsError
 from advisor.executor.engines import EngineSettings, messages
 from advisor.executor.engines.connection import AGENT, Carrier, Connection, carrier_of, why_ended
 from advisor.executor.engines.remote import RemoteEngine
-from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
+from advisor.model import Candidate, MeasurePlan, Run, Trial
 from advisor.settings import EngineTable
 from tests.executor.engines.tuned import tuned
 from tests.runner.conftest import DEADLINE_S, processes_of, reached
@@ -217,13 +217,6 @@ def test_a_greeting_of_the_login_shell_is_no_message(folder) -> None:
     greets = ("sh", "-c", 'echo Welcome; exec "$@"', "sh")
     with engine_on(folder, *greets) as engine:
         assert isinstance(engine.run(counts(engine, folder)), Run)
-
-
-def test_a_failure_crosses_the_pipe_whole(folder) -> None:
-    with engine_on(folder) as engine:
-        outcome = engine.run(trial_of(engine, folder, sys.executable, "-c", "1/0"))
-    assert isinstance(outcome, Failure)
-    assert "ZeroDivisionError" in outcome.log_tail
 
 
 SAID = {
