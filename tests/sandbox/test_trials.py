@@ -227,16 +227,6 @@ def test_the_user_may_allow_writes_under_landlock(do, project) -> None:
     assert (project / "mine.txt").read_text() == "new"
 
 
-# --- all kinds ----------------------------------------------------------------------------
-
-
-def test_a_run_without_isolation_says_so(do) -> None:
-    """So that the report can."""
-    run = do.measured("guard", "pass")
-    assert run.isolation == "guard"
-    assert any(note.startswith("not isolated") for note in run.notes)
-
-
 def test_nothing_is_left_when_the_whole_tree_is_killed(tmp_path, project) -> None:
     """kill -9 of the caller, of the supervisor and of the program: no mount, process or change."""
     code = (

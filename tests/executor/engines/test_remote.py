@@ -1,6 +1,7 @@
 """Nodes that end, freeze or differ: told by name, and nothing is left there."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -19,7 +20,6 @@ from advisor.executor.engines.connection import AGENT, Carrier, Connection, carr
 from advisor.executor.engines.remote import RemoteEngine
 from advisor.model import Candidate, MeasurePlan, Run, Trial
 from advisor.settings import EngineTable
-from tests.executor.engines.tuned import tuned
 from tests.runner.conftest import DEADLINE_S, processes_of, reached
 
 UNITS = "import time\nfor _ in range(3): print('unit', flush=True); time.sleep(0.02)"
@@ -37,17 +37,6 @@ with remote.engine_on(sys.argv[1]) as engine:
     print(trial.scratch, flush=True)
     engine.run(trial)
 """
-
-
-@pytest.fixture(autouse=True)
-def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else measures on this host."""
-    monkeypatch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path / "locks"))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("work")
 
 
 @contextlib.contextmanager
@@ -268,8 +257,36 @@ def test_the_command_of_an_engine_comes_from_the_settings() -> None:
         carrier_of("ray", tables)
 
 
+PACED = """\
+import re, time
+batch = int(re.search(r'batch_size": ([0-9]+)', open("c.json").read())[1])
+while True:
+    time.sleep(0.02 if batch <= 4 else 0.005 * batch)
+    print("done", batch, "signals", flush=True)
+"""
+SETTINGS = """\
+[workload.lines]
+config = "c.json"
+command = "{python} lines.py {{config}}"
+unit-regex = "done ([0-9]+) signals"
+phase = "test"
+[engine.box]
+command = "env"
+"""
+
+
 @pytest.mark.slow
-def test_a_config_is_tuned_over_a_pipe_as_it_is_here(tmp_path) -> None:
-    here = tuned(tmp_path / "here", "local")
-    assert here[0] == "improved"
-    assert tuned(tmp_path / "there", "box") == here
+def test_a_config_is_tuned_over_a_pipe_as_it_is_here(tmp_path, gpu_advisor) -> None:
+    configs = []
+    for engine in ("local", "box"):
+        folder = tmp_path / engine
+        (folder / ".git").mkdir(parents=True)
+        (folder / "lines.py").write_text(PACED)
+        (folder / "c.json").write_text('{"batch_size": 1}\n')
+        (folder / "gpu-advisor.toml").write_text(SETTINGS.format(python=sys.executable))
+        words = ("c.json", "--engine", engine, "--window", "0.2s", "--budget", "90s", "--json")
+        done = gpu_advisor.call("optimize", *words, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["verdict"] == "improved"
+        configs.append((folder / "c.json").read_text())
+    assert configs[0] == configs[1]
