@@ -171,5 +171,3 @@ def test_a_global_batch_may_decide_the_accumulation() -> None:
     (one,) = found.followed
     shown = (one.move.suspect.path, one.trace.kind, one.trace.scope)
     assert shown == ("zorp", "batch_size", "global")
-
-

@@ -37,8 +37,6 @@ run_trial(Trial(
 """
 
 
-
-
 def gone(scratch: Path | str) -> bool:
     """Wait for the last process of the trial to end; False if one does not."""
     return reached(lambda: not processes_of(str(scratch)))

@@ -179,5 +179,3 @@ def test_networks_that_take_turns_have_their_shares_and_calls(tmp_path, batch) -
         assert (stage.batch, stage.calls_per_unit) == (items, pytest.approx(1 / items, rel=0.05))
         assert stage.site
     assert (found.effects.batch, found.step_kind) == (batch, "root forward")
-
-

@@ -66,8 +66,6 @@ def agent_of(engine: RemoteEngine) -> psutil.Process:
     return psutil.Process(process.pid)
 
 
-
-
 def when_it_runs(scratch: str, action: Any) -> None:
     """Call `action` once the trial of `scratch` has its processes."""
 

@@ -123,5 +123,3 @@ def test_inside_an_allocation_that_one_is_used(folder, tmp_path) -> None:
     )  # fmt: skip
     cpus, *jobs = found.stdout.split()
     assert (cpus, len(jobs)) == ("2", 1), found.stderr
-
-
