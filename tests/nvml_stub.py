@@ -5,12 +5,11 @@
     subprocess.run([...], env=stub.env())          # that process and its children see one H100
     stub.write(nvml_stub.H100, util=0)             # from the next NVML call on
 
-Keys of a script (all optional; what is left out is NotSupported): count, driver,
-name, uuid, capability, mig, memory.total / .used / .reserved (bytes), util (%), power,
-power.limit (mW), energy (mJ), clock.sm (MHz), events (bits), processes ("pid:bytes,pid:-"),
-working ("pid:percent"), err.KEY (an NVML error code for that reading; also err.init, err.handle,
-err.memory). `gpu1.KEY` is for GPU 1 alone, `mig0.2.KEY` for slice 2 of GPU 0, which
-exists once it has a uuid.
+Keys of a script (all optional; what is left out is NotSupported): count, driver, name, uuid,
+capability, mig, memory.total / .used / .reserved (bytes), util (%), power / power.limit (mW),
+energy (mJ), clock.sm (MHz), events (bits), processes ("pid:bytes,pid:-"), working ("pid:percent"),
+err.KEY (an NVML error code for that reading; also err.init, err.handle, err.memory).
+`gpu1.KEY` is for GPU 1 alone, `mig0.2.KEY` for slice 2 of GPU 0, which exists once it has a uuid.
 """
 
 import contextlib
@@ -101,20 +100,11 @@ class NvmlStub:
         draft.replace(self.script)
 
 
-LIMIT_C, COOL_C, HEAT_C = 83.0, 40.0, 60.0
-"""Temperature from which a card slows down, when idle, and what full work adds in the end."""
-WARMING = 0.1
-"""Part of the way to its temperature that a badly cooled card goes in a tenth of a second."""
-
-
 @contextlib.contextmanager
-def metered(
-    stub: NvmlStub, table: Mapping[str, object], *, cooled: bool = True
-) -> Iterator[dict[str, str]]:
+def metered(stub: NvmlStub, table: Mapping[str, object]) -> Iterator[dict[str, str]]:
     """The variable by which simulated cards set utilisation, memory and power of the script.
 
-    They are found by their UUIDs. A card that no process tells of is idle. One that is not cooled
-    warms as it works, and throttles: its clock swings and the driver says why.
+    They are found by their UUIDs. A card that no process tells of is idle.
     """
     cards = {str(value): key.removesuffix("uuid") for key, value in table.items() if "uuid" in key}
     ended = threading.Event()
@@ -123,7 +113,6 @@ def metered(
         line.settimeout(0.5)
 
         def follow() -> None:
-            warmth = COOL_C
             while not ended.is_set():
                 try:
                     told = json.loads(line.recv(65536))
@@ -135,13 +124,6 @@ def metered(
                     use[f"{card}util"] = round(100 * share)
                     use[f"{card}memory.used"] = round(GIB + used)
                     use[f"{card}power"] = round(60_000 + 300_000 * share)
-                    if cooled:
-                        continue
-                    warmth += WARMING * (COOL_C + HEAT_C * share - warmth)
-                    if warmth > LIMIT_C:
-                        full = float(str(table[f"{card}clock.sm"]))
-                        use[f"{card}clock.sm"] = round(full * (1 - (warmth - LIMIT_C) / HEAT_C))
-                        use[f"{card}events"] = 0x20
                 stub.write(table, use)
 
         thread = threading.Thread(target=follow)

@@ -7,7 +7,7 @@ rate (within 2 %), batch, workers and accumulation must be what the program did 
 that what others do on the machine is in both. `optimize` runs without it, and must end in a proven
 answer inside its budget, or say what budget it needs. Nothing may be left behind.
 
-Programs whose framework is not installed are left out and named: hydra-core and
+Programs whose framework is not installed are left out and named:
 jsonargparse[signatures] beside the extra `frameworks`.
 """
 

@@ -57,12 +57,6 @@ TABLE = (
         prepare=("python", "prepare.py"),
     ),
     Program(
-        name="own_optimizer",
-        command=("python", "main.py", "--config", "config.json"),
-        config="config.json",
-        batch=16,
-    ),
-    Program(
         name="list_inference",
         command=("python", "predict.py", "reviews.txt"),
         batch=4,
@@ -88,13 +82,6 @@ TABLE = (
         minutes=5,
     ),
     Program(
-        name="k_diffusion",
-        command=("python", "sample.py", "--config", "config.json", "-n", "4000"),
-        batch=2,
-        workers=None,
-        trains=False,
-    ),
-    Program(
         name="accelerate_cv",
         command=("python", "cv_example.py", "--config", "config.yaml"),
         config="config.yaml",
@@ -112,49 +99,12 @@ TABLE = (
         minutes=5,
     ),
     Program(
-        name="deepspeed_like",
-        command=("python", "train.py", "--deepspeed", "--deepspeed_config", "ds_config.json"),
-        config="ds_config.json",
-        batch=4,
-        accumulation=8,
-    ),
-    Program(
         name="torchrun_ddp",
         command=("python", *TORCHRUN, "multigpu_torchrun.py", "multigpu.yaml"),
         config="multigpu.yaml",
         batch=16,
         ranks=2,
         minutes=4,
-    ),
-    Program(
-        name="hydra_app",
-        command=("python", "train.py", "trainer.epochs=40"),
-        batch=32,
-        needs=("hydra",),
-    ),
-    Program(
-        name="click_cli",
-        command=("python", "cli.py", "train", "weights.pt", "--batch-size", "4"),
-        batch=4,
-    ),
-    Program(
-        name="click_apply",
-        folder="click_cli",
-        command=("python", "cli.py", "apply", "masks"),
-        batch=2,
-        trains=False,
-    ),
-    Program(
-        name="gnn_sampler",
-        command=("python", "main.py", "config.yaml"),
-        config="config.yaml",
-        batch=32,
-    ),
-    Program(
-        name="audio_collate",
-        command=("python", "train.py", "hparams.toml"),
-        config="hparams.toml",
-        batch=8,
     ),
     Program(
         name="detection",
@@ -184,13 +134,6 @@ TABLE = (
         config="config.yaml",
         batch=8,
         accumulation=3,
-    ),
-    Program(
-        name="spawn_loaders",
-        command=("python", "run.py", "settings.json"),
-        config="settings.json",
-        batch=12,
-        workers=1,
     ),
     Program(
         name="super_resolution",

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.executor.comparison import neighbours
-from advisor.report import verdict
-from tests.support.simulator.engine import QUIET_MACHINE
+from tests.report.composing import reported
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 
 TEXT = "batch_size: 1\nnum_workers: 0\n"
@@ -23,16 +21,6 @@ def busy_search(tmp_path: Path, others: Callable[[int], float | None] | None) ->
     return formula_search(tmp_path, engine, TEXT, workload=TEST)
 
 
-def note_of(search: FormulaSearch) -> str:
-    """The line on how busy the machine was."""
-    proofs = search.state.confirmations
-    runs = [run for proof in proofs for run in (*proof.runs("before"), *proof.runs("after"))]
-    everything = [a.run for a in search.executor.attempts if a.run is not None]
-    note = verdict.load_note(runs, neighbours(everything), QUIET_MACHINE.cpus)
-    used = any(proof.used_contended_rounds for proof in proofs)
-    return f"{note} {verdict.UNDER_LOAD}" if note and used else note
-
-
 def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path) -> None:
     """The third process, a candidate, was slowed to a half; nothing rests on that."""
     quiet = busy_search(tmp_path, None)
@@ -42,7 +30,7 @@ def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path) -> None:
     assert not again.repeated
     assert disturbed.label == again.label
     assert search.values == quiet.values
-    assert note_of(search) == ""
+    assert reported(search, tmp_path).load_note == ""
 
 
 def test_a_disturbed_round_is_repeated_whole(tmp_path) -> None:
@@ -65,7 +53,7 @@ def test_a_machine_that_stays_busy_still_gives_an_answer_that_says_so(tmp_path) 
     assert search.values["batch_size"] > 1
     proof = search.state.confirmations[-1]
     assert proof.used_contended_rounds
-    line = note_of(search)
+    line = reported(search, tmp_path).load_note
     assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in line
     assert "rerun on an idle machine" in line
 
@@ -96,7 +84,8 @@ def test_a_large_gain_is_proven_beside_a_busy_neighbour(tmp_path) -> None:
 def test_a_host_that_does_not_tell_is_unverified(tmp_path) -> None:
     """Not measured is not quiet."""
     search = busy_search(tmp_path, lambda _: None)
-    assert note_of(search) == "Background load could not be read on this machine."
+    note = reported(search, tmp_path).load_note
+    assert note == "Background load could not be read on this machine."
 
 
 @pytest.mark.parametrize(("budget_s", "repeats"), [(1000.0, 1), (60.0, 0)])

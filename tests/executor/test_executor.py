@@ -7,7 +7,7 @@ from advisor.executor.requests import SkippedRun, TrialRequest, Variant
 from advisor.model import Failure, MeasurePlan, Run, Trial
 from tests.runs import a_failure
 from tests.support.simulator.engine import RecordedEngine
-from tests.support.simulator.search import Forgetful, Quiet, formula_search, on_formula
+from tests.support.simulator.search import Quiet, formula_search, on_formula
 
 
 class Losing(RecordedEngine):
@@ -67,7 +67,7 @@ def test_a_lost_node_costs_its_round_and_says_nothing_about_a_candidate(tmp_path
     """The round is run again whole; the search ends where it ends without losses."""
     kept = formula_search(tmp_path, on_formula(), "batch_size: 1\n")
     engine = on_formula(Losing)
-    search = formula_search(tmp_path, engine, "batch_size: 1\n", history=Forgetful())
+    search = formula_search(tmp_path, engine, "batch_size: 1\n")
     assert isinstance(engine, Losing)
     assert engine.begun // 5 > 2
     assert search.values == kept.values

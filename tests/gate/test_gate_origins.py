@@ -25,11 +25,8 @@ OF_HEAD = {
     "workspace": "cd $GITHUB_WORKSPACE && python bench.py",
     "absolute": "python {head}/bench.py",
     "path": "PYTHONPATH={head} python elsewhere.py",
-    "inserted": "python -c \"import sys; sys.path.insert(0, '{head}'); import bench\"",
     "runpy": "python -c \"import runpy; runpy.run_path('{head}/bench.py')\"",
-    "executed": "python executes.py",
     "child": "python parent.py",
-    "script": "cd {head}/.. && {name}/run.sh",
     "config": "CONFIG={head}/rate.txt python reads.py",
     "editable": "{shared} elsewhere.py",
     "copied": "PYTHONPATH={site} python elsewhere.py",
@@ -64,9 +61,8 @@ def gated(tmp_path_factory: pytest.TempPathFactory, new_repo) -> Gated:
     (dependencies / "dependency.py").write_text("")
     (folder / "site").mkdir()
     (folder / "site" / "model.py").write_text(MODEL.format(50))
-    source, places = f"{repo.path}/model.py", {
-        "head": repo.path, "name": repo.path.name, "shared": shared, "inside": inside,
-        "site": folder / "site",
+    places = {
+        "head": repo.path, "shared": shared, "inside": inside, "site": folder / "site",
     }  # fmt: skip
     settings = ""
     for name, command in COMMANDS.items():
@@ -75,16 +71,12 @@ def gated(tmp_path_factory: pytest.TempPathFactory, new_repo) -> Gated:
     files = {
         "bench.py": USES_MODEL,
         "elsewhere.py": ELSEWHERE,
-        "executes.py": f"exec(compile(open({source!r}).read(), {source!r}, 'exec'))\n"
-        "print('throughput:', RATE)",
         "parent.py": "import subprocess, sys\n"
         f"subprocess.run([sys.executable, {str(repo.path / 'bench.py')!r}], check=True)",
         "reads.py": "import os; print('throughput:', open(os.environ['CONFIG']).read())",
-        "run.sh": f"#!/bin/sh\nexec {sys.executable} $(dirname $0)/bench.py\n",
         ".gitignore": ".venv\n",
         "gpu-advisor.toml": settings,
     }
-    (repo.path / "run.sh").touch(0o755)
     repo.commit({**files, "model.py": MODEL.format(100), "rate.txt": "100"})
     repo.commit({"model.py": MODEL.format(50), "rate.txt": "50"})
     repo.env["GITHUB_WORKSPACE"] = str(repo.path)

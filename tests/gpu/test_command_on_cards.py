@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,19 +86,21 @@ def test_profile_tells_of_the_card_in_use(project, environ) -> None:
     assert found["achieved_tflops"] > 0
 
 
-def profiled(
-    stub: nvml_stub.NvmlStub, meter: Mapping[str, str], words: Sequence[str], folder: Path
-) -> subprocess.CompletedProcess[str]:
-    """`profile` of a loop on the large card, which the driver's figures follow."""
-    own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(folder), **meter}
-    environ = simulated_gpu.environment((LARGE,), base=stub.env({**os.environ, **own}))
-    program = (sys.executable, str(PROGRAMS / "gpu_loop.py"), *words)
+ON_LARGE = {**nvml_stub.H100, "name": LARGE.name, "uuid": LARGE.uuid}
+
+
+def profiled(stub: nvml_stub.NvmlStub, words: str, **own: str) -> dict[str, Any]:
+    """`profile` of a loop on the large card."""
+    base = stub.env({**os.environ, "PYTHONPATH": PYTHONPATH, **own})
+    program = (sys.executable, str(PROGRAMS / "gpu_loop.py"), *words.split())
     done = subprocess.run(
         (sys.executable, "-m", "advisor", "profile", "--json", "--window", "3s", "--", *program),
-        cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=200,
+        cwd=stub.folder, env=simulated_gpu.environment((LARGE,), base=base),
+        capture_output=True, text=True, check=False, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return done
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 @pytest.mark.slow
@@ -111,11 +113,9 @@ def profiled(
 )
 def test_utilisation_and_shares_agree(cause, words, tmp_path) -> None:
     """The driver's figure is that of the same work, and no sentence contradicts it."""
-    stub = nvml_stub.build(tmp_path / "nvml")
-    table = {**nvml_stub.H100, "name": LARGE.name, "uuid": LARGE.uuid}
-    with nvml_stub.metered(stub, table) as meter:
-        done = profiled(stub, meter, words.split(), tmp_path)
-    found: dict[str, Any] = json.loads(done.stdout)
+    stub = nvml_stub.build(tmp_path)
+    with nvml_stub.metered(stub, ON_LARGE) as meter:
+        found = profiled(stub, words, **meter)
     assert found["bottleneck"]["name"] == cause
     at_work = 100 * found["shares"].get("compute", 0.0)
     if cause == "launch":  # the card works between launches, where only the driver sees it
@@ -126,15 +126,12 @@ def test_utilisation_and_shares_agree(cause, words, tmp_path) -> None:
 
 @pytest.mark.slow
 def test_a_card_that_throttles_is_said(tmp_path) -> None:
-    """It works, warms and slows down: no rate of it is a steady one."""
-    stub = nvml_stub.build(tmp_path / "nvml")
-    table = {**nvml_stub.H100, "name": LARGE.name, "uuid": LARGE.uuid}
-    words = ("--train", "--loader", "--kernel", "20", "--item")
-    with nvml_stub.metered(stub, table, cooled=False) as meter:
-        done = profiled(stub, meter, words, tmp_path)
-    found: dict[str, Any] = json.loads(done.stdout)
+    """No rate of it is a steady one."""
+    stub = nvml_stub.build(tmp_path)
+    stub.write(ON_LARGE, events=0x40)
+    found = profiled(stub, "--train --loader --kernel 20 --item")
     assert found["disturbed"] is True
-    assert "slowed down by itself: software thermal slowdown" in found["load_note"]
+    assert "slowed down by itself: hardware thermal slowdown" in found["load_note"]
 
 
 @pytest.mark.slow

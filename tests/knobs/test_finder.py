@@ -192,20 +192,6 @@ def test_the_knobs_of_the_test_phase_are_free_or_of_quality() -> None:
     assert not traps & {knob.path for knob in FOUND.knobs}
 
 
-def test_steps_move_with_their_schedule() -> None:
-    moved = knobs.move(FOUNDING, FOUND, f"{SCHEDULE}.test.n_timestep", 512)
-    assert not isinstance(moved, knobs.InvalidChange)
-    assert {change.path.rsplit(".", 1)[-1]: change.kind for change in moved} == {
-        "n_timestep": "timesteps",
-        "linear_start": "schedule",
-        "linear_end": "schedule",
-    }
-    assert FOUNDING.with_values({change.path: change.new for change in moved})
-
-
-# --- arguments of a DataLoader ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("argument", LOADER_ARGUMENTS, ids=lambda argument: argument.kind)
 def test_every_reader_knows_an_argument(argument) -> None:
     """A config key of its name is the knob with its links; effects and patches know it too."""

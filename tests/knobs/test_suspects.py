@@ -8,7 +8,7 @@ from advisor import config as documents, knobs
 from advisor.config import Document
 from advisor.config.argv import join
 from advisor.knobs import discovery
-from advisor.knobs.discovery import KINDS, Move, Suspect, joined, observed
+from advisor.knobs.discovery import KINDS, Move, Suspect, observed
 from advisor.model import Effects
 
 ANY = ("train", "eval", "test", "any")
@@ -124,13 +124,6 @@ def test_without_room_for_more_values_go_down() -> None:
     assert moved(seen(), config("zorp: 20"), again=True)["zorp"].new == 10
 
 
-def test_of_values_that_are_alike_one_divides_the_other() -> None:
-    """And the other way round the next time: heads must divide a width, whichever is which."""
-    text = config("zorp: 20\nfrell: 20\nplum: 20")
-    assert [move.new for move in moved(seen(), text).values()] == [40, 80, 160]
-    assert [move.new for move in moved(seen(), text, again=True).values()] == [40, 10, 5]
-
-
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("accumulation", [2, 3, 5])
 def test_no_value_shows_as_a_batch_that_is_shared_out_anew(accumulation, again) -> None:
@@ -155,23 +148,11 @@ def test_no_run_gets_more_workers_than_a_host_can_bear() -> None:
 
 
 def read(before: Effects, after: dict[str, Any], *found: Document) -> discovery.Outcome:
-    """What is read off a run of the moved values in which `after` was seen; "PATH" stands for the
-    value that this path was moved to."""
+    """What is read off a run of the moved values in which `after` was seen."""
     pairs = [(document, knobs.find(document)) for document in found]
     kinds = discovery.open_kinds((f for _, f in pairs), before, KINDS, ANY)
     moves = discovery.trial_values(discovery.find_suspects(pairs, before, kinds), before)
-    new = {move.suspect.path: move.new for move in moves}
-    given = {name: new[v] if isinstance(v, str) and v in new else v for name, v in after.items()}
-    return discovery.read_outcome(moves, before, seen(**given), kinds)
-
-
-def test_what_shows_as_it_was_moved_is_followed() -> None:
-    """And what stayed is nobody's among the moved."""
-    found = read(seen(), {"batch_asked": "frell"}, config("zorp: 20\nfrell: 20\nvex: 4"))
-    assert [(f.move.suspect.path, f.trace.kind) for f in found.followed] == [
-        ("frell", "batch_size")
-    ]
-    assert found.unclear == frozenset()
+    return discovery.read_outcome(moves, before, seen(**after), kinds)
 
 
 def test_a_change_that_no_single_value_explains_is_left_open() -> None:
@@ -190,17 +171,3 @@ def test_a_global_batch_may_decide_the_accumulation() -> None:
     (one,) = found.followed
     shown = (one.move.suspect.path, one.trace.kind, one.trace.scope)
     assert shown == ("zorp", "batch_size", "global")
-
-
-def test_what_is_followed_is_a_knob_with_links() -> None:
-    """It joins those that a name told of: batch and accumulation keep their product."""
-    document = config("zorp: 20\naccumulation_steps: 4\nlr: 0.1")
-    reading = read(seen(accumulation=4.0), {"batch_asked": "zorp"}, document)
-    found = joined(document, knobs.find(document), reading.followed, "train")
-    assert (knob := found.knob("zorp")) is not None
-    assert (knob.kind, knob.phase, knob.knob_class) == ("batch_size", "train", "training")
-    links = [link for link in found.links if "zorp" in link.paths]
-    assert {link.kind for link in links} == {"product"}
-    changes = knobs.move(document, found, "zorp", 40)
-    assert not isinstance(changes, knobs.InvalidChange)
-    assert {change.path: change.new for change in changes} == {"zorp": 40, "accumulation_steps": 2}

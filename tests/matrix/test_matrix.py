@@ -38,8 +38,8 @@ class Case:
 
     command: str
     """Arguments of Python, `{port}` for a free port; FOLDER/SCRIPT is a published program."""
-    batch: float | None
-    """Of one loader batch or one root forward; None: it varies."""
+    batch: float
+    """Of one loader batch or one root forward."""
     workers: int | None = 0
     """None: there is no loader."""
     ranks: int = 1
@@ -51,8 +51,6 @@ class Case:
 
 LOOPS = {
     "skip": (7, 0),
-    "zip": (6, 0),
-    "lengths": (None, 0),
     "gan": (9, None),
     "closure": (9, None),
     "validated": (9, None),
@@ -64,10 +62,8 @@ ALONE = (
     *(Case(f"matrix_loops.py {name}", batch, workers) for name, (batch, workers) in LOOPS.items()),
     Case("matrix_inner.py 30 4", 4),
     Case("lightning_cli/main.py fit --config config.yaml", 24, needs="lightning"),
-    Case("matrix_lightning.py", 20, 2, needs="lightning"),
     Case("hf_trainer/run_clm.py args.json", 4, needs="transformers"),
     Case("matrix_generate.py", 4, forwards_per_unit=20, needs="transformers"),
-    Case("matrix_pipeline.py", 8, needs="transformers"),
     Case(CV, 16, needs="accelerate"),
 )
 """Commands that are one Python process."""
@@ -125,8 +121,7 @@ def test_the_probe_measures_the_program_as_it_measures_itself(case, tmp_path, be
     rate = outcome.measured.units / (outcome.measured.window_end - outcome.measured.window_start)
     assert rate == pytest.approx(outcome.true_rate(), rel=WITHIN)
     assert effects.workers == case.workers
-    if case.batch is not None:
-        assert effects.batch == case.batch
+    assert effects.batch == case.batch
     if case.forwards_per_unit is not None:
         assert effects.forwards_per_unit == case.forwards_per_unit
 

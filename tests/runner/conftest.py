@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.runs import a_trial
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
 
+DEADLINE_S = 30.0
 MakeTrial = Callable[..., Trial]
 
 
@@ -78,3 +80,13 @@ def processes_of(scratch: str) -> list[psutil.Process]:
         if facts["status"] != psutil.STATUS_ZOMBIE and any(w.startswith(scratch) for w in words):
             found.append(process)
     return found
+
+
+def reached(state: Callable[[], object]) -> bool:
+    """Wait for `state`; False if it does not come."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not state():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True

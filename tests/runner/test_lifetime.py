@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,10 +17,9 @@ from advisor.runner import monitor, run_trial
 from advisor.runner.job import prepare
 from advisor.runner.launch import START
 from advisor.sandbox.capabilities import FORCED
-from tests.runner.conftest import failed, processes_of, program
+from tests.runner.conftest import failed, processes_of, program, reached
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 30.0
 NO_STEPS = program("fail_no_steps", "600")
 
 PARENT = """
@@ -37,16 +35,6 @@ run_trial(Trial(
     cwd=work, scratch=scratch, files=(config,),
 ))
 """
-
-
-def reached(state: Callable[[], bool]) -> bool:
-    """Wait for `state`; False if it does not come."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not state():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def gone(scratch: Path | str) -> bool:

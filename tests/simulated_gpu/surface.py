@@ -169,11 +169,6 @@ class Stream:
         sim.not_in_a_capture("a look at a stream")
         return self.end <= sim.clock()
 
-    def record_event(self, event: Any = None) -> Any:
-        event = event or Event()
-        event.record(self)
-        return event
-
     def is_capturing(self) -> bool:
         return self.card.graph is not None
 
@@ -194,10 +189,6 @@ class Stream:
 
 def current_stream(device: Any = None) -> Stream:
     return Stream(device, number=card_of(device).stream)
-
-
-def default_stream(device: Any = None) -> Stream:
-    return Stream(device, number=0)
 
 
 def stream(stream: Any) -> Any:
@@ -263,10 +254,6 @@ def is_current_stream_capturing() -> bool:
     return bool(sim.cards) and sim.here().graph is not None
 
 
-def graph_pool_handle() -> tuple[int, int]:
-    return (0, 0)
-
-
 class CUDAGraph:
     """Work that is captured once and queued as a whole afterwards."""
 
@@ -289,8 +276,6 @@ class CUDAGraph:
 
     def replay(self) -> None:
         self._card.launch(self._graph.seconds)
-
-    pool = staticmethod(graph_pool_handle)
 
 
 class graph:

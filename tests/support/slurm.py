@@ -3,7 +3,6 @@
 Debian's `slurmctld slurmd slurm-client munge`, as root, without cgroups or systemd:
 
     apt-get install --no-install-recommends slurmctld slurmd slurm-client munge
-    python -m tests.support.slurm FOLDER    starts it, prints its SLURM_CONF, ends with stdin
 """
 
 import contextlib
@@ -12,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,14 +86,14 @@ def cluster(folder: Path) -> Iterator[dict[str, str]]:
         yield environ
     finally:
         for file in (*(f"slurmd-{name}.pid" for name in NODES), "slurmctld.pid", "munge/pid"):
-            end(folder / file)
+            _end(folder / file)
 
 
-def end(pid_file: Path, number: signal.Signals = signal.SIGTERM) -> None:
+def _end(pid_file: Path) -> None:
     """End the daemon of a pid file, and wait for it."""
     with contextlib.suppress(OSError, ValueError):
         pid = int(pid_file.read_text())
-        os.kill(pid, number)
+        os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + START_S
         while Path(f"/proc/{pid}/exe").exists() and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -140,9 +138,3 @@ def _wait_until_idle(environ: dict[str, str]) -> None:
         time.sleep(0.3)
     msg = f"the nodes did not come up: {found!r}"
     raise RuntimeError(msg)
-
-
-if __name__ == "__main__":
-    with cluster(Path(sys.argv[1]).resolve()) as found:
-        print(f"export SLURM_CONF={found['SLURM_CONF']}", flush=True)
-        sys.stdin.read()

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from advisor import config as documents, knobs
-from advisor.executor.requests import SkippedRun, TrialRequest, TrialResult
+from advisor.executor.requests import TrialRequest, TrialResult
 from advisor.model import Candidate, Knob
 from advisor.objective import THROUGHPUT
 from advisor.settings import Workload
-from advisor.tuner.state import Result, Source, Stage, TunerState, TuningContext
+from advisor.tuner.state import Source, TunerState, TuningContext
 from advisor.tuner.value_trials import try_values
-from tests.runs import a_failure, a_run
+from tests.runs import a_run
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import formula_search, on_formula
 
@@ -36,67 +36,43 @@ CONTEXT = TuningContext(
     budget_s=600.0,
 )
 BEGUN = TunerState(context=CONTEXT, remaining_s=600.0, originals=(a_run(), a_run()))
-ELSEWHERE = BEGUN.skip("one whole batch", 900.0)
-"""Something else did not fit into the budget, this knob's values did."""
 
 
 def knob_of(kind: str) -> Knob:
     return next(knob for knob in BEGUN.all_knobs if knob.kind == kind)
 
 
-def ended(stage: Stage, *rates: float | str | None) -> TunerState:
-    """Where `stage` ends if its processes run at these rates, fail so, or do not fit (None)."""
-    try:
-        turn = next(stage)
-        for rate in rates:
-            assert isinstance(turn.request, TrialRequest)
-            turn = stage.send(answer(turn.request, rate))
-    except StopIteration as end:
-        return end.value
-    raise AssertionError(turn.request)
-
-
-def answer(request: TrialRequest, rate: float | str | None) -> Result:
-    if rate is None:
-        return SkippedRun(request=request, needed_s=9.0, remaining_s=1.0)
-    if isinstance(rate, float):
-        return TrialResult(
-            id="1", request=request, result=a_run(units_per_s=rate), remaining_s=599.0
+def prefetching(now: TunerState, value: int, rate: float, *, outcome: str) -> TunerState:
+    """Where a pass over the loader ends that tries `value`, at this rate."""
+    stage = try_values(now, knob_of("prefetch_factor"), [value])
+    request = next(stage).request
+    assert isinstance(request, TrialRequest)
+    with pytest.raises(StopIteration) as end:
+        stage.send(
+            TrialResult(id="1", request=request, result=a_run(units_per_s=rate), remaining_s=599.0)
         )
-    return TrialResult(id="1", request=request, result=a_failure(rate), remaining_s=599.0)
+    ended: TunerState = end.value.value
+    assert ended.verdict_on(knob_of("prefetch_factor")).outcome == outcome
+    return ended
 
 
-def said(now: TunerState, kind: str) -> str | None:
-    word = now.verdict_on(knob_of(kind))
-    return word.outcome if word else None
-
-
-def with_prefetch_of(value: int) -> TunerState:
-    """After a first pass over the loader, which found `value`."""
-    now = ended(try_values(BEGUN, knob_of("prefetch_factor"), [value]), 2.0)
-    assert said(now, "prefetch_factor") == "found"
-    return now
+FOUND = prefetching(BEGUN, 4, 2.0, outcome="found")
+"""After a first pass."""
 
 
 def test_a_second_pass_without_a_gain_leaves_what_the_first_found() -> None:
-    now = with_prefetch_of(4)
-    now = ended(try_values(now, knob_of("prefetch_factor"), [8]), 2.0)
-    assert said(now, "prefetch_factor") == "found"
+    prefetching(FOUND, 8, 2.0, outcome="found")
 
 
 def test_a_second_pass_may_lead_back_to_what_the_config_says() -> None:
-    now = with_prefetch_of(4)
-    now = ended(try_values(now, knob_of("prefetch_factor"), [2]), 4.0)
-    assert said(now, "prefetch_factor") == "kept"
-    assert now.best == Candidate()
+    assert prefetching(FOUND, 2, 4.0, outcome="kept").best == Candidate()
 
 
 def test_what_moved_along_goes_back_with_the_knob() -> None:
     """The candidate that is run is the one that is named; the others keep what was found."""
-    now = with_prefetch_of(4)
-    moved = candidate(now, "batch_size", 16)
+    moved = candidate(FOUND, "batch_size", 16)
     assert set_by(moved) == {"prefetch_factor": 4, "batch_size": 16, "accumulation_steps": 2}
-    back = candidate(replace(now, best=moved), "batch_size", 4)
+    back = candidate(replace(FOUND, best=moved), "batch_size", 4)
     assert set_by(back) == {"prefetch_factor": 4}
     none = candidate(BEGUN, "num_workers", 0)
     assert set_by(none) == {"num_workers": 0, "prefetch_factor": None}

@@ -1,7 +1,6 @@
 """The reference workloads: each ends with its product, and the probe reads it right."""
 
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -13,10 +12,8 @@ import torch
 import yaml
 from PIL import Image
 
-from advisor.model import Failure, MeasurePlan
-from advisor.runner import run_trial
+from advisor.model import MeasurePlan
 from tests.probe import program
-from tests.runs import a_trial
 
 Training = tuple[tuple[object, ...], Path, str]
 """Its command, the folder of its outputs, and the name of its weights."""
@@ -25,7 +22,6 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIG, WORKLOADS = ROOT / "config", ROOT / "benchmarks" / "workloads"
 MODULE = Path(__file__).with_name("module.py")
 """Followed by a module's name, it is `python -m`."""
-PORTRAITS = 24
 POINTS = 0.08
 """Of a share: others may take the CPU between the program's clock and ours."""
 
@@ -132,7 +128,7 @@ class Relighting:
         self.folder = folder
         folder.mkdir(exist_ok=True)
         cfg = yaml.safe_load((CONFIG / "relighting.yaml").read_text())
-        cfg["data"]["portraits"] = PORTRAITS
+        cfg["data"]["portraits"] = 24
         self.out = folder / cfg["output"]["dir"]
         (folder / "config.yaml").write_text(yaml.safe_dump(cfg))
 
@@ -183,18 +179,3 @@ def test_networks_that_take_turns_have_their_shares_and_calls(tmp_path, batch) -
         assert (stage.batch, stage.calls_per_unit) == (items, pytest.approx(1 / items, rel=0.05))
         assert stage.site
     assert (found.effects.batch, found.step_kind) == (batch, "root forward")
-
-
-def test_a_run_that_swallowed_its_failures_has_not_done_its_work(tmp_path) -> None:
-    """It ends with exit code 0 and says in passing that all of it failed.
-
-    Written for one image at a time: in a batch every mask gets the first image's size.
-    """
-    swallows = ("--on-error", "skip", "--target-size", "first", "--batch-size", "4")
-    command = (sys.executable, "-m", *Relighting(tmp_path).words(*swallows))
-    env = (("PYTHONPATH", f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"),)
-    places = {"cwd": str(tmp_path), "scratch": str(tmp_path / "scratch")}
-    plan = MeasurePlan(mode="whole")
-    found = run_trial(a_trial(*command, unit="image", plan=plan, env=env, **places))
-    assert isinstance(found, Failure), found
-    assert (found.kind, found.evidence) == ("work-not-done", f"Failed: {PORTRAITS}")

@@ -51,18 +51,6 @@ REAL: dict[str, Callable[..., Engine]] = {"local": LocalEngine, "pipe": over_a_p
 ENGINES = {**REAL, "formula": recorded_formula}
 
 
-@pytest.fixture(autouse=True)
-def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else measures on this host."""
-    monkeypatch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path / "locks"))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the program runs. For each path it is tried once what isolates it."""
-    return tmp_path_factory.mktemp("work")
-
-
 @pytest.fixture(params=ENGINES)
 def make(request: pytest.FixtureRequest) -> Callable[..., Engine]:
     """Makes an engine of each kind."""

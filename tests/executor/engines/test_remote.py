@@ -1,12 +1,12 @@
 """Nodes that end, freeze or differ: told by name, and nothing is left there."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,10 @@ from advisor.errors import EngineError, NodeLostError, SettingsError
 from advisor.executor.engines import EngineSettings, messages
 from advisor.executor.engines.connection import AGENT, Carrier, Connection, carrier_of, why_ended
 from advisor.executor.engines.remote import RemoteEngine
-from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
+from advisor.model import Candidate, MeasurePlan, Run, Trial
 from advisor.settings import EngineTable
-from tests.executor.engines.tuned import tuned
-from tests.runner.conftest import processes_of
+from tests.runner.conftest import DEADLINE_S, processes_of, reached
 
-PATIENCE_S = 30.0
 UNITS = "import time\nfor _ in range(3): print('unit', flush=True); time.sleep(0.02)"
 OTHER_VERSION = """\
 #!/bin/sh
@@ -39,17 +37,6 @@ with remote.engine_on(sys.argv[1]) as engine:
     print(trial.scratch, flush=True)
     engine.run(trial)
 """
-
-
-@pytest.fixture(autouse=True)
-def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else measures on this host."""
-    monkeypatch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path / "locks"))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("work")
 
 
 @contextlib.contextmanager
@@ -77,16 +64,6 @@ def agent_of(engine: RemoteEngine) -> psutil.Process:
     process = engine._connection._process
     assert process is not None
     return psutil.Process(process.pid)
-
-
-def reached(state: Any) -> bool:
-    """Wait for `state`; False if it does not come."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not state():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def when_it_runs(scratch: str, action: Any) -> None:
@@ -161,7 +138,7 @@ def test_an_agent_that_hears_nothing_ends_its_trial_and_itself(folder) -> None:
         agent.stdin.write(messages.encode(do="run", trial=trial, files={}))
         agent.stdin.flush()
         assert reached(lambda: processes_of(scratch))
-        assert agent.wait(PATIENCE_S) == 0
+        assert agent.wait(DEADLINE_S) == 0
     assert not processes_of(scratch)
     assert not Path(scratch).parent.exists()
 
@@ -229,13 +206,6 @@ def test_a_greeting_of_the_login_shell_is_no_message(folder) -> None:
         assert isinstance(engine.run(counts(engine, folder)), Run)
 
 
-def test_a_failure_crosses_the_pipe_whole(folder) -> None:
-    with engine_on(folder) as engine:
-        outcome = engine.run(trial_of(engine, folder, sys.executable, "-c", "1/0"))
-    assert isinstance(outcome, Failure)
-    assert "ZeroDivisionError" in outcome.log_tail
-
-
 SAID = {
     "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-25T20:00:00 DUE TO TIME LIMIT ***":
         ("time limit", False),
@@ -285,8 +255,36 @@ def test_the_command_of_an_engine_comes_from_the_settings() -> None:
         carrier_of("ray", tables)
 
 
+PACED = """\
+import re, time
+batch = int(re.search(r'batch_size": ([0-9]+)', open("c.json").read())[1])
+while True:
+    time.sleep(0.02 if batch <= 4 else 0.005 * batch)
+    print("done", batch, "signals", flush=True)
+"""
+SETTINGS = """\
+[workload.lines]
+config = "c.json"
+command = "{python} lines.py {{config}}"
+unit-regex = "done ([0-9]+) signals"
+phase = "test"
+[engine.box]
+command = "env"
+"""
+
+
 @pytest.mark.slow
-def test_a_config_is_tuned_over_a_pipe_as_it_is_here(tmp_path) -> None:
-    here = tuned(tmp_path / "here", "local")
-    assert here[0] == "improved"
-    assert tuned(tmp_path / "there", "box") == here
+def test_a_config_is_tuned_over_a_pipe_as_it_is_here(tmp_path, gpu_advisor) -> None:
+    configs = []
+    for engine in ("local", "box"):
+        folder = tmp_path / engine
+        (folder / ".git").mkdir(parents=True)
+        (folder / "lines.py").write_text(PACED)
+        (folder / "c.json").write_text('{"batch_size": 1}\n')
+        (folder / "gpu-advisor.toml").write_text(SETTINGS.format(python=sys.executable))
+        words = ("c.json", "--engine", engine, "--window", "0.2s", "--budget", "90s", "--json")
+        done = gpu_advisor.call("optimize", *words, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["verdict"] == "improved"
+        configs.append((folder / "c.json").read_text())
+    assert configs[0] == configs[1]

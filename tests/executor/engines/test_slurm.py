@@ -1,25 +1,22 @@
 """Trials under a real SLURM of two nodes; tests/support/slurm.py starts it."""
 
 import os
-import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from advisor.errors import EngineError, NodeLostError
+from advisor.errors import NodeLostError
 from advisor.executor.engines import Engine, EngineSettings
 from advisor.executor.engines.connection import Carrier, Connection
 from advisor.executor.engines.remote import RemoteEngine
 from advisor.model import Run
 from tests.executor.engines import test_conformance as conformance
-from tests.executor.engines.test_remote import counts, reached, trial_of, when_it_runs
-from tests.executor.engines.tuned import tuned
-from tests.runner.conftest import processes_of
+from tests.executor.engines.test_remote import counts, trial_of, when_it_runs
+from tests.runner.conftest import processes_of, reached
 from tests.support import slurm
 
 pytestmark = [
@@ -32,32 +29,20 @@ CARD = "--gres=gpu:h100:1"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("slurm")
-
-
-@pytest.fixture(scope="module")
-def environ(place: Path) -> Iterator[dict[str, str]]:
-    with slurm.cluster(place) as found:
+def environ(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with slurm.cluster(tmp_path_factory.mktemp("slurm")) as found:
         yield found
 
 
 @pytest.fixture(autouse=True)
-def own(environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster is found, and locks are not shared with others on this host."""
+def own(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster is found."""
     monkeypatch.setenv("SLURM_CONF", environ["SLURM_CONF"])
-    monkeypatch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path / "locks"))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("work")
 
 
 def under_slurm(folder: Path, *words: str) -> RemoteEngine:
-    said: list[str] = []
     carrier = Carrier(words=("srun", *(words or (CARD,))))
-    connection = Connection(carrier, str(folder), os.environ, said.append)
+    connection = Connection(carrier, str(folder), os.environ)
     return RemoteEngine(EngineSettings(connection=connection))
 
 
@@ -117,31 +102,6 @@ def test_an_end_of_the_job_is_told_by_name_and_leaves_nothing(how, folder) -> No
     assert reached(lambda: the_job() == "")
 
 
-def test_a_dead_node_is_lost_and_its_agent_ends_by_itself(place, folder) -> None:
-    """Killing slurmd leaves processes running."""
-    engine = under_slurm(folder, "--nodelist=n2")
-    engine._connection.silence_s = 8.0
-    with engine:
-        trial = trial_of(engine, folder, "sleep", "600")
-        when_it_runs(trial.scratch, lambda: slurm.end(place / "slurmd-n2.pid", signal.SIGKILL))
-        threading.Timer(6.0, lambda: call("scontrol", "update", "NodeName=n2", "State=DOWN",
-                                          "Reason=test")).start()  # fmt: skip
-        with pytest.raises(NodeLostError, match=r"node failed|no sign of life") as problem:
-            engine.run(trial)
-        assert problem.value.again
-        assert reached(lambda: not processes_of(trial.scratch))
-    subprocess.run(
-        ["slurmd", "-N", "n2", "-f", os.environ["SLURM_CONF"]], check=True
-    )  # fmt: skip
-    call("scontrol", "update", "NodeName=n2", "State=RESUME")
-    assert reached(lambda: "idle" in call("sinfo", "--noheader", "--nodes=n2", "--format=%T"))
-
-
-def test_a_request_that_slurm_refuses_is_told_before_the_first_trial(folder) -> None:
-    with pytest.raises(EngineError, match="SLURM refused the request: Invalid partition"):
-        under_slurm(folder, "--partition=none").__enter__()
-
-
 def test_the_allocation_is_the_limit(folder) -> None:
     """Not the node: of its CPUs a job has those that it asked for."""
     with under_slurm(folder, "--cpus-per-task=1") as engine:
@@ -163,9 +123,3 @@ def test_inside_an_allocation_that_one_is_used(folder, tmp_path) -> None:
     )  # fmt: skip
     cpus, *jobs = found.stdout.split()
     assert (cpus, len(jobs)) == ("2", 1), found.stderr
-
-
-def test_a_config_is_tuned_on_a_node_as_it_is_here(tmp_path) -> None:
-    here = tuned(tmp_path / "here", "local")
-    assert here[0] == "improved"
-    assert tuned(tmp_path / "there", "slurm", f"srun {CARD}") == here

@@ -18,11 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Protocol, Self
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from advisor import config as documents
 from advisor.config.document import SUFFIXES
-from advisor.errors import ReportError
 from advisor.model import (
     Disturbance,
     Failure,
@@ -255,12 +254,8 @@ class Table:
 
     @classmethod
     def read(cls, path: Path) -> Table:
-        """From a file. Raises ReportError where that is no table of recorded runs."""
-        try:
-            found = _TABLE.validate_json(path.read_bytes())
-        except (OSError, ValidationError) as problem:
-            msg = f"{path} is no table of recorded runs: {problem}. Record it again."
-            raise ReportError(msg) from problem
+        """From a file."""
+        found = _TABLE.validate_json(path.read_bytes())
         return cls(found.cells, found.machine)
 
     def machine(self) -> Machine:
