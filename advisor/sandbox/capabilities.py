@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -80,17 +81,19 @@ def _detected(cwd: str, forced: str | None) -> Capability:
     return Capability(kind="guard", refused=tuple(refused))
 
 
-def _try(kind: Kind, cwd: str) -> str | None:
-    """Test `kind`; return why it does not hold, or None."""
+def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
+    """Test `kind`, with its layers in memory or in `layers`; return why it does not hold."""
     if sys.platform != "linux":
         return f"needs Linux, this is {sys.platform}"
     try:
         if kind == "overlay" and (foreign := _foreign_group(cwd)):
             return foreign
-        policy = SandboxPolicy(kind=kind, upper_bytes=1 << 20)
+        policy = SandboxPolicy(kind=kind, upper_bytes=0 if layers else 1 << 20)
         tried = subprocess.run(
             [sys.executable, "-I", "-S", selftest.__file__],
-            input=json.dumps({"policy": dataclasses.asdict(policy), "cwd": cwd}),
+            input=json.dumps(
+                {"policy": dataclasses.asdict(policy), "cwd": cwd, "layers": layers}
+            ),
             capture_output=True,
             text=True,
             check=False,
@@ -123,19 +126,33 @@ def trial_policy(
     if capability.kind == "landlock" and not trial.hidden:
         passes += _downloads(environ, os.path.realpath(trial.cwd))
     folder = environ.get(LAYER_FOLDER)
+    on_disk = folder or (
+        capability.kind == "overlay" and saves_as_usual(str(scratch.parent), trial.cwd)
+    )
     tag = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
     return SandboxPolicy(
         kind=capability.kind,
         passes=tuple(passes),
         caches=_caches(environ, passes, kept) if capability.kind == "overlay" else (),
         layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else scratch / "layers"),
-        upper_bytes=0 if folder else _upper_bytes(),
+        upper_bytes=0 if on_disk else _upper_bytes(),
         private_memory=pipes is None,
         hidden=trial.hidden,
         shown=trial.shown,
         network=trial.network,
         why_not_better=capability.why_not_better,
     )
+
+
+@cache
+def saves_as_usual(folder: str, cwd: str) -> bool:
+    """Return True if layers in `folder` save as fast as the disk of `cwd`, and have room there.
+
+    Layers in memory would hide the time that a program spends on saving.
+    """
+    same_disk = os.stat(folder).st_dev == os.stat(cwd).st_dev
+    roomy = shutil.disk_usage(folder).free > _upper_bytes()
+    return same_disk and roomy and _try("overlay", cwd, folder) is None
 
 
 def checkout_policy(

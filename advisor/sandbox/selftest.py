@@ -1,7 +1,7 @@
 """Self-test of one kind of isolation.
 
-Run as `python -I -S selftest.py`, standard library only. stdin: {"policy": a SandboxPolicy, "cwd"}.
-stdout: the reason why it does not hold, or null.
+Run as `python -I -S selftest.py`, standard library only. stdin: {"policy": a SandboxPolicy, "cwd",
+"layers": a folder for its layers, or null}. stdout: the reason why it does not hold, or null.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from advisor.sandbox.api import open_sandbox
 def main() -> None:
     """Run one test in a temporary folder's child."""
     given = json.load(sys.stdin)
-    folder = tempfile.mkdtemp(prefix="gpu-advisor-attempt-")
+    folder = tempfile.mkdtemp(prefix="gpu-advisor-attempt-", dir=given["layers"])
     child = os.fork()
     if not child:
         policy = given["policy"] | {"layers": folder}

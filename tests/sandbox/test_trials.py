@@ -99,12 +99,22 @@ def test_new_files_of_items_are_looked_into(do, project) -> None:
 
 def test_what_is_written_is_bounded(do, monkeypatch) -> None:
     """More than fits is a failure of its own, with the size and the variable that moves it."""
+    monkeypatch.setattr(capabilities, "saves_as_usual", lambda folder, cwd: False)
     monkeypatch.setattr(capabilities, "LEAST_BYTES", 16 << 20)
     monkeypatch.setattr(capabilities, "MEMORY_SHARE", 1 << 40)
     failure = do.failed("overlay", "open('big', 'wb').write(bytes(64 << 20))")
     assert failure.kind == "disk-full"
     assert "16 MiB" in failure.evidence
     assert "GPU_ADVISOR_LAYER_FOLDER" in failure.next_step
+
+
+def test_saving_takes_as_long_as_on_the_disk_of_the_project(do, project, tmp_path) -> None:
+    """Layers lie on it where the scratch files do, and in memory elsewhere."""
+    assert capabilities.saves_as_usual(str(tmp_path), str(project))
+    assert not capabilities.saves_as_usual("/dev/shm", str(project))
+    code = "import os; s = os.statvfs('.'); print(s.f_blocks * s.f_frsize)"
+    size = os.statvfs(tmp_path)
+    assert int(do("overlay", code).stdout_tail) == size.f_blocks * size.f_frsize
 
 
 def test_layers_may_lie_on_a_disk(do, project, tmp_path) -> None:
