@@ -39,6 +39,8 @@ class Module:
         self.flags: dict[str, Any] = {}
         self.observer: batches.LayerObserver | None = None
         """Of the layers, during a call that is looked at."""
+        self.numbered = True
+        """Its calls have numbers among their arguments, as far as is known."""
         self.firsts: list[tuple[list[Any], list[Any]]] = []
         """Of the first calls: numbers that went in, and what came out."""
         self.ids: Any = None
@@ -243,14 +245,18 @@ def _name(dtype: Any) -> str:
 def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, items: float) -> None:
     """Record numeric arguments that distinguish sampler steps.
 
+    Only numbers that every call has tell steps apart, so a call without any is the last one read.
     Tensors count that hold one number, or one for each item. Those on a card are copied without
     waiting for it, and recorded once it has passed that copy.
     """
+    if not entry.numbered:
+        return
     session.reading = True
     given = {**{str(number): value for number, value in enumerate(args)}, **kwargs}
     numbers = {name: _first_number(value, items) for name, value in given.items()}
     found = {name: number for name, number in numbers.items() if number is not None}
     session.reading = False
+    entry.numbered = bool(found)
     event = ("numbers", entry.index, found)
     if session.device is None or not any(map(batches.is_tensor, found.values())):
         session.add(read_numbers(event))

@@ -91,9 +91,7 @@ def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
         policy = SandboxPolicy(kind=kind, upper_bytes=0 if layers else 1 << 20)
         tried = subprocess.run(
             [sys.executable, "-I", "-S", selftest.__file__],
-            input=json.dumps(
-                {"policy": dataclasses.asdict(policy), "cwd": cwd, "layers": layers}
-            ),
+            input=json.dumps({"policy": dataclasses.asdict(policy), "cwd": cwd, "layers": layers}),
             capture_output=True,
             text=True,
             check=False,

@@ -113,7 +113,7 @@ def tuned(bench: Bench, *, name: str) -> Iterator[Line]:
         yield bench.line("optimize", "", f"{NO_TIME}: --only {name} runs it", None)
         return
     project = bench.folder / name
-    _copy(project)
+    copy_project(project)
     if work.config and bench.short:
         text = (project / work.config).read_text(encoding="utf-8")
         for old, new in work.short_config:
@@ -178,7 +178,7 @@ def _last_lines(text: str) -> str:
     return " ".join(text.strip().splitlines()[-3:])
 
 
-def _copy(project: Path) -> None:
+def copy_project(project: Path) -> None:
     """Copy what the commands read, below a root that git would name."""
     (project / ".git").mkdir(parents=True)
     for kept in KEPT:

@@ -7,6 +7,7 @@ CPU, queues the work on the card and marks what came out.
 from __future__ import annotations
 
 import _thread
+import contextlib
 import sys
 import threading
 import weakref
@@ -20,7 +21,7 @@ from torch.utils import _python_dispatch
 from tests.simulated_gpu import device as sim, surface
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from types import FrameType
 
 STAGED_BYTES = 64 << 10
@@ -44,6 +45,8 @@ FREE = {
 """What launches no kernel."""
 PRODUCTS = {"linear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "einsum"}
 """What multiplies matrices."""
+CONVOLUTIONS = {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d"}
+"""What cuDNN has several algorithms for."""
 WITHIN = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 """Folders of those that call for others."""
 
@@ -80,10 +83,13 @@ class Placement(TorchFunctionMode):
         if special is not None:
             return special(card, func, args, kwargs)
         card.prepare(waits=name in WAITS, multiplies=name in PRODUCTS)
-        result = func(*args, **kwargs)
+        with autocast_as_on_the_card():
+            result = func(*args, **kwargs)
         if name not in FREE:
             size = sum(t.numel() * t.element_size() for t in tensors(result))
             seconds = card.kernel_s + card.s_per_byte * size
+            if name in CONVOLUTIONS:
+                seconds *= surface.algorithm_cost(tuple(t.shape for t in tensors(args)))
             card.launch(seconds)
             if card.graph is not None:
                 sim.tell("captured", _caller())
@@ -207,6 +213,20 @@ class Placement(TorchFunctionMode):
         card.launch(BACKWARD * seconds)
         bare = getattr(func, "__wrapped__", func)  # who hooks it was called already
         return in_a_thread(bare, args, kwargs)
+
+
+@contextlib.contextmanager
+def autocast_as_on_the_card() -> Iterator[None]:
+    """Let the CPU, which makes the numbers, round as the card would."""
+    if not torch.is_autocast_enabled("cuda"):
+        yield
+        return
+    torch.set_autocast_dtype("cpu", torch.get_autocast_dtype("cuda"))
+    torch.set_autocast_enabled("cpu", True)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled("cpu", False)
 
 
 def in_a_thread(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

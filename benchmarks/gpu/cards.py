@@ -1,0 +1,131 @@
+"""Reference workloads tuned on simulated cards, and the reports that their users would read.
+
+    python -m benchmarks.gpu.cards [WORKLOAD ...] [--cards rtx-3090 ...] [--budget 3m] --output DIR
+
+A simulated card says nothing of a real one's speed. It shows what is tried and chosen on a card of
+that name and memory, whether the report says so, and whether its figures agree with the driver's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.gpu.bench import ROOT
+from benchmarks.gpu.whole import WORKLOADS, copy_project
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CARDS: dict[str, tuple[dict[str, Any], dict[str, object]]] = {
+    "rtx-3090": (
+        {"name": "NVIDIA GeForce RTX 3090", "memory_gib": 24.0, "us_per_mb": 500.0},
+        {"capability": "8.6", "power.limit": 350_000, "clock.sm": 1695, "pcie.gen": 4},
+    ),
+    "rtx-4060": (
+        {"name": "NVIDIA GeForce RTX 4060", "memory_gib": 8.0, "us_per_mb": 800.0},
+        {"capability": "8.9", "power.limit": 115_000, "clock.sm": 2460, "pcie.gen": 4},
+    ),
+    "h100": ({"memory_gib": 80.0, "us_per_mb": 300.0}, {}),
+}
+"""By profile: the simulated card, and readings of its driver besides an H100's."""
+TUNED = ("dem", "emberformer", "relighting", "headpose")
+STEPS = ('"n_timestep": 1000', '"n_timestep": 100')
+"""Text of the config that is replaced: a CPU makes the numbers of every step."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """0 if every call came to an answer, else 1."""
+    parser = argparse.ArgumentParser(prog="benchmarks.gpu.cards", description=__doc__)
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=", ".join(TUNED))
+    parser.add_argument("--cards", nargs="+", choices=CARDS, default=tuple(CARDS))
+    parser.add_argument("--budget", default="3m")
+    parser.add_argument("--output", type=Path, required=True)
+    args = parser.parse_args(argv)
+    args.output.mkdir(parents=True, exist_ok=True)
+    print("| workload | card | verdict | gain | written | precision | utilisation | compute |")
+    print("|:--|:--|:--|:--|:--|:--|--:|--:|", flush=True)
+    complete = True
+    for card in args.cards:
+        for workload in args.workloads or TUNED:
+            report = tuned(workload, card, args.budget, args.output)
+            print(row(workload, card, report), flush=True)
+            complete &= report is not None
+    return int(not complete)
+
+
+def tuned(workload: str, card: str, budget: str, output: Path) -> dict[str, Any] | None:
+    """Report of `optimize` on a copy of the repository; None if it wrote none."""
+    from tests import nvml_stub, simulated_gpu
+
+    work = WORKLOADS[workload]
+    facts, readings = CARDS[card]
+    shown = simulated_gpu.Card(memory_scale=256.0, copy_us_per_mb=2_000.0, **facts)
+    with tempfile.TemporaryDirectory(prefix="gpu-cards-") as folder:
+        project = Path(folder) / "project"
+        copy_project(project)
+        if workload == "dem":
+            path = project / str(work.config)
+            path.write_text(path.read_text("utf-8").replace(*STEPS), "utf-8")
+        table = {**nvml_stub.H100, **readings, "name": shown.name, "uuid": shown.uuid}
+        table["memory.total"] = round(shown.memory_gib * 2**30)
+        stub = nvml_stub.build(Path(folder) / "nvml")
+        with nvml_stub.metered(stub, table) as meter:
+            base = stub.env({**os.environ, **alone(Path(folder)), **meter})
+            environ = simulated_gpu.environment((shown,), base=base)
+            words = [word.format(config=work.config) for word in work.program]
+            config = filter(None, [work.config])
+            done = subprocess.run(
+                [sys.executable, "-m", "advisor", "optimize", *config, "--window", "2s",
+                 "--budget", budget, "--", sys.executable, *words],
+                cwd=project, env=environ, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+        if not (project / "report.json").exists():
+            print(done.stderr[-3000:], file=sys.stderr)
+            return None
+        for suffix in (".md", ".json"):
+            text = (project / f"report{suffix}").read_text(encoding="utf-8")
+            (output / f"{workload}-{card}{suffix}").write_text(text, encoding="utf-8")
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+
+def alone(folder: Path) -> Mapping[str, str]:
+    """Variables of a process that shares its card with nobody."""
+    return {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "GPU_ADVISOR_RUNTIME_DIR": str(folder),
+        "GPU_ADVISOR_OTHERS": "unseen",
+        "OMP_NUM_THREADS": "1",
+        "NO_COLOR": "1",
+    }
+
+
+def row(workload: str, card: str, report: dict[str, Any] | None) -> str:
+    """A line of the table: the verdict, and the driver's figure beside the tool's own share."""
+    if report is None:
+        return f"| {workload} | {card} | no report | | | | | |"
+    gain, before = report.get("gain") or {}, report["before"]
+    interval = "{ratio:.2f} ({low:.2f} to {high:.2f})".format(**gain) if gain else "-"
+    written = ", ".join(f"{c['kind']} {c['old']} to {c['new']}" for c in report["changes"])
+    precision = "; ".join(
+        f"{each['path'] or each['kind']}: {each['outcome']}"
+        for each in report["decisions"]
+        if each["kind"] in {"precision", "cudnn_benchmark"}
+    )
+    util, share = before.get("gpu_util_pct"), (before.get("shares") or {}).get("compute")
+    figures = f"{util if util is None else round(util)} | {share and round(100 * share)}"
+    return (
+        f"| {workload} | {card} | {report['verdict']} | {interval} | {written or '-'} "
+        f"| {precision or '-'} | {figures} |"
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
