@@ -89,12 +89,11 @@ def no_cards(note: str, devices: int = 1) -> Readings:
     ],
 )
 def test_each_fault_is_one_row_with_its_value_and_remedy(name, readings, value, fix) -> None:
-    rows = checked(readings)
-    (row,) = (row for row in rows if row.status == "fix")
-    assert row.name == name
-    assert value in row.value
-    assert fix in (row.fix or "")
-    assert as_text(rows).startswith(verdict(rows))
+    found = checked(readings)
+    assert [each for each in found if found[each].status == "fix"] == [name]
+    assert value in found[name].value
+    assert fix in (found[name].fix or "")
+    assert as_text(found).startswith(verdict(found))
 
 
 @pytest.mark.parametrize(
@@ -102,14 +101,14 @@ def test_each_fault_is_one_row_with_its_value_and_remedy(name, readings, value, 
     [WELL, on(isolation=Capability(kind="landlock")), no_cards("No driver is installed.", 0)],
 )
 def test_a_normal_state_is_no_fault(readings) -> None:
-    rows = checked(readings)
-    assert {row.status for row in rows} == {"good"}
-    assert verdict(rows) == "Nothing to fix here."
+    found = checked(readings)
+    assert {each.status for each in found.values()} == {"good"}
+    assert verdict(found) == "Nothing to fix here."
 
 
 def test_an_unreadable_value_is_neither_good_nor_to_fix() -> None:
     silent = on(shm_left_gib=None, crowd=Disturbance(), torch="python3 gave no answer")
-    unknown = {row.name for row in checked(silent) if row.status == "unknown"}
+    unknown = {name for name, each in checked(silent).items() if each.status == "unknown"}
     assert unknown == {"shared memory", "other programs", "torch"}
 
 
@@ -144,10 +143,9 @@ def test_a_call_reads_driver_torch_and_lock_and_leaves_nothing(
     stub.write(nvml_stub.H100)
     locks = tmp_path / "locks"
     env = {**stub.env(CLEAN), "GPU_ADVISOR_RUNTIME_DIR": str(locks)}
+    words = ("doctor", "--json", "--", str(bare_python), "x.py")
     with gpu_lock(None, folder=locks):
-        done = gpu_advisor.call(
-            "doctor", "--json", "--", str(bare_python), "x.py", cwd=project, env=env
-        )
+        done = gpu_advisor.call(*words, cwd=project, env=env)
     found = checks_of(done)
     assert nvml_stub.H100["name"] in found["GPU"]["value"]
     assert found["torch"]["status"] == "unknown"
@@ -161,7 +159,7 @@ def test_strict_exits_with_1_and_a_mistake_of_the_call_with_2(
     gpu_advisor, bare_python, tmp_path
 ) -> None:
     """An interpreter that answers nonsense is no torch."""
-    bare_python.write_text("#!/bin/sh\necho '{\"torch_facts\": 7}'; echo gone wrong >&2; exit 3\n")
+    bare_python.write_text("#!/bin/sh\necho '{\"python\": 7}'; echo gone wrong >&2; exit 3\n")
     env = {**CLEAN, "GPU_ADVISOR_ISOLATION": "guard"}
     asked = ("doctor", "--python", str(bare_python), "--strict")
     strict = gpu_advisor.call(*asked, cwd=tmp_path, env=env)

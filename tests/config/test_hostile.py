@@ -118,7 +118,7 @@ def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path, root) -> None
     wanted = [
         ("ConfigUnreadableError", "is a named pipe"),
         ("ConfigUnreadableError", "is a directory"),
-        ("ConfigUnreadableError", "No such device"),
+        ("ConfigUnreadableError", "is a socket"),
         ("ConfigUnreadableError", "symbolic links"),
         ("ConfigMissingError", "is not there"),
         ("ConfigUnreadableError", "no read permission"),

@@ -34,7 +34,8 @@ failure = None if isinstance(found, Run) else found.kind
 output = found.evidence if failure else found.stdout_tail
 offer = detect_isolation(project)
 refused = [kind for kind, why in offer.refused]
-print(json.dumps([found.isolation, output, offer.why_not_better, failure, refused]))
+why = offer.why_not_better if refused else ""
+print(json.dumps([found.isolation, output, why, failure, refused]))
 """
 
 
