@@ -36,8 +36,8 @@ from advisor.machine.host import read_machine
 from advisor.model import Failure, MeasurePlan
 from advisor.objective import THROUGHPUT
 from advisor.settings import QualityMeasure
-from advisor.tuner.baseline import FEW_STEPS, SHORT_S, discover_knobs
-from advisor.tuner.state import Source, TunerState, TuningContext
+from advisor.tuner.baseline import discover_knobs
+from advisor.tuner.state import FEW_STEPS, SHORT_S, Source, TunerState, TuningContext
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "fixtures" / "programs"

@@ -220,13 +220,14 @@ def trial_values(
     seen: Effects,
     *,
     room: float = 1e9,
-    again: bool = False,
+    lower: bool = False,
+    backwards: bool = False,
 ) -> tuple[Move, ...]:
     """Distinct value for each suspect; indistinguishable ones are left out.
 
-    Of several with one value the later ones get the larger values, `again` the smaller: where one
-    of them must divide another, it does in one of the two. `again`, after a failure, also tries
-    smaller values first. `room`: how many times as much memory there is.
+    Of several with one value the later ones get the larger values, `backwards` the smaller: where
+    one of them must divide another, it does in one of the two. `room`: how many times as much
+    memory there is. `lower`: smaller values first.
     """
     alike: dict[tuple[JsonScalar, str], list[Suspect]] = {}
     for suspect in suspected[:MOST]:
@@ -237,8 +238,8 @@ def trial_values(
     taken = {(kind, observed(kind, seen)) for kind in KINDS}
     chosen: dict[Suspect, JsonScalar] = {}
     for group in groups:
-        values = _apart(group, worlds, taken, _alternatives(group, seen, room, lower=again))
-        values.sort(key=lambda value: number_of(value) or 0.0, reverse=again)
+        values = _apart(group, worlds, taken, _alternatives(group, seen, room, lower=lower))
+        values.sort(key=lambda value: number_of(value) or 0.0, reverse=backwards)
         chosen |= dict(zip(group, values, strict=False))
         if _in_accumulation(group):
             numbers = [number for value in values if (number := number_of(value))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from advisor import knobs
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.knobs import discovery
 from advisor.knobs.discovery import Followed, Move, Suspect
-from advisor.model import Candidate, Change, Effects, Phase
+from advisor.model import Candidate, Change, Effects, Failure, Phase
 from advisor.tuner.effects import LOADER_KINDS
 from advisor.tuner.state import CEILINGS_S, SearchStep, Stage, Trials, TunerState, run_trial
 
@@ -136,11 +136,8 @@ def worth_trying(state: TunerState) -> bool:
 
 MOST_PROCESSES = 2
 """Short ones, beside those that the search needs anyhow."""
-SHORT_S = 1.0
-"""Window of such a run."""
-LEAST_S = 8.0
-"""It may step so long, or about as long as the original did."""
-FEW_STEPS = 4
+CRASHES = ("crash-start", "crash-step", "config-rejected")
+"""Failures of values that do not go together; after others they were too large."""
 
 
 def discover_knobs(state: TunerState) -> Stage:
@@ -151,44 +148,67 @@ def discover_knobs(state: TunerState) -> Stage:
     seen = state.original.effects
     sources = [(source.document, source.findings) for source in state.context.sources]
     findings = [each for _, each in sources]
-    wanted = ["batch_size", "num_workers", "grad_accum"]
-    wanted += ["timesteps"] * bool(state.context.workload.quality)
-    kinds = discovery.open_kinds(findings, seen, wanted, phases(state))
+    kinds = discovery.open_kinds(findings, seen, worth_a_process(state), phases(state))
     left = discovery.find_suspects(sources, seen, kinds)
     doubts = {suspect: suspect.kinds for suspect in left}
     followed: list[Followed] = []
-    failed = False
+    moved: Sequence[Move] = ()
+    failed: Failure | None = None
     for _ in range(MOST_PROCESSES):
-        moved = planned(state, left, again=failed)
+        moved = planned(state, left, moved, failed)
         if not moved:
             break
         state, trial = yield from run_trial(state, ask_to_move(state, moved))
         if trial is None:
             break
         asked = [kind for kind in kinds if any(kind in open_ for open_ in doubts.values())]
-        failed = trial.run is None
+        failed = trial.result if isinstance(trial.result, Failure) else None
         outcome = discovery.read_outcome(moved, seen, trial.result.effects or Effects(), asked)
         followed += outcome.followed
         found = {each.move.suspect for each in outcome.followed}
         decided = {each.trace.shown_in for each in outcome.followed}
         tested = [move.suspect for move in moved]
         for suspect in list(doubts):
-            if suspect in tested and not failed:
+            if suspect in tested and failed is None:
                 doubts[suspect] &= outcome.unclear
             doubts[suspect] -= decided
             if suspect in found or not doubts[suspect]:
                 del doubts[suspect]
         again = tuple(each for each in tested if each in doubts)
-        others = tuple(each for each in left if each in doubts and each not in tested)
-        left = again if failed else (*others, *discovery.better_half(again, doubts))
+        if failed is None:
+            others = (each for each in left if each in doubts and each not in tested)
+            left = (*others, *discovery.better_half(again, doubts))
+        else:  # values that the message names stay as they are
+            named = set(re.findall(r"\d+", failed.evidence)) if failed.kind in CRASHES else set()
+            blamed = [move.suspect for move in moved if str(move.new) in named]
+            left = tuple(each for each in again if each not in blamed) or again
     return with_followed(state, followed)
 
 
-def planned(state: TunerState, left: Sequence[Suspect], *, again: bool) -> list[Move]:
-    """Values for the suspects in `left`; other ones `again` after a failure."""
+def worth_a_process(state: TunerState) -> tuple[str, ...]:
+    """Kinds that the search could tune, were they found."""
+    context = state.context
+    kinds = ["batch_size", "num_workers", "grad_accum"]
+    kinds += ["timesteps"] * bool(context.workload.quality)
+    return tuple(kinds)
+
+
+def planned(
+    state: TunerState, left: Sequence[Suspect], before: Sequence[Move], failed: Failure | None
+) -> Sequence[Move]:
+    """Values for the suspects in `left`.
+
+    They are reversed after a crash, and smaller after an out-of-memory.
+    """
+    seen = state.original.effects
+    crashed = failed is not None and failed.kind in CRASHES
+    lower = failed is not None and not crashed
     peak_gib = state.original.peak_mem_gib
     room = state.context.memory_limit_gib / peak_gib if peak_gib else discovery.MULTIPLES[-1]
-    moves = discovery.trial_values(left, state.original.effects, room=room, again=again)
+    moves = discovery.trial_values(left, seen, room=room, lower=lower, backwards=crashed)
+    if crashed and set(moves) == set(before):  # nothing can be turned round
+        few = left[: (len(left) + 1) // 2]
+        moves = discovery.trial_values(few, seen, room=room, lower=True, backwards=True)
     documents = {source.document.name: source.document for source in state.context.sources}
     return [m for m in moves if documents[m.suspect.document].takes(m.suspect.path, m.new)]
 
@@ -210,14 +230,7 @@ def ask_to_move(state: TunerState, moved: Sequence[Move]) -> TrialRequest:
         for move in moved
     )
     candidate = Candidate().with_changes(*changes)
-    stepping_s = state.original.wall_s - (state.original.startup_s or 0.0)
-    plan = state.plan(
-        Candidate(),
-        measure_s=min(SHORT_S, state.context.measure_s),
-        min_steps=FEW_STEPS,
-        # A power of two is the same in the next call, which finds this run in its history.
-        longest_s=2.0 ** math.ceil(math.log2(max(LEAST_S, stepping_s))),
-    )
+    plan = state.short_plan()
     if any("timesteps" in move.suspect.kinds for move in moved):
         plan = replace(plan, forwards_per_unit=None, whole_batches=1)
     return TrialRequest(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
@@ -96,6 +97,11 @@ GOOD_ROUNDS = 4
 """Rounds from which on Student's bounds are no wider than they must be."""
 FEWEST_ROUNDS = 2
 """Rounds without which there is no interval."""
+SHORT_S = 1.0
+"""Window of a run that only shows which settings are followed."""
+LEAST_S = 8.0
+"""Such a run may step so long, or about as long as the original did."""
+FEW_STEPS = 4
 CEILINGS_S = 1.0
 """A baseline measures each of its parts alone for so long."""
 ENDING_S = 1.0
@@ -435,6 +441,17 @@ class TunerState:
                     forwards *= float(change.new or 0) / float(change.old)
             plan = replace(plan, forwards_per_unit=forwards)
         return replace(plan, **more)  # type: ignore[arg-type]
+
+    def short_plan(self) -> MeasurePlan:
+        """A short window that only shows which settings are followed."""
+        stepping_s = self.original.wall_s - (self.original.startup_s or 0.0)
+        return self.plan(
+            Candidate(),
+            measure_s=min(SHORT_S, self.context.measure_s),
+            min_steps=FEW_STEPS,
+            # A power of two is the same in the next call, which finds this run in its history.
+            longest_s=2.0 ** math.ceil(math.log2(max(LEAST_S, stepping_s))),
+        )
 
 
 def key_of(knob: Knob) -> KnobKey:

@@ -121,17 +121,24 @@ def test_without_room_for_more_values_go_down() -> None:
     """Twice the batch would not fit, and the experiment is not to fail for that."""
     assert moved(seen(), config("zorp: 20"))["zorp"].new == 40
     assert moved(seen(), config("zorp: 20"), room=1.5)["zorp"].new == 10
-    assert moved(seen(), config("zorp: 20"), again=True)["zorp"].new == 10
+    assert moved(seen(), config("zorp: 20"), lower=True)["zorp"].new == 10
 
 
-@pytest.mark.parametrize("again", [False, True])
+def test_of_values_that_are_alike_one_divides_the_other() -> None:
+    """And the other way round the next time: heads must divide a width, whichever is which."""
+    text = config("zorp: 20\nfrell: 20\nplum: 20")
+    assert [move.new for move in moved(seen(), text).values()] == [40, 80, 160]
+    assert [move.new for move in moved(seen(), text, backwards=True).values()] == [160, 80, 40]
+
+
+@pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize("accumulation", [2, 3, 5])
-def test_no_value_shows_as_a_batch_that_is_shared_out_anew(accumulation, again) -> None:
+def test_no_value_shows_as_a_batch_that_is_shared_out_anew(accumulation, lower) -> None:
     """The accumulation is moved too, and may divide a batch that was moved, or stands in code."""
     batch = 12 * accumulation
     before = seen(batch_asked=12, accumulation=float(accumulation), workers=0)
     text = config(f"zorp: {batch}\nvex: {accumulation}\nfrell: 12\nplum: 12")
-    found = moved(before, text, again=again)
+    found = moved(before, text, lower=lower)
     decoys = {found["frell"].new, found["plum"].new}
     for total in (batch, found["zorp"].new):
         for parts in (accumulation, found["vex"].new):

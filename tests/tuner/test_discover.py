@@ -77,21 +77,24 @@ def test_the_effective_batch_is_kept_for_what_was_found(tmp_path) -> None:
 
 
 class Fragile(RecordedEngine):
-    """A network in which `hesp` must divide `wisp`; loaders come first or not."""
+    """A network in which `hesp` must divide `wisp`, or be half of it; loaders come first or not."""
 
-    def __init__(self, *args: Any, loads_first: bool = False, **more: Any) -> None:
+    def __init__(
+        self, *args: Any, says: str = "", loads_first: bool = False, half: bool = False, **more: Any
+    ) -> None:
         super().__init__(*args, **more)
-        self.loads_first = loads_first
+        self.says, self.loads_first, self.half = says, loads_first, half
 
     def run(self, trial: Trial) -> Run | Failure:
         answer = super().run(trial)
         values = self.asked[-1].values
         width, heads = (int(str(values.get(name, 1))) for name in ("wisp", "hesp"))
-        if width % heads == 0 or isinstance(answer, Failure):
+        fits = width == 2 * heads if self.half else width % heads == 0
+        if fits or isinstance(answer, Failure):
             return answer
         return Failure(
             kind="crash-start",
-            evidence="",
+            evidence=self.says.format(width=width, heads=heads),
             effects=answer.effects if self.loads_first else None,
             next_step="none",
             wall_s=1.0,
@@ -123,6 +126,16 @@ def test_after_too_much_values_are_smaller(tmp_path) -> None:
     found = search(tmp_path, "zorp: 6\nvex: 2\n", base_gib=0.0, unit_gib=1.0, card_gib=11.0)
     first, second = values_moved(found)
     assert first["zorp"] > 6 > second["zorp"]
+    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
+
+
+def test_what_a_crash_names_is_left_as_it_is(tmp_path) -> None:
+    """A width that has to be twice the heads has to stay what it is."""
+    text = "wisp: 6\nhesp: 3\nzorp: 6\nvex: 2\n"
+    found = fragile(tmp_path, text, half=True, says="{width} is not twice {heads}")
+    first, second = values_moved(found)
+    assert "wisp" in first
+    assert "wisp" not in second
     assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
 
 
