@@ -76,6 +76,7 @@ def tuned(workload: str, card: str, budget: str, output: Path) -> dict[str, Any]
         table = {**nvml_stub.H100, **readings, "name": shown.name, "uuid": shown.uuid}
         table["memory.total"] = round(shown.memory_gib * 2**30)
         stub = nvml_stub.build(Path(folder) / "nvml")
+        stub.write(table)
         with nvml_stub.metered(stub, table) as meter:
             base = stub.env({**os.environ, **alone(Path(folder)), **meter})
             environ = simulated_gpu.environment((shown,), base=base)
