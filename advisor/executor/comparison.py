@@ -170,7 +170,7 @@ class Comparison:
         arm: str = AFTER,
         rounds: Sequence[Round[TrialResult]] | None = None,
     ) -> list[float]:
-        """Log gains of `arm` over the first, by round; None: by counted round."""
+        """Log gains of `arm` over the first, by round (None: counted rounds)."""
         rounds = self.counted if rounds is None else rounds
         pairs = zip(_runs(rounds, self.ab_test.names[0]), _runs(rounds, arm), strict=True)
         return [objective.log_gain(before, after) for before, after in pairs]
@@ -277,7 +277,7 @@ class Comparison:
         )
 
     def is_likely(self, objective: Objective, smallest_gain: float, arm: str = AFTER) -> bool:
-        """True if it is faster, but maybe by less, or by the number of rounds won alone."""
+        """True for a likely gain that is not proven."""
         found = self.interval(objective, arm)
         if found is None or self.proven(objective, smallest_gain, arm):
             return False

@@ -43,7 +43,7 @@ class _Around(NamedTuple):
 
 
 def _nearest(knob: Knob, others: Sequence[Knob]) -> list[Knob]:
-    """The one of `others` that shares most of its path with `knob`, if there is any."""
+    """Knob of `others` whose path is nearest to that of `knob`, or None."""
     if not others:
         return []
     return [max(others, key=lambda other: _shared(knob, other))]

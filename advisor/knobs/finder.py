@@ -189,7 +189,7 @@ class _Finder:
                     self.links.append(self._lives_elsewhere(why, leaf.path))
 
     def _lives_elsewhere(self, why: str, *paths: str) -> KnobConstraint:
-        """Link a path to the place of its value, the second path, if it is in this document."""
+        """Link a path to the place of its value in this document."""
         return KnobConstraint(kind="reference", document=self.document.name, paths=paths, why=why)
 
     def _meaning(self, leaf: Leaf) -> Meaning | None:

@@ -110,7 +110,10 @@ class Sample:
 def summed_up(
     samples: Sequence[Sample], gaps: Mapping[str, str], start: float, end: float
 ) -> Telemetry:
-    """Means of one card over the window; a missing one has its reason of `gaps`."""
+    """Mean readings of one card over the window.
+
+    `gaps` gives the reason of each missing one.
+    """
     inside = [sample for sample in samples if start <= sample.time <= end]
     gpus = [sample.gpu for sample in inside]
     later = [sample.gpu for sample in inside if sample.time >= start + LAG_S]

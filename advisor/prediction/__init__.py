@@ -1,1 +1,1 @@
-"""Prediction of memory and speed on a GPU that is not here, from a trace of one step."""
+"""Memory and speed on another GPU, predicted from a trace of one step."""

@@ -217,7 +217,7 @@ def _own_size(layer: Any) -> int:
 
 
 def _place(nn: Any, layer: Any) -> Tuple[int, int | None] | None:
-    """Dimensions of a layer's input without a batch, and the place of the batch if it tells."""
+    """Dimensions of a layer's unbatched input, and its batch axis if known."""
     if isinstance(layer, nn.modules.conv._ConvNd):
         return len(layer.kernel_size) + 1, 0
     if isinstance(layer, nn.modules.batchnorm._BatchNorm):

@@ -58,7 +58,7 @@ def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
 
 
 def _to_the_end(phases: Sequence[RunPhase], wall_s: float) -> tuple[RunPhase, ...]:
-    """Add the time after the last event, so that the phases sum to the wall time."""
+    """Add the time after the last event; phases then sum to the wall time."""
     inside = [phase for phase in phases if phase.name != "ending"]
     left_s = wall_s - sum(phase.seconds for phase in inside)
     ending = RunPhase(name="ending", seconds=max(0.0, left_s), times=1)

@@ -82,7 +82,10 @@ def _detected(cwd: str, forced: str | None) -> Capability:
 
 
 def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
-    """Test `kind`, with its layers in memory or in `layers`; return why it does not hold."""
+    """Return why `kind` does not work here, or None.
+
+    Its layers lie in memory, or in the folder `layers`.
+    """
     if sys.platform != "linux":
         return f"needs Linux, this is {sys.platform}"
     try:
@@ -144,7 +147,7 @@ def trial_policy(
 
 @cache
 def saves_as_usual(folder: str, cwd: str) -> bool:
-    """Return True if layers in `folder` save as fast as the disk of `cwd`, and have room there.
+    """Return True if layers may lie in `folder`, on the disk of `cwd`.
 
     Layers in memory would hide the time that a program spends on saving.
     """

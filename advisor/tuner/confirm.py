@@ -242,7 +242,7 @@ def seen_memory(state: TunerState, run: Run) -> str:
 
 
 def memory_caveat(state: TunerState, run: Run) -> str:
-    """Sentence on what the measured steps of a batch do not show of its memory; else empty."""
+    """Sentence on memory that the measured steps do not show; else empty."""
     if not run.on_gpu or run.held_gib is None:
         return ""
     return (

@@ -169,7 +169,10 @@ def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> G
 
 
 def fit(state: TunerState, grid: Grid) -> ThroughputModel:
-    """The model of all runs so far; what a loader can do alone saves time, and no energy."""
+    """Throughput model of all runs so far.
+
+    The loader's own rate bounds throughput and latency; it says nothing of energy.
+    """
     loads = sorted(state.loader_alone.items()) if state.context.objective.metric.time_only else ()
     return fitted(grid.points, tuple(loads), state.noise / 2)
 
@@ -188,7 +191,7 @@ def candidate_at(
 
 
 def plain_reason(why: knobs.InvalidChange) -> str:
-    """The reason of a refused value, without the prefix of a knob that cannot be edited."""
+    """Reason why a value was refused, without its prefix."""
     return why.reason.rpartition("not editable: ")[2].rstrip(".")
 
 

@@ -1,4 +1,4 @@
-"""Agent on a node: it runs trials for an engine at the other end of a pipe.
+"""Agent on a node: runs trials for the engine behind a pipe.
 
     python -P -m advisor.executor.engines.agent
 

@@ -34,7 +34,7 @@ def _plain(value: Any) -> Any:
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Decode a message; empty for a line that is none, such as a greeting of a shell."""
+    """Decode a message; empty for other lines, such as a shell's greeting."""
     try:
         found = json.loads(line)
     except ValueError:
@@ -61,7 +61,7 @@ def named_files(trial: Trial) -> dict[str, str]:
 
 
 def digest(path: Path) -> str:
-    """Digest of a file's content, or its size where it is large; empty where it is no file."""
+    """Digest of a file, or the size of a large one; else empty."""
     try:
         if not path.is_file():
             return ""
