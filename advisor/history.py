@@ -35,8 +35,6 @@ SEEN_VARIABLES = (
     "PYTHONHASHSEED", "PYTHONPATH", "LD_PRELOAD",
 )  # fmt: skip
 """Variables of the caller that make another measurement of the same command."""
-RECENT = 10
-"""Newest runs of one trial that tell the noise of the host."""
 
 _RUN = TypeAdapter(Run)
 _FAILURE = TypeAdapter(Failure)
@@ -183,23 +181,3 @@ class History:
             with contextlib.suppress(ValidationError):
                 found.append((_RUN if outcome == "ok" else _FAILURE).validate_json(doc))
         return found
-
-    def host_spreads(self, machine: str) -> list[list[float]]:
-        """Rates of equal trials on `machine`, in groups.
-
-        They show the noise of this host.
-        """
-        rows = self._run(
-            lambda db: db.execute(
-                "select key, json_extract(doc, '$.units_per_s') from run"
-                " where machine = ? and outcome = 'ok'"
-                " and not coalesce(json_extract(doc, '$.disturbance.disturbed'), 0)"
-                " order by created desc limit 200",
-                (machine,),
-            ).fetchall()
-        )
-        groups: dict[str, list[float]] = {}
-        for key, rate in rows:
-            if rate:
-                groups.setdefault(key, []).append(rate)
-        return [rates[:RECENT] for rates in groups.values() if len(rates) > 1]

@@ -190,11 +190,6 @@ def estimate_inside(low: float, high: float, *estimates: float) -> float:
     return next((each for each in found if low < each < high), estimates[0])
 
 
-def median_gap(*groups: Sequence[float]) -> float:
-    """Median distance of two values of one group."""
-    return statistics.median(abs(a - b) for g in groups for a, b in itertools.combinations(g, 2))
-
-
 def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
     """Relative spread between equal processes.
 
@@ -204,27 +199,14 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
     processes can agree by luck. None if neither can be had: a single process with fewer than two
     windows.
     """
-    logs = _logs_of(groups, at_least=1)
+    logs = [logs for group in groups if (logs := [math.log(rate) for rate in group if rate > 0])]
     spreads = [statistics.stdev(g) / math.sqrt(len(g)) for g in logs if len(g) > 1]
     if len(logs) > 1:
-        gap = median_gap([statistics.fmean(group) for group in logs])
+        means = [statistics.fmean(group) for group in logs]
+        gap = statistics.median(abs(a - b) for a, b in itertools.combinations(means, 2))
         few = 1 + 0.5 / len(logs)  # its bias
         spreads.append(gap / PAIR_GAP_PER_SIGMA / few)
     return math.expm1(2 * max(spreads)) if spreads else None
-
-
-def _logs_of(groups: Sequence[Sequence[float]], *, at_least: int) -> list[list[float]]:
-    logs = ([math.log(rate) for rate in group if rate > 0] for group in groups)
-    return [group for group in logs if len(group) >= at_least]
-
-
-def pooled_band(groups: Sequence[Sequence[float]]) -> float | None:
-    """Noise band of pooled groups of equal processes.
-
-    A process that collapsed does not move it. None where no group has two.
-    """
-    logs = _logs_of(groups, at_least=2)
-    return math.expm1(2 * median_gap(*logs) / PAIR_GAP_PER_SIGMA) if logs else None
 
 
 def t_interval(values: Sequence[float], alpha: float = ALPHA, *, sigma: float = 0.0) -> Interval:

@@ -138,7 +138,7 @@ def test_a_program_without_a_config_gets_a_tuned_command(gpu_advisor, project) -
     pytest.importorskip("torch")
     (project / "gpu-advisor.toml").write_bytes(OWN.encode())
     python = os.path.relpath(sys.executable, project)
-    words = ("--window", "0.3s", "--budget", "60s")
+    words = ("--window", "0.3s", "--budget", "2m")
     words = ("optimize", *words, "--json", "--", python, "predict.py")
     done = gpu_advisor.call(*words, cwd=project)
     assert done.returncode == 0, done.stderr

@@ -29,14 +29,6 @@ def test_results_come_back_as_they_were_the_newest_first(tmp_path) -> None:
     assert history.find("key", "machine", max_age_s=0) == []
 
 
-def test_spreads_group_equal_trials_of_one_machine(tmp_path) -> None:
-    history = History(tmp_path / "h.sqlite")
-    for key, rate in (("a", 1.0), ("a", 1.1), ("b", 5.0)):
-        history.append(key, "machine", kept(rate))
-    history.append("a", "other", kept(9.0))
-    assert sorted(map(sorted, history.host_spreads("machine"))) == [[1.0, 1.1]]
-
-
 def damaged(path: Path) -> None:
     path.write_bytes(b"no database at all" * 100)
 

@@ -104,7 +104,7 @@ def result_of(done: Done) -> dict[str, Any]:
 def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(project, call) -> None:
     """One journey, because each part of it stands on the one before."""
     config = project / "infer.yaml"
-    words = ("optimize", "infer.yaml", "--window", "0.5s", "--json", "--budget", "2m", "--")
+    words = ("optimize", "infer.yaml", "--window", "0.5s", "--json", "--budget", "3m", "--")
     found = result_of(call(*words, *RESTORE))
 
     assert found["verdict"] == "improved"
@@ -153,10 +153,10 @@ def test_two_configs_are_tuned_written_and_reverted_together(project, call) -> N
     command = ("--workload", "lines", "--", sys.executable, "lines.py", *texts)
     alone = call("optimize", "model.yaml", "--budget", "1s", *command)
     assert "`gpu-advisor optimize model.yaml data.yaml -- ...` tunes it too" in alone.stderr
-    dry = result_of(call("optimize", *texts, *QUICK, "40s", "--dry-run", *command))
+    dry = result_of(call("optimize", *texts, *QUICK, "90s", "--dry-run", *command))
     assert dry["changes"], "a program that sleeps gains by a batch in any weather"
     assert {name: (project / name).read_text() for name in texts} == texts
-    found = result_of(call("optimize", *texts, *QUICK, "40s", *command))
+    found = result_of(call("optimize", *texts, *QUICK, "90s", *command))
     (change,) = found["changes"]
     assert (change["document"], change["path"]) == ("data.yaml", "batch_size")
     tuned = texts["data.yaml"].replace("1", str(change["new"]), 1)

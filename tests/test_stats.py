@@ -89,17 +89,6 @@ def test_noise_band_does_not_believe_two_runs_that_agree_by_luck() -> None:
     )
 
 
-def test_a_pooled_band_is_that_of_all_groups_each_about_its_own_mean() -> None:
-    """Arms of other speeds add nothing to it, and one draw tells nothing."""
-    rng = random.Random(5)
-    groups = [
-        [speed * math.exp(rng.gauss(0, 0.1)) for _ in range(runs)]
-        for speed, runs in [(1.0, 4), (30.0, 5), (900.0, 1)] * 300
-    ]
-    assert stats.pooled_band(groups) == pytest.approx(math.expm1(0.2), rel=0.05)
-    assert stats.pooled_band([[5.0], [7.0], []]) is None
-
-
 @pytest.mark.parametrize("rounds", [2, 5])
 def test_a_spread_that_was_seen_before_narrows_the_bounds_and_keeps_what_they_promise(
     rounds,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import math
 import os
 import statistics
 import time
@@ -258,7 +257,6 @@ def compare(arms: Sequence[Arm], executor: Executor, args: argparse.Namespace) -
     """Run the rounds of all variants; None without a second one."""
     if len(arms) < FEWEST:
         return None
-    noise = executor.run_cache.host_noise() or 0.0
     found = executor.compare(
         ABTest(
             purpose="confirm",
@@ -266,7 +264,6 @@ def compare(arms: Sequence[Arm], executor: Executor, args: argparse.Namespace) -
             requests=tuple(request(arm, "confirm", args.window) for arm in arms),
             names=tuple(arm.name for arm in arms),
             rounds=args.rounds,
-            sigma=math.log1p(noise) / math.sqrt(2),
         )
     )
     each = [(arm.warm_up, *found.runs(arm.name)) for arm in arms]

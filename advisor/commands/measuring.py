@@ -26,9 +26,6 @@ from advisor.report.progress import Progress
 from advisor.runner import resources
 from advisor.sandbox.capabilities import isolation_warnings
 
-WAIT_SHARE = 0.05
-"""Largest share of the budget that is spent waiting for an idle machine."""
-
 
 def program_of(
     asked: Invocation, target: Target, *, allow_writes: bool = False, seed: int | None = None
@@ -74,8 +71,6 @@ class Session:
                 gpu_uuid=self.target.gpu.uuid if self.target.gpu else None,
                 cancel=cancel,
                 on_progress=self.progress.status,
-                on_busy=self.progress.busy,
-                max_wait_s=WAIT_SHARE * self.budget_s,
             )
             with make_engine(settings) as engine:
                 yield engine

@@ -170,7 +170,6 @@ def context_of(job: Job, lab: Executor) -> TuningContext:
         budget_s=session.budget_s,
         safe=job.args.safe,
         measure_s=job.args.window,
-        host_noise=lab.run_cache.host_noise(),
         quality_reference=tuple(kept.items()),
     )
 

@@ -166,16 +166,11 @@ class Executor:
         if known is not None:
             return self._add(trial.id, request, known, reused=True)
         expected_s, remaining_s = request.expected_s, self.budget.remaining_s
-        skipped = SkippedRun(request=request, needed_s=expected_s, remaining_s=remaining_s)
         if expected_s > remaining_s:
-            return skipped
+            return SkippedRun(request=request, needed_s=expected_s, remaining_s=remaining_s)
         if request.purpose == "baseline":
             self.run_cache.note_earlier(key)
-        self.engine.wait_until_quiet()
-        remaining_s = self.budget.remaining_s  # waiting took its part
         most_s = remaining_s + LATE_S
-        if expected_s > most_s:
-            return replace(skipped, remaining_s=remaining_s)
         trial = replace(trial, steps_limit_s=request.limit_s)
         self.listener.trial_started(len(self.attempts) + 1, trial.label)
         begun = self.engine.clock()

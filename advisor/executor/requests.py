@@ -140,7 +140,7 @@ class TrialResult:
     repeated: bool = False
     """Contended, and run again: nothing rests on it."""
     took_s: float = 0.0
-    """Time of the process with its preparation, without a wait for a quiet machine."""
+    """Time of the process with its preparation."""
     remaining_s: float
     """Budget that was left after it."""
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from advisor.executor.requests import Program, contended
 from advisor.history import History, trial_key
 from advisor.model import Failure, Run, Trial
-from advisor.stats import pooled_band
 
 MAX_AGE_S = 7 * 24 * 3600.0
 LASTING_FAILURES = {
@@ -24,8 +23,8 @@ LASTING_FAILURES = {
 """Failures that would come again; the others (a time-out, a kill) may be the machine's."""
 HELD_GIB = 0.1
 """GPU memory of others; without it a program that ran out may fit."""
-MOVED = 0.1
-"""Smallest change of the original's rate for which kept runs are set aside."""
+MOVED = 0.15
+"""Change of the original's rate beyond which kept runs are set aside."""
 
 
 @dataclass(kw_only=True)
@@ -74,23 +73,16 @@ class RunCache:
         self._earlier = [run.units_per_s for run in runs if not contended(run)]
 
     def check_speed(self, rates: Sequence[float]) -> None:
-        """Set earlier runs aside after a change of speed.
-
-        That is a rate of the original beyond their own spread.
-        """
+        """Set earlier runs aside where the original runs at another speed now."""
         earlier, self._earlier = self._earlier, []
         if not self.trusted or not earlier or not rates:
             return
         before, after = statistics.median(earlier), statistics.median(rates)
-        if abs(after / before - 1) > max(MOVED, pooled_band([earlier]) or 0.0):
+        if abs(after / before - 1) > MOVED:
             self.set_aside = (
                 f"Runs of earlier calls were set aside: the original ran at {before:.3g} units/s "
                 f"then and runs at {after:.3g} units/s today."
             )
-
-    def host_noise(self) -> float | None:
-        """Relative spread of equal processes on this host."""
-        return pooled_band(self.history.host_spreads(self.machine_key))
 
 
 def _usable(result: Run | Failure) -> bool:

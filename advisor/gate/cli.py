@@ -255,7 +255,7 @@ def _machine(inputs: Inputs, cancel: threading.Event) -> Iterator[tuple[Engine, 
     machine = read_machine()
     gpu = machine.gpus[0] if machine.gpus else None
     uuid = gpu.uuid if gpu else None
-    engine = make_engine(EngineSettings(gpu_uuid=uuid, cancel=cancel, on_busy=_say))
+    engine = make_engine(EngineSettings(gpu_uuid=uuid, cancel=cancel))
     deadline, waiting = time.monotonic() + 60 * inputs.max_minutes, False
     with contextlib.ExitStack() as stack:
         while True:

@@ -60,7 +60,7 @@ class ProcessRunner:
     allow_writes: bool = False
     keep_network: bool = False
     needs_quiet: bool = False
-    """Wait for others to leave the machine: of runs that are compared with another day's."""
+    """No run that others disturbed counts: it is compared with another day's."""
     shown: tuple[str, ...] = ()
     """Paths in hidden folders that base and head see."""
     between: Difference | None = None
@@ -100,8 +100,6 @@ class ProcessRunner:
             network=self.keep_network,
         )
         caches.parent.mkdir(exist_ok=True)
-        if self.needs_quiet:
-            self.engine.wait_until_quiet()
         clock = time.monotonic()
         result = self.engine.run(trial)
         wall_s = time.monotonic() - clock

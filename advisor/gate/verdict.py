@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 
 from advisor import stats
 from advisor.executor.comparison import loads_alike
-from advisor.executor.engines.idle import in_words
 from advisor.gate import checkout
 from advisor.gate.comparison import THROUGHPUT, Comparison, Workload
 from advisor.gate.schema import (
@@ -29,6 +28,7 @@ from advisor.gate.schema import (
     WorkloadVerdict,
 )
 from advisor.gate.sequential_test import LOOKS, judge, level
+from advisor.machine.contention import in_words
 from advisor.machine.readings import HARMFUL_EVENT_REASONS
 from advisor.model import Telemetry
 from advisor.numbers import number

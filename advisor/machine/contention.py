@@ -21,6 +21,7 @@ import psutil
 from advisor.machine import host
 from advisor.machine.readings import HARMFUL_EVENT_REASONS, SOFTWARE_THERMAL
 from advisor.model import Disturbance, Neighbour, Telemetry
+from advisor.numbers import WORTH_SAYING
 
 SAMPLE_S = 0.5
 """Shortest time between two readings."""
@@ -38,6 +39,9 @@ SAGGED_PCT = 5.0
 """Least spread of the clock under a software thermal slowdown; a warm laptop's is steady."""
 
 NAMED = 5
+MOST_NAMED = 3
+WORTH_A_NAME = 0.05
+"""CPUs; the first `MOST_NAMED` that hold more are named in a sentence."""
 LEAST_CPUS = 0.05
 """A process with fewer CPUs is not named."""
 SHORT_LIVED = "short-lived processes"
@@ -186,6 +190,23 @@ def on_card(found: Disturbance, telemetry: Telemetry) -> Disturbance:
     foreign = telemetry.foreign_pids
     contended = True if foreign or held else found.disturbed
     return replace(found, disturbed=contended, foreign_gpu_pids=foreign, clocks_held=held)
+
+
+def in_words(seen: Disturbance) -> str:
+    """Load of others as text: `others keep 1.3 CPUs busy (firefox 0.8, make 0.4)`."""
+    parts = []
+    if seen.others_cpus is not None:
+        named = [each for each in seen.who[:MOST_NAMED] if each.cpus >= WORTH_A_NAME]
+        names = ", ".join(f"{each.name} {each.cpus:.1f}" for each in named)
+        parts.append(
+            f"others keep {seen.others_cpus:.1f} CPUs busy{f' ({names})' if names else ''}"
+        )
+    if seen.steal_share and seen.steal_share >= WORTH_SAYING:
+        parts.append(f"the hypervisor gives {seen.steal_share:.0%} of the CPUs' time to others")
+    if seen.foreign_gpu_pids:
+        parts.append(f"others' processes on the GPU: {seen.foreign_gpu_pids}")
+    parts += [f"{reason} holds the GPU's clocks" for reason, _ in seen.clocks_held]
+    return ", ".join(parts)
 
 
 def waited_s(pids: Iterable[int]) -> dict[Thread, float]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, Self, TextIO
 
 from advisor import numbers
 from advisor.executor.requests import TrialResult
+from advisor.machine.contention import in_words
 from advisor.model import Failure, Run
 from advisor.report import sections
 from advisor.report.markdown import one_line
@@ -83,11 +84,6 @@ class Progress:
         """Latest state of what runs; only a live view shows it."""
         self._status = one_line(text)
 
-    def busy(self, text: str) -> None:
-        """Others at work, until the next result."""
-        self._others = one_line(text)
-        self._plain(self._others)
-
     def stage(self, name: str) -> None:
         """Begin the stage with this purpose."""
         self._stage = STAGES.get(name, name)
@@ -100,7 +96,10 @@ class Progress:
 
     def trial_done(self, attempt: TrialResult) -> None:
         """Show the result of a trial."""
-        self._trial = self._status = self._others = ""
+        self._trial = self._status = ""
+        run = attempt.run
+        busy = run is not None and run.disturbance.disturbed
+        self._others = one_line(in_words(run.disturbance)) if run and busy else ""
         label, purpose = one_line(attempt.label), attempt.request.purpose
         if purpose in COMPARABLE and not attempt.repeated:
             self._variants.setdefault(label, []).append(attempt.result)
@@ -140,6 +139,8 @@ class Progress:
         yield numbers.duration(result.wall_s)
         if attempt.reused:
             yield "from history"
+        elif self._others:
+            yield self._others
 
     def __rich_console__(self, *_: object) -> RenderResult:
         from rich.table import Table

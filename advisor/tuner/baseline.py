@@ -113,8 +113,7 @@ def needs_another(state: TunerState) -> bool:
     if len(state.originals) == 1:
         return not is_too_small(state) and (affordable or state.remaining_s < state.fewest_s)
     rates = [state.context.objective.score(run) for run in state.originals]
-    expected = max(state.context.host_noise or 0.0, state.context.smallest_gain)
-    return affordable and max(rates) / min(rates) - 1 > expected
+    return affordable and max(rates) / min(rates) - 1 > state.context.smallest_gain
 
 
 def is_too_small(state: TunerState) -> bool:

@@ -67,8 +67,6 @@ class TuningContext:
     safe: bool = False
     """Refuse all that could change rounding or the product."""
     measure_s: float = 3.0
-    host_noise: float | None = None
-    """Relative spread between equal processes on this host, by earlier calls."""
     quality_reference: tuple[tuple[str, float], ...] = ()
     """Quality by measure from before the first rewrite."""
 
@@ -253,9 +251,9 @@ class TunerState:
 
     @property
     def noise(self) -> float:
-        """Relative spread between equal processes, here or earlier."""
-        here = noise_band([run.windows or (run.units_per_s,) for run in self.steady_originals])
-        return max(here or 0.0, self.context.host_noise or 0.0)
+        """Relative spread between equal processes."""
+        groups = [run.windows or (run.units_per_s,) for run in self.steady_originals]
+        return noise_band(groups) or 0.0
 
     @property
     def tie_threshold(self) -> float:

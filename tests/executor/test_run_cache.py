@@ -44,26 +44,16 @@ def test_a_round_uses_no_run_of_an_earlier_call(tmp_path) -> None:
     assert later.find("key", earlier_calls=False) is None
 
 
-def test_one_collapsed_run_in_twenty_is_no_noise_of_the_host(tmp_path) -> None:
-    """It made a noise of 3.67, in which every gain was lost."""
-    found = cache(tmp_path)
-    for number in range(20):
-        rate = 1.0 if number == 15 else 10.0 + 0.1 * (number % 5)
-        found.append("baseline", a_run(units_per_s=rate))
-    noise = found.host_noise()
-    assert 0.01 < noise < 0.08
-
-
 @pytest.mark.parametrize(
     ("rates", "today", "kept"),
     [
         ([10.0, 10.2, 9.9], 10.1, True),
         ([10.0, 10.2, 9.9], 15.0, False),
-        ([10.0, 13.0, 9.0, 12.0], 12.9, True),
+        ([10.0, 10.2, 2.0], 10.1, True),
     ],
 )
 def test_earlier_runs_are_set_aside_with_the_reason(rates, today, kept, tmp_path) -> None:
-    """Where the original moved by more than its earlier runs differ among themselves."""
+    """Where the original moved by more than 15 %; one collapsed run moves nothing."""
     before = cache(tmp_path)
     for rate in rates:
         before.append("baseline", a_run(units_per_s=rate))

@@ -25,9 +25,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 STORY = """
 import sys
+from advisor.model import Disturbance, Neighbour
 from advisor.report.progress import Progress
 from tests.report.test_progress import attempt
 
+load = Disturbance(disturbed=True, others_cpus=1.0, who=(Neighbour(name="cc1plus", cpus=1.0),))
 with Progress(unit="tile", budget_s=600) as progress:
     progress.stage("baseline")
     progress.trial_started(1, "original")
@@ -41,10 +43,11 @@ with Progress(unit="tile", budget_s=600) as progress:
             units_per_s=rate, wait_share=0.0, peak_mem_gib=0.4, wall_s=6.2))
     progress.trial_started(4, "batch [red]16")
     progress.trial_done(attempt("batch [red]16", failed="gpu-oom", wall_s=3.0))
-    progress.trial_started(5, "batch 32")
+    progress.trial_started(5, "batch 2")
+    progress.trial_done(attempt("batch 2", units_per_s=0.8, wall_s=6.2, disturbance=load))
+    progress.trial_started(6, "batch 32")
     progress.status("11 steps")
     progress.status("12 steps")
-    progress.busy("cc1plus takes 1 CPU")
 print("result")
 sys.exit("rich" in sys.modules)
 """
@@ -125,7 +128,7 @@ def test_elsewhere_each_trial_is_one_plain_line_on_stderr() -> None:
         "trial 2  batch 4  search  1.20 tiles/s  wait 0 %  peak 410 MiB  6.2 s",
         "trial 3  batch 8  search  1.61 tiles/s  wait 0 %  peak 410 MiB  6.2 s",
         "trial 4  batch [red]16  search  gpu-oom  3.0 s",
-        "cc1plus takes 1 CPU",
+        "trial 5  batch 2  search  0.800 tiles/s  6.2 s  others keep 1.0 CPUs busy (cc1plus 1.0)",
     ]
 
 
@@ -144,10 +147,11 @@ def test_the_live_view_has_budget_variants_gains_and_what_runs() -> None:
         "original 0.510 1.00x 1 410 MiB",
         "batch 8 1.61 3.16x 1 410 MiB",
         "batch 4 1.20 2.35x 1 410 MiB",
+        "batch 2 0.800 1.57x 1",
         "batch [red]16 gpu-oom 1",
-        "now: trial 5, batch 32",
+        "now: trial 6, batch 32",
         "12 steps",
-        "cc1plus takes 1 CPU",
+        "others keep 1.0 CPUs busy (cc1plus 1.0)",
     ]
 
 

@@ -1,7 +1,10 @@
 """A winner is proven against the original in fresh processes, or not written."""
 
+from dataclasses import replace
+
 from advisor.history import History
 from advisor.model import Candidate, Trial
+from advisor.tuner.confirm import wanted_rounds
 from tests.support.simulator.engine import Values
 from tests.support.simulator.search import formula_search, on_formula
 from tests.tuner.configs import INFERENCE, TEST, TRAINING
@@ -32,15 +35,17 @@ def test_a_gain_inside_the_noise_is_not_proven(tmp_path) -> None:
 def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path) -> None:
     """By the noise and the gain that is to be proven, never by a look at the rounds."""
 
-    def rounds(host_noise: float, launch_s: float) -> int:
-        engine = on_formula(load_s=1e-6, launch_s=launch_s, unit_s=0.01)
-        folder = tmp_path / f"{host_noise}-{launch_s}"
-        folder.mkdir()
-        search = formula_search(folder, engine, INFERENCE, workload=TEST, host_noise=host_noise)
-        return next(a.ab_test.rounds for a in search.state.confirmations)
+    state = formula_search(tmp_path, on_formula(load_s=1e-6), INFERENCE, workload=TEST).state
 
-    assert rounds(0.02, 0.05) == 6
-    assert 6 < rounds(0.1, 0.0012) <= 20
+    def rounds(noise: float, gain: float) -> int:
+        unsteady = (
+            replace(run, windows=(run.units_per_s * (1 + noise / 2), run.units_per_s))
+            for run in state.originals
+        )
+        return wanted_rounds(replace(state, originals=tuple(unsteady)), gain)
+
+    assert rounds(0.02, 5.0) == 6
+    assert 6 < rounds(0.1, 1.1) <= 20
 
 
 def test_the_proof_interleaves_and_flips_the_order(tmp_path) -> None:

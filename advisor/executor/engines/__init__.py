@@ -28,13 +28,9 @@ class EngineSettings:
     """Node that runs the trials; None: this machine."""
     gpu_uuid: str | None = None
     """The card to hold; None: the host alone."""
-    max_wait_s: float = 30.0
-    """Longest wait for other programs to leave the machine, all trials together."""
     cancel: threading.Event | None = None
     """Set from outside, it ends the trial that runs and those to come."""
     on_progress: Callable[[str], None] = lambda _: None
-    on_busy: Callable[[str], None] = lambda _: None
-    """Receiver of sentences on programs that are at work here."""
 
 
 class Engine(Protocol):
@@ -63,10 +59,6 @@ class Engine(Protocol):
 
         It is gone when the engine is left.
         """
-        ...
-
-    def wait_until_quiet(self) -> None:
-        """Wait a while where others hold the machine."""
         ...
 
     def run(self, trial: Trial) -> Run | Failure:

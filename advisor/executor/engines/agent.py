@@ -65,7 +65,6 @@ class Agent:
             "look": self._look,
             "enter": self._enter,
             "scratch": lambda trial_id: {"folder": str(self._engine.scratch(trial_id))},
-            "quiet": self._quiet,
             "run": self._run,
         }
         try:
@@ -82,21 +81,15 @@ class Agent:
             raise EngineError(msg)
         return {"machine": read_machine(), "warnings": isolation_warnings(cwd, os.environ)}
 
-    def _enter(self, gpu_uuid: str | None, max_wait_s: float, silence_s: float) -> dict[str, Any]:
+    def _enter(self, gpu_uuid: str | None, silence_s: float) -> dict[str, Any]:
         """Hold the card, and a scratch folder."""
         self._silence_s = silence_s
         settings = EngineSettings(
             gpu_uuid=gpu_uuid,
-            max_wait_s=max_wait_s,
             cancel=self._cancel,
             on_progress=lambda text: self._tell(progress=text),
-            on_busy=lambda text: self._tell(busy=text),
         )
         self._engine = self._held.enter_context(LocalEngine(settings))
-        return {}
-
-    def _quiet(self) -> dict[str, Any]:
-        self._engine.wait_until_quiet()
         return {}
 
     def _run(self, trial: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.executor.engines import EngineSettings
-from advisor.executor.engines.idle import LOOK_S, wait_until_quiet
 from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.machine.lock import gpu_lock
 from advisor.machine.recording import Sampler
@@ -32,8 +31,6 @@ class LocalEngine:
     def __init__(self, settings: EngineSettings | None = None) -> None:
         self._settings = settings or EngineSettings()
         self._cancel = self._settings.cancel or threading.Event()
-        self._waited_s = 0.0
-        """Beyond one look a process."""
         self._held = contextlib.ExitStack()
         self._folder: Path | None = None
         self._made: set[str] = set()
@@ -60,12 +57,6 @@ class LocalEngine:
         """Scratch folder below the engine's own."""
         assert self._folder is not None, "enter the engine first"
         return self._folder / trial_id
-
-    def wait_until_quiet(self) -> None:
-        """Wait for others, within the limit of all waits."""
-        begun, left_s = time.monotonic(), self._settings.max_wait_s - self._waited_s
-        wait_until_quiet(left_s, self._settings.on_busy, self._cancel)
-        self._waited_s += max(0.0, time.monotonic() - begun - LOOK_S)
 
     def run(self, trial: Trial) -> Run | Failure:
         """Run one trial; see `run_trial`."""

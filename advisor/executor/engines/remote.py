@@ -24,7 +24,7 @@ class RemoteEngine:
         self._settings = settings
         self._connection: Connection = settings.connection
         self._cancel = settings.cancel or threading.Event()
-        self._hear = {"progress": settings.on_progress, "busy": settings.on_busy}
+        self._hear = {"progress": settings.on_progress}
 
     def __enter__(self) -> Self:
         """Hold the card of the node, and a scratch folder there."""
@@ -47,10 +47,6 @@ class RemoteEngine:
         """Scratch folder of one trial, as a path of the node."""
         return Path(self._ask("scratch", trial_id=trial_id)["folder"])
 
-    def wait_until_quiet(self) -> None:
-        """Wait on the node for others."""
-        self._ask("quiet")
-
     def run(self, trial: Trial) -> Run | Failure:
         """Run one trial there. Raises NodeLostError."""
         answer = self._ask("run", trial=trial, files=messages.named_files(trial))
@@ -70,7 +66,6 @@ class RemoteEngine:
         self._connection.ask(
             "enter",
             gpu_uuid=self._settings.gpu_uuid,
-            max_wait_s=self._settings.max_wait_s,
             silence_s=self._connection.silence_s,
         )
 

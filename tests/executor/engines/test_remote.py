@@ -129,7 +129,7 @@ def test_an_agent_that_hears_nothing_ends_its_trial_and_itself(folder) -> None:
             return found
 
         assert "hello" in messages.decode(agent.stdout.readline())
-        ask(do="enter", gpu_uuid=None, max_wait_s=1.0, silence_s=3.0)
+        ask(do="enter", gpu_uuid=None, silence_s=3.0)
         scratch = ask(do="scratch", trial_id="1")["folder"]
         trial = Trial(
             id="1", purpose="search", label="x", candidate=Candidate(), command=("sleep", "600"),

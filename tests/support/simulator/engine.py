@@ -125,9 +125,6 @@ class RecordedEngine:
         assert self._folder is not None, "enter the engine first"
         return Path(self._folder.name, trial_id)
 
-    def wait_until_quiet(self) -> None:
-        """Nobody is at work between processes."""
-
     def run(self, trial: Trial) -> Run | Failure:
         """Answer one trial, and let as much time pass as it would have taken."""
         values = settings_of(trial)

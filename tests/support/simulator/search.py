@@ -129,7 +129,6 @@ def formula_search(
     budget_s: float = 1e9,
     gpu: bool = True,
     precisions: tuple[str, ...] = ("float32", "bfloat16"),
-    host_noise: float | None = None,
     history: History | None = None,
     objective: Objective = THROUGHPUT,
     safe: bool = False,
@@ -150,7 +149,6 @@ def formula_search(
         smallest_gain=0.03,
         budget_s=budget_s,
         safe=safe,
-        host_noise=host_noise,
     )
     executor = Executor(
         engine=engine,
