@@ -251,8 +251,8 @@ def test_the_command_of_an_engine_comes_from_the_settings() -> None:
     assert "--overlap" not in outside
     assert "--overlap" in gpu.command({"SLURM_JOB_ID": "7"})
     assert slurm.words == ("srun",)
-    with pytest.raises(SettingsError, match=r"no engine 'ray' \(known: box, gpu, local, slurm\)"):
-        carrier_of("ray", tables)
+    with pytest.raises(SettingsError, match=r"no engine 'x' \(known: box, gpu, local, ray, slu"):
+        carrier_of("x", tables)
 
 
 PACED = """\
