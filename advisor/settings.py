@@ -250,6 +250,8 @@ class EngineTable(_Table):
     `srun --partition=gpu --gres=gpu:1 --cpus-per-task=8`."""
     python: Text | None = None
     """Python of the node that has gpu-advisor, if not at the path of this one."""
+    price: Annotated[float, Field(gt=0)] | None = None
+    """Price of an hour of the node, in any currency."""
 
 
 class Settings(_Table):

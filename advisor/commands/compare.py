@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from advisor import numbers, settings
-from advisor.commands import invocation, output
+from advisor.commands import invocation, output, ranks
 from advisor.commands.measuring import node_of, program_of, session_of
 from advisor.errors import BudgetTooSmallError, TrialFailedError, UsageError
 from advisor.executor.comparison import UNDER_LOAD, Comparison, work_differences
@@ -56,6 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=int, default=ROUNDS, help=f"interleaved rounds (default {ROUNDS})"
     )
     parser.add_argument(
+        "--ranks",
+        type=invocation.argument(ranks.counts_of),
+        metavar="N,M",
+        help="compare one command with so many ranks: --ranks 1,2,4 -- torchrun train.py",
+    )
+    parser.add_argument(
         "--threshold",
         type=float,
         default=3.0,
@@ -77,7 +83,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
             "rounds, and a threshold lies above 0 and below 100 percent."
         )
         raise UsageError(msg)
-    arms = arms_of(args.configs, command, args.workload)
+    arms = arms_of(args.configs, command, args.workload, args.ranks or ())
     found = measure(arms, args, started)
     output.show(found, as_table(found), as_json=args.json)
     return EXIT_CODES[found["outcome"]]
@@ -92,6 +98,8 @@ class Arm:
     label: str
     """The config's path, or the command."""
     asked: invocation.Invocation
+    ranks: int | None = None
+    """Number of ranks, where numbers of them are compared."""
     warm_up: Run | None = None
     verdict: Verdict | None = None
     reason: str = ""
@@ -115,6 +123,7 @@ class Arm:
         return {
             "name": self.name,
             "label": self.label,
+            "ranks": self.ranks,
             "command": self.asked.command,
             "units_per_s": statistics.median(rates) if rates else None,
             "runs": rates,
@@ -125,12 +134,22 @@ class Arm:
         }
 
 
-def arms_of(configs: Sequence[Path], command: list[str] | None, workload: str | None) -> list[Arm]:
-    """Variants in order.
+def arms_of(
+    configs: Sequence[Path],
+    command: list[str] | None,
+    workload: str | None,
+    counts: Sequence[int] = (),
+) -> list[Arm]:
+    """Variants in order: configs, commands, or numbers of ranks.
 
     Raises UsageError, CommandMissingError and the Config errors.
     """
     blocks = split_blocks(command or [])
+    if counts:
+        if configs or len(blocks) != 1:
+            msg = "--ranks compares one command, without configs: `--ranks 1,2 -- torchrun a.py`."
+            raise UsageError(msg)
+        blocks = [ranks.with_ranks(blocks[0], count) for count in counts]
     if configs and len(blocks) > 1:
         msg = f"Compare configs, or commands separated by {SEPARATOR}, not both at once."
         raise UsageError(msg)
@@ -156,6 +175,8 @@ def arms_of(configs: Sequence[Path], command: list[str] | None, workload: str | 
         invocation.require_program(asked.argv, asked.cwd, asked.environ)
         label = str(paths[0]) if paths else asked.command
         arms.append(Arm(name=name, label=label, asked=asked))
+    for arm, count in zip(arms, counts, strict=False):
+        arm.ranks, arm.label = count, numbers.many(count, "rank")
     return arms
 
 
@@ -203,6 +224,8 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
         rounds = compare(sound(arms), executor, args)
         check_quality(sound(arms), executor, args.window)
     judge_gains(arms, rounds, args.threshold / 100)
+    if rounds and args.ranks:
+        judge_scaling(arms, rounds, session.machine.cpus)
     verdicts = {arm.verdict for arm in arms}
     undecided = "undecided" if "undecided" in verdicts else "ok"
     return {
@@ -341,6 +364,20 @@ def judge_gains(arms: Sequence[Arm], rounds: Comparison | None, threshold: float
             arm.drop("faster" if gain.low > 1 else "not slower")
         else:
             arm.drop("undecided", f"a slowdown of {share} is neither proven nor ruled out")
+
+
+def judge_scaling(arms: Sequence[Arm], rounds: Comparison, cpus: int) -> None:
+    """Give each number of ranks its efficiency, and the cause of a poor one."""
+    first = arms[0]
+    for arm in arms[1:]:
+        gain = arm.gain(rounds)
+        if gain is None or not arm.ranks or not first.ranks:
+            continue
+        efficiency = gain.estimate * first.ranks / arm.ranks
+        shown = f"efficiency {numbers.percent(efficiency)}"
+        if efficiency < ranks.GOOD:
+            shown += f"; {ranks.cause(rounds.runs(first.name), rounds.runs(arm.name), cpus)}"
+        arm.reason = "; ".join(filter(None, (arm.reason, shown)))
 
 
 def failure_text(failure: Failure) -> str:

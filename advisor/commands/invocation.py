@@ -73,7 +73,8 @@ FLAGS: dict[str, dict[str, Any]] = {
     "--engine": {
         "metavar": "NAME",
         "default": LOCAL,
-        "help": "where trials run: local (default), slurm, or an [engine.NAME] of gpu-advisor.toml",
+        "help": "where trials run: local (default), slurm, ray, or an [engine.NAME] of "
+        "gpu-advisor.toml",
     },
     "--allow-writes": {
         "action": "store_true",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor import config as documents
-from advisor.commands import output
+from advisor.commands import each_engine, output
 from advisor.commands.prepare import Job, add_arguments, prepare
 from advisor.errors import (
     OPTIMIZE_EXIT_CODES,
@@ -43,9 +43,22 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Tune configs or a command and report it.
+    """Tune configs or a command and print the result. Raises AdvisorError."""
+    if len(each_engine.names_of(args.engine)) > 1:
+        return each_engine.run(args, command, tune)
+    report = tune(args, command)
+    shown = writing.masked(report)
+    if args.json:
+        output.show(writing.headline(shown), "", as_json=True)
+    else:
+        progress.show(shown)
+    return OPTIMIZE_EXIT_CODES[report.verdict]
 
-    Raises AdvisorError.
+
+def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
+    """Tune on one engine; write config and report.
+
+    Raises AdvisorError, once the report of what was measured is written.
     """
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -75,12 +88,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         raise problem
     if stop is not None and stop.reason == "budget-too-small":
         raise BudgetTooSmallError(" ".join(filter(None, (report.load_note, report.reason))))
-    shown = writing.masked(report)
-    if args.json:
-        output.show(writing.headline(shown), "", as_json=True)
-    else:
-        progress.show(shown)
-    return OPTIMIZE_EXIT_CODES[report.verdict]
+    return report
 
 
 @dataclass(kw_only=True)

@@ -8,12 +8,14 @@ import os
 import queue
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from advisor import __version__, errors
@@ -32,8 +34,9 @@ LOCAL = "local"
 """Name of the engine that needs no carrier."""
 AGENT = ("-P", "-m", "advisor.executor.engines.agent")
 """Arguments of a node's Python; `-P` keeps the user's folder from hiding our modules."""
-KNOWN = {"slurm": "srun"}
+KNOWN = {"slurm": "srun", "ray": "ray"}
 """Command of an engine that gpu-advisor.toml does not define."""
+RAY_PIPE = str(Path(__file__).with_name("ray_pipe.py"))
 ADDED: dict[str, tuple[str, ...]] = {
     "srun": ("--unbuffered", "--nodes=1", "--ntasks=1", "--cpu-bind=none"),
     "ssh": ("-T", "-o", "BatchMode=yes"),
@@ -79,6 +82,19 @@ ENDINGS = (
         again=False,
     ),
     Ending(
+        r"ray: (no node has .*)",
+        "Ray refused the request",
+        "Correct the words of ray in gpu-advisor.toml, table [engine.ray].",
+        again=False,
+    ),
+    Ending(
+        r"ray: (no cluster answers .*)",
+        "Ray is not there",
+        "Start it, or name its address: --engine ray://HOST:PORT.",
+        again=False,
+    ),
+    Ending(r"ray: the worker was lost: (.*)", "the Ray worker was lost", "", again=True),
+    Ending(
         r"(Could not resolve hostname.*|Permission denied.*|Connection (?:refused|timed out).*)",
         "ssh could not log in",
         "Log in by hand first; keys must do without a password.",
@@ -111,19 +127,35 @@ class Carrier:
         """Whole command of the agent, started under `environ`."""
         first, *own = self.words
         program = os.path.basename(first)  # noqa: PTH119  a word of a command
+        if program == "ray":
+            return (interpreter_of(first), RAY_PIPE, *own, "--", self.python, *AGENT)
         added = ADDED.get(program, ())
         if program == "srun" and "SLURM_JOB_ID" in environ:
             added = (*added, "--overlap")  # the step that we are holds all CPUs
         return (first, *added, *own, self.python, *AGENT)
 
 
+def interpreter_of(script: str) -> str:
+    """Python that runs a script which pip installed. Raises EngineError without one."""
+    path = shutil.which(script)
+    if path is None:
+        msg = f"There is no `{script}` on PATH. Name it in gpu-advisor.toml, table [engine.ray]."
+        raise EngineError(msg)
+    head = Path(path).read_bytes()[:500].decode(errors="replace")
+    found = re.match(r"#!(?:/bin/sh\n'''exec' \"?)?([^\n\"]*python[\d.]*)", head)
+    return found[1] if found else "python3"
+
+
 def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
     """Carrier of the engine `name`; None is this machine.
 
-    Raises SettingsError for a name that is unknown.
+    `ray://HOST:PORT` is the engine `ray` at that address. Raises SettingsError for a name that is
+    unknown.
     """
     if name == LOCAL:
         return None
+    address = name if name.startswith("ray://") else ""
+    name = "ray" if address else name
     table = tables.get(name)
     command = table.command if table else KNOWN.get(name)
     if command is None:
@@ -134,7 +166,8 @@ def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
         )
         raise SettingsError(msg)
     python = (table.python if table else None) or sys.executable
-    return Carrier(words=tuple(shlex.split(command)), python=python)
+    words = (*shlex.split(command), *([f"--address={address}"] if address else []))
+    return Carrier(words=words, python=python)
 
 
 def why_ended(said: str, code: int | None) -> Ending:
@@ -156,7 +189,7 @@ LINES_KEPT = 50
 MOST_LOSSES = 3
 """Nodes that a call may lose; then it ends."""
 OF_THE_NODE = (
-    *("SLURM", "SRUN_", "SSH_", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_"),
+    *("SLURM", "SRUN_", "SSH_", "RAY_", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_"),
     *("HOSTNAME", "TMPDIR", "XDG_RUNTIME_DIR", "GPU_DEVICE_ORDINAL"),
 )
 """Beginnings of variables that belong to a node; all others are the caller's."""

@@ -1,0 +1,172 @@
+"""One tuned config for each engine, and one page: `optimize --engine rtx4060,h100`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from advisor import files, numbers
+from advisor.commands import invocation, output
+from advisor.errors import OPTIMIZE_EXIT_CODES, AdvisorError, InterruptedByUserError, UsageError
+from advisor.report import markdown, writing
+from advisor.report.schema import Report, Side
+from advisor.settings import EngineTable
+
+HOUR_S = 3600.0
+HEAD = ("engine", "machine", "verdict", "before", "after", "memory")
+SEPARATE = (
+    "Each gain was proven on its own node. Rates of two nodes come from separate calls: a small "
+    "difference between them says little."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Result on one engine."""
+
+    engine: str
+    report: Report | None = None
+    problem: AdvisorError | None = None
+    """Reason for a missing report."""
+    price: float | None = None
+    """Of an hour of the node."""
+
+    @property
+    def side(self) -> Side:
+        """The faster of original and tuned configuration."""
+        if self.report is None:
+            return Side()
+        return self.report.after if self.report.verdict == "improved" else self.report.before
+
+    @property
+    def price_of_1000(self) -> float | None:
+        """Price of 1,000 units, where the price of the node is known."""
+        per_s = self.side.units_per_s
+        return 1000 * self.price / HOUR_S / per_s if self.price and per_s else None
+
+    @property
+    def exit_code(self) -> int:
+        """That of a call for this engine alone."""
+        if self.report is None:
+            return self.problem.exit_code if self.problem else 1
+        return OPTIMIZE_EXIT_CODES[self.report.verdict]
+
+
+def names_of(engine: str) -> tuple[str, ...]:
+    """Engines of `--engine a,b`, each once."""
+    return tuple(dict.fromkeys(filter(None, map(str.strip, engine.split(",")))))
+
+
+def run(
+    args: argparse.Namespace,
+    command: list[str] | None,
+    tune: Callable[[argparse.Namespace, list[str] | None], Report],
+) -> int:
+    """Tune on one engine after another, and compare.
+
+    Returns the largest exit code. Raises UsageError, OutputRefusedError, InterruptedByUserError.
+    """
+    if args.output is not None or len(args.configs) > 1:
+        msg = "Several engines take one config and name the tuned ones. Leave out --output."
+        raise UsageError(msg)
+    asked = invocation.resolve(args.configs, command, workload=args.workload)
+    place = writing.claim(
+        args.report, never=asked.paths, like=next(iter(asked.paths), None), overwrite=args.overwrite
+    )
+    entries = []
+    for name in names_of(args.engine):
+        sys.stderr.write(f"\ngpu-advisor: engine {name}\n")
+        price = asked.settings.engine.get(name, EngineTable(command="-")).price
+        try:
+            report = writing.masked(tune(own_arguments(args, name), command))
+            entries.append(Entry(engine=name, report=report, price=price))
+        except InterruptedByUserError:
+            raise
+        except AdvisorError as problem:
+            sys.stderr.write(f"gpu-advisor: {problem}\n")
+            entries.append(Entry(engine=name, problem=problem, price=price))
+    text = page(entries, str(next(iter(asked.paths), "command line")))
+    real = Path(args.report).resolve()
+    place.write(real, f"{text}\n{files.MARKS['.md']}\n".encode(errors="replace"))
+    output.show(fields(entries), text, as_json=args.json)
+    return max(entry.exit_code for entry in entries)
+
+
+def own_arguments(args: argparse.Namespace, name: str) -> argparse.Namespace:
+    """Arguments of the call for one engine: places of its own."""
+    tag = re.sub(r"\W+", "-", name).strip("-")
+    own = {"engine": name, "report": args.report.with_stem(f"{args.report.stem}.{tag}")}
+    if args.configs:
+        own["output"] = args.configs[0].with_stem(f"{args.configs[0].stem}.{tag}")
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for option in ("engine", "report"):
+        parser.add_argument(f"--{option}")
+    typed = [f"--{option}={value}" for option, value in own.items()]
+    words = [*parser.parse_known_args(args.words)[1], *typed]
+    return argparse.Namespace(**{**vars(args), **own, "words": words})
+
+
+def page(entries: Sequence[Entry], subject: str) -> str:
+    """Markdown page: the fastest and the cheapest node, and a row for each."""
+    found = [entry for entry in entries if entry.side.units_per_s]
+    said = []
+    if found:
+        unit = numbers.plural(next(entry.report.unit for entry in found if entry.report))
+        best = max(found, key=lambda entry: entry.side.units_per_s or 0.0)
+        said.append(f"{best.engine} is fastest: {rate(best.side, unit)}.")
+        priced = [(price, entry) for entry in found if (price := entry.price_of_1000)]
+        if len(priced) > 1:
+            price, cheap = min(priced, key=lambda pair: pair[0])
+            said.append(f"{cheap.engine} is cheapest: {numbers.number(price)} for 1,000 {unit}.")
+    else:
+        unit, said = "units", ["No engine gave a result."]
+    head = (*HEAD, f"1,000 {unit} cost", "config", "report")
+    body = markdown.table(head, "lllrrrrll", [row(entry, unit) for entry in entries])
+    title = f"# {markdown.text(subject)}: {len(entries)} engines"
+    return "\n\n".join((title, f"**{markdown.text(' '.join(said))}**", body, SEPARATE))
+
+
+def row(entry: Entry, unit: str) -> tuple[str, ...]:
+    """Row of one engine."""
+    report, price = entry.report, entry.price_of_1000
+    if report is None:
+        why = str(entry.problem).partition("\n")[0]
+        return (entry.engine, "", why, "", "", "", "", "", "")
+    machine = ", ".join(gpu.name for gpu in report.machine.gpus) or f"{report.machine.cpus} CPUs"
+    peak = entry.side.peak_mem_gib
+    improved = report.verdict == "improved"
+    gain = f" {report.gain.size}" if improved and report.gain else ""
+    return (
+        entry.engine,
+        machine,
+        f"{report.verdict}{gain}",
+        rate(report.before, unit),
+        rate(report.after, unit) if improved else "",
+        "" if peak is None else numbers.gib(peak),
+        "" if price is None else numbers.number(price),
+        markdown.code(report.written) if report.written else "",
+        markdown.code(report.report),
+    )
+
+
+def rate(side: Side, unit: str) -> str:
+    """Throughput as text; empty where it was not measured."""
+    return "" if side.units_per_s is None else numbers.quantity(side.units_per_s, f"{unit}/s")
+
+
+def fields(entries: Sequence[Entry]) -> dict[str, Any]:
+    """The one object of `--json`."""
+    found: Mapping[str, Any] = {
+        entry.engine: {
+            **(writing.headline(entry.report) if entry.report else {}),
+            "problem": str(entry.problem) if entry.problem else None,
+            "price_of_1000": entry.price_of_1000,
+        }
+        for entry in entries
+    }
+    return {"engines": dict(found)}

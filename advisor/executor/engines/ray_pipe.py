@@ -1,0 +1,157 @@
+"""Pipe to a command on a node of a Ray cluster, run by the Python of `ray`.
+
+    python ray_pipe.py [--address X] [--num-gpus N] [--num-cpus N] [--accelerator-type X] -- COMMAND
+
+COMMAND gets our standard input, and its output is ours. Only Ray and Python's own modules are
+imported: the Python of the cluster need not have gpu-advisor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+APART = ("sh", "-c", 'exec 3<&0; "$@" <&3 3<&- & exec 3<&- <&-; wait "$!"', "sh")
+"""Start a command as a grandchild: Ray kills the children of a worker before they can tidy up."""
+SET_BY_RAY = ("OMP_NUM_THREADS",)
+"""Variables of a worker that no program of the user would have."""
+SAY_S = 10.0
+"""Interval of the sentences that tell who waits for what."""
+PIECE = 1 << 16
+"""Most bytes of one transfer."""
+LAST_WORDS_S = 5.0
+
+
+class Pipe:
+    """A command on the node of this actor."""
+
+    def __init__(self, command: list[str]) -> None:
+        environ = {name: text for name, text in os.environ.items() if name not in SET_BY_RAY}
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            [*APART, *command], env=environ, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0
+        )
+
+    def ready(self) -> None:
+        """Return once the actor has its node."""
+
+    def write(self, data: bytes) -> None:
+        """Write `data`; empty closes the pipe."""
+        stream = self._process.stdin
+        assert stream is not None
+        with contextlib.suppress(OSError):  # its reader has gone, which `wait` tells
+            if data:
+                stream.write(data)
+            else:
+                stream.close()
+
+    def read(self, name: str) -> bytes:
+        """Read what comes next from a stream; empty at its end."""
+        return os.read(getattr(self._process, name).fileno(), PIECE)
+
+    def wait(self) -> int:
+        """Return the exit code."""
+        return self._process.wait()
+
+
+def main() -> None:
+    """Carry bytes until the command ends."""
+    if Path(sys.path[0]) == Path(__file__).parent:
+        del sys.path[0]  # the modules beside this one are none of Ray's
+    ray: Any = importlib.import_module("ray")
+    asked = _arguments()
+    try:
+        _require_answer(asked.address)
+        ray.init(address=asked.address, log_to_driver=False, logging_level="ERROR")
+    except Exception as problem:
+        sys.exit(f"ray: no cluster answers at {asked.address}: {problem}")
+    wanted = _wanted(ray, asked)
+    actor = ray.remote(max_concurrency=4, **wanted)(Pipe).remote(asked.command)
+    ready = actor.ready.remote()
+    while not ray.wait([ready], timeout=SAY_S)[0]:
+        _say(f"ray: waiting for {_shown(wanted)}; free now: {_shown(ray.available_resources())}")
+    threading.Thread(target=_carry_in, args=(ray, actor), daemon=True).start()
+    errors = threading.Thread(target=_carry_out, args=(ray, actor, "stderr", 2), daemon=True)
+    errors.start()
+    try:
+        ray.get(ready)
+        _carry_out(ray, actor, "stdout", 1)
+        code = ray.get(actor.wait.remote())
+        errors.join(LAST_WORDS_S)
+    except Exception as problem:  # the worker, its node or the head is gone
+        _say(f"ray: the worker was lost: {' '.join(str(problem).split())}")
+        code = 1
+    os._exit(code)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="ray", allow_abbrev=False)
+    parser.add_argument("--address", default="auto")
+    parser.add_argument("--num-gpus", type=float, help="default: 1, where the cluster has any")
+    parser.add_argument("--num-cpus", type=float, default=1.0)
+    parser.add_argument("--accelerator-type")
+    parser.add_argument("command", nargs="+")
+    return parser.parse_args()
+
+
+def _require_answer(address: str) -> None:
+    """Raise OSError where nobody listens: Ray itself would try for minutes."""
+    named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    host, colon, port = named.rpartition("//")[2].rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), SAY_S).close()
+
+
+def _wanted(ray: Any, asked: argparse.Namespace) -> dict[str, Any]:
+    """Options of the actor; without a node that could ever hold them, exit."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    cards = any(node.get("GPU") for node in nodes)
+    gpus = float(cards) if asked.num_gpus is None else asked.num_gpus
+    least = {"CPU": asked.num_cpus, "GPU": gpus}
+    resources = {}
+    if asked.accelerator_type:
+        resources[f"accelerator_type:{asked.accelerator_type}"] = 0.001
+    for node in nodes:
+        if all(node.get(name, 0.0) >= count for name, count in {**least, **resources}.items()):
+            return {"num_cpus": asked.num_cpus, "num_gpus": gpus, "resources": resources}
+    offered = "; ".join(map(_shown, nodes))
+    sys.exit(f"ray: no node has {_shown({**least, **resources})}. The nodes have: {offered}")
+
+
+def _shown(resources: dict[str, Any]) -> str:
+    """`1 CPU, 1 GPU, H100`."""
+    flat = {**resources, **resources.get("resources", {})}
+    names = {"num_cpus": "CPU", "num_gpus": "GPU", "CPU": "CPU", "GPU": "GPU"}
+    parts = [f"{flat[key]:g} {name}" for key, name in names.items() if flat.get(key)]
+    kinds = [key.partition(":")[2] for key in flat if key.startswith("accelerator_type:")]
+    return ", ".join((*parts, *kinds)) or "nothing"
+
+
+def _carry_in(ray: Any, actor: Any) -> None:
+    with contextlib.suppress(Exception):  # the other direction tells of a lost worker
+        while data := os.read(0, PIECE):
+            ray.get(actor.write.remote(data))
+        ray.get(actor.write.remote(b""))
+
+
+def _carry_out(ray: Any, actor: Any, name: str, sink: int) -> None:
+    while data := ray.get(actor.read.remote(name)):
+        while data:
+            data = data[os.write(sink, data) :]
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    main()
