@@ -30,9 +30,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-# --- what is found and run ----------------------------------------------------------------------
-
-
 def test_an_option_that_nobody_typed_is_a_knob_and_a_candidate_adds_it(project) -> None:
     asked = invocation.resolve([], ["python", "predict.py", "--items", "40"])
     found = knobs.find(asked.command_line).knob("--batch-size")
@@ -127,9 +124,6 @@ def test_a_python_config_is_found_by_path_by_module_and_by_import(
     if case != "by path":  # nothing stands in for the file, so it must be named
         with pytest.raises(CommandMissingError, match="never names"):
             invocation.resolve([config], PYTHON_CONFIG[case])
-
-
-# --- the whole call -----------------------------------------------------------------------------
 
 
 @pytest.mark.slow

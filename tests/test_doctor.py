@@ -112,9 +112,6 @@ def test_an_unreadable_value_is_neither_good_nor_to_fix() -> None:
     assert unknown == {"shared memory", "other programs", "torch"}
 
 
-# --- calls --------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
     """An interpreter that has no torch."""

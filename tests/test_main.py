@@ -116,9 +116,6 @@ def test_every_error_class_has_an_exit_code_of_its_own() -> None:
         assert errors.TrialFailedError(kind, "x").exit_code == code
 
 
-# --- README's table -----------------------------------------------------------------------
-
-
 def table_codes() -> set[int]:
     """Exit codes that README's table names; a range means those of it that exist."""
     text = (ROOT / "README.md").read_text().partition("## Exit codes")[2].partition("\n`gate`")[0]

@@ -97,9 +97,6 @@ def result_of(done: Done) -> dict[str, Any]:
     return found
 
 
-# --- searches -----------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(project, call) -> None:
     """One journey, because each part of it stands on the one before."""
@@ -167,8 +164,6 @@ def test_two_configs_are_tuned_written_and_reverted_together(project, call) -> N
     assert (project / "data.yaml").read_text() == texts["data.yaml"]
 
 
-# --- refusals -----------------------------------------------------------------------------
-
 PYTHON = sys.executable
 CARDS = "Only a GPU's own counters"
 REFUSED: dict[str, tuple[int, str, tuple[str, ...]]] = {
@@ -221,9 +216,6 @@ def test_an_absent_target_and_a_missing_isolation_are_said_before_the_first_tria
     ):
         done = call(*words, "c.json", "--window", "0.2s", **env)
         assert expected in done.stderr.partition("trial 1 ")[0], done.stderr
-
-
-# --- calls that end early -----------------------------------------------------------------
 
 
 def test_a_budget_below_the_baseline_ends_with_a_report_unless_a_finished_one_is_there(
@@ -309,9 +301,6 @@ def test_a_call_killed_at_any_moment_leaves_a_whole_config_and_a_next_call(proje
     undone = subprocess.run(undo, cwd=project, check=False)
     assert undone.returncode in {0, errors.RevertConflictError.exit_code}
     assert (project / "c.json").read_text() == SECRET
-
-
-# --- files --------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

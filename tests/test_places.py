@@ -54,9 +54,6 @@ def optimize(*flags: str, config: str = "infer.json") -> int:
 REFUSED = errors.OutputRefusedError.exit_code
 
 
-# --- over the config ----------------------------------------------------------------------
-
-
 OVER = {
     "--report": ("infer.md", "./sub/../infer.md", "linked.md", "infer.json", "hard.md"),
     "--output": ("hard.json",),
@@ -77,9 +74,6 @@ def test_no_file_of_ours_goes_over_the_config_however_it_is_spelled(
         assert optimize(*flag.split(), place, *more) == REFUSED
     assert (project / "infer.json").read_text() == CONFIG
     assert "Traceback" not in capsys.readouterr().err
-
-
-# --- over what we did not write -----------------------------------------------------------
 
 
 MINE = ("report.md", "report.json", "report-figures/batch.svg", "report-advice-1.patch")
@@ -139,9 +133,6 @@ def test_report_does_not_replace_notes_beside_a_json(project, capsys) -> None:
     assert (project / "notes.md").read_text().startswith("# ")
 
 
-# --- where nothing can be written ---------------------------------------------------------
-
-
 def test_what_is_no_place_for_a_file_is_said_before_the_first_trial(project, capsys) -> None:
     os.mkfifo(project / "fifo")
     os.mkfifo(project / "pipe.md")
@@ -161,9 +152,6 @@ def test_what_is_no_place_for_a_file_is_said_before_the_first_trial(project, cap
     assert "named pipe" in shown
 
 
-# --- modes --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("config", "most"), [(0o600, 0o600), (0o640, 0o640), (0o444, 0o644)])
 def test_a_report_is_open_to_no_more_people_than_the_config(project, config, most) -> None:
     (project / "infer.json").chmod(config)
@@ -173,9 +161,6 @@ def test_a_report_is_open_to_no_more_people_than_the_config(project, config, mos
         mode = stat.S_IMODE(path.stat().st_mode)
         assert not mode & 0o077 & ~(most | (most & 0o444) >> 2), (path, oct(mode))
         assert mode & 0o600 == 0o600
-
-
-# --- the state folder ---------------------------------------------------------------------
 
 
 def test_what_json_prints_and_what_is_kept_masks_the_same(project) -> None:

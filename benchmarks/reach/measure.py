@@ -184,8 +184,6 @@ def changed(before: dict[str, str], after: dict[str, str]) -> list[str]:
     )
 
 
-# --- profile ------------------------------------------------------------------------------
-
 TOLERANCE = 0.02
 
 
@@ -234,8 +232,6 @@ def misread(program: Program, seen: dict[str, Any]) -> list[str]:
             wrong.append(f"{name} {found}, not {value}")
     return wrong
 
-
-# --- optimize -----------------------------------------------------------------------------
 
 TOO_SMALL = 24
 """Exit code of a budget that buys no proof."""

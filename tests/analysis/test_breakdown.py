@@ -104,9 +104,6 @@ def test_steps_that_are_only_counted_are_none_without_calls() -> None:
     assert calls_a_step([40, *[3] * 29], 15, 25, counted_from=10.0) == [3.0]
 
 
-# --- a device -----------------------------------------------------------------------------
-
-
 def device_shares(
     log: EventLog, marks: list[tuple[float, float]], start: float, end: float
 ) -> dict[str, float]:

@@ -230,9 +230,6 @@ def test_a_validation_without_a_loader_is_no_rollout() -> None:
     assert found.aside
 
 
-# --- samplers -----------------------------------------------------------------------------
-
-
 def test_ranks_stop_together_a_moment_later() -> None:
     """After 0.6 s of steps of 10 ms."""
     log = log_with()

@@ -124,8 +124,6 @@ def test_passes_before_the_first_step_of_an_optimizer_are_no_steps(built, full) 
     assert (advice.phase == "full") is full
 
 
-# --- ends of epochs -----------------------------------------------------------------------
-
 STEP_S, BATCH = 0.05, 4.0
 EPOCHS = MeasurePlan(measure_s=3.0)
 

@@ -57,9 +57,6 @@ def test_a_read_only_file_is_not_written_even_by_root(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-# --- an edit in between -------------------------------------------------------------------
-
-
 def save_in_between(monkeypatch: pytest.MonkeyPatch, save: Callable[[], None]) -> None:
     """`save` just before our file and the user's change places: after our last look."""
     plain = swapping.exchange

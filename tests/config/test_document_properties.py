@@ -42,9 +42,6 @@ def value(rng: random.Random, depth: int) -> Any:
     return rng.choice([rng.randint(-9, 999), 0.5, 1e-5, True, False, *TEXTS])
 
 
-# --- writers: a tree as somebody might have typed it ----------------------------------------------
-
-
 def json_text(rng: random.Random, data: Any) -> str:
     gap = rng.choice(["", " ", "\n", "\n  ", "\t", " // c\n", ' /* "c" */ '])
     if isinstance(data, dict):
@@ -128,8 +125,6 @@ def python_text(rng: random.Random, data: Any) -> str:
         for key, inner in named.items()
     )
 
-
-# --- loaders, none of them ours -------------------------------------------------------------------
 
 STRING = r'("(?:\\.|[^"\\])*")'
 

@@ -13,8 +13,6 @@ def document(text: str) -> Document:
     return parse(textwrap.dedent(text).encode(), "python", "config.py")
 
 
-# --- what counts --------------------------------------------------------------------------------
-
 READ: dict[str, tuple[str, dict[str, Any]]] = {
     "assignments": ("a = 1\nb: float = 1e-3\nc = -2\nd = 'x'\ne = None\nf = True\ng = 0x10\n",
                     {"a": 1, "b": 1e-3, "c": -2, "d": "x", "e": None, "f": True, "g": 16}),

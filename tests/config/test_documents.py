@@ -11,8 +11,6 @@ from advisor.config import parse
 from advisor.config.document import Format, Splice
 from advisor.errors import ConfigSyntaxError, EditRefusedError
 
-# --- values -------------------------------------------------------------------------------
-
 TABLES = """\
 title = "t" # x
 
@@ -126,8 +124,6 @@ def test_the_last_duplicate_counts_and_is_told(form, raw, left, note) -> None:
     assert note in document.parsed.notes[0]
 
 
-# --- comments -----------------------------------------------------------------------------
-
 PALETTE = """\
 {
     "name": "x", // experiment, {
@@ -174,9 +170,6 @@ def test_an_edit_that_changes_anything_else_is_refused(careless) -> None:
     document = parse(b"a: 1\nb: 2\n", "yaml", "x")
     with pytest.raises(EditRefusedError):
         document._verified([Splice(*each) for each in careless], {"a": 2}, set())
-
-
-# --- rows of values.jsonl and broken.jsonl ---------------------------------------------------
 
 
 def rows(name: str) -> list[Any]:

@@ -39,9 +39,6 @@ def proven(rng: random.Random, before: float, after: float, faster: float = 1.0)
     return compared(pairs, rounds=PLANNED).proven(THROUGHPUT, SMALLEST_GAIN)
 
 
-# --- what it takes ----------------------------------------------------------------------------
-
-
 def test_a_run_collapsed_where_it_lies_below_half_of_the_others() -> None:
     """Two of six do not hide each other; a slow half is a second speed, and one run is nothing."""
     assert collapsed([10.0, 9.9, 1.0, 10.1, 10.0, 1.1]) == 2
@@ -59,9 +56,6 @@ def test_the_arm_with_more_of_them_sets_the_rounds_whichever_it_is() -> None:
     assert rounds_wanted(PLANNED, {BEFORE: [10.0] * len(often), AFTER: often}) == PLANNED
 
 
-# --- how often it is wrong --------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("before", "after", "faster"), [(0.2, 0.2, 1.0), (0.05, 0.3, 1.0), (0.0, 0.6, 2.0)]
 )
@@ -70,9 +64,6 @@ def test_what_is_no_faster_is_not_called_so(before, after, faster) -> None:
     faster and loses more by collapsing than it gains."""
     rng = random.Random(f"{before}{after}")
     assert sum(proven(rng, before, after, faster) for _ in range(WORLDS)) <= ONE_IN_40
-
-
-# --- in a whole search ------------------------------------------------------------------------
 
 
 class Falling(RecordedEngine):

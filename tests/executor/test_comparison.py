@@ -49,9 +49,6 @@ def world(rng: random.Random, kind: str, rounds: int, gain: float) -> Comparison
     return compared(both, sigma=sigma, outside=rates[:3])
 
 
-# --- intervals and verdicts -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["independent", "autocorrelated", "two speeds"])
 @pytest.mark.parametrize("rounds", [2, 5, 6])
 def test_equal_arms_are_hardly_ever_called_different(rounds, kind) -> None:
@@ -141,9 +138,6 @@ def test_two_steps_together_hold_their_product() -> None:
     assert held >= 0.92 * SEEDS // 4
 
 
-# --- which rounds count -----------------------------------------------------------------------
-
-
 def test_on_a_machine_that_stays_busy_rounds_disturbed_alike_stand_in() -> None:
     """1.0 and 1.1 CPUs are alike, 0.1 and 1.0 are not: that arm alone was slowed."""
     held = {1: (1.0, 1.1), 2: (0.1, 1.0), 3: (1.0, 0.9)}
@@ -175,9 +169,6 @@ def test_others_can_hide_a_gain_and_never_make_one(busy) -> None:
     assert sum(twice) >= 0.6 * SEEDS // 4
 
 
-# --- interleaving -----------------------------------------------------------------------------
-
-
 def test_the_order_flips_with_every_round_that_counts() -> None:
     """A disturbed round is run again whole, in its own order."""
     asked: list[str] = []
@@ -203,8 +194,6 @@ def test_a_round_that_broke_is_the_last() -> None:
     assert rounds[0].failed
     assert set(rounds[0].runs) == {"a"}
 
-
-# --- rounds that cannot prove any more what they seek ---------------------------------------
 
 PLANNED = 12
 SMALLEST_GAIN = 0.03

@@ -25,9 +25,6 @@ EXAMPLES = ROOT / "docs/examples/workflows"
 WORKFLOWS = sorted([*(ROOT / ".github/workflows").glob("*.yml"), *EXAMPLES.glob("*.yml")])
 
 
-# --- the files as they are written ------------------------------------------------------------
-
-
 def linted(name: str, *words: object, given: str = "") -> None:
     """This tool finds nothing."""
     tool = shutil.which(name, path=PATH)
@@ -100,8 +97,6 @@ def test_the_lock_names_every_dependency_with_its_hashes() -> None:
     assert wanted <= names
 
 
-# --- the installation -------------------------------------------------------------------------
-
 WITH_PIP = """\
 #!/bin/sh
 # Python itself; but an environment gets the pip that is here, in place of one unpacked anew.
@@ -152,9 +147,6 @@ def test_the_first_step_installs_without_touching_any_torch(two, tmp_path) -> No
     packages = {path.name for path in (tmp_path / "gpu-advisor").rglob("site-packages/*")}
     assert "gpu-advisor.pth" in packages
     assert "torch" not in packages
-
-
-# --- its calls --------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
@@ -265,9 +257,6 @@ def test_modules_of_the_checkout_do_not_stand_in_for_ours(runner, repo) -> None:
     found = runner.call(command="exit 1")
     assert (found.code, found.outputs["verdict"]) == (0, "no-baseline"), found.log
     assert "first commit" in found.summary
-
-
-# --- the other example workflows --------------------------------------------------------------
 
 
 def test_the_nightly_job_confirms_against_the_last_good_commit(runner) -> None:

@@ -90,9 +90,6 @@ def test_the_exit_code_follows_verdict_and_flags(verdict, asked, *, bisect, code
     assert exit_code(record, bisect=bisect) == code
 
 
-# --- sources of a rate, base and head -----------------------------------------------------------
-
-
 def test_the_whole_run_counts_where_no_rate_is_seen(two) -> None:
     program = "import time; time.sleep({})"
     found = two(program.format(0), program.format(0.5)).gate(*BENCH, *WARM_UPS)
@@ -200,9 +197,6 @@ def test_git_runs_no_program_of_the_repository(two) -> None:
     assert not ran.exists(), ran.read_text()
 
 
-# --- refusals -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -269,9 +263,6 @@ def test_an_exception_of_our_own_is_an_error_and_no_regression(two) -> None:
     assert found.code == 2
     assert "ZeroDivisionError" in found.stderr
     assert found.outputs["verdict"] == found.record.verdict == "error"
-
-
-# --- budget, setup and signals ------------------------------------------------------------------
 
 
 def alive(marker: str) -> bool:
@@ -359,8 +350,6 @@ def test_a_signal_in_the_middle_ends_with_a_partial_report(two, number) -> None:
     assert "Interrupted" in found.record.reason
     assert not alive(marker)
 
-
-# --- a GPU whose driver is scripted ---------------------------------------------------------------
 
 # Head scripts the driver while it runs, as a sick card would change by itself.
 THROTTLED = """

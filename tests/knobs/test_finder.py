@@ -141,9 +141,6 @@ def test_outputs_are_directories_written_to_not_data_read() -> None:
     assert found.outputs == ("output_dir", "train.save_dir", "checkpointer.output_dir", "run.dir")
 
 
-# --- precisions ---------------------------------------------------------------------------
-
-
 PRECISIONS: list[tuple[str, dict[str, object]]] = [
     ("precision: 32\n", {"float16": 16, "bfloat16": "bf16"}),
     ("precision: 16\n", {"bfloat16": "bf16"}),
@@ -167,8 +164,6 @@ def test_only_precisions_of_the_same_family_and_no_more_bits() -> None:
         assert found == wanted, text
         assert list(found) == sorted(found)
 
-
-# --- the founding config: diffusion, for training and testing ---------------------------------
 
 FOUNDING = documents.read(Path(__file__).resolve().parents[2] / "config" / "dem_completion.json")
 FOUND = knobs.find(FOUNDING)

@@ -139,9 +139,6 @@ def test_a_comment_on_multiples_bounds_the_values_and_bans_none_of_them(
     assert move(text, "batch_size", 16) == {}, "that value is there already"
 
 
-# --- schedules ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("start", "end", "steps", "why"),
     [

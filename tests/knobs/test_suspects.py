@@ -44,9 +44,6 @@ def moved(effects: Effects, *found: Document, **how: Any) -> dict[str, Move]:
     }
 
 
-# --- who is suspected ---------------------------------------------------------------------
-
-
 SEEN: list[tuple[str, dict[str, Any]]] = [
     ("zorp: 20", {}),
     ("zorp: '20'", {}),
@@ -99,9 +96,6 @@ def test_a_name_that_speaks_for_one_kind_is_not_suspected_of_another() -> None:
     assert one.kinds == {"num_workers"}
 
 
-# --- what they are tried out with ---------------------------------------------------------
-
-
 def test_every_suspect_shows_as_itself() -> None:
     """No two would show alike, and none as what was seen before; else it is left out."""
     text = "".join(f"zorp{n}: 20\n" for n in range(8)) + "".join(f"vex{n}: 4\n" for n in range(6))
@@ -149,9 +143,6 @@ def test_no_run_gets_more_workers_than_a_host_can_bear() -> None:
     """A value that may be the workers is not multiplied beyond reason."""
     text = "".join(f"zorp{n}: 4\n" for n in range(6))
     assert all(int(move.new) <= 12 for move in moved(seen(), config(text)).values())
-
-
-# --- what a run says ----------------------------------------------------------------------
 
 
 def read(before: Effects, after: dict[str, Any], *found: Document) -> discovery.Outcome:

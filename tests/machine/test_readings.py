@@ -87,9 +87,6 @@ def test_only_a_passing_error_is_asked_again(nvml, code, later_w) -> None:
     assert (lost.power_w, back.power_w) == (None, later_w)
 
 
-# --- older drivers ------------------------------------------------------------------------
-
-
 def test_an_older_driver_is_read_as_far_as_it_can(old_driver) -> None:
     """Memory then holds the driver's part, and who is on the card is not known."""
     process = old_driver(

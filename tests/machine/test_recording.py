@@ -85,9 +85,6 @@ def test_clock_spread_is_that_of_the_middle_samples() -> None:
     assert summary(sagging).sm_clock_spread_pct == pytest.approx(10.0)
 
 
-# --- counters -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("counter", "begin", "end", "joules"),
     [
@@ -104,9 +101,6 @@ def test_energy_is_the_growth_of_its_counter_over_the_window(counter, begin, end
     found = summary(record(lambda t: replace(BUSY, energy_j=counter(t))), begin, end)
     assert found.energy_j == (joules if joules is None else pytest.approx(joules))
     assert ("energy_j" in dict(found.gaps)) == (joules is None)
-
-
-# --- processes ----------------------------------------------------------------------------
 
 
 def crowd(
@@ -155,9 +149,6 @@ def test_strangers_at_work_on_the_card_are_counted(seen, foreign) -> None:
     found = summary(seen)
     assert found.foreign_pids == foreign
     assert ("foreign_pids" in dict(found.gaps)) == (foreign is None)
-
-
-# --- nothing to read ----------------------------------------------------------------------
 
 
 def test_each_missing_figure_has_its_reason() -> None:

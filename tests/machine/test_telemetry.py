@@ -91,8 +91,6 @@ def test_a_real_card_is_described_and_watched() -> None:
         assert (getattr(found, field) is None) == (field in missing), field
 
 
-# --- cards of a run -------------------------------------------------------------------------
-
 A, B, SLICE = "GPU-aaaa-1", "GPU-bbbb-2", "MIG-dddd-4"
 
 

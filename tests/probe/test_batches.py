@@ -88,9 +88,6 @@ def test_the_path_to_the_count_is_kept_and_the_count_is_not() -> None:
     assert counter.count({"other": torch.zeros(7, 2)}) == 7
 
 
-# --- padding ------------------------------------------------------------------------------
-
-
 class Mapping(collections.UserDict[str, object]):
     """Answers for what it lacks as mappings do, and not as attributes should."""
 
@@ -127,9 +124,6 @@ def test_padding(batch, padded) -> None:
     assert found.note(batch) is (padded is not None)
     counts = {"rows": 2, "positions": 16, "padded": padded}
     assert found.summary() == (None if padded is None else counts)
-
-
-# --- the batch axis -----------------------------------------------------------------------
 
 
 class TimeFirst(torch.nn.Module):

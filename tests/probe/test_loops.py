@@ -135,8 +135,6 @@ def test_the_loader_alone_at_each_worker_count(tmp_path) -> None:
     assert all(entry.units_per_s > reading.units_per_s for entry in reading.ceilings)
 
 
-# --- without a DataLoader: what is a sample, a token and a step --------------------------------
-
 BASELINE = MeasurePlan(
     measure_s=0.4, min_steps=8, whole_batches=1, ceilings_workers=(0, 1), ceilings_s=0.2
 )

@@ -101,9 +101,6 @@ def test_no_sentence_contradicts_the_utilisation_that_nvidia_smi_shows(part) -> 
         assert "nothing to do" not in line
 
 
-# --- evidence -----------------------------------------------------------------------------
-
-
 def test_the_loader_alone_is_told_if_every_run_had_it_faster_than_the_whole() -> None:
     parts = (LoaderCeiling(workers=0, units_per_s=42.0), LoaderCeiling(workers=2, units_per_s=61.0))
     alone = replace(RUN, ceilings=parts)
@@ -154,9 +151,6 @@ def test_padding_suggests_buckets_and_reads_of_tensors_have_their_lines() -> Non
     assert f"The host waits for the GPU at {shown}." in lines
 
 
-# --- parts ---------------------------------------------------------------------------------
-
-
 def test_each_part_gives_at_most_what_it_takes() -> None:
     """1 / (1 - share); of compute, twice as fast, since none of it can be left out."""
     lines = parts_of_time([RUN, RUN])
@@ -175,8 +169,6 @@ def test_networks_that_take_turns_and_parts_of_memory_have_a_line_each() -> None
     assert "4.00 MiB  activations (50 %" in footprint_lines(replace(RUN, footprint=held))[3]
     assert footprint_lines(RUN) == []
 
-
-# --- the memo of `profile` -----------------------------------------------------------------
 
 ALL = Effects(batch=8, accumulation=4, group_size=2, group_batch=16)
 

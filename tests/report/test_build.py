@@ -43,9 +43,6 @@ def report_of(folder: Path, engine: RecordedEngine, **more: Any) -> Report:
     return reported(formula_search(folder, engine, TEXT, workload=TEST, **more), folder)
 
 
-# --- verdict ------------------------------------------------------------------------------
-
-
 def test_a_proven_gain_is_improved_and_its_table_has_the_same_ratio(tmp_path) -> None:
     report = report_of(tmp_path, on_formula(load_s=1e-6))
     assert report.verdict == "improved"
@@ -130,8 +127,6 @@ def test_a_partial_report_names_the_budget_that_would_do(tmp_path, process_s, en
             assert re.search(r"--budget \d", report.reason), report.reason
 
 
-# --- baseline and comparison --------------------------------------------------------------
-
 ORIGINAL = Candidate()
 TUNED = Candidate(changes=(a_change(),))
 
@@ -201,9 +196,6 @@ def test_runs_of_a_configuration_are_those_of_baseline_and_comparisons(tmp_path)
     busy = Disturbance(disturbed=True, others_cpus=1.0)
     found = found_in(tmp_path, *at(1.0, 2.0, disturbance=busy), *at(4.0, 5.0), comparisons=())
     assert [run.units_per_s for run in build.runs_of(found, ORIGINAL)] == [4.0, 5.0]
-
-
-# --- load, notes and suggestions ----------------------------------------------------------
 
 
 def test_a_busy_machine_is_in_the_first_lines(tmp_path) -> None:

@@ -177,8 +177,6 @@ def test_the_log_tail_has_the_cause_and_no_noise() -> None:
     assert tail.splitlines() == [*problem.tail.splitlines(), *lines[-20:]]
 
 
-# --- words --------------------------------------------------------------------------------
-
 TRACE = "Traceback (most recent call last):\n"
 RAISED = {
     "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB": "gpu-oom",

@@ -69,8 +69,6 @@ def process(
     return replace(record, measurement=found)
 
 
-# --- one run ------------------------------------------------------------------------------
-
 BOOTED = ProcessRecord(pid=6, boot_time=90.0)
 
 
@@ -148,8 +146,6 @@ def test_unfinished_batches_and_a_full_card_are_noted() -> None:
     assert run.notes[0] == "10 batches were finished to the end, 12 were asked for"
     assert "tried again 2 times: the card is nearly full" in run.notes[1]
 
-
-# --- whatever stands in a record ----------------------------------------------------------
 
 WHOLE = MeasurePlan(mode="whole")
 

@@ -65,8 +65,6 @@ def test_a_kind_that_does_not_hold_cannot_be_forced(tmp_path) -> None:
         detect_isolation(str(tmp_path / "missing"), {"GPU_ADVISOR_ISOLATION": "landlock"})
 
 
-# --- how the file tree is put together ----------------------------------------------------
-
 MOUNTS = r"""
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
 22 27 0:21 / /proc rw - proc proc rw

@@ -25,8 +25,6 @@ from tests.sandbox.conftest import NAMESPACE
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# --- disks without room -------------------------------------------------------------------
-
 
 def call(folder: Path, world: str, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
     """`gpu-advisor ARGV` in the project, after the shell commands `world`."""
@@ -109,8 +107,6 @@ def test_what_was_proven_is_reported_although_the_original_cannot_be_kept(
     report = json.loads((project / "report.json").read_text())
     assert (report["verdict"], report["written"]) == ("improved", None)
 
-
-# --- projects that cannot be written, users without a home --------------------------------
 
 READ_ONLY = "mount --bind project project; mount -o remount,bind,ro project"
 PROGRAM = """

@@ -21,8 +21,6 @@ from tests.support.ways import seen
 ROOT = Path(__file__).resolve().parents[2]
 
 
-# --- the overlay --------------------------------------------------------------------------
-
 RESUMES = """
 import os
 step = int(open("last.pt").read()) if os.path.exists("last.pt") else 0
@@ -167,9 +165,6 @@ def test_a_socket_of_another_process_can_be_reached(do) -> None:
         code = f"import socket; socket.socket(socket.AF_UNIX).connect('{place}'); print('there')"
         run = do.measured("overlay", code)
     assert run.stdout_tail == "there\n"
-
-
-# --- writes that are denied ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

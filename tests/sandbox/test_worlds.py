@@ -42,8 +42,6 @@ def trial(
     return found
 
 
-# --- how /proc, /tmp and the rest are mounted ---------------------------------------------
-
 MASKED = """
 for each in sys irq bus fs; do
     if [ -e /proc/$each ]; then
@@ -104,9 +102,6 @@ def test_data_on_another_mount_than_the_project_is_covered_too(tmp_path) -> None
 def test_a_project_behind_a_link_is_the_same_project(tmp_path) -> None:
     (tmp_path / "link").symlink_to("project")
     assert trial(tmp_path, project="link")[:3] == ("overlay", "new\n", "")
-
-
-# --- whose files they are -----------------------------------------------------------------
 
 
 @needs_root
@@ -184,9 +179,6 @@ def test_an_overlay_in_which_nothing_can_be_made_is_not_offered(tmp_path) -> Non
     found = trial(tmp_path, world, script="cat mine.txt")
     assert (found.isolation, found.output) == ("landlock", "precious")
     assert f"nothing can be made in {tmp_path}/project: " in found.why_not_better
-
-
-# --- folders in which others are mounted --------------------------------------------------
 
 
 def test_large_files_beside_a_mount_cost_no_memory(tmp_path) -> None:

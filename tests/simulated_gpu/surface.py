@@ -42,9 +42,6 @@ def card_of(device: Any = None) -> sim.Card:
     return sim.cards[sim.current if index is None else index]
 
 
-# --- state ----------------------------------------------------------------------------------
-
-
 def is_available() -> bool:
     if not sim.initialized:
         sim.tell("early", "is_available")
@@ -132,8 +129,6 @@ def get_rng_state(device: Any = None) -> Any:
 def set_rng_state(state: Any, device: Any = None) -> None:
     torch.default_generator.set_state(state)
 
-
-# --- streams --------------------------------------------------------------------------------
 
 _numbers = itertools.count(1)
 
@@ -247,9 +242,6 @@ class Event:
         return (end.at - self.at) * 1000
 
 
-# --- graphs ---------------------------------------------------------------------------------
-
-
 def is_current_stream_capturing() -> bool:
     return bool(sim.cards) and sim.here().graph is not None
 
@@ -290,9 +282,6 @@ class graph:
 
     def __exit__(self, *args: object) -> None:
         self._graph.capture_end()
-
-
-# --- memory ---------------------------------------------------------------------------------
 
 
 def _reader(name: str) -> Callable[..., int]:
@@ -343,8 +332,6 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
     sim.current = card.index
     card.memory.limit = int(fraction * card.memory.total)
 
-
-# --- cuDNN --------------------------------------------------------------------------------
 
 GUESSED = 1.5
 """Cost of the algorithm that is taken without a search."""

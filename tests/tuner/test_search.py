@@ -18,8 +18,6 @@ from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import formula_search, on_formula
 from tests.tuner.configs import INFERENCE, TEST, TRAINING
 
-# --- the shape of the search ------------------------------------------------------------------
-
 
 def test_the_same_answers_give_the_same_ask(tmp_path) -> None:
     """`next_turn` is pure: replayed from any point, it asks what it asked."""
@@ -42,9 +40,6 @@ def test_the_strategy_knows_no_clock_no_process_and_no_file() -> None:
             elif isinstance(node, ast.ImportFrom):
                 named.add((node.module or "").partition(".")[0])
         assert not named & {"time", "datetime", "subprocess", "pathlib", "os", "io"}, path.name
-
-
-# --- loader -----------------------------------------------------------------------------------
 
 
 def test_a_loader_bound_program_gets_workers_and_no_more_than_help(tmp_path) -> None:
@@ -120,9 +115,6 @@ def test_what_moves_along_has_a_decision_of_its_own(tmp_path) -> None:
     assert moved.reason
 
 
-# --- batch ------------------------------------------------------------------------------------
-
-
 def test_the_effective_batch_is_kept(tmp_path) -> None:
     """A larger batch in training takes fewer accumulation steps along."""
     search = formula_search(tmp_path, on_formula(load_s=1e-6), TRAINING)
@@ -180,9 +172,6 @@ def test_a_batch_that_is_never_filled_is_not_taken(tmp_path, items) -> None:
     engine = on_formula(Lucky, load_s=1e-6, launch_s=0.1, items=items)
     search = formula_search(tmp_path, engine, TRAINING.replace("8", "512"))
     assert search.values["batch_size"] == 32
-
-
-# --- the original -----------------------------------------------------------------------------
 
 
 def test_a_failing_original_stops_everything(tmp_path) -> None:

@@ -182,9 +182,6 @@ def test_nothing_is_left_out_that_what_is_left_would_pay(tmp_path, budget_s) -> 
         assert skipped.needed_s > skipped.remaining_s, skipped
 
 
-# --- precision --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("followed", "outcome"), [({"bf16"}, "changed"), ({"fp16"}, "changed"), (set(), "ignored")]
 )
@@ -210,9 +207,6 @@ def test_a_precision_is_ignored_only_if_every_value_is(tmp_path, followed, outco
     asked = [c.new for a in search.asked("search") for c in a.request.variant.candidate.changes]
     assert asked[0] == "bf16"
     assert search.decisions["precision"].outcome == outcome
-
-
-# --- compilation ------------------------------------------------------------------------------
 
 
 class Compiles(RecordedEngine):
@@ -255,9 +249,6 @@ def test_cuda_graphs_come_first_where_launches_dominate(tmp_path, kind, first) -
     assert {"compile", "compile=reduce-overhead"} & {each.title for each in advice_of(search)}
 
 
-# --- memory of a batch ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("device", "items", "seen"),
     [
@@ -290,9 +281,6 @@ def test_a_batch_that_fails_within_a_pass_is_not_written(tmp_path) -> None:
     decision = search.decisions["batch_size"]
     assert decision.outcome == "kept"
     assert "fails within one pass over the data. gpu-oom" in decision.reason
-
-
-# --- likely -----------------------------------------------------------------------------------
 
 
 def test_a_gain_that_noise_hides_is_likely_with_the_budget_that_would_do(tmp_path) -> None:

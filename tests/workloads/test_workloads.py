@@ -33,9 +33,6 @@ def printed(*words: object, cwd: Path) -> str:
     return done.stdout
 
 
-# --- they run -----------------------------------------------------------------------------
-
-
 def emberformer(folder: Path) -> Training:
     cfg = yaml.safe_load((CONFIG / "emberformer.yaml").read_text())
     cfg["data"] |= {"fires": 16, "held_out_fires": 8}
@@ -103,9 +100,6 @@ def test_a_raster_is_filled_alike_whatever_the_batch_and_the_workers(tmp_path) -
             assert float(figure) == pytest.approx(metrics[name], abs=1e-4)
         rasters.append(np.load(folder / "completed.npy"))
     assert np.abs(rasters[0] - rasters[1]).max() < 1e-3
-
-
-# --- they are read right ------------------------------------------------------------------
 
 
 def test_the_share_of_padding_is_that_of_the_program(tmp_path) -> None:

@@ -109,6 +109,13 @@ def test_scratch_is_gone_afterwards(make, folder) -> None:
     assert not Path(trial.scratch).parent.exists()
 
 
+RULES = (
+    test_a_run_answers_the_trial_that_was_asked,
+    test_a_failure_is_a_value_with_a_next_step,
+    test_scratch_is_gone_afterwards,
+)
+
+
 @pytest.mark.parametrize("kind", REAL)
 def test_a_second_lease_of_one_machine_is_refused_by_name(kind) -> None:
     """Two at once would spoil each other's figures; another card is another lease."""

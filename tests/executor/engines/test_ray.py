@@ -47,14 +47,7 @@ def under_ray(folder: Path, words: str = "ray --accelerator-type=H100") -> Remot
     return RemoteEngine(EngineSettings(connection=connection))
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        conformance.test_a_run_answers_the_trial_that_was_asked,
-        conformance.test_a_failure_is_a_value_with_a_next_step,
-        conformance.test_scratch_is_gone_afterwards,
-    ],
-)
+@pytest.mark.parametrize("rule", conformance.RULES)
 def test_the_rules_of_every_engine_hold(rule, folder) -> None:
     def make() -> Engine:
         return under_ray(folder)

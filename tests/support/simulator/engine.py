@@ -221,9 +221,6 @@ def _failure(kind: str, evidence: str, wall_s: float) -> Failure:
     )
 
 
-# --- recorded runs ------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridPoint:
     """What was recorded at one set of values."""
