@@ -23,8 +23,8 @@ APART = ("sh", "-c", 'exec 3<&0; "$@" <&3 3<&- & exec 3<&- <&-; wait "$!"', "sh"
 """Start a command as a grandchild: Ray kills the children of a worker before they can tidy up."""
 SET_BY_RAY = ("OMP_NUM_THREADS",)
 """Variables of a worker that no program of the user would have."""
-SAY_S = 10.0
-"""Interval of the sentences that tell who waits for what."""
+SOON_S, SAY_S = 3.0, 10.0
+"""First wait and interval of the sentences that tell who waits for what."""
 PIECE = 1 << 16
 """Most bytes of one transfer."""
 LAST_WORDS_S = 5.0
@@ -76,7 +76,9 @@ def main() -> None:
     wanted = _wanted(ray, asked)
     actor = ray.remote(max_concurrency=4, **wanted)(Pipe).remote(asked.command)
     ready = actor.ready.remote()
-    while not ray.wait([ready], timeout=SAY_S)[0]:
+    wait_s = SOON_S
+    while not ray.wait([ready], timeout=wait_s)[0]:
+        wait_s = SAY_S
         _say(f"ray: waiting for {_shown(wanted)}; free now: {_shown(ray.available_resources())}")
     threading.Thread(target=_carry_in, args=(ray, actor), daemon=True).start()
     errors = threading.Thread(target=_carry_out, args=(ray, actor, "stderr", 2), daemon=True)

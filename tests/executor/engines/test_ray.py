@@ -97,17 +97,24 @@ def test_a_card_that_no_node_has_is_refused_by_name(folder) -> None:
 
 def test_who_waits_for_a_card_is_told_so(folder) -> None:
     """Another holds it; the wait is none of the budget's."""
-    said: list[str] = []
     carrier = carrier_of("ray", {"ray": EngineTable(command="ray --accelerator-type=H100")})
     assert carrier is not None
-    with Connection(carrier, str(folder), os.environ):
-        connection = Connection(carrier, str(folder), os.environ, said.append)
-        waiting = threading.Thread(target=connection.open, daemon=True)
-        waiting.start()
-        assert reached(lambda: any("waiting for 1 CPU, 1 GPU, H100" in line for line in said))
-    waiting.join(60)
-    assert connection.waited_s > 5
-    connection.close()
+    told = threading.Event()
+
+    def say(line: str) -> None:
+        if "waiting for 1 CPU, 1 GPU, H100" in line:
+            told.set()
+
+    waiting = Connection(carrier, str(folder), os.environ, say)
+    with Connection(carrier, str(folder), os.environ) as holder:
+        opening = threading.Thread(target=waiting.open, daemon=True)
+        opening.start()
+        assert told.wait(120)
+        holder.close()
+        opening.join(120)
+    assert waiting.is_open
+    assert waiting.waited_s > 2
+    waiting.close()
 
 
 def test_a_trial_has_the_threads_of_its_user(folder) -> None:
