@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 CARDS: dict[str, tuple[dict[str, Any], dict[str, object]]] = {
     "rtx-3090": (
-        {"name": "NVIDIA GeForce RTX 3090", "memory_gib": 24.0, "us_per_mb": 500.0},
+        {"name": "NVIDIA GeForce RTX 3090", "memory_gib": 24.0, "us_per_mb": 1500.0},
         {"capability": "8.6", "power.limit": 350_000, "clock.sm": 1695, "pcie.gen": 4},
     ),
     "rtx-4060": (
-        {"name": "NVIDIA GeForce RTX 4060", "memory_gib": 8.0, "us_per_mb": 800.0},
+        {"name": "NVIDIA GeForce RTX 4060", "memory_gib": 8.0, "us_per_mb": 2400.0},
         {"capability": "8.9", "power.limit": 115_000, "clock.sm": 2460, "pcie.gen": 4},
     ),
-    "h100": ({"memory_gib": 80.0, "us_per_mb": 300.0}, {}),
+    "h100": ({"memory_gib": 80.0, "us_per_mb": 900.0}, {}),
 }
 """By profile: the simulated card, and readings of its driver besides an H100's."""
 TUNED = ("dem", "emberformer", "relighting", "headpose")
