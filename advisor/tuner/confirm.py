@@ -50,7 +50,9 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
         what = f"one whole batch with {winner.label}"
         state, finish_s = state.skip(what, finish_s, matters=False), 0.0
     for again in (False, True):
-        wanted = min(wanted_rounds(state, expected, again=again), most_rounds(state, base))
+        wanted = min(
+            wanted_rounds(state, expected, again=again), most_rounds(state, base, again=again)
+        )
         fewest = GOOD_ROUNDS if again else FEWEST_ROUNDS
         room_s = state.remaining_s - finish_s
         rounds = min(wanted, int(room_s / max(round_s, 1e-9)))
@@ -79,7 +81,7 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
     return back_to(state, proven_candidate(state))
 
 
-def most_rounds(state: TunerState, base: Candidate) -> int:
+def most_rounds(state: TunerState, base: Candidate, *, again: bool) -> int:
     """Rounds that leave time for knobs behind the tolerance.
 
     On a card that is busy anyhow a batch gains little, and a narrower precision much.
@@ -87,7 +89,7 @@ def most_rounds(state: TunerState, base: Candidate) -> int:
     if base.changes or not (state.context.consents and state.tunable("precision", "timesteps")):
         return MOST_ROUNDS
     half = int(state.remaining_s / 2 / max(state.round_s, 1e-9))
-    return max(MOST_RESERVED, half)
+    return 0 if again else max(MOST_RESERVED, half)
 
 
 def with_comparison(state: TunerState, winner: Candidate, result: Comparison) -> TunerState:

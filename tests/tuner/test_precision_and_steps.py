@@ -130,9 +130,12 @@ def test_a_samplers_batch_that_loses_results_is_given_up_where_items_are_finishe
     assert ("batch_size" in search.values) is taken
 
 
-def test_a_small_gain_leaves_time_for_a_narrower_precision(tmp_path) -> None:
+@pytest.mark.parametrize("seed", [0, 4])
+def test_a_small_gain_leaves_time_for_a_narrower_precision(seed, tmp_path) -> None:
     """On a busy card a batch gains 6 %: its proof took the whole budget, and bf16 had none."""
-    engine = on_formula(load_s=1e-6, launch_s=2.6e-3, unit_s=0.01, noise=0.02, process_s=5.0)
+    engine = on_formula(
+        load_s=1e-6, launch_s=2.6e-3, unit_s=0.01, noise=0.02, process_s=5.0, seed=seed
+    )
     search = formula_search(tmp_path, engine, TRAINING, workload=GUARD, budget_s=240.0)
     assert search.values["precision"] == "bf16"
     assert search.decisions["precision"].outcome == "changed"
