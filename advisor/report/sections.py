@@ -75,10 +75,18 @@ def verdict(page: Page) -> str:
     return stacked(
         f"# {text(subject(report))}: {text(title(report))}",
         f"**{text(report.baseline_note)}**" if report.baseline_note else "",
-        f"**{said}.** {text(report.reason)}",
+        f"**{said}.** {text(report.reason)}{suggested(report)}",
         text(gpu_lead(page)),
         text(" ".join(filter(None, notes))),
     )
+
+
+def suggested(report: Report) -> str:
+    """Sentence on proven suggestions, where no setting was changed."""
+    found = [f"{each.title} ({each.gain.size})" for each in report.suggestions if each.gain]
+    if report.changes or not found:
+        return ""
+    return f" Faster, and yours to apply: {text(', '.join(found[:MOST_ACTIONS]))}."
 
 
 def subject(report: Report) -> str:
@@ -241,7 +249,7 @@ def next_actions(page: Page) -> str:
         steps.insert(0, f"- Go on with {code(report.next_command)}")
     numbered = enumerate(report.suggestions, 1)
     lines = [_suggestion(entry, page.stem, number) for number, entry in numbered]
-    return _listed("Next actions", [*steps, *_first(lines, MOST_ACTIONS, "suggestion")])
+    return _listed("Next actions", [*_first(lines, MOST_ACTIONS, "suggestion"), *steps])
 
 
 def _suggestion(entry: SuggestionEntry, stem: str, number: int) -> str:
@@ -282,6 +290,10 @@ def time(page: Page) -> str:
     )
 
 
+LEAST_SHARE = 0.001
+"""Of a smaller part no time is shown."""
+
+
 def _time_rows(sides: list[Side]) -> Iterator[tuple[str, ...]]:
     """Time and share of each part that is worth a line."""
     counted_by_events = any("launch" in side.shares for side in sides)
@@ -295,6 +307,8 @@ def _part(side: Side, part: str) -> str:
     if part not in side.shares or not side.units_per_s:
         return ""
     share = side.shares[part]
+    if share < LEAST_SHARE:
+        return numbers.percent(share)
     return f"{numbers.duration(share / side.units_per_s, 3)} ({numbers.percent(share)})"
 
 
