@@ -4,8 +4,10 @@ import contextlib
 import importlib.util
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
+START_S = 120.0
 CLUSTER = """\
 import sys
 from ray.cluster_utils import Cluster
@@ -52,10 +54,17 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster() -> Iterator[Cluster]:
-    """Start a cluster and end it; `ray stop` would end everybody's."""
+    """Start a cluster and end it; `ray stop` would end everybody's.
+
+    Where none starts, its address is empty.
+    """
     command = [sys.executable, "-c", CLUSTER]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
-        yield Cluster(process)
+        patience = threading.Timer(START_S, process.kill)
+        patience.start()
+        found = Cluster(process)
+        patience.cancel()
+        yield found
         assert process.stdin is not None
         process.stdin.close()

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ SOON_S, SAY_S = 3.0, 10.0
 PIECE = 1 << 16
 """Most bytes of one transfer."""
 LAST_WORDS_S = 5.0
+TRIES = 3
 
 
 class Pipe:
@@ -74,17 +76,15 @@ def main() -> None:
     except Exception as problem:
         sys.exit(f"ray: no cluster answers at {asked.address}: {problem}")
     wanted = _wanted(ray, asked)
-    actor = ray.remote(max_concurrency=4, **wanted)(Pipe).remote(asked.command)
-    ready = actor.ready.remote()
-    wait_s = SOON_S
-    while not ray.wait([ready], timeout=wait_s)[0]:
-        wait_s = SAY_S
-        _say(f"ray: waiting for {_shown(wanted)}; free now: {_shown(ray.available_resources())}")
+    pipe = ray.remote(max_concurrency=4, **wanted)(Pipe)
+    try:
+        actor = _started(ray, lambda: pipe.remote(asked.command), wanted)
+    except Exception as problem:
+        sys.exit(f"ray: the worker was lost: {' '.join(str(problem).split())}")
     threading.Thread(target=_carry_in, args=(ray, actor), daemon=True).start()
     errors = threading.Thread(target=_carry_out, args=(ray, actor, "stderr", 2), daemon=True)
     errors.start()
     try:
-        ray.get(ready)
         _carry_out(ray, actor, "stdout", 1)
         code = ray.get(actor.wait.remote())
         errors.join(LAST_WORDS_S)
@@ -92,6 +92,30 @@ def main() -> None:
         _say(f"ray: the worker was lost: {' '.join(str(problem).split())}")
         code = 1
     os._exit(code)
+
+
+def _started(ray: Any, start: Callable[[], Any], wanted: dict[str, Any]) -> Any:
+    """Actor that has its node.
+
+    Another one is asked for where a node dies before: Ray notices that late, and sends actors there
+    meanwhile. Raises Ray's error for the last one.
+    """
+    for tries_left in reversed(range(TRIES)):
+        actor, wait_s = start(), SOON_S
+        ready = actor.ready.remote()
+        while not ray.wait([ready], timeout=wait_s)[0]:
+            wait_s = SAY_S
+            free = _shown(ray.available_resources())
+            _say(f"ray: waiting for {_shown(wanted)}; free now: {free}")
+        try:
+            ray.get(ready)
+        except Exception:
+            if not tries_left:
+                raise
+            _say("ray: the node was lost before the start; asking for another")
+        else:
+            return actor
+    raise AssertionError(TRIES)
 
 
 def _arguments() -> argparse.Namespace:
