@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from advisor.commands import invocation, output
 from advisor.errors import OPTIMIZE_EXIT_CODES, AdvisorError, InterruptedByUserError, UsageError
 from advisor.report import markdown, writing
 from advisor.report.schema import Report, Side
-from advisor.settings import EngineTable
 
 HOUR_S = 3600.0
 HEAD = ("engine", "machine", "verdict", "before", "after", "memory")
@@ -34,7 +33,7 @@ class Entry:
     problem: AdvisorError | None = None
     """Reason for a missing report."""
     price: float | None = None
-    """Of an hour of the node."""
+    """Price of an hour of the node."""
 
     @property
     def side(self) -> Side:
@@ -51,7 +50,7 @@ class Entry:
 
     @property
     def exit_code(self) -> int:
-        """That of a call for this engine alone."""
+        """Exit code of a call for this engine alone."""
         if self.report is None:
             return self.problem.exit_code if self.problem else 1
         return OPTIMIZE_EXIT_CODES[self.report.verdict]
@@ -81,7 +80,8 @@ def run(
     entries = []
     for name in names_of(args.engine):
         sys.stderr.write(f"\ngpu-advisor: engine {name}\n")
-        price = asked.settings.engine.get(name, EngineTable(command="-")).price
+        table = asked.settings.engine.get(name)
+        price = table.price if table else None
         try:
             report = writing.masked(tune(own_arguments(args, name), command))
             entries.append(Entry(engine=name, report=report, price=price))
@@ -161,7 +161,7 @@ def rate(side: Side, unit: str) -> str:
 
 def fields(entries: Sequence[Entry]) -> dict[str, Any]:
     """The one object of `--json`."""
-    found: Mapping[str, Any] = {
+    found = {
         entry.engine: {
             **(writing.headline(entry.report) if entry.report else {}),
             "problem": str(entry.problem) if entry.problem else None,
@@ -169,4 +169,4 @@ def fields(entries: Sequence[Entry]) -> dict[str, Any]:
         }
         for entry in entries
     }
-    return {"engines": dict(found)}
+    return {"engines": found}

@@ -22,13 +22,13 @@ LAUNCHERS = {
 }
 """Flags for the number of ranks, by launcher; `launch` is that of accelerate."""
 OWN = ("--devices", "--trainer.devices")
-"""The same of programs that start their ranks themselves, as Lightning does."""
+"""Flags of programs that start their ranks themselves, as Lightning does."""
 GOOD = 0.9
-"""Efficiency from which on no cause is asked for."""
+"""Least efficiency that needs no explanation."""
 SATURATED = 0.9
-"""Share of the CPUs from which on all are busy."""
+"""Least share of the CPUs in use that counts as all of them."""
 MOST = 0.5
-"""Share of the lost time from which on a part of it is the cause."""
+"""Least share of the lost time that names its cause."""
 
 
 def counts_of(text: str) -> tuple[int, ...]:
@@ -89,5 +89,5 @@ def _unit_s(run: Run) -> float:
 
 
 def _wait_s(run: Run) -> float:
-    """Part of it that waits for data."""
+    """Time of one rank waiting for the data of one unit."""
     return (run.wait_share or 0.0) * _unit_s(run)

@@ -23,7 +23,7 @@ from typing import Any
 APART = ("sh", "-c", 'exec 3<&0; "$@" <&3 3<&- & exec 3<&- <&-; wait "$!"', "sh")
 """Start a command as a grandchild: Ray kills the children of a worker before they can tidy up."""
 SET_BY_RAY = ("OMP_NUM_THREADS",)
-"""Variables of a worker that no program of the user would have."""
+"""Variables that Ray sets in a worker, and the user did not."""
 SOON_S, SAY_S = 3.0, 10.0
 """First wait and interval of the sentences that tell who waits for what."""
 PIECE = 1 << 16
