@@ -231,9 +231,15 @@ def best_candidate(found: TuningResult) -> CandidateEntry | None:
         best = _compared(label, step, state)
         if best is not None and best.ratio > 1:
             return best
-    suggested = {suggestion.variant.candidate.key for suggestion in state.suggestions}
+    # One fast run says nothing where rounds were run.
+    known = {
+        step.ab_test.after.candidate.key
+        for label, step in compared
+        if _compared(label, step, state)
+    }
+    known |= {suggestion.variant.candidate.key for suggestion in state.suggestions}
     for ratio, candidate, why in _faster(found):
-        if not why and candidate.key not in suggested:
+        if not why and candidate.key not in known:
             return CandidateEntry(label=candidate.label, ratio=ratio)
     return None
 

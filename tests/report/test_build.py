@@ -117,6 +117,25 @@ def test_an_unproven_candidate_is_named_with_the_call_that_proves_it(tmp_path) -
     assert report.candidate.label in report.reason
 
 
+def test_a_candidate_that_lost_its_rounds_is_not_called_likely(tmp_path) -> None:
+    """It ran nine times as fast once, beside a busy neighbour, and half as fast in its rounds."""
+
+    class Lucky(RecordedEngine):
+        def run(self, trial: Trial) -> Any:
+            run = super().run(trial)
+            factor = {"search": 9.0, "confirm": 0.5}.get(trial.purpose, 1.0)
+            changed = trial.candidate.changes
+            return replace(run, units_per_s=factor * run.units_per_s) if changed else run
+
+    for budget_s in range(30, 120, 10):
+        folder = tmp_path / str(budget_s)
+        folder.mkdir()
+        engine = on_formula(Lucky, **FLAT, process_s=6.0)
+        report = report_of(folder, engine, budget_s=float(budget_s))
+        lost = {each.after for each in report.comparisons if each.gain and each.gain.ratio < 1}
+        assert report.candidate is None or report.candidate.label not in lost
+
+
 @pytest.mark.parametrize("process_s", [1.0, 9.0])
 @pytest.mark.parametrize("engine", [{"load_s": 1e-6}, FLAT, {"load_s": 1e-6, "noise": 0.3}])
 def test_a_partial_report_names_the_budget_that_would_do(tmp_path, process_s, engine) -> None:
