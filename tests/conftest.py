@@ -35,6 +35,7 @@ LONGEST = (
     "test_measured_advice.py",
     "test_lifetime.py",
     "test_profile.py",
+    "test_ordinary_programs.py",
     "test_odd_programs.py",
     "test_patched_programs.py",
     "test_guarded_program.py",

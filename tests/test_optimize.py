@@ -102,9 +102,10 @@ def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(project
     """One journey, because each part of it stands on the one before."""
     config = project / "infer.yaml"
     words = ("optimize", "infer.yaml", "--window", "0.5s", "--json", "--budget", "3m", "--")
-    found = result_of(call(*words, *RESTORE))
+    done = call(*words, *RESTORE)
+    found = result_of(done)
 
-    assert found["verdict"] == "improved"
+    assert found["verdict"] == "improved", done.stderr
     assert found["gain"]["low"] > 1.03
     assert found["gain"]["pairs"] >= 4
     changes = {change["path"]: change for change in found["changes"]}

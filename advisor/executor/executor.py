@@ -170,7 +170,7 @@ class Executor:
             return SkippedRun(request=request, needed_s=expected_s, remaining_s=remaining_s)
         if request.purpose == "baseline":
             self.run_cache.note_earlier(key)
-        most_s = remaining_s + LATE_S
+        most_s = remaining_s - request.kept_s + LATE_S
         trial = replace(trial, steps_limit_s=request.limit_s)
         self.listener.trial_started(len(self.attempts) + 1, trial.label)
         begun = self.engine.clock()
@@ -182,7 +182,11 @@ class Executor:
         ours = by_budget or request.limit_s is not None
         if isinstance(result, Failure) and result.kind == "timeout" and ours:
             self.stopped.append(request)
-            why = "the budget is spent" if by_budget else f"no item within {request.limit_s:.0f} s"
+            why = "the budget is spent"
+            if not by_budget:
+                why = f"no item within {request.limit_s:.0f} s"
+            elif request.kept_s:
+                why = f"after {result.wall_s:.0f} s: the rest is kept for the proof"
             self.listener.trial_stopped(trial.label, why)
             needed_s = max(expected_s, most_s)
             return SkippedRun(request=request, needed_s=needed_s, remaining_s=remaining_s)

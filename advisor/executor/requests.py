@@ -73,6 +73,8 @@ class TrialRequest:
     """Expected time; it is not begun with less left. 0: it is needed whatever it takes."""
     limit_s: float | None = None
     """Given up, as one that did not fit, so long after its first step; None: with the budget."""
+    kept_s: float = 0.0
+    """Rest of the budget that its process must leave: the proof of what was found needs it."""
     title: str = ""
     """Label in place of the changes."""
 

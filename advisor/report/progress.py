@@ -103,7 +103,8 @@ class Progress:
         label, purpose = one_line(attempt.label), attempt.request.purpose
         if purpose in COMPARABLE and not attempt.repeated:
             self._variants.setdefault(label, []).append(attempt.result)
-        self._plain("  ".join((f"trial {self._number}", label, purpose, *self._facts(attempt))))
+        number = "kept run" if attempt.reused else f"trial {self._number}"
+        self._plain("  ".join((number, label, purpose, *self._facts(attempt))))
 
     def trial_stopped(self, label: str, why: str) -> None:
         """Say that a limit of ours ended a process."""
@@ -137,9 +138,7 @@ class Progress:
             if result.peak_mem_gib is not None:
                 yield f"peak {numbers.gib(result.peak_mem_gib)}"
         yield numbers.duration(result.wall_s)
-        if attempt.reused:
-            yield "from history"
-        elif self._others:
+        if self._others and not attempt.reused:
             yield self._others
 
     def __rich_console__(self, *_: object) -> RenderResult:

@@ -528,7 +528,7 @@ def run_trial(
     if request.expected_s > state.remaining_s - kept_s:
         skipped = state.skip(request.label, request.expected_s, kept_s=kept_s, matters=matters)
         return skipped, None
-    result = yield SearchStep(request=request, state=state)
+    result = yield SearchStep(request=replace(request, kept_s=kept_s), state=state)
     state = state.with_result(result)
     if isinstance(result, SkippedRun):
         return state.skip(request.label, result.needed_s, matters=matters), None

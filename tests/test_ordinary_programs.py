@@ -1,0 +1,164 @@
+"""Three ordinary programs whose true rates are known by their waits: what their users met.
+
+An image classifier with argparse and YAML, a sampler with JSON that writes PNGs, and a text trainer
+with flags alone. Each is tuned once; every test reads the same answers.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor import errors
+from tests import warm
+
+PROGRAMS = Path(__file__).resolve().parent / "fixtures" / "programs"
+TRAIN_YAML = "data: {image_size: 64, batch_size: 4, workers: 0}\nlr: 0.01\namp: false\n"
+SAMPLE_JSON = '{"seed": 1, "sampling": {"batch_size": 1, "steps": 10}}\n'
+QUICK = ("--window", "0.5s", "--json")
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("torch")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One of the programs."""
+
+    name: str
+    config: str
+    text: str
+    words: tuple[str, ...]
+    gain: tuple[float, float]
+    """Bounds of the true gain of what may be written, by the program's own waits."""
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("classify", "train.yaml", TRAIN_YAML, ("--config", "train.yaml"), (1.3, 2.0)),
+        Case("sample", "sample.json", SAMPLE_JSON, ("sample.json",), (3.2, 3.4)),
+        Case("text", "", "", (), (1.1, 1.17)),
+    )
+}
+NAMES = tuple(CASES)
+Answer = tuple[dict[str, Any], str]
+"""report.json, and what was shown."""
+Optimized = Callable[[str], Answer]
+
+
+def project(folder: Path, case: Case) -> tuple[str, ...]:
+    """Files of the program in `folder`; the words behind a command's options."""
+    folder.mkdir()
+    program = f"own_{case.name}.py"
+    (folder / program).write_bytes((PROGRAMS / program).read_bytes())
+    if case.config:
+        (folder / case.config).write_text(case.text)
+    config = (case.config,) if case.config else ()
+    return (*config, "--", sys.executable, program, *case.words)
+
+
+@pytest.fixture(scope="module")
+def optimized(gpu_advisor: warm.Server, tmp_path_factory: pytest.TempPathFactory) -> Optimized:
+    """Tunes a program, once."""
+
+    @cache
+    def answer(name: str) -> Answer:
+        folder = tmp_path_factory.mktemp("own") / name
+        words = project(folder, CASES[name])
+        done = gpu_advisor.call("optimize", *QUICK, "--budget", "50s", *words, cwd=folder)
+        assert done.returncode in errors.OPTIMIZE_EXIT_CODES.values(), done.stderr
+        return json.loads((folder / "report.json").read_text()), done.stderr
+
+    return answer
+
+
+@pytest.fixture
+def call(
+    gpu_advisor: warm.Server, tmp_path: Path
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Calls a command of ours on a program in a folder of its own."""
+
+    def called(name: str, *words: str) -> subprocess.CompletedProcess[str]:
+        folder = tmp_path / name
+        if not folder.exists():
+            project(folder, CASES[name])
+        config = (CASES[name].config,) if CASES[name].config else ()
+        own = (*config, "--", sys.executable, f"own_{name}.py", *CASES[name].words)
+        return gpu_advisor.call(*words, *QUICK, *own, cwd=folder)
+
+    return called
+
+
+def test_a_window_holds_training_steps_only_and_ends_in_time(call) -> None:
+    """An epoch of half a second ends within it, and validation takes as long again."""
+    done = call("classify", "profile")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert 37 < found["units_per_s"] <= 50, "a validation inside would halve it"
+    assert found["units"] <= 4 * 24, "some epochs, and not as many as there are"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_headline_is_the_ratio_of_its_table_and_true(optimized, name) -> None:
+    """Within 3 %, as the table's medians are of all runs."""
+    report, shown = optimized(name)
+    assert report["verdict"] == "improved", (report["reason"], shown)
+    gain, least, most = report["gain"], *CASES[name].gain
+    of_table = report["after"]["units_per_s"] / report["before"]["units_per_s"]
+    assert gain["ratio"] == pytest.approx(of_table, rel=0.03)
+    assert gain["low"] <= most, "more was claimed than the program can gain"
+    assert gain["high"] is None or gain["high"] >= least
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_cannot_be_written_costs_little_and_fails_nothing(optimized, name) -> None:
+    """No process moves an image size or a seed; a limit of ours is no failure of the program."""
+    report, shown = optimized(name)
+    trials = report["trials"]
+    assert sum(each["purpose"] == "effects" for each in trials) <= 2, trials
+    assert {each["outcome"] for each in trials} == {"ok"}, trials
+    assert not [each for each in report["decisions"] if "fail" in each["reason"]]
+    assert "fails" not in shown
+
+
+def test_a_batch_that_crawls_leaves_time_to_prove_another(optimized) -> None:
+    """One trial ate the budget of a proven gain of three."""
+    report, shown = optimized("sample")
+    assert [change["new"] for change in report["changes"]] == [8]
+    assert "the rest is kept for the proof" in shown
+
+
+def test_a_gain_of_a_sixth_is_not_called_unchanged(optimized) -> None:
+    """Its runs are won in every round."""
+    report, _ = optimized("text")
+    assert report["verdict"] == "improved" or report["candidate"]["likely"]
+    assert report["next_command"]
+
+
+def test_a_second_call_goes_on_from_the_first(call) -> None:
+    """What is known of a candidate costs it no process; a budget too small is told by the first."""
+    small = call("sample", "optimize", "--budget", "4s", "--dry-run")
+    assert small.returncode == errors.BudgetTooSmallError.exit_code, small.stderr
+    assert small.stderr.count("baseline  ") == 1
+    for kept in (False, True):
+        done = call("sample", "optimize", "--budget", "22s", "--dry-run")
+        assert ("kept run  batch 8" in done.stderr) == kept, done.stderr
+
+
+def test_nothing_is_said_against_the_code_or_the_data(optimized) -> None:
+    """`amp` is bfloat16 here, a pass has 24 images, and PNGs may differ by rounding."""
+    report, shown = optimized("classify")
+    text = json.dumps(report) + shown
+    assert "float16" not in text.replace("bfloat16", "")
+    assert all((each["batch"] or 0) <= 24 for each in report["trials"])
+    of_batch = next(
+        each for each in optimized("sample")[0]["decisions"] if each["kind"] == "batch_size"
+    )
+    assert "cannot change" not in of_batch["reason"]
