@@ -242,12 +242,12 @@ class TunerState:
 
     @property
     def loader_alone(self) -> dict[int, float]:
-        """Loader's own rate by worker count, in units/s."""
+        """Best rate of the loader alone by worker count, in units/s: others only slow it."""
         rates: dict[int, list[float]] = {}
         for run in self.originals:
             for ceiling in run.ceilings:
                 rates.setdefault(ceiling.workers, []).append(ceiling.units_per_s)
-        return {workers: statistics.fmean(each) for workers, each in rates.items()}
+        return {workers: max(each) for workers, each in rates.items()}
 
     @property
     def noise(self) -> float:
