@@ -254,7 +254,7 @@ def _isolated(runs: Sequence[Run]) -> Iterator[str]:
     for workers in [each.workers for each in runs[-1].ceilings]:
         alone = [each for run in runs for each in run.ceilings if each.workers == workers]
         rates = [each.units_per_s for each in alone]
-        if len(rates) == len(runs) and statistics.fmean(rates) >= slowest:
+        if len(rates) == len(runs) and max(rates) >= slowest:
             shown = " to ".join(dict.fromkeys(map(numbers.number, (min(rates), max(rates)))))
             units = numbers.plural(runs[-1].unit)
             many = numbers.many(workers, "worker")

@@ -107,6 +107,10 @@ def test_the_loader_alone_is_told_if_every_run_had_it_faster_than_the_whole() ->
     lines = [line for line in found(alone).evidence if "alone" in line]
     assert lines == ["The loader alone, with 2 workers, did 61.0 tiles/s."]
     assert not any("alone" in line for line in found(alone, RUN).evidence)
+    rates = (107.0, 1150.0)
+    parts = (replace(RUN, ceilings=(LoaderCeiling(workers=2, units_per_s=rate),)) for rate in rates)
+    lines = [line for line in found(*parts).evidence if "alone" in line]
+    assert lines == ["The loader alone, with 2 workers, did 107 to 1,150 tiles/s."], "no mean"
 
 
 def test_the_slowest_rank_is_named() -> None:
