@@ -9,7 +9,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, Self, TextIO
@@ -57,7 +57,7 @@ class Progress:
         self._began = time.monotonic()
         self._number = 1
         self._stage = self._trial = self._status = self._others = ""
-        self._variants: dict[str, list[Run | Failure]] = {}
+        self._variants: dict[str, tuple[Run | Failure, ...]] = {}  # replaced whole: a thread draws
         """Results by label, the original first."""
         self._live = None
         if is_terminal(self._stream):
@@ -102,7 +102,8 @@ class Progress:
         self._others = one_line(in_words(run.disturbance)) if run and busy else ""
         label, purpose = one_line(attempt.label), attempt.request.purpose
         if purpose in COMPARABLE and not attempt.repeated:
-            self._variants.setdefault(label, []).append(attempt.result)
+            results = (*self._variants.get(label, ()), attempt.result)
+            self._variants = {**self._variants, label: results}
         number = "kept run" if attempt.reused else f"trial {self._number}"
         self._plain("  ".join((number, label, purpose, *self._facts(attempt))))
 
@@ -153,29 +154,31 @@ class Progress:
         for head in ("variant", f"{self._units}/s", "gain", "runs", "memory"):
             side: Literal["left", "right"] = "left" if head == "variant" else "right"
             table.add_column(head, no_wrap=True, overflow="ellipsis", justify=side)
-        for row in self._rows():
+        rows = _rows(self._variants) if self._variants else ()
+        for row in rows:
             table.add_row(*map(Text, row))  # a label is no markup
-        yield from [table] if self._variants else []
+        yield from [table] if table.rows else []
         yield from lines(self._trial, self._status, self._others)
 
-    def _rows(self) -> Iterator[tuple[str, ...]]:
-        """Variants so far: the original, then the fastest ones, then failures."""
-        runs = {
-            label: [each for each in results if isinstance(each, Run)]
-            for label, results in self._variants.items()
-        }
-        rates = {label: fmean(r.units_per_s for r in some) for label, some in runs.items() if some}
-        original, *others = runs
-        for label in [original, *sorted(others, key=lambda each: -rates.get(each, 0.0))][
-            :MOST_ROWS
-        ]:
-            last, rate, gain = self._variants[label][-1], rates.get(label), ""
-            if rate and rates.get(original):
-                gain = numbers.ratio(rate / rates[original])
-            shown = last.kind if isinstance(last, Failure) else numbers.number(rate)
-            peak = max((run.peak_mem_gib or 0.0 for run in runs[label]), default=0.0)
-            memory = numbers.gib(peak) if peak else ""
-            yield label, shown, gain, str(len(self._variants[label])), memory
+
+def _rows(variants: Mapping[str, Sequence[Run | Failure]]) -> Iterator[tuple[str, ...]]:
+    """Variants so far: the original, then the fastest ones, then failures."""
+    runs = {
+        label: [each for each in results if isinstance(each, Run)]
+        for label, results in variants.items()
+    }
+    rates = {label: fmean(r.units_per_s for r in some) for label, some in runs.items() if some}
+    original, *others = runs
+    for label in [original, *sorted(others, key=lambda each: -rates.get(each, 0.0))][
+        :MOST_ROWS
+    ]:
+        last, rate, gain = variants[label][-1], rates.get(label), ""
+        if rate and rates.get(original):
+            gain = numbers.ratio(rate / rates[original])
+        shown = last.kind if isinstance(last, Failure) else numbers.number(rate)
+        peak = max((run.peak_mem_gib or 0.0 for run in runs[label]), default=0.0)
+        memory = numbers.gib(peak) if peak else ""
+        yield label, shown, gain, str(len(variants[label])), memory
 
 
 def is_terminal(stream: TextIO) -> bool:
