@@ -133,6 +133,8 @@ def test_a_batch_that_crawls_leaves_time_to_prove_another(optimized) -> None:
     report, shown = optimized("sample")
     assert [change["new"] for change in report["changes"]] == [8]
     assert "the rest is kept for the proof" in shown
+    (untried,) = (each for each in report["next_actions"] if "batch 64" in each)
+    assert "which takes more than" in untried
 
 
 def test_a_gain_of_a_sixth_is_not_called_unchanged(optimized) -> None:

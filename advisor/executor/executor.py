@@ -189,7 +189,9 @@ class Executor:
                 why = f"after {result.wall_s:.0f} s: the rest is kept for the proof"
             self.listener.trial_stopped(trial.label, why)
             needed_s = max(expected_s, most_s)
-            return SkippedRun(request=request, needed_s=needed_s, remaining_s=remaining_s)
+            return SkippedRun(
+                request=request, needed_s=needed_s, remaining_s=remaining_s, stopped=True
+            )
         self.run_cache.append(key, result)
         return self._add(trial.id, request, result, took_s=self.engine.clock() - begun)
 

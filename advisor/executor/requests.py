@@ -163,6 +163,8 @@ class SkippedRun:
     request: TrialRequest | ABTest
     needed_s: float
     remaining_s: float
+    stopped: bool = False
+    """It ran as long as it could, so that it needs more."""
 
 
 def contended(run: Run) -> bool:

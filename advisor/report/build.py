@@ -235,7 +235,8 @@ def next_actions(found: TuningResult) -> list[str]:
         steps.append((best.ratio, f"Prove {best.label}"))
         known.append(best.label)
     untried = [
-        f"Measure {each.what}, which takes about {numbers.duration(each.needed_s)}"
+        f"Measure {each.what}, which takes {'more than' if each.stopped else 'about'} "
+        f"{numbers.duration(each.needed_s)}"
         for each in state.skipped
         if not each.what.endswith(tuple(known))
     ]

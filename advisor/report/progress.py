@@ -169,9 +169,7 @@ def _rows(variants: Mapping[str, Sequence[Run | Failure]]) -> Iterator[tuple[str
     }
     rates = {label: fmean(r.units_per_s for r in some) for label, some in runs.items() if some}
     original, *others = runs
-    for label in [original, *sorted(others, key=lambda each: -rates.get(each, 0.0))][
-        :MOST_ROWS
-    ]:
+    for label in [original, *sorted(others, key=lambda each: -rates.get(each, 0.0))][:MOST_ROWS]:
         last, rate, gain = variants[label][-1], rates.get(label), ""
         if rate and rates.get(original):
             gain = numbers.ratio(rate / rates[original])

@@ -136,6 +136,8 @@ class Skipped:
     """Left for it, beside the time kept for the confirmation."""
     matters: bool
     """It could have changed what is written."""
+    stopped: bool = False
+    """It ran, and needs more than `needed_s`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -531,7 +533,9 @@ def run_trial(
     result = yield SearchStep(request=replace(request, kept_s=kept_s), state=state)
     state = state.with_result(result)
     if isinstance(result, SkippedRun):
-        return state.skip(request.label, result.needed_s, matters=matters), None
+        state = state.skip(request.label, result.needed_s, matters=matters)
+        last = replace(state.skipped[-1], stopped=result.stopped)
+        return replace(state, skipped=(*state.skipped[:-1], last)), None
     assert isinstance(result, TrialResult)
     others = tuple(each for each in state.skipped if each.what != request.label)
     return replace(state, skipped=others), result
