@@ -36,8 +36,6 @@ inference:
   n_samples: 4
 output_dir: results
 """
-RESTORE = (sys.executable, "restore.py", "--cfg", "infer.yaml", "--limit", "32")
-"""Few signals: the largest batch that they fill is found in five processes."""
 LINES = """\
 import re, sys, time
 print(sys.argv, flush=True)
@@ -58,6 +56,7 @@ WANDB_API_KEY = "q7Zp2mXw9Lr4"
 """
 SECRET = '{\n  "batch_size": 1,\n  "api_key": "q7Zp2mXw9Lr4"\n}\n'
 """Config of the program without torch."""
+SAMPLE = '{"seed": 1, "sampling": {"batch_size": 1, "steps": 10}}\n'
 QUICK = ("--window", "0.2s", "--json", "--budget")
 
 pytest.importorskip("torch")
@@ -71,7 +70,8 @@ def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     (folder / ".git").mkdir(parents=True)
     (folder / "infer.yaml").write_text(CONFIG)
-    (folder / "restore.py").write_bytes((PROGRAMS / "opt_restore.py").read_bytes())
+    (folder / "own_sample.py").write_bytes((PROGRAMS / "own_sample.py").read_bytes())
+    (folder / "sample.json").write_text(SAMPLE)
     (folder / "lines.py").write_text(LINES)
     (folder / "c.json").write_text(SECRET)
     (folder / "c.json").chmod(0o600)
@@ -95,51 +95,6 @@ def result_of(done: Done) -> dict[str, Any]:
     assert done.returncode == errors.OPTIMIZE_EXIT_CODES[found["verdict"]], done.stderr
     assert found["reason"]
     return found
-
-
-@pytest.mark.slow
-def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(project, call) -> None:
-    """One journey, because each part of it stands on the one before."""
-    config = project / "infer.yaml"
-    words = ("optimize", "infer.yaml", "--window", "0.5s", "--json", "--budget", "3m", "--")
-    done = call(*words, *RESTORE)
-    found = result_of(done)
-
-    assert found["verdict"] == "improved", done.stderr
-    assert found["gain"]["low"] > 1.03
-    assert found["gain"]["pairs"] >= 4
-    changes = {change["path"]: change for change in found["changes"]}
-    loader = {"inference.loader.batch_size", "inference.loader.num_workers"}
-    assert {"inference.loader.batch_size"} <= changes.keys() <= loader
-    assert {change["knob_class"] for change in changes.values()} == {"free"}
-    assert found["after"]["units_per_s"] > found["before"]["units_per_s"]
-
-    tuned = config.read_text()
-    expected = CONFIG
-    for path, change in changes.items():
-        name = path.rpartition(".")[2]
-        expected = expected.replace(f" {name}: {change['old']}", f" {name}: {change['new']}", 1)
-    assert tuned == expected
-    assert not list(project.glob(".*gpu-advisor-*"))
-    assert not (project / "results").exists(), "outputs of trials belong into scratch"
-
-    report = json.loads((project / "report.json").read_text())
-    assert report["before"]["forwards_per_unit"] == 60
-    decisions = {entry["path"]: entry for entry in report["decisions"]}
-    steps = decisions["inference.sampler.num_inference_steps"]
-    assert steps["outcome"] == "listed", "no quality measure was declared"
-    first_screen = "\n".join((project / "report.md").read_text().splitlines()[:40])
-    assert "| `batch_size` |" in first_screen
-    assert "gpu-advisor revert" in first_screen
-
-    again = result_of(call(*words, *RESTORE))
-    assert again["verdict"] in {"unchanged", "partial"}, "the budget may end before the last idea"
-    assert again["changes"] == []
-    assert config.read_text() == tuned
-
-    undone = call("revert", "infer.yaml")
-    assert undone.returncode == 0, undone.stderr
-    assert config.read_text() == CONFIG
 
 
 @pytest.mark.slow
@@ -245,9 +200,10 @@ def test_a_budget_below_the_baseline_ends_with_a_report_unless_a_finished_one_is
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(project, call) -> None:
-    words = ("optimize", "infer.yaml", "--window", "0.5s")
+    words = ("optimize", "sample.json", "--window", "0.5s")
+    program = ("--", sys.executable, "own_sample.py", "sample.json")
     running = subprocess.Popen(
-        [sys.executable, "-m", "advisor", *words, "--", *RESTORE],
+        [sys.executable, "-m", "advisor", *words, *program],
         cwd=project,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -261,7 +217,7 @@ def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(proje
     running.send_signal(signal.SIGINT)
     rest = running.communicate(timeout=60)[1]
     assert running.returncode == 130, seen + rest
-    assert (project / "infer.yaml").read_text() == CONFIG
+    assert (project / "sample.json").read_text() == SAMPLE
     assert not list(project.glob(".*gpu-advisor-*"))
     left = [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(project)]
     assert not left
@@ -269,7 +225,7 @@ def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(proje
 
     measured = set(re.findall(r"^trial \d+  (.+?)  search  ", seen, re.MULTILINE))
     assert measured
-    found = result_of(call(*words, "--json", "--budget", "50s", "--", *RESTORE))
+    found = result_of(call(*words, "--json", "--budget", "50s", *program))
     report = json.loads((project / "report.json").read_text())
     assert found["runs"] == sum(not trial["reused"] for trial in report["trials"])
     again = [t for t in report["trials"] if t["purpose"] == "search" and t["label"] in measured]

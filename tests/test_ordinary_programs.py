@@ -5,13 +5,12 @@ with flags alone. Each is tuned once; every test reads the same answers.
 """
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -48,14 +47,22 @@ CASES = {
     )
 }
 NAMES = tuple(CASES)
-Answer = tuple[dict[str, Any], str]
-"""report.json, and what was shown."""
+
+
+class Answer(NamedTuple):
+    """Answer of one call, where it ran."""
+
+    report: dict[str, Any]
+    shown: str
+    folder: Path
+
+
 Optimized = Callable[[str], Answer]
 
 
 def project(folder: Path, case: Case) -> tuple[str, ...]:
     """Files of the program in `folder`; the words behind a command's options."""
-    folder.mkdir()
+    (folder / ".git").mkdir(parents=True)
     program = f"own_{case.name}.py"
     (folder / program).write_bytes((PROGRAMS / program).read_bytes())
     if case.config:
@@ -72,44 +79,33 @@ def optimized(gpu_advisor: warm.Server, tmp_path_factory: pytest.TempPathFactory
     def answer(name: str) -> Answer:
         folder = tmp_path_factory.mktemp("own") / name
         words = project(folder, CASES[name])
-        done = gpu_advisor.call("optimize", *QUICK, "--budget", "50s", *words, cwd=folder)
+        done = gpu_advisor.call("optimize", *QUICK, "--budget", "70s", *words, cwd=folder)
         assert done.returncode in errors.OPTIMIZE_EXIT_CODES.values(), done.stderr
-        return json.loads((folder / "report.json").read_text()), done.stderr
+        report = json.loads((folder / "report.json").read_text())
+        return Answer(report, done.stderr, folder)
 
     return answer
 
 
-@pytest.fixture
-def call(
-    gpu_advisor: warm.Server, tmp_path: Path
-) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Calls a command of ours on a program in a folder of its own."""
-
-    def called(name: str, *words: str) -> subprocess.CompletedProcess[str]:
-        folder = tmp_path / name
-        if not folder.exists():
-            project(folder, CASES[name])
-        config = (CASES[name].config,) if CASES[name].config else ()
-        own = (*config, "--", sys.executable, f"own_{name}.py", *CASES[name].words)
-        return gpu_advisor.call(*words, *QUICK, *own, cwd=folder)
-
-    return called
-
-
-def test_a_window_holds_training_steps_only_and_ends_in_time(call) -> None:
-    """An epoch of half a second ends within it, and validation takes as long again."""
-    done = call("classify", "profile")
+def test_a_window_holds_training_steps_only_and_ends_in_time(gpu_advisor, tmp_path) -> None:
+    """An epoch of a quarter of a second ends within it, and validation takes as long again."""
+    words = project(tmp_path / "own", CASES["classify"])
+    done = gpu_advisor.call("profile", *QUICK, *words, cwd=tmp_path / "own")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert 37 < found["units_per_s"] <= 50, "a validation inside would halve it"
+    assert 70 < found["units_per_s"] <= 100, "a validation inside would halve it"
     assert found["units"] <= 4 * 24, "some epochs, and not as many as there are"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_headline_is_the_ratio_of_its_table_and_true(optimized, name) -> None:
-    """Within 3 %, as the table's medians are of all runs."""
-    report, shown = optimized(name)
-    assert report["verdict"] == "improved", (report["reason"], shown)
+    """Within 3 %, as the table's medians are of all runs. A small gain may be likely only."""
+    report, shown, _ = optimized(name)
+    if report["verdict"] != "improved" and name != "sample":
+        assert report["verdict"] == "partial", shown
+        assert report["candidate"]["ratio"] > 1
+        assert report["next_command"]
+        return
     gain, least, most = report["gain"], *CASES[name].gain
     of_table = report["after"]["units_per_s"] / report["before"]["units_per_s"]
     assert gain["ratio"] == pytest.approx(of_table, rel=0.03)
@@ -120,7 +116,7 @@ def test_the_headline_is_the_ratio_of_its_table_and_true(optimized, name) -> Non
 @pytest.mark.parametrize("name", NAMES)
 def test_what_cannot_be_written_costs_little_and_fails_nothing(optimized, name) -> None:
     """No process moves an image size or a seed; a limit of ours is no failure of the program."""
-    report, shown = optimized(name)
+    report, shown, _ = optimized(name)
     trials = report["trials"]
     assert sum(each["purpose"] == "effects" for each in trials) <= 2, trials
     assert {each["outcome"] for each in trials} == {"ok"}, trials
@@ -130,37 +126,36 @@ def test_what_cannot_be_written_costs_little_and_fails_nothing(optimized, name) 
 
 def test_a_batch_that_crawls_leaves_time_to_prove_another(optimized) -> None:
     """One trial ate the budget of a proven gain of three."""
-    report, shown = optimized("sample")
-    assert [change["new"] for change in report["changes"]] == [8]
+    report, shown, _ = optimized("sample")
+    assert report["verdict"] == "improved", shown
+    assert [(change["knob_class"], change["new"]) for change in report["changes"]] == [("free", 8)]
     assert "the rest is kept for the proof" in shown
     (untried,) = (each for each in report["next_actions"] if "batch 64" in each)
     assert "which takes more than" in untried
 
 
-def test_a_gain_of_a_sixth_is_not_called_unchanged(optimized) -> None:
-    """Its runs are won in every round."""
-    report, _ = optimized("text")
-    assert report["verdict"] == "improved" or report["candidate"]["likely"]
-    assert report["next_command"]
-
-
-def test_a_second_call_goes_on_from_the_first(call) -> None:
-    """What is known of a candidate costs it no process; a budget too small is told by the first."""
-    small = call("sample", "optimize", "--budget", "4s", "--dry-run")
-    assert small.returncode == errors.BudgetTooSmallError.exit_code, small.stderr
-    assert small.stderr.count("baseline  ") == 1
-    for kept in (False, True):
-        done = call("sample", "optimize", "--budget", "22s", "--dry-run")
-        assert ("kept run  batch 8" in done.stderr) == kept, done.stderr
+def test_the_config_is_rewritten_in_place_and_put_back(optimized, gpu_advisor) -> None:
+    """Nothing else is left: outputs of trials belong into scratch."""
+    _, _, folder = optimized("sample")
+    config = folder / "sample.json"
+    assert config.read_text() == SAMPLE_JSON.replace('"batch_size": 1', '"batch_size": 8')
+    assert not list(folder.glob(".*gpu-advisor-*"))
+    assert not (folder / "pictures").exists()
+    first_screen = "\n".join((folder / "report.md").read_text().splitlines()[:40])
+    assert "| `batch_size` |" in first_screen
+    assert "gpu-advisor revert" in first_screen
+    undone = gpu_advisor.call("revert", "sample.json", cwd=folder)
+    assert undone.returncode == 0, undone.stderr
+    assert config.read_text() == SAMPLE_JSON
 
 
 def test_nothing_is_said_against_the_code_or_the_data(optimized) -> None:
     """`amp` is bfloat16 here, a pass has 24 images, and PNGs may differ by rounding."""
-    report, shown = optimized("classify")
+    report, shown, _ = optimized("classify")
     text = json.dumps(report) + shown
     assert "float16" not in text.replace("bfloat16", "")
     assert all((each["batch"] or 0) <= 24 for each in report["trials"])
-    of_batch = next(
-        each for each in optimized("sample")[0]["decisions"] if each["kind"] == "batch_size"
-    )
+    decisions = {each["kind"]: each for each in optimized("sample").report["decisions"]}
+    assert decisions["timesteps"]["outcome"] == "listed", "no quality measure was declared"
+    of_batch = decisions["batch_size"]
     assert "random draws" in of_batch["reason"]
