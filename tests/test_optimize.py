@@ -70,7 +70,7 @@ def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     (folder / ".git").mkdir(parents=True)
     (folder / "infer.yaml").write_text(CONFIG)
-    (folder / "own_sample.py").write_bytes((PROGRAMS / "own_sample.py").read_bytes())
+    (folder / "ordinary_sample.py").write_bytes((PROGRAMS / "ordinary_sample.py").read_bytes())
     (folder / "sample.json").write_text(SAMPLE)
     (folder / "lines.py").write_text(LINES)
     (folder / "c.json").write_text(SECRET)
@@ -201,7 +201,7 @@ def test_a_budget_below_the_baseline_ends_with_a_report_unless_a_finished_one_is
 @pytest.mark.slow
 def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(project, call) -> None:
     words = ("optimize", "sample.json", "--window", "0.5s")
-    program = ("--", sys.executable, "own_sample.py", "sample.json")
+    program = ("--", sys.executable, "ordinary_sample.py", "sample.json")
     running = subprocess.Popen(
         [sys.executable, "-m", "advisor", *words, *program],
         cwd=project,

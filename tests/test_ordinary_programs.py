@@ -63,7 +63,7 @@ Optimized = Callable[[str], Answer]
 def project(folder: Path, case: Case) -> tuple[str, ...]:
     """Files of the program in `folder`; the words behind a command's options."""
     (folder / ".git").mkdir(parents=True)
-    program = f"own_{case.name}.py"
+    program = f"ordinary_{case.name}.py"
     (folder / program).write_bytes((PROGRAMS / program).read_bytes())
     if case.config:
         (folder / case.config).write_text(case.text)
@@ -77,7 +77,7 @@ def optimized(gpu_advisor: warm.Server, tmp_path_factory: pytest.TempPathFactory
 
     @cache
     def answer(name: str) -> Answer:
-        folder = tmp_path_factory.mktemp("own") / name
+        folder = tmp_path_factory.mktemp("ordinary") / name
         words = project(folder, CASES[name])
         done = gpu_advisor.call("optimize", *QUICK, "--budget", "70s", *words, cwd=folder)
         assert done.returncode in errors.OPTIMIZE_EXIT_CODES.values(), done.stderr
@@ -89,8 +89,8 @@ def optimized(gpu_advisor: warm.Server, tmp_path_factory: pytest.TempPathFactory
 
 def test_a_window_holds_training_steps_only_and_ends_in_time(gpu_advisor, tmp_path) -> None:
     """An epoch of a quarter of a second ends within it, and validation takes as long again."""
-    words = project(tmp_path / "own", CASES["classify"])
-    done = gpu_advisor.call("profile", *QUICK, *words, cwd=tmp_path / "own")
+    words = project(tmp_path / "here", CASES["classify"])
+    done = gpu_advisor.call("profile", *QUICK, *words, cwd=tmp_path / "here")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert 70 < found["units_per_s"] <= 100, "a validation inside would halve it"
