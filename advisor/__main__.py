@@ -145,7 +145,9 @@ def main(argv: list[str] | None = None) -> None:
     except AdvisorError as problem:
         if "--debug" in argv:
             traceback.print_exc()
-        sys.stderr.write(f"gpu-advisor: {problem}\n")
+        from advisor.commands.output import fitted
+
+        sys.stderr.write(fitted(f"gpu-advisor: {problem}", sys.stderr) + "\n")
         code = problem.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("gpu-advisor: interrupted\n")

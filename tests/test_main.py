@@ -1,5 +1,6 @@
 """The command line itself: help, typing errors, exit codes, no traceback."""
 
+import io
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import pytest
 
 from advisor import errors
 from advisor.__main__ import build_parser
+from advisor.commands.output import fitted
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -171,3 +173,14 @@ def test_names_that_the_terminal_cannot_show_end_nothing(tmp_path, encoding, fla
     assert b"Traceback" not in done.stderr
     if flags:
         assert json.loads(done.stdout.decode("ascii"))["checks"]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_breaks_no_word(terminal, monkeypatch) -> None:
+    """Elsewhere a line stays one line, for what reads it."""
+    monkeypatch.setenv("COLUMNS", "24")
+    stream = io.StringIO()
+    stream.isatty = lambda: terminal  # type: ignore[method-assign]
+    text = "Waiting takes 96 %.\n\n  4 steps of a training-run in 2 s"
+    broken = "Waiting takes 96 %.\n\n  4 steps of a\n    training-run in 2 s"
+    assert fitted(text, stream) == (broken if terminal else text)

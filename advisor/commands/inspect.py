@@ -24,7 +24,7 @@ from advisor.model import Knob, KnobClass, Phase
 COMMAND_LINE = "command line"
 ONE_A_PHASE = {"batch_size", "num_workers", "grad_accum", "timesteps"}
 """Kinds of which one phase of a program has one value."""
-HEADS = ("setting", "value", "meaning", "phase", "a change", "sure", "editable")
+HEADS = ("setting", "value", "meaning", "phase", "a change", "")
 WIDEST = 48
 """Longest text of a path or value in the table."""
 RISKS: dict[KnobClass, str] = {
@@ -181,12 +181,14 @@ def _row(knob: Knob, found: Findings, default: str | None) -> tuple[str, ...]:
     value = json.dumps(knob.value, ensure_ascii=False)
     count = " ".join(part for part in (knob.scope, knob.unit) if part)
     counted = f"{value} ({count})" if knob.kind == "batch_size" and count != "sample" else value
-    can = f"yes, a default: {default}" if default else "yes"
+    remarks = [f"a default: {default}"] if default else []
+    if doubt(knob, found):
+        remarks.append("doubtful")
     if step := multiple_of(knob):
-        can += f", multiples of {step:g}: the comment beside it"
-    editable = can if knob.editable else f"no: {knob.why.partition('; not editable: ')[2]}"
-    sure = "doubtful" if doubt(knob, found) else "likely"
+        remarks.append(f"multiples of {step:g}: the comment beside it")
+    if not knob.editable:
+        remarks.append(f"not editable: {knob.why.partition('; not editable: ')[2]}")
     words = REGISTRY[knob.kind].words
     path = knob.path if len(knob.path) <= WIDEST else f"...{knob.path[3 - WIDEST :]}"
     risk = RISKS[knob.knob_class]
-    return (path, counted[:WIDEST], words, knob.phase, risk, sure, editable)
+    return (path, counted[:WIDEST], words, knob.phase, risk, ", ".join(remarks))

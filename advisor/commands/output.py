@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from advisor import masking
 from advisor.errors import FAILURE_EXIT_CODES
@@ -14,10 +16,24 @@ from advisor.model import Failure
 
 def show(fields: dict[str, Any], text: str, *, as_json: bool) -> None:
     """Print `fields` or `text`, with secrets masked."""
-    masked = masking.mask_text(text.rstrip())
+    masked = fitted(masking.mask_text(text.rstrip()), sys.stdout)
     sys.stdout.write(
         (json.dumps(masking.mask_value(fields), indent=2) if as_json else masked) + "\n"
     )
+
+
+def fitted(text: str, stream: TextIO) -> str:
+    """Text broken between words at the width of a terminal; elsewhere as it is."""
+    if not stream.isatty():
+        return text
+    wrapper = textwrap.TextWrapper(
+        shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False
+    )
+    lines = []
+    for line in text.split("\n"):
+        wrapper.subsequent_indent = " " * (len(line) - len(line.lstrip()) + 2)
+        lines += wrapper.wrap(line) or [""]
+    return "\n".join(lines)
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> list[str]:
