@@ -74,7 +74,7 @@ class TrialRequest:
     limit_s: float | None = None
     """Given up, as one that did not fit, so long after its first step; None: with the budget."""
     kept_s: float = 0.0
-    """Rest of the budget that its process must leave: the proof of what was found needs it."""
+    """Part of the budget left for a proof: a process that runs into it is ended."""
     title: str = ""
     """Label in place of the changes."""
 
@@ -164,7 +164,7 @@ class SkippedRun:
     needed_s: float
     remaining_s: float
     stopped: bool = False
-    """It ran as long as it could, so that it needs more."""
+    """Ended by a limit of ours: it needs more than `needed_s`."""
 
 
 def contended(run: Run) -> bool:

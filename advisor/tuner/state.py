@@ -137,7 +137,7 @@ class Skipped:
     matters: bool
     """It could have changed what is written."""
     stopped: bool = False
-    """It ran, and needs more than `needed_s`."""
+    """Ended by a limit of ours: it needs more than `needed_s`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,11 +356,23 @@ class TunerState:
         return replace(self, verdicts=(*others, verdict))
 
     def skip(
-        self, what: str, needed_s: float, *, kept_s: float = 0.0, matters: bool = True
+        self,
+        what: str,
+        needed_s: float,
+        *,
+        kept_s: float = 0.0,
+        matters: bool = True,
+        stopped: bool = False,
     ) -> TunerState:
         """Skip `what`, which did not fit the budget."""
         remaining_s = self.remaining_s - kept_s
-        entry = Skipped(what=what, needed_s=needed_s, remaining_s=remaining_s, matters=matters)
+        entry = Skipped(
+            what=what,
+            needed_s=needed_s,
+            remaining_s=remaining_s,
+            matters=matters,
+            stopped=stopped,
+        )
         others = tuple(each for each in self.skipped if each.what != what)
         return replace(self, skipped=(*others, entry))
 
@@ -533,9 +545,8 @@ def run_trial(
     result = yield SearchStep(request=replace(request, kept_s=kept_s), state=state)
     state = state.with_result(result)
     if isinstance(result, SkippedRun):
-        state = state.skip(request.label, result.needed_s, matters=matters)
-        last = replace(state.skipped[-1], stopped=result.stopped)
-        return replace(state, skipped=(*state.skipped[:-1], last)), None
+        needed_s, stopped = result.needed_s, result.stopped
+        return state.skip(request.label, needed_s, matters=matters, stopped=stopped), None
     assert isinstance(result, TrialResult)
     others = tuple(each for each in state.skipped if each.what != request.label)
     return replace(state, skipped=others), result
