@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any, Self
 from advisor.runner import supervisor
 from advisor.runner.job import Job
 from advisor.runner.output import Stream, Tally
+from advisor.sandbox.layers import remove_tree
 
 HERE = Path(__file__).resolve().parent
 START = "import sys; sys.path += sys.argv[1:3]; import supervisor; sys.exit(supervisor.main())"
@@ -143,4 +143,4 @@ class Launched:
             for candidate in self.job.candidates:
                 Path(candidate.path).unlink(missing_ok=True)
         for folder in self.job.temporary:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)

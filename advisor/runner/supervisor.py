@@ -20,7 +20,6 @@ import ctypes
 import json
 import os
 import select
-import shutil
 import signal
 import stat
 import subprocess
@@ -30,6 +29,7 @@ from typing import Any, NamedTuple
 
 from advisor.sandbox.api import open_sandbox
 from advisor.sandbox.base import Sandbox
+from advisor.sandbox.layers import remove_tree
 
 TERM_GRACE_S = 2.0
 """Between SIGTERM and SIGKILL: multiprocessing's resource tracker needs it to unlink."""
@@ -199,7 +199,7 @@ def clean_up(job: dict[str, Any], laid: list[str], *, orphaned: bool) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
     for folder in [*job["temporary"], *([job["scratch"]] if orphaned else [])]:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
 
 
 def start(job: dict[str, Any], sandbox: Sandbox) -> int:

@@ -28,6 +28,8 @@ MEMORY_SHARE = 4
 """Share of memory that a trial's temporary writes may take."""
 LEAST_BYTES = 256 << 20
 ATTEMPT_LIMIT_S = 20.0
+TESTED_BYTES = 64 << 20
+"""Layers of the self-test: they hold the copies beside mounts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,7 @@ def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
     try:
         if kind == "overlay" and (foreign := _foreign_group(cwd)):
             return foreign
-        policy = SandboxPolicy(kind=kind, upper_bytes=0 if layers else 1 << 20)
+        policy = SandboxPolicy(kind=kind, upper_bytes=0 if layers else TESTED_BYTES)
         tried = subprocess.run(
             [sys.executable, "-I", "-S", selftest.__file__],
             input=json.dumps({"policy": dataclasses.asdict(policy), "cwd": cwd, "layers": layers}),

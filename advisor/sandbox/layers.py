@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -126,3 +127,17 @@ def _real(path: str, host: int) -> os.stat_result | None:
 
 def _mark(status: os.stat_result) -> tuple[int, ...]:
     return status.st_mode, status.st_size, status.st_uid, status.st_gid, status.st_mtime_ns
+
+
+def remove_tree(folder: str) -> None:
+    """Remove what a trial left, as far as possible.
+
+    Overlay's work folders and copies of system folders may deny even their owner.
+    """
+    for place, names, _ in os.walk(folder):
+        for name in names:
+            path = os.path.join(place, name)
+            if not os.access(path, os.R_OK | os.W_OK | os.X_OK) and not os.path.islink(path):
+                with contextlib.suppress(OSError):
+                    os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -70,10 +70,8 @@ class Overlay(Sandbox):
         if self._policy["upper_bytes"]:
             _mount_memory(self._stage, self._policy["upper_bytes"])
         self._kept = os.open(self._stage, os.O_RDONLY | os.O_DIRECTORY)
-        root, bases = (os.path.join(self._stage, name) for name in ("root", "bases"))
+        root = os.path.join(self._stage, "root")
         os.mkdir(root)
-        os.mkdir(bases)
-        kernel.mount("tmpfs", bases, "tmpfs", kernel.MS_NOSUID, "mode=700")
         for step in steps:
             self._take(step, root + step.path.rstrip("/"))
         for path in () if self._policy["hidden"] else _sockets_in_use():
@@ -102,7 +100,7 @@ class Overlay(Sandbox):
                         self._sealed.append(step.path)
                         _show_sealed(step.path, target)
             case "split":
-                base = os.path.join(self._stage, "bases", str(len(self._layers)))
+                base = os.path.join(self._stage, f"base{len(self._layers)}")
                 sealed = _copied(step.path, base)
                 self._cover(step.path, base, target)
                 for name in sealed:

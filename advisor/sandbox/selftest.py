@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -18,6 +17,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from advisor.sandbox.api import open_sandbox
+from advisor.sandbox.layers import remove_tree
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
         os.write(1, json.dumps(problem_of(policy, given["cwd"])).encode())
         os._exit(0)
     os.waitpid(child, 0)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
 
 
 def problem_of(policy: dict[str, Any], cwd: str) -> str | None:

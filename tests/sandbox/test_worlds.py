@@ -57,7 +57,8 @@ INTERPRETER_MAY_RUN = (
 )
 
 WORLDS = {
-    "a container": f"{MASKED}\nmount --bind /etc/hostname project/other.txt\numount -l /dev/shm",
+    "a container": f"{MASKED}\nmount --bind /etc/hostname project/other.txt"
+    + ("\numount -l /dev/shm" if IS_ROOT else ""),  # others may not take a host's mount away
     "little of everything": (
         "mount --bind /tmp /tmp; mount -o remount,bind,noexec,nosuid,nodev /tmp\n"
         f"{INTERPRETER_MAY_RUN}\n"

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import secrets
-import shutil
 import signal
 import tempfile
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.errors import StateUnusableError, TrialFailedError
+from advisor.sandbox.layers import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,20 +70,6 @@ def scratch_folder() -> Iterator[Path]:
             yield folder
     finally:
         remove_tree(str(folder))
-
-
-def remove_tree(folder: str) -> None:
-    """Remove `folder`, with its overlay folders.
-
-    Nobody may enter those.
-    """
-    for place, names, _ in os.walk(folder):
-        for name in names:
-            path = os.path.join(place, name)  # noqa: PTH118  any bytes
-            if not os.access(path, os.R_OK | os.W_OK | os.X_OK) and not os.path.islink(path):  # noqa: PTH114
-                with contextlib.suppress(OSError):
-                    os.chmod(path, 0o700)  # noqa: PTH101
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def abandoned(temporary: Path) -> list[Path]:
