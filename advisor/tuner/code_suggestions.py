@@ -208,8 +208,8 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
         purpose="whatif",
         title=suggestion.title,
         requests=(
-            make_request(state, Variant(candidate=state.best), "whatif"),
-            make_request(state, variant, "whatif"),
+            make_request(state, Variant(candidate=state.best), "whatif", ran=state.best_run),
+            make_request(state, variant, "whatif", ran=state.best_run),
         ),
         rounds=rounds,
         minimum_effect=MinimumEffect(
@@ -283,7 +283,8 @@ def try_variant(
     waiting = any(each.outcome is None for each in state.suggestions)
     compared_s = FEWEST_ROUNDS * state.round_s * (2 if waiting else 1)
     purpose: Purpose = "whatif" if variant.whatif else "search"
-    request = make_request(state, variant, purpose, moved=(key_of(knob),) if knob else ())
+    moved = (key_of(knob),) if knob else ()
+    request = make_request(state, variant, purpose, moved=moved, ran=state.best_run)
     state, trial = yield from run_trial(state, request, kept_s=compared_s, matters=False)
     run = trial.run if trial else None
     if run is None or (variant.whatif and not (run.whatif and run.whatif.applied)):

@@ -46,7 +46,7 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
     base = held if winner.only("numeric", "quality").changes else Candidate()
     expected = state.gain(state.best_run, proven_run(state, base))
     round_s, finish_s = state.round_s, to_finish_s(state)
-    if finish_s + FEWEST_ROUNDS * state.round_s > state.remaining_s and finish_s:
+    if finish_s + FEWEST_ROUNDS * round_s > state.remaining_s and finish_s:
         what = f"one whole batch with {winner.label}"
         state, finish_s = state.skip(what, finish_s, matters=False), 0.0
     for again in (False, True):
@@ -58,7 +58,7 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
         rounds = min(wanted, int(room_s / max(round_s, 1e-9)))
         if rounds < fewest:
             what = f"{'a second' if again else 'the'} confirmation of {winner.label}"
-            state = state.skip(what, fewest * state.round_s)
+            state = state.skip(what, fewest * round_s)
             state = replace(state, likely=True)
             break
         ab_test = ABTest(
@@ -74,7 +74,7 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
             sigma=state.sigma,
         )
         what = f"the confirmation of {winner.label}"
-        state, result = yield from run_comparison(state, ab_test, what, state.round_s)
+        state, result = yield from run_comparison(state, ab_test, what, round_s)
         state = with_comparison(state, winner, result)
         if not state.likely or result.cut_short or result.collapsed(AFTER) > MOST_COLLAPSED:
             break

@@ -179,8 +179,9 @@ def confirm_quality(
         "runs a side."
     )
     what = f"the quality confirmation of {variant.label}"
-    if needed_s > state.remaining_s - state.reserve_s:
-        state = state.skip(what, needed_s, kept_s=state.reserve_s)
+    kept_s = state.gated_reserve_s
+    if needed_s > state.remaining_s - kept_s:
+        state = state.skip(what, needed_s, kept_s=kept_s)
         return state, replace(open_, why=over_budget)
     title = f"quality of {variant.label}"
     ab_test = ABTest(purpose="quality", title=title, requests=requests, rounds=rounds)

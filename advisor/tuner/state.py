@@ -111,7 +111,7 @@ SPARE = 1.2
 MARGIN = 1.1
 """Processes differ, and a confirmation that began is finished within the budget."""
 RECENT = 8
-"""Processes that tell what one costs now."""
+"""Processes that tell how long others delay one now."""
 OUT_OF_TIME = "The budget was spent before another value could run."
 
 
@@ -185,6 +185,8 @@ class TunerState:
     originals: tuple[Run, ...] = ()
     costs_s: tuple[float, ...] = ()
     """Budget that each short process took, waits and repetitions included."""
+    delays: tuple[float, ...] = ()
+    """The same over the wall time of the process alone."""
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
     verdicts: tuple[KnobVerdict, ...] = ()
@@ -308,23 +310,31 @@ class TunerState:
     @property
     def round_s(self) -> float:
         """Wall time of one confirming round, with a margin."""
-        return MARGIN * (self.price_s + self.again_s(self.best_run))
+        confirmed = self.confirmation_runs(self.best.only("free", "training"))
+        base_s = self.again_s(confirmed[-1]) if confirmed else self.price_s
+        return MARGIN * (base_s + self.again_s(self.best_run))
 
     @property
     def reserve_s(self) -> float:
         """Time kept for the confirmation, at most about half.
 
-        Beside other programs it holds good rounds at the upper quartile of recent costs.
+        Beside other programs it holds good rounds at the upper quartile of recent delays.
         """
         most = GOOD_ROUNDS if self.context.consents else MOST_RESERVED
         bought = int(self.context.budget_s / max(self.price_s, 1e-9) / 4)
         planned_s = self.round_s * min(most, max(FEWEST_ROUNDS, bought))
-        recent_s = self.costs_s[1:][-RECENT:]  # the first may have found cold caches
-        if len(recent_s) < FEWEST_ROUNDS:
+        recent = self.delays[-RECENT:]
+        if len(recent) < FEWEST_ROUNDS:
             return planned_s
-        dear = statistics.quantiles(recent_s, method="inclusive")[-1] / max(self.price_s, 1e-9)
-        dear_s = GOOD_ROUNDS * self.round_s * dear
-        return max(planned_s, min(dear_s, self.context.budget_s / 2))
+        delay = statistics.quantiles(recent, method="inclusive")[-1]
+        delayed_s = GOOD_ROUNDS * self.round_s * delay
+        return max(planned_s, min(delayed_s, self.context.budget_s / 2))
+
+    @property
+    def gated_reserve_s(self) -> float:
+        """The same behind a proven candidate: at most half of what is left, if that proves."""
+        least_s = FEWEST_ROUNDS * self.round_s
+        return min(self.reserve_s, max(least_s, self.remaining_s / 2))
 
     @property
     def fewest_s(self) -> float:
@@ -345,9 +355,10 @@ class TunerState:
         if not timed and request.purpose != "baseline":
             return state
         cost_s = max(result.took_s, run.wall_s)
+        delay = cost_s / max(run.wall_s, 1e-9)
         if request.plan.ceilings_workers and run.window_ended_s is not None:
             cost_s -= max(0.0, run.wall_s - run.window_ended_s - ENDING_S)
-        return replace(state, costs_s=(*self.costs_s, cost_s))
+        return replace(state, costs_s=(*self.costs_s, cost_s), delays=(*self.delays, delay))
 
     def set_verdict(self, knob: KnobKey, outcome: str, reason: str) -> TunerState:
         """With a verdict on `knob` that replaces an earlier one."""

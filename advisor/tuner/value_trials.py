@@ -53,15 +53,17 @@ def try_values(
     """
     start, key, before = state, key_of(knob), state.verdict_on(knob)
     ignored: tuple[Candidate, Run] | None = None
-    followed, seen = False, ""
+    followed, seen, unconfirmed = False, "", ""
     for value in values:
         candidate = state.with_value(knob, value)
         if isinstance(candidate, knobs.InvalidChange):
             state = state.set_verdict(key, "refused", f"{plain_reason(candidate)}.")
             continue
         variant = Variant(candidate=candidate)
-        request = make_request(state, variant, moved=(key,), whole_batches=whole_batches)
-        state, trial = yield from run_trial(state, request)
+        ran = state.best_run
+        request = make_request(state, variant, moved=(key,), ran=ran, whole_batches=whole_batches)
+        kept_s = state.gated_reserve_s if gated else None
+        state, trial = yield from run_trial(state, request, kept_s=kept_s)
         if trial is None:
             if not (ignored or followed or before):
                 return state.set_verdict(key, "skipped", OUT_OF_TIME)
@@ -82,6 +84,8 @@ def try_values(
                 reason = f"Inside its tolerance{verdict.figures}."
                 return state.adopt(candidate, run).set_verdict(key, "found", reason)
             seen = f" inside its tolerance{verdict.figures}. {verdict.why}".rstrip(". ")
+            if not verdict.refuted:
+                unconfirmed = f"`{value}` was faster{verdict.figures}. {verdict.why}"
             continue
         state = state.adopt(candidate, run)
     if ignored and not followed:
@@ -94,7 +98,7 @@ def try_values(
     if not adopted and (found_before or not followed):
         return state
     unchanged = f"No value tested was faster by more than {state.tie_percent}{seen}."
-    return state.set_verdict(key, "kept", unchanged)
+    return state.set_verdict(key, "kept", unconfirmed or unchanged)
 
 
 def tune_loader(state: TunerState) -> Stage:

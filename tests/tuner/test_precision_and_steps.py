@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from advisor.model import Trial
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import GUARD, TRAINING
@@ -139,3 +140,32 @@ def test_a_small_gain_leaves_time_for_a_narrower_precision(seed, tmp_path) -> No
     search = formula_search(tmp_path, engine, TRAINING, workload=GUARD, budget_s=240.0)
     assert search.values["precision"] == "bf16"
     assert search.decisions["precision"].outcome == "changed"
+
+
+def precision_behind_a_slow_batch(folder: Path, budget_s: float) -> FormulaSearch:
+    """The chosen batch takes three times as long a process as the original."""
+
+    def process_s(trial: Trial) -> float:
+        grown = [c for c in trial.candidate.changes if c.kind == "batch_size" and c.new > 8]
+        return 17.0 if grown else 6.0
+
+    engine = on_formula(process_s=process_s, noise=0.02, load_s=1e-6, launch_s=0.02, unit_s=0.002)
+    workload = {**GUARD, "phase": "test"}
+    return formula_search(folder, engine, SLOW_BATCH, workload=workload, budget_s=budget_s)
+
+
+SLOW_BATCH = "batch_size: 1\nprecision: fp32\n"
+
+
+def test_a_precision_is_planned_at_the_cost_of_the_batch_it_runs_with(tmp_path) -> None:
+    """A slow batch is no sign of a busy machine, and its proof leaves room for what follows."""
+    short = precision_behind_a_slow_batch(tmp_path, 240.0)
+    assert [skipped.needed_s for skipped in short.state.skipped] == [17.0]
+    enough = precision_behind_a_slow_batch(tmp_path, 440.0)
+    assert {"batch_size", "precision"} <= set(enough.values)
+
+
+def test_a_precision_that_the_budget_left_unconfirmed_is_called_faster(tmp_path) -> None:
+    """It is inside the tolerance as far as one run tells."""
+    search = precision_behind_a_slow_batch(tmp_path, 360.0)
+    assert search.decisions["precision"].reason.startswith("`bf16` was faster: drift 0.1 %")
