@@ -31,7 +31,7 @@ def main() -> None:
         "transfer": lambda: image_models.compare_transfer(
             table, args.card, args.source_table, args.source, models
         ),
-        "language": lambda: language_models.compare(table),
+        "language": lambda: language_models.compare(table, args.fitted),
         "fits": lambda: image_models.compare_fits(table, args.card, models),
         "programs": programs.main,
     }

@@ -58,9 +58,13 @@ def read(table: Path) -> tuple[list[Row], bool]:
 
 
 def step_of(row: Row, batch: int, *, trains: bool) -> Trace:
-    """Trace of one step of the model."""
+    """Trace of one step of the model.
+
+    The torch 1.12 of the training table had no attention in one operation.
+    """
     import timm
 
+    timm.layers.set_fused_attn(not trains)
     try:
         model = timm.create_model(row.model, pretrained=False, img_size=row.size)
     except TypeError:

@@ -7,7 +7,7 @@ import pytest
 from advisor.errors import PredictionError
 from advisor.machine import profiles
 from advisor.prediction.allocator import MIB, Allocator, Peak, peak_of
-from advisor.prediction.estimate import step_time
+from advisor.prediction.estimate import STEADY_CLOCK, step_time
 from advisor.prediction.trace import MATRIX, OTHER, Operation, Trace, at_batch, parse
 
 CARD = profiles.by_name("rtx-3090")
@@ -91,3 +91,23 @@ def test_the_order_of_what_is_freed_together_says_nothing() -> None:
     raw = {"dtypes": [], "names": [], "ops": [], "held": []}
     one, other = ({**raw, "events": [8, 8, *frees, 8]} for frees in ((-1, -2), (-2, -1)))
     assert parse(one, 1) == parse(other, 1)
+
+
+@pytest.mark.parametrize(
+    ("card", "dtype", "share"),
+    [
+        ("rtx-3090", "bfloat16", 0.9),
+        ("a100-80", "bfloat16", 0.9 * STEADY_CLOCK),
+        ("a100-80", "float32", 0.9),
+        ("v100-pcie-32", "bfloat16", 0.9),  # it has none, and computes in float32
+    ],
+)
+def test_tensor_cores_of_other_cards_than_geforce_fall_below_their_datasheet(
+    card, dtype, share
+) -> None:
+    """Their clocks fall under a long load; those of a GeForce lie above the datasheet's."""
+    profile = profiles.by_name(card)
+    op = Operation(MATRIX, dtype, 1e13, 1e6)
+    peak = 1e12 * (profile.tflops(dtype) or profile.fp32_tflops)
+    took = step_time(replace(trace(), ops=(op,)), profile)
+    assert took.seconds == pytest.approx(1e13 / (share * peak))
