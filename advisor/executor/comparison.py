@@ -300,22 +300,6 @@ class Comparison:
         )
         return objective.metric.gain(before, after) > 1 + smallest_gain
 
-    @property
-    def is_futile(self) -> bool:
-        """True if the remaining rounds can hardly prove it.
-
-        Judged with the centre better by a standard error than it is so far. To stop for that
-        proves nothing wrongly, and leaves the clock to other candidates.
-        """
-        effect, rounds = self.ab_test.minimum_effect, self.ab_test.rounds
-        gains = self.log_gains(effect.objective) if effect and not self.failure else []
-        if effect is None or not FEWEST < len(gains) < rounds:
-            return False
-        spread = statistics.stdev(gains)
-        best = statistics.fmean(gains) + spread / len(gains) ** 0.5
-        half_width = stats.t_quantile(1 - ALPHA, rounds - 1) * spread / rounds**0.5
-        return math.exp(best - half_width) <= 1 + effect.gain
-
 
 def _runs(rounds: Sequence[Round[TrialResult]], arm: str) -> tuple[Run, ...]:
     return tuple(run for each in rounds if (run := each.runs[arm].run) is not None)

@@ -289,7 +289,7 @@ class _Rounds:
 
     def _enough(self) -> bool:
         quiet = [r for r in self.rounds if r.contended is None]
-        wanted = len(quiet) if self._so_far().is_futile else self._wanted(quiet)
+        wanted = self._wanted(quiet)
         return len(quiet) >= wanted or len(self.rounds) >= MOST_TIMES * wanted
 
     def _wanted(self, quiet: Sequence[Round[TrialResult]]) -> int:

@@ -19,7 +19,6 @@ from advisor.model import (
     Trial,
     TrialFile,
 )
-from advisor.objective import Objective
 from advisor.runner.resources import Limits
 
 CommandName = Literal["own", "quality", "confirm-quality"]
@@ -85,15 +84,6 @@ class TrialRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MinimumEffect:
-    """The smallest gain that rounds must prove."""
-
-    objective: Objective
-    gain: float
-    """Above 1, as a share."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ABTest:
     """Variants for interleaved rounds of fresh processes."""
 
@@ -107,8 +97,6 @@ class ABTest:
     max_rounds: int = 0
     """More rounds, where they turn out to take less of the budget than expected. The clock alone
     decides that, so the bounds hold as if it had been fixed."""
-    minimum_effect: MinimumEffect | None = None
-    """Rounds end where it is out of reach. None: all of them are run."""
     sigma: float = 0.0
     """Standard deviation of a log ratio of two equal processes, known beforehand."""
     finish_once: bool = False

@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from advisor import knobs
-from advisor.executor.requests import ABTest, MinimumEffect, Variant
+from advisor.executor.requests import ABTest, Variant
 from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
 from advisor.model import Knob, Purpose, Run
 from advisor.tuner.confirm import memory_caveat, wanted_rounds
@@ -200,7 +200,7 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     """Compare the best so far with and without the suggestion."""
     variant = suggestion.variant
     round_s = state.round_s + MARGIN * variant.extra_s
-    wanted = wanted_rounds(state, suggestion.gain)
+    wanted = wanted_rounds(state, state.best, suggestion.gain)
     rounds = min(wanted, max(GOOD_ROUNDS, int(share_s / round_s)), int(state.remaining_s / round_s))
     if rounds < FEWEST_ROUNDS:
         return state.skip(suggestion.title, FEWEST_ROUNDS * round_s, matters=False)
@@ -212,10 +212,7 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
             make_request(state, variant, "whatif", ran=state.best_run),
         ),
         rounds=rounds,
-        minimum_effect=MinimumEffect(
-            objective=state.context.objective, gain=state.context.smallest_gain
-        ),
-        sigma=state.sigma,
+        sigma=state.sigma_of(state.best),
     )
     what = f"the comparison of {suggestion.title}"
     state, result = yield from run_comparison(state, ab_test, what, round_s, matters=False)
