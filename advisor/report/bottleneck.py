@@ -43,7 +43,7 @@ PARTS = {
     "data_wait": Part("waiting for data", "more loader workers, faster transforms or storage"),
     "host_to_device": Part("copies to the device", "pinned, non-blocking copies or fewer bytes"),
     "launch": Part("launching small kernels", "compiling, CUDA graphs or a larger batch"),
-    "sync": Part("the host waiting for the GPU", "fewer `.item()`, `.cpu()` and prints"),
+    "sync": Part("synchronisation with the GPU", "fewer `.item()`, `.cpu()` and prints"),
     "compute": Part("compute", "a larger batch, a lower precision or compilation"),
     "other": Part("host code between steps", "fewer conversions and prints, or loader workers"),
     "saving": Part("saving", "rarer or asynchronous checkpoints"),

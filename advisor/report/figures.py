@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import median
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, Template
@@ -81,7 +81,7 @@ def draw(report: Report) -> bytes | None:
     rates, peaks = curve.by_batch("units_per_s"), curve.by_batch("peak_mem_gib")
     failures = {t.batch: t.outcome for t in curve.trials if t.batch and t.batch not in rates}
     chosen = (report.after if report.changes else report.before).batch
-    panels = [panel(f"throughput, {numbers.plural(report.unit)}/s", rates, fmean)]
+    panels = [panel(f"throughput, {numbers.plural(report.unit)}/s", rates, median)]
     if peaks:
         limit, highest = report.memory_limit_gib, max(map(max, peaks.values()))
         is_near = limit is not None and limit < NEAR * highest

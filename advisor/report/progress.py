@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import median
 from typing import TYPE_CHECKING, Literal, Self, TextIO
 
 from advisor import numbers
@@ -167,7 +167,7 @@ def _rows(variants: Mapping[str, Sequence[Run | Failure]]) -> Iterator[tuple[str
         label: [each for each in results if isinstance(each, Run)]
         for label, results in variants.items()
     }
-    rates = {label: fmean(r.units_per_s for r in some) for label, some in runs.items() if some}
+    rates = {label: median(r.units_per_s for r in some) for label, some in runs.items() if some}
     original, *others = runs
     for label in [original, *sorted(others, key=lambda each: -rates.get(each, 0.0))][:MOST_ROWS]:
         last, rate, gain = variants[label][-1], rates.get(label), ""

@@ -297,9 +297,17 @@ def _refusal(state: TunerState, run: Run) -> str:
 
 
 def needed_budget_s(state: TunerState) -> float:
-    """Budget for the steps that this one lacked."""
-    missing_s = max((entry.needed_s - entry.remaining_s for entry in state.skipped), default=0.0)
-    return state.budget_for(max(0.0, missing_s))
+    """Budget for the steps that this one lacked.
+
+    What a limit of ours ended takes longer than it ran.
+    """
+    needed_s = [entry.needed_s * (ENDED if entry.stopped else 1.0) for entry in state.skipped]
+    missing_s = (n - entry.remaining_s for n, entry in zip(needed_s, state.skipped, strict=True))
+    return state.budget_for(max(0.0, sum(needed_s) - state.remaining_s, *missing_s))
+
+
+ENDED = 2.0
+"""Factor on the time of a trial that was ended."""
 
 
 NAMED_CPUS = 0.05

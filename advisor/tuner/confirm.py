@@ -51,7 +51,7 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
         state, finish_s = state.skip(what, finish_s, matters=False), 0.0
     for again in (False, True):
         wanted = min(
-            wanted_rounds(state, expected, again=again), most_rounds(state, base, again=again)
+            wanted_rounds(state, base, expected, again=again), most_rounds(state, base, again=again)
         )
         fewest = GOOD_ROUNDS if again else FEWEST_ROUNDS
         room_s = state.remaining_s - finish_s
@@ -71,7 +71,7 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
             rounds=rounds,
             max_rounds=wanted,
             finish_once=finish_s > 0,
-            sigma=state.sigma,
+            sigma=state.sigma_of(base),
         )
         what = f"the confirmation of {winner.label}"
         state, result = yield from run_comparison(state, ab_test, what, round_s)
@@ -176,8 +176,10 @@ def back_to(state: TunerState, candidate: Candidate) -> TunerState:
     return replace(state, best=candidate, best_run=run)
 
 
-def wanted_rounds(state: TunerState, expected_gain: float, *, again: bool = False) -> int:
-    """Number of rounds that settle a gain of this size.
+def wanted_rounds(
+    state: TunerState, base: Candidate, expected_gain: float, *, again: bool = False
+) -> int:
+    """Number of rounds that settle a gain of this size over `base`.
 
     It makes Student's bounds half as wide as the gain is large. A small gain needs many rounds.
     A large one needs few, however noisy: ranks prove it where the runs of both arms do not overlap.
@@ -190,8 +192,9 @@ def wanted_rounds(state: TunerState, expected_gain: float, *, again: bool = Fals
     least_gain = 1 + state.context.smallest_gain
     gap = math.log(expected_gain / least_gain) if expected_gain > 0 else 0.0
     most = max(least, ROUNDS_OF_LARGE_GAINS) if expected_gain >= LARGE_GAIN else MOST_ROUNDS
+    sigma = state.sigma_of(base)
     for rounds in range(least, most):
-        if stats.t_quantile(0.975, rounds) * state.sigma / rounds**0.5 <= gap / 2:
+        if stats.t_quantile(0.975, rounds) * sigma / rounds**0.5 <= gap / 2:
             return rounds
     return most
 

@@ -87,7 +87,7 @@ def unchanged(
         return "skipped", "The call ended before it came to this setting."
     if knob.knob_class in {"training", "quality"}:
         return "listed", f"Never tuned by itself: it is a {knob.knob_class} knob."
-    if whole and knob.kind in loader_arguments() and not state.waits:
+    if whole and knob.kind in loader_arguments():
         return "kept", "The program hardly waits for data, so no loader setting can gain."
     return "kept", (
         "Nothing is tried here: no other value is known to be faster and to leave the results as "

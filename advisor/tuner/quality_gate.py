@@ -15,9 +15,16 @@ from statistics import fmean, stdev
 from advisor import numbers, quality
 from advisor.executor.comparison import AFTER, BEFORE
 from advisor.executor.requests import ABTest, CommandName, TrialRequest, Variant
-from advisor.model import Candidate, MeasurePlan, Run
+from advisor.model import Candidate, Failure, MeasurePlan, Run
 from advisor.tuner import output_check
-from advisor.tuner.state import MARGIN, Trials, TunerState, run_comparison, run_trial
+from advisor.tuner.state import (
+    MARGIN,
+    OUT_OF_TIME,
+    Trials,
+    TunerState,
+    run_comparison,
+    run_trial,
+)
 
 FIRST_QUALITY = 3.0
 """Short processes that a quality run may take, before one was seen."""
@@ -75,15 +82,16 @@ def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Verdict
     declared quality measures decide. Nothing to compare is not inside.
     """
     workload, best = state.context.workload, state.best
-    reference: Reference | None = None
+    reference: Reference | str = "there was nothing to compare"
     if workload.numeric_tolerance is not None and drifts_of(state.incumbent_run, run):
         reference = Reference(variant=Variant(candidate=best))
         state, found = assess(state, reference, variant, [(state.incumbent_run, run)])
         return (yield from confirm_quality(state, reference, variant, found))
     if workload.quality:
         state, reference = yield from measure_reference(state)
-    if reference is None or state.best != best:
-        return state, Verdict(inside=False, figures=": there was nothing to compare")
+    if isinstance(reference, str) or state.best != best:
+        why = reference if isinstance(reference, str) else "what it was compared with was given up"
+        return state, Verdict(inside=False, figures=f": {why}")
     state, found = yield from screen(state, reference, variant)
     return (yield from confirm_quality(state, reference, variant, found))
 
@@ -273,47 +281,56 @@ def figure_of(judgement: quality.QualityJudgement, *, declared: bool) -> str:
 
 def run_seeds(
     state: TunerState, variant: Variant, count: int, expected_s: float = 0.0
-) -> Trials[tuple[Run, ...]]:
+) -> Trials[tuple[tuple[Run, ...], str]]:
     """Runs of the quality command with the seeds that choose.
 
-    It ends where one does not fit, fails, or lacks a measure.
+    It ends where one does not fit, fails, or lacks a measure; the reason stands beside the runs.
     """
     runs: list[Run] = []
     for repeat in range(CHOOSING, CHOOSING + count):
         request = seeded_request(state, None, variant, repeat, expected_s=expected_s)
         state, trial = yield from run_trial(state, request)
-        run = trial.run if trial is not None else None
-        if run is None or len(values_of(state, run)) < len(state.context.workload.quality):
-            break
-        runs.append(run)
-        expected_s = run.wall_s
-    return state, tuple(runs)
+        if trial is None:
+            return state, (tuple(runs), OUT_OF_TIME)
+        result = trial.result
+        if isinstance(result, Failure):
+            why = f"the quality command failed ({result.kind}: {result.evidence.rstrip('.')})"
+            return state, (tuple(runs), why)
+        shown, declared = dict(values_of(state, result)), state.context.workload.quality
+        if missing := [name for name in declared if name not in shown]:
+            return state, (
+                tuple(runs),
+                f"the quality command printed no {' and no '.join(missing)}",
+            )
+        runs.append(result)
+        expected_s = result.wall_s
+    return state, (tuple(runs), "")
 
 
 def screen(
     state: TunerState, reference: Reference, variant: Variant, name: str = "It"
 ) -> Trials[Verdict]:
     """Judge one pair of `variant` and the reference."""
-    state, runs = yield from run_seeds(state, variant, 1, reference.runs[0].wall_s)
+    state, (runs, _) = yield from run_seeds(state, variant, 1, reference.runs[0].wall_s)
     pairs = list(zip(reference.runs, runs, strict=False))
     return assess(state, reference, variant, pairs, name)
 
 
-def measure_reference(state: TunerState) -> Trials[Reference | None]:
-    """Run the best free candidate's quality command; None where it shows no figures.
+def measure_reference(state: TunerState) -> Trials[Reference | str]:
+    """Run the best free candidate's quality command; the reason where it shows no figures.
 
     The original runs beside it where that costs little: else the quality from before is not
     measured. A candidate that changed the results is given up.
     """
     free = Variant(candidate=state.best.only("free", "training"))
-    state, runs = yield from run_seeds(state, free, REFERENCE_RUNS)
+    state, (runs, why) = yield from run_seeds(state, free, REFERENCE_RUNS)
     if not runs:
-        return state, None
+        return state, why
     originals = () if free.candidate.changes else runs
     slower = max(1.0, state.incumbent_run.units_per_s / state.original.units_per_s)
     run_s = slower * runs[0].wall_s
     if not originals and len(runs) * run_s <= CHECK_SHARE * (state.remaining_s - state.reserve_s):
-        state, originals = yield from run_seeds(state, Variant(), len(runs), run_s)
+        state, (originals, _) = yield from run_seeds(state, Variant(), len(runs), run_s)
         if why := changed_results(state, list(zip(originals, runs, strict=False))):
             return (yield from measure_reference(without_best(state, why)))
     now, before = mean_values(state, runs), mean_values(state, originals)

@@ -38,7 +38,7 @@ FEWEST_STEPS = 4
 """Steps that a batch must leave of a pass over the data in a training."""
 
 FLAT = "the rate is flat"
-OUT_OF_BUDGET = "the budget was spent"
+OUT_OF_BUDGET = "the rest of the budget was kept for the proof"
 OTHER_DRAWS = (
     " Where its random draws depend on the batch, items have other draws of the same distribution."
 )

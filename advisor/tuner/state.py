@@ -93,6 +93,8 @@ MOST_RESERVED = 6
 """Rounds that the search leaves to the confirmation: the fewest with exact bounds."""
 GOOD_ROUNDS = 4
 """Rounds from which on Student's bounds are no wider than they must be."""
+GATED_ROUNDS = 3
+"""Rounds kept for a candidate on top of a proven one."""
 FEWEST_ROUNDS = 2
 """Rounds without which there is no interval."""
 SHORT_S = 1.0
@@ -245,6 +247,11 @@ class TunerState:
         return (self.incumbent_run.wait_share or 0.0) > MIN_WAIT_SHARE
 
     @property
+    def copies(self) -> bool:
+        """True if the best so far spends time on copies to a GPU, which pinned memory shortens."""
+        return (self.incumbent_run.shares.host_to_device or 0.0) > MIN_WAIT_SHARE
+
+    @property
     def loader_alone(self) -> dict[int, float]:
         """Best rate of the loader alone by worker count, in units/s: others only slow it."""
         rates: dict[int, list[float]] = {}
@@ -255,26 +262,32 @@ class TunerState:
 
     @property
     def noise(self) -> float:
-        """Relative spread between equal processes."""
-        groups = [run.windows or (run.units_per_s,) for run in self.steady_originals]
-        return noise_band(groups) or 0.0
+        """Relative spread between equal processes of the original."""
+        return self.noise_of(Candidate())
+
+    def noise_of(self, candidate: Candidate) -> float:
+        """The same of a candidate that was compared, else of the original."""
+        compared = self.confirmation_runs(candidate) if candidate.changes else ()
+        runs = compared if len(compared) > 1 else self.steady_originals
+        return noise_band([run.windows or (run.units_per_s,) for run in runs]) or 0.0
+
+    def sigma_of(self, candidate: Candidate) -> float:
+        """Standard deviation of a log ratio of two such processes."""
+        return self.noise_of(candidate) / 2 * 2**0.5
 
     @property
     def tie_threshold(self) -> float:
         """Relative difference below which two runs tie."""
-        return max(self.context.smallest_gain, min(self.noise, MAX_TIE))
+        return max(self.context.smallest_gain, min(self.noise_of(self.best), MAX_TIE))
 
     @property
     def tie_percent(self) -> str:
-        """The tie threshold as text, or the noise of equal runs where that is more."""
-        if self.noise > self.tie_threshold:
-            return f"the {100 * self.noise:.2g} % that equal runs differ by"
-        return f"{100 * self.tie_threshold:.2g} %"
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation of a log ratio of two equal processes."""
-        return self.noise / 2 * 2**0.5
+        """The tie threshold as text, beside the noise of equal runs where that is more."""
+        shown = f"{100 * self.tie_threshold:.2g} %"
+        noise = self.noise_of(self.best)
+        if noise > self.tie_threshold:
+            return f"{shown} (equal runs differed by {100 * noise:.2g} %)"
+        return shown
 
     def gain(self, run: Run, than: Run) -> float:
         """Factor by which `run` is better."""
@@ -332,9 +345,8 @@ class TunerState:
 
     @property
     def gated_reserve_s(self) -> float:
-        """The same behind a proven candidate: at most half of what is left, if that proves."""
-        least_s = FEWEST_ROUNDS * self.round_s
-        return min(self.reserve_s, max(least_s, self.remaining_s / 2))
+        """The same for a candidate on top of a proven one."""
+        return min(self.reserve_s, GATED_ROUNDS * self.round_s)
 
     @property
     def fewest_s(self) -> float:
@@ -543,20 +555,26 @@ def make_request(
 
 
 def run_trial(
-    state: TunerState, request: TrialRequest, *, kept_s: float | None = None, matters: bool = True
+    state: TunerState,
+    request: TrialRequest,
+    *,
+    kept_s: float | None = None,
+    more_s: float = 0.0,
+    matters: bool = True,
 ) -> Trials[TrialResult | None]:
     """Run `request`; None where it does not fit.
 
-    `kept_s` is the time that the confirmation needs, unless given.
+    `kept_s` is the time that the confirmation needs, unless given; `more_s` that of what would
+    follow, for the budget that is named.
     """
     kept_s = state.reserve_s if kept_s is None else kept_s
     if request.expected_s > state.remaining_s - kept_s:
-        skipped = state.skip(request.label, request.expected_s, kept_s=kept_s, matters=matters)
-        return skipped, None
+        needed_s = request.expected_s + more_s
+        return state.skip(request.label, needed_s, kept_s=kept_s, matters=matters), None
     result = yield SearchStep(request=replace(request, kept_s=kept_s), state=state)
     state = state.with_result(result)
     if isinstance(result, SkippedRun):
-        needed_s, stopped = result.needed_s, result.stopped
+        needed_s, stopped = result.needed_s + more_s, result.stopped
         return state.skip(request.label, needed_s, matters=matters, stopped=stopped), None
     assert isinstance(result, TrialResult)
     others = tuple(each for each in state.skipped if each.what != request.label)

@@ -31,6 +31,8 @@ from advisor.tuner.state import (
 
 ON_GPU = ("cudnn_benchmark", "channels_last", "tf32")
 """Flags that act on a GPU only."""
+GATED_RUNS = 4.0
+"""Processes that compare the results of a value behind the tolerance: two pairs."""
 QUICKER: dict[str, tuple[JsonScalar, JsonScalar]] = {
     **dict.fromkeys((*ON_GPU, "compile"), (False, True)),
     "attention_impl": ("eager", "sdpa"),
@@ -63,7 +65,8 @@ def try_values(
         ran = state.best_run
         request = make_request(state, variant, moved=(key,), ran=ran, whole_batches=whole_batches)
         kept_s = state.gated_reserve_s if gated else None
-        state, trial = yield from run_trial(state, request, kept_s=kept_s)
+        more_s = GATED_RUNS * request.expected_s if gated else 0.0
+        state, trial = yield from run_trial(state, request, kept_s=kept_s, more_s=more_s)
         if trial is None:
             if not (ignored or followed or before):
                 return state.set_verdict(key, "skipped", OUT_OF_TIME)
@@ -102,11 +105,14 @@ def try_values(
 
 
 def tune_loader(state: TunerState) -> Stage:
-    """Tune loader arguments except the workers, where the program waits for data."""
-    for argument in LOADER_ARGUMENTS if state.waits else ():
-        for knob in state.tunable(argument.kind) if argument.candidates else []:
+    """Tune loader arguments except the workers, where the program waits for data or copies."""
+    for argument in LOADER_ARGUMENTS:
+        worth = state.waits or ("gpu" in argument.needs and state.copies)
+        for knob in state.tunable(argument.kind) if argument.candidates and worth else []:
             effects = state.incumbent_run.effects
             if "workers" in argument.needs and not effects.workers:
+                reason = "The loader has no workers, so this has no effect."
+                state = state.set_verdict(key_of(knob), "kept", reason)
                 continue
             if "gpu" in argument.needs and not state.context.has_gpu:
                 continue
@@ -193,12 +199,11 @@ def tune_steps(state: TunerState) -> Stage:
 def shorten(state: TunerState, knob: Knob) -> Stage:
     """Find the fewest confirmed steps inside the tolerance, by bisection."""
     key = key_of(knob)
-    before = state.skipped
     state, reference = yield from measure_reference(state)
-    if reference is None and state.skipped != before:
+    if reference == OUT_OF_TIME:
         return state.set_verdict(key, "skipped", OUT_OF_TIME)
-    if reference is None:
-        reason = "The original's quality could not be measured: its output shows no figure."
+    if isinstance(reference, str):
+        reason = f"The original's quality could not be measured: {reference}."
         return state.set_verdict(key, "refused", reason)
     counts, stop = step_counts(state, knob)
     variants = [(Variant(candidate=candidate), f"{steps} steps") for steps, candidate in counts]

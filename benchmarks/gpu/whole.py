@@ -187,7 +187,8 @@ def copy_project(project: Path) -> None:
             ignored = shutil.ignore_patterns("results", "__pycache__")
             shutil.copytree(source, project / kept, ignore=ignored)
         else:
-            shutil.copy(source, project / kept)
+            text = source.read_text(encoding="utf-8")  # quality commands run under this Python
+            (project / kept).write_text(text.replace("python ", f"{sys.executable} "), "utf-8")
 
 
 def gate(bench: Bench) -> Iterator[Line]:

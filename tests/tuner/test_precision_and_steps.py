@@ -70,8 +70,7 @@ def sampler(**more: Any) -> RecordedEngine:
         sampler=True,
         names={"steps": "n_timestep"},
         quality=lambda n: 0.5 + 10 / n,
-        quality_name="rmse",
-        **{"quality_noise": 1e-4, **more},
+        **{"quality_name": "rmse", "quality_noise": 1e-4, **more},
     )
 
 
@@ -160,7 +159,7 @@ SLOW_BATCH = "batch_size: 1\nprecision: fp32\n"
 def test_a_precision_is_planned_at_the_cost_of_the_batch_it_runs_with(tmp_path) -> None:
     """A slow batch is no sign of a busy machine, and its proof leaves room for what follows."""
     short = precision_behind_a_slow_batch(tmp_path, 240.0)
-    assert [skipped.needed_s for skipped in short.state.skipped] == [17.0]
+    assert [skipped.needed_s for skipped in short.state.skipped] == [5 * 17.0]  # with its quality
     enough = precision_behind_a_slow_batch(tmp_path, 440.0)
     assert {"batch_size", "precision"} <= set(enough.values)
 
@@ -169,3 +168,20 @@ def test_a_precision_that_the_budget_left_unconfirmed_is_called_faster(tmp_path)
     """It is inside the tolerance as far as one run tells."""
     search = precision_behind_a_slow_batch(tmp_path, 360.0)
     assert search.decisions["precision"].reason.startswith("`bf16` was faster: drift 0.1 %")
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        (
+            {"fails": lambda _, trial: "crash-import" if trial.purpose == "quality" else None},
+            "the quality command failed (crash-import: ",
+        ),
+        ({"quality_name": "mse"}, "the quality command printed no rmse"),
+    ],
+)
+def test_a_quality_that_cannot_be_measured_is_told_with_its_reason(tmp_path, how, reason) -> None:
+    """A forgotten interpreter is no output without a figure."""
+    found = sampler_search(tmp_path, "5%", **how).decisions["n_timestep"]
+    assert found.outcome == "refused"
+    assert found.reason.startswith(f"The original's quality could not be measured: {reason}")

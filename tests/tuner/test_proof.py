@@ -42,10 +42,24 @@ def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path) -> None:
             replace(run, windows=(run.units_per_s * (1 + noise / 2), run.units_per_s))
             for run in state.originals
         )
-        return wanted_rounds(replace(state, originals=tuple(unsteady)), gain)
+        return wanted_rounds(replace(state, originals=tuple(unsteady)), Candidate(), gain)
 
     assert rounds(0.02, 5.0) == 6
     assert 6 < rounds(0.1, 1.1) <= 20
+
+
+def test_what_follows_a_proof_is_held_against_the_noise_of_the_proven_one(tmp_path) -> None:
+    """An original that varies by a third says nothing of a tuned program that does not."""
+    engine = on_formula(load_s=1e-6, noise=0.01)
+    found = formula_search(tmp_path, engine, INFERENCE, workload=TEST).state
+    unsteady = [
+        replace(run, windows=(run.units_per_s, run.units_per_s * (1.4 + 0.1 * number)))
+        for number, run in enumerate(found.originals)
+    ]
+    state = replace(found, originals=tuple(unsteady))
+    assert state.best.changes
+    assert state.tie_threshold < 0.05 < replace(state, best=Candidate()).tie_threshold
+    assert state.sigma_of(state.best) < state.sigma_of(Candidate()) / 4
 
 
 def test_the_proof_interleaves_and_flips_the_order(tmp_path) -> None:

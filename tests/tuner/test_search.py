@@ -261,3 +261,14 @@ def test_a_run_that_collapsed_is_run_again_before_it_is_believed(tmp_path) -> No
     untold = formula_search(tmp_path, engine, "batch_size: 1\n", workload={"phase": "test"})
     assert untold.values["batch_size"] > 16
     assert len(untold.asked("search")) <= 8
+
+
+@pytest.mark.parametrize(("copies", "pinned"), [(0.2, True), (0.01, False)])
+def test_memory_is_pinned_where_a_card_waits_for_copies(tmp_path, copies, pinned) -> None:
+    """Although the program never waits for its loader."""
+    engine = on_formula(load_s=1e-6, flags={"pin_memory": 1.2}, copies=copies)
+    text = "batch_size: 8\nnum_workers: 0\npin_memory: false\n"
+    search = formula_search(tmp_path, engine, text, gpu=True)
+    assert search.values.get("pin_memory", False) is pinned
+    if not pinned:
+        assert "hardly waits for data" in search.decisions["pin_memory"].reason

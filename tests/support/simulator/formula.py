@@ -13,6 +13,7 @@ from advisor.model import (
     LoaderCeiling,
     MeasurePlan,
     Run,
+    Shares,
     Telemetry,
     Trial,
     WhatIfOutcome,
@@ -57,6 +58,8 @@ class Formula:
     """To the first step."""
     process_s: float | Callable[[Trial], float] | None = None
     """What a process takes; None: what start-up, window and ending add up to."""
+    copies: float | None = None
+    """Share of the time in which data is copied to a card."""
     bf16_speedup: float = 1.5
     bf16_drift: float = 0.001
     """Relative shift of the losses."""
@@ -160,6 +163,7 @@ class Formula:
             whole_units=finished + self._before_window(plan, batch),
             peak_mem_gib=memory_gib,
             losses=losses,
+            shares=Shares(host_to_device=self.copies),
             effects=self._effects(used),
             whatif=self._outcome(whatif),
             ceilings=tuple(
