@@ -190,17 +190,22 @@ def estimate_inside(low: float, high: float, *estimates: float) -> float:
     return next((each for each in found if low < each < high), estimates[0])
 
 
+BY_LUCK = 4
+"""So many processes do not agree by luck."""
+
+
 def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
     """Relative spread between equal processes.
 
     A group holds the window rates of one process. Twice the standard deviation of one process's
     rate: two runs of the same thing differ by less in about five cases of six. The spread inside
-    processes (standard error over windows, the worst process counts) is a floor, because two
-    processes can agree by luck. None if neither can be had: a single process with fewer than two
+    processes (standard error over windows, the worst process counts) is a floor for few of them,
+    which can agree by luck. None if neither can be had: a single process with fewer than two
     windows.
     """
     logs = [logs for group in groups if (logs := [math.log(rate) for rate in group if rate > 0])]
-    spreads = [statistics.stdev(g) / math.sqrt(len(g)) for g in logs if len(g) > 1]
+    floor = [statistics.stdev(g) / math.sqrt(len(g)) for g in logs if len(g) > 1]
+    spreads = floor if len(logs) < BY_LUCK else []
     if len(logs) > 1:
         means = [statistics.fmean(group) for group in logs]
         gap = statistics.median(abs(a - b) for a, b in itertools.combinations(means, 2))

@@ -87,6 +87,7 @@ def test_noise_band_does_not_believe_two_runs_that_agree_by_luck() -> None:
     assert stats.noise_band([unsteady, unsteady]) == pytest.approx(
         math.expm1(2 * statistics.stdev(map(math.log, unsteady)) / 2)
     )
+    assert stats.noise_band([unsteady] * 4) == 0.0
 
 
 @pytest.mark.parametrize("rounds", [2, 5])
