@@ -72,9 +72,12 @@ class KnobSpec:
     def worth_suggesting(self, effects: Effects) -> bool:
         """True if `in_code` would change what was observed."""
         seen = self.observed(effects)
-        if self.in_code is None or (seen is None and "gpu" in self.needs):
+        unknown = "gpu" in self.needs or self.in_code is False  # to an older torch
+        if self.in_code is None or (seen is None and unknown):
             return False
         current = self.default if seen is None else seen
+        if isinstance(self.in_code, bool):
+            return current is not self.in_code
         return not isinstance(current, int) or current < self.in_code
 
 
@@ -115,6 +118,14 @@ LOADER_ARGUMENTS = (
         in_code=True,
         needs=frozenset({"gpu"}),
         trainer_argument="dataloader_pin_memory",
+    ),
+    KnobSpec(
+        "in_order", "batches in the order of the sampler", "training", "flag",
+        names=("in_order",),
+        effect="in_order",
+        default=True,
+        in_code=False,
+        needs=WORKERS,
     ),
 )  # fmt: skip
 """Arguments of DataLoader that a config may hold, and that may be added to one."""

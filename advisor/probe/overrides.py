@@ -34,7 +34,7 @@ WITHOUT_WORKERS = {
     "timeout": 0,
 }
 """A DataLoader without workers accepts these values only."""
-FLAGS = ("persistent_workers", "pin_memory")
+FLAGS = ("persistent_workers", "pin_memory", "in_order")
 COMPILE_MODES = ("reduce-overhead", "max-autotune")
 AFTER_COMPILING = 3
 """Calls after a compilation that still belong to warm-up: backwards are compiled late."""
@@ -155,6 +155,8 @@ def _rearrange(
     if "batch_size" in wanted and not _resized(given, wanted.pop("batch_size")):
         return "the program makes its batches itself"
     given.update(wanted)
+    if not wanted.get("in_order", True):
+        overrides.caution = "batches come as they are ready, so no run repeats another's order"
     if not workers:
         given.update({name: v for name, v in WITHOUT_WORKERS.items() if name in given})
     iterable = isinstance(given["dataset"], torch.utils.data.IterableDataset)

@@ -304,3 +304,15 @@ def test_a_switch_under_which_the_batch_was_misread_is_no_gain(tmp_path) -> None
     misread = replace(run, effects=replace(run.effects, batch=2.0 * (run.effects.batch or 1.0)))
     assert counts_alike(state, run)
     assert not counts_alike(state, misread)
+
+
+@pytest.mark.parametrize(("known", "expected"), [(True, True), (None, False)])
+def test_batches_out_of_order_are_tried_where_workers_are_waited_for(
+    known, expected, tmp_path
+) -> None:
+    """One slow sample then holds up no other; an older torch knows no such argument."""
+    arguments = (("in_order", known),) if known is not None else ()
+    observed = {"workers": 2, "loader_arguments": arguments}
+    engine = loader_bound(observed=observed)
+    formula_search(tmp_path, engine, CONFIG)
+    assert any("loader.in_order=0" in each for each in tried(engine)) is expected
