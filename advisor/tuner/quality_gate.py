@@ -89,6 +89,9 @@ def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Verdict
         return (yield from confirm_quality(state, reference, variant, found))
     if workload.quality:
         state, reference = yield from measure_reference(state)
+    if reference == OUT_OF_TIME:
+        why = "The budget had no room to compare its results."
+        return state, Verdict(inside=False, why=why, refuted=False)
     if isinstance(reference, str) or state.best != best:
         why = reference if isinstance(reference, str) else "what it was compared with was given up"
         return state, Verdict(inside=False, figures=f": {why}")
@@ -298,10 +301,8 @@ def run_seeds(
             return state, (tuple(runs), why)
         shown, declared = dict(values_of(state, result)), state.context.workload.quality
         if missing := [name for name in declared if name not in shown]:
-            return state, (
-                tuple(runs),
-                f"the quality command printed no {' and no '.join(missing)}",
-            )
+            why = f"the quality command printed no {' and no '.join(missing)}"
+            return state, (tuple(runs), why)
         runs.append(result)
         expected_s = result.wall_s
     return state, (tuple(runs), "")
