@@ -342,6 +342,8 @@ def caveats(found: TuningResult) -> Iterator[str]:
     if not state.context.has_gpu:
         yield "All of this was measured on this CPU. It says nothing about a GPU."
     yield from map(followed, state.followed)
+    for text in state.left_out:
+        yield f"Faster, and not suggested: {text}"
     if unproven := sorted(tried.keys() - {advice.title for advice in found.advice}):
         yield f"Tried, and not proven to gain: {', '.join(unproven)}."
     runs = [a.run for a in found.attempts if a.request.purpose == "confirm" and a.run is not None]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from advisor import knobs
+from advisor import knobs, numbers
 from advisor.executor.requests import ABTest, Variant
 from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
 from advisor.model import Knob, Purpose, Run
@@ -288,9 +288,20 @@ def try_variant(
         return state, None
     if knob is not None and is_ignored(knob, variant.candidate, state.incumbent_run, run):
         return set_ignored(state, knob, variant.candidate, run), None
-    is_sound = not state.context.objective.broken(run) and not unusable(state, run)
-    alike = not variant.whatif or counts_alike(state, run)
-    return state, run if is_sound and alike else None
+    if state.context.objective.broken(run) or (variant.whatif and not counts_alike(state, run)):
+        return state, None
+    if why := unusable(state, run):
+        return leave_out(state, variant, run, f". It {why}."), None
+    return state, run
+
+
+def leave_out(state: TunerState, variant: Variant, run: Run, why: str) -> TunerState:
+    """With a sentence on a faster variant, and the reason against it."""
+    gain = state.gain_over_incumbent(run)
+    if gain <= 1 + state.tie_threshold:
+        return state
+    text = f"{variant.whatif or variant.label}, {numbers.ratio(gain)} in one run{why}".strip()
+    return replace(state, left_out=(*state.left_out, text))
 
 
 def counts_alike(state: TunerState, run: Run) -> bool:
@@ -316,7 +327,7 @@ def try_switch(state: TunerState, switch: Switch) -> Stage:
     if "tolerance" in switch.needs:
         state, verdict = yield from passes_gate(state, variant, run)
         if not verdict.inside:
-            return state
+            return leave_out(state, variant, run, f"{verdict.figures}. {verdict.why}")
         inside = f" It stayed inside its tolerance{verdict.figures}."
     cost = f" It takes {variant.extra_s:.0f} s once, at the start." if variant.extra_s else ""
     title = variant.whatif or ""

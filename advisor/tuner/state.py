@@ -198,6 +198,8 @@ class TunerState:
     likely: bool = False
     """A candidate was faster, and is not confirmed yet."""
     suggestions: tuple[Suggestion, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Sentences on faster changes of the code that are not suggested."""
     quality: QualityLog = field(default_factory=QualityLog)
 
     @property

@@ -145,6 +145,10 @@ def test_rounding_is_only_changed_behind_the_guard(workload, drift, expected, tm
     search = formula_search(tmp_path, engine, CONFIG, workload=workload)
     assert tried(engine) == ([] if expected is None else ["autocast=bfloat16"])
     assert [advice.title for advice in advice_of(search)] == (expected or [])
+    refused = [
+        text for text in search.state.left_out if text.startswith("autocast=bfloat16, 1.50x")
+    ]
+    assert bool(refused) is (expected == [])
 
 
 def test_a_spent_budget_is_said(tmp_path) -> None:
