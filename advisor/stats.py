@@ -191,7 +191,7 @@ def estimate_inside(low: float, high: float, *estimates: float) -> float:
 
 
 BY_LUCK = 4
-"""So many processes do not agree by luck."""
+"""Fewer processes may agree by luck."""
 
 
 def noise_band(groups: Sequence[Sequence[float]]) -> float | None:

@@ -296,6 +296,10 @@ def _refusal(state: TunerState, run: Run) -> str:
     return unusable(state, run) or (f"was outside of {broken[0].text}" if broken else "")
 
 
+ENDED = 2.0
+"""A trial that was ended is planned at so many times what it ran."""
+
+
 def needed_budget_s(state: TunerState) -> float:
     """Budget for the steps that this one lacked.
 
@@ -304,10 +308,6 @@ def needed_budget_s(state: TunerState) -> float:
     needed_s = [entry.needed_s * (ENDED if entry.stopped else 1.0) for entry in state.skipped]
     missing_s = (n - entry.remaining_s for n, entry in zip(needed_s, state.skipped, strict=True))
     return state.budget_for(max(0.0, sum(needed_s) - state.remaining_s, *missing_s))
-
-
-ENDED = 2.0
-"""Factor on the time of a trial that was ended."""
 
 
 NAMED_CPUS = 0.05

@@ -188,7 +188,7 @@ class TunerState:
     costs_s: tuple[float, ...] = ()
     """Budget that each short process took, waits and repetitions included."""
     delays: tuple[float, ...] = ()
-    """The same over the wall time of the process alone."""
+    """Those costs over the wall time of each process alone."""
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
     verdicts: tuple[KnobVerdict, ...] = ()
@@ -268,7 +268,7 @@ class TunerState:
         return self.noise_of(Candidate())
 
     def noise_of(self, candidate: Candidate) -> float:
-        """The same of a candidate that was compared, else of the original."""
+        """Spread between equal processes of a compared candidate, else of the original."""
         compared = self.confirmation_runs(candidate) if candidate.changes else ()
         runs = compared if len(compared) > 1 else self.steady_originals
         return noise_band([run.windows or (run.units_per_s,) for run in runs]) or 0.0
@@ -347,7 +347,7 @@ class TunerState:
 
     @property
     def gated_reserve_s(self) -> float:
-        """The same for a candidate on top of a proven one."""
+        """Time kept for the confirmation of a candidate on top of a proven one."""
         return min(self.reserve_s, GATED_ROUNDS * self.round_s)
 
     @property

@@ -141,6 +141,9 @@ def test_a_small_gain_leaves_time_for_a_narrower_precision(seed, tmp_path) -> No
     assert search.decisions["precision"].outcome == "changed"
 
 
+SLOW_BATCH = "batch_size: 1\nprecision: fp32\n"
+
+
 def precision_behind_a_slow_batch(folder: Path, budget_s: float) -> FormulaSearch:
     """The chosen batch takes three times as long a process as the original."""
 
@@ -151,9 +154,6 @@ def precision_behind_a_slow_batch(folder: Path, budget_s: float) -> FormulaSearc
     engine = on_formula(process_s=process_s, noise=0.02, load_s=1e-6, launch_s=0.02, unit_s=0.002)
     workload = {**GUARD, "phase": "test"}
     return formula_search(folder, engine, SLOW_BATCH, workload=workload, budget_s=budget_s)
-
-
-SLOW_BATCH = "batch_size: 1\nprecision: fp32\n"
 
 
 def test_a_precision_is_planned_at_the_cost_of_the_batch_it_runs_with(tmp_path) -> None:
