@@ -199,6 +199,9 @@ class Workload(TrialLimits):
     """The user's own command; `{config}` stands for the config's path."""
     phase: Literal["train", "eval", "test", "any"] = "any"
     """Phase that the command runs; knobs of other phases stay as they are."""
+    validation: bool = False
+    """Measure and tune the validations of a training, instead of its updates. The command has to
+    reach one within the budget, and only the loaders are tuned."""
     unit: str = "sample"
     """Name of one unit of work in reports."""
     unit_regex: Regex | None = None

@@ -261,17 +261,33 @@ def test_the_program_ends_once_its_arguments_are_parsed(tmp_path) -> None:
     assert not document.scalars["--shuffle"].editable, "every text is true"
 
 
+TRAINS = """
+import time, torch
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(3):
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    time.sleep(5)
+raise SystemExit("it went on after its first step")
+"""
 UNKNOWN = {
     "a script that is not there": ("python gone.py", "leads to no Python file"),
     "a script that does not parse": ("python broken.py", "SyntaxError"),
     "a program without options": ("python silent.py", "parses no arguments"),
+    "a program that trains at once": ("python trains.py", "parses no arguments"),
     "a value that the program refuses": ("python main.py --batch-size x", "invalid int value"),
 }
 
 
 @pytest.mark.parametrize("case", UNKNOWN)
 def test_a_program_without_a_record_says_why(tmp_path, case) -> None:
-    files = {"main.py": ARGPARSE, "broken.py": "def (:\n", "silent.py": "print(1)\n"}
+    files = {
+        "main.py": ARGPARSE,
+        "broken.py": "def (:\n",
+        "silent.py": "print(1)\n",
+        "trains.py": TRAINS,
+    }
     write(tmp_path, files)
     command, why = UNKNOWN[case]
     found = invocation.recorded(words(command), tmp_path)

@@ -214,6 +214,8 @@ class EventLog:
     """Numbers among the arguments of each call of a module."""
     warm_until: float = 0.0
     """A one-time cost was paid until then."""
+    validations: list[Span] | None = None
+    """Stretches of a training, where the log is only of these."""
     unread: int = 0
 
     @property
@@ -260,7 +262,10 @@ class EventLog:
         """Part of the log with forward events."""
         if all(change.calls for change in self.hooks):
             return self
-        spans = self.hooked_spans()
+        return self.inside(self.hooked_spans())
+
+    def inside(self, spans: list[Span]) -> EventLog:
+        """Part of the log with the events that end inside `spans`."""
         part: dict[str, Any] = {name: _inside(getattr(self, name), spans) for name in TIMED}
         return replace(self, **part)
 

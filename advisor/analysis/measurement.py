@@ -10,7 +10,7 @@ from typing import Any
 from advisor.analysis import breakdown
 from advisor.analysis.device_time import DeviceClock
 from advisor.analysis.events import NO_MODULE, EventLog, LoaderFacts, ModuleFacts, Span, typed
-from advisor.analysis.step_detection import detect_steps
+from advisor.analysis.step_detection import detect_steps, measured_part
 from advisor.analysis.step_series import StepSeries, dominant_module
 from advisor.analysis.window import Window, find_window, warm_up
 from advisor.model import Effects, MeasurePlan, Run, Shares
@@ -44,6 +44,7 @@ def measure(
     `ended`: the program came to its own end. `cut_short`: it was stopped before its window was
     full.
     """
+    trains, log = log.trains, measured_part(log, plan)
     series = detect_steps(log, plan, ended=ended)
     if series is None:
         only = next(iter(log.loaders)) if len(log.loaders) == 1 else None
@@ -55,7 +56,7 @@ def measure(
         window = window.on_device(clock) or window
     effects = _effects(log, series.loader, series.root) or Effects()
     effects = replace(effects, batch=series.batch, accumulation=series.accumulation)
-    effects = replace(effects, trains=log.trains, forwards_per_unit=series.forwards_per_unit)
+    effects = replace(effects, trains=trains, forwards_per_unit=series.forwards_per_unit)
     measured = window is not None and window.units_per_s() is not None
     return Measurement(
         run=_run(log, window, plan, clock, effects) if window is not None and measured else None,
@@ -97,7 +98,7 @@ def _run(
         whole_units=series.whole_units,
         effects=effects,
         syncs=breakdown.sync_points(log, window),
-        notes=(*window.notes, *_aside(window)),
+        notes=(*window.notes, *_aside(window, validates=log.validations is not None)),
     )
 
 
@@ -167,8 +168,9 @@ def _quantile(ordered: Sequence[float], share: float) -> float | None:
     return ordered[math.ceil(share * len(ordered)) - 1] if ordered else None
 
 
-def _aside(window: Window) -> list[str]:
-    if window.aside_s < 0.01 * window.seconds:
+def _aside(window: Window, *, validates: bool) -> list[str]:
+    if window.aside_s < 0.01 * window.seconds and not validates:
         return []
     measured, aside = f"{window.seconds:.1f} s", f"{window.aside_s:.1f} s"
-    return [f"the rate is of {measured} of training, without {aside} of validation in between"]
+    kind, other = ("validation", "training") if validates else ("training", "validation")
+    return [f"the rate is of {measured} of {kind}, without {aside} of {other} in between"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from advisor.analysis.events import EventLog
-from advisor.analysis.step_detection import detect_steps
+from advisor.analysis.step_detection import detect_steps, measured_part
 from advisor.analysis.step_series import FORWARD, LOADER, OPTIMIZER, TRAINING, UPDATE, StepSeries
 from advisor.analysis.window import QUICK_STEP_S, burst, find_window, warm_up
 from advisor.model import MeasurePlan
@@ -53,12 +53,13 @@ def advise(
     left_s = math.inf
     if plan.mode == "window" and plan.longest_s is not None:
         left_s = began + plan.longest_s - now
+    log = measured_part(log, plan)
     series = detect_steps(log, plan)
     if left_s <= 0:
         return Advice("full", 0.0, cut_short=True, series=series)
     if series is None:
         return Advice(None, 0.2)
-    if optimizers_built and _about_to_train(log, series, now - began):
+    if optimizers_built and log.validations is None and _about_to_train(log, series, now - began):
         return Advice(None, 0.5, series=series)
     counting = bool(log.hooks) and log.hooks[-1].counting
     if not counting and _is_known(log, series, plan):

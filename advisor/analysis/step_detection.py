@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
 from advisor.analysis import training_steps
-from advisor.analysis.events import EventLog, ForwardCall
+from advisor.analysis.events import EventLog, ForwardCall, Span
 from advisor.analysis.loaders import beside_inference, worked_items
 from advisor.analysis.step_series import (
     FORWARD,
@@ -74,8 +75,29 @@ def detect_steps(log: EventLog, plan: MeasurePlan, *, ended: bool = False) -> St
         series = _without_loader(log, root, calls, plan, ended=ended)
     else:
         return None
-    series.set_clock()
+    if log.validations is None:  # inference passes over its data once
+        series.set_clock(cycles=series.kind != LOADER)
+    else:
+        series.aside = _pauses(log, log.validations)
+        series.marks = [mark for mark in series.marks if mark < series.steps]
+        series.set_clock(training_steps.first_start(log, series))
     return series
+
+
+def measured_part(log: EventLog, plan: MeasurePlan) -> EventLog:
+    """The log, or its validations where the plan asks for these of a training."""
+    if not plan.validation or log.trains is None:
+        return log
+    training = training_steps.detect(log)
+    spans = training.aside if training else []
+    part = log.inside(spans)
+    return replace(part, validations=spans, updates=[], backwards=[], gradients=[])
+
+
+def _pauses(log: EventLog, validations: list[Span]) -> list[Span]:
+    """Stretches from the last event of a validation to the next one."""
+    ends = [log.inside([each]).last_time() or each.end for each in validations]
+    return [Span(end, after.start) for end, after in zip(ends, validations[1:], strict=False)]
 
 
 def _busiest_loader(log: EventLog) -> int | None:

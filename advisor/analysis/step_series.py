@@ -83,12 +83,11 @@ class StepSeries:
         self.source = SOURCES[unit]
         self.batch = most_common(items) if unit == "sample" else None
 
-    def set_clock(self, first_start_s: float | None = None) -> None:
+    def set_clock(self, first_start_s: float | None = None, *, cycles: bool = True) -> None:
         """Set the clock, and the cycles that its marks show.
 
-        Inference passes over its data once: a pass that begins again there is no cycle.
         `first_start_s`: time of the loader's first start, which stands for the later ones as long
-        as none of them was seen.
+        as none of them was seen. `cycles`: passes over the data repeat.
         """
         position, off_s = 0, 0.0
         for bound in self.bounds:
@@ -96,7 +95,7 @@ class StepSeries:
                 off_s += self.aside[position].end - self.aside[position].start
                 position += 1
             self.clock.append(bound - off_s)
-        if self.kind == LOADER:
+        if not cycles:
             return
         if self.marks:
             gaps = [self.clock[mark + 1] - self.clock[mark] for mark in self.marks]

@@ -69,7 +69,7 @@ def detect(log: EventLog, *, ended: bool = False) -> StepSeries | None:
     if series.loader is not None:
         series.marks = _restarts(log, series)
         series.aside = _other_loaders(log, series)
-        first_start_s = _first_start(log, series)
+        first_start_s = first_start(log, series)
     else:
         found, are_rollouts = _calls_aside(log, series.root)
         if are_rollouts:
@@ -123,7 +123,7 @@ def _restarts(log: EventLog, series: StepSeries) -> list[int]:
     return _holding(series, [new.end for old, new in pairwise(own) if old.ended_pass])
 
 
-def _first_start(log: EventLog, series: StepSeries) -> float | None:
+def first_start(log: EventLog, series: StepSeries) -> float | None:
     """Time of the loader's first start; sets the steps of a pass.
 
     None where it does not repeat: without workers, or with those that persist.

@@ -245,7 +245,8 @@ def sound(arms: Sequence[Arm]) -> list[Arm]:
 
 def request(arm: Arm, purpose: Purpose, window_s: float) -> TrialRequest:
     """One process of a variant, which takes what its warm-up took."""
-    plan = MeasurePlan(measure_s=window_s, unit_regex=arm.asked.workload.unit_regex)
+    entry = arm.asked.workload
+    plan = MeasurePlan(measure_s=window_s, validation=entry.validation, unit_regex=entry.unit_regex)
     return TrialRequest(
         variant=Variant(program=arm.name),
         purpose=purpose,

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -190,9 +191,10 @@ def resolve(
         if why := why_not_taken(argv, config, cwd):
             raise CommandMissingError(why)
     entry = entry or Workload(command=shlex.join(argv))
-    if entry.phase == "any" and (phase := knobs.phase_of_command(documents.of_command(argv))):
-        entry = entry.model_copy(update={"phase": phase})
     typed = documents.of_command(argv)
+    named = "eval" if entry.validation else knobs.phase_of_command(typed)
+    if entry.phase == "any" and named:
+        entry = entry.model_copy(update={"phase": named})
     return Invocation(
         configs=configs,
         argv=argv,
@@ -327,7 +329,7 @@ def _no_command(paths: Sequence[Path], found: Settings, use_case: str) -> str:
     )
 
 
-PARSE_LIMIT_S = 120.0
+PARSE_LIMIT_S = 60.0
 """Longest wait for a program to parse its arguments."""
 
 
@@ -367,10 +369,12 @@ def recorded(
                 ("GPU_ADVISOR_PARSE_ONLY", str(record)),
                 ("GPU_ADVISOR_PARSE_SCRIPT", script),
             ),
-            plan=MeasurePlan(measure_s=0.5, min_steps=2, whole_batches=1),
+            plan=MeasurePlan(longest_s=0.0),  # parsing comes before the first step
             start_limit_s=PARSE_LIMIT_S,
             total_limit_s=PARSE_LIMIT_S,
         )
+        with contextlib.suppress(OSError, ValueError):  # a closed stream
+            print("starting the program once, to read its options", file=sys.stderr, flush=True)
         try:
             result = run_trial(trial)
         except AdvisorError as problem:

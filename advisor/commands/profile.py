@@ -89,6 +89,7 @@ def plan_of(
     if args.whole is not None:
         return replace(plan, measure_s=args.whole, longest_s=args.whole), 1
     workers = tuple(sorted({0, cpus}))
+    plan = replace(plan, validation=asked.workload.validation)
     return replace(plan, min_steps=8, ceilings_workers=workers, ceilings_s=CEILINGS_S), RUNS
 
 

@@ -12,7 +12,7 @@ WORTH = 0.05
 REMEDIES = {
     "start": "Start-up is paid once a run: the share falls with longer runs.",
     "between epochs": "persistent_workers=True keeps a loader's workers from epoch to epoch.",
-    "validation": "Tune its loader by the command that only validates, or validate less often.",
+    "validation": "`validation = true` in gpu-advisor.toml lets `optimize` tune its loader.",
     "saving": "Save less often, or copy to the CPU and save in a thread.",
 }
 GROWTH = 0.01

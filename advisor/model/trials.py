@@ -74,6 +74,8 @@ class MeasurePlan:
     longest_s: float | None = None
     """In window mode, stop so long after the first step however full the window is: for a run of
     which only the effects are asked for."""
+    validation: bool = False
+    """Measure the validations of a training, not its updates."""
     forwards_per_unit: float | None = None
     """Known from an earlier whole unit: lets an iterative sampler stop inside a batch."""
     ceilings_workers: tuple[int, ...] = ()

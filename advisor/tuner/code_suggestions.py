@@ -187,9 +187,12 @@ def suggest_changes(state: TunerState) -> Stage:
 
 
 def compare_faster(state: TunerState) -> Stage:
-    """Compare the most promising suggestions, each in its share of the budget."""
-    waiting = sorted((s for s in state.suggestions if s.outcome is None), key=lambda s: -s.gain)
-    waiting = waiting[:MOST_COMPARED]
+    """Compare the most promising suggestions, each in its share of the budget.
+
+    Those within the tie wait for a second look.
+    """
+    waiting = [s for s in state.suggestions if s.outcome is None and is_sure(state, s.run)]
+    waiting = sorted(waiting, key=lambda each: -each.gain)[:MOST_COMPARED]
     for number, suggestion in enumerate(waiting):
         share_s = state.remaining_s / (len(waiting) - number)
         state = yield from compare(state, suggestion, share_s)
@@ -219,10 +222,13 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     others = tuple(each for each in state.suggestions if each is not suggestion)
     compared = replace(suggestion, outcome=result)
     state = replace(state, suggestions=(*others, compared))
-    if suggestion.knob is not None and not is_confirmed(state, compared):
-        reason = f"{suggestion.title} was faster in its own run; a comparison confirmed no gain."
-        state = state.set_verdict(suggestion.knob, "kept", reason)
-    return state
+    if suggestion.knob is None:
+        return state
+    if is_confirmed(state, compared):
+        reason = f"{suggestion.title} was faster in the search. {suggestion.reason}"
+        return state.set_verdict(suggestion.knob, "advised", reason)
+    reason = f"{suggestion.title} was faster in its own run; a comparison confirmed no gain."
+    return state.set_verdict(suggestion.knob, "kept", reason)
 
 
 def is_confirmed(state: TunerState, suggestion: Suggestion) -> bool:
@@ -255,19 +261,32 @@ def fastest(
     knob: Knob | None = None,
     climbing: bool = False,
 ) -> Trials[Tried | None]:
-    """Run `variants`; the fastest that gains over the incumbent and `best` by a tie, else `best`.
+    """Run `variants`; the fastest that beats the incumbent, and `best` by a tie, else `best`.
 
-    Climbing ends at the first that gains nothing.
+    A gain within the tie is taken where there is no larger one. Climbing ends at the first that
+    gains nothing.
     """
     for variant in variants:
         state, run = yield from try_variant(state, variant, knob)
-        gains = run is not None and state.gain_over_incumbent(run) > 1 + state.tie_threshold
-        if run is not None and gains and (best is None or state.is_faster(run, best[1])):
+        if run is not None and is_faster(state, run, best):
             cost_s = run.whatif.cost_s if run.whatif else None
             best = replace(variant, extra_s=cost_s or 0.0), run
         elif climbing:
             break
     return state, best
+
+
+def is_faster(state: TunerState, run: Run, best: Tried | None) -> bool:
+    """True if `run` beats a sure `best` by a tie, or an unsure one at all."""
+    if best is not None and is_sure(state, best[1]):
+        return state.is_faster(run, best[1])
+    held = state.gain_over_incumbent(best[1]) if best else 1 + state.context.smallest_gain
+    return state.gain_over_incumbent(run) > held
+
+
+def is_sure(state: TunerState, run: Run) -> bool:
+    """True if `run` beats the incumbent by more than equal runs differ."""
+    return state.gain_over_incumbent(run) > 1 + state.tie_threshold
 
 
 def try_variant(
@@ -325,6 +344,8 @@ def try_switch(state: TunerState, switch: Switch) -> Stage:
     variant, run = best
     inside = ""
     if "tolerance" in switch.needs:
+        if not is_sure(state, run):
+            return state  # too little to pay for the comparison of its results
         state, verdict = yield from passes_gate(state, variant, run)
         if not verdict.inside:
             return leave_out(state, variant, run, f"{verdict.figures}. {verdict.why}")
@@ -345,7 +366,10 @@ def caution(run: Run) -> str:
 def try_training_batches(state: TunerState) -> Stage:
     """Double each batch that would change the training, while that is faster."""
     for knob in state.tunable("batch_size"):
-        if is_only_suggested(state, knob):
+        if state.context.workload.validation:
+            reason = "Left as it is: the training may use it too, and its validation was measured."
+            state = state.set_verdict(key_of(knob), "listed", reason)
+        elif is_only_suggested(state, knob):
             state = yield from try_larger_batches(state, knob)
     return state
 
@@ -360,18 +384,21 @@ def try_larger_batches(state: TunerState, knob: Knob) -> Stage:
             break
         variants.append(Variant(candidate=candidate))
     state, best = yield from fastest(state, variants, knob=knob, climbing=True)
-    if best is None:
+    if best is None or not is_sure(state, best[1]):
         if knob not in state.tunable("batch_size"):
             return state
         if len(state.skipped) > before:
             return state.set_verdict(key, "skipped", OUT_OF_TIME)
         reason = f"No larger batch ran faster by more than {state.tie_percent}."
-        return state.set_verdict(key, "kept", reason)
+        state = state.set_verdict(key, "kept", reason)
+        if best is None:
+            return state
     change = change_of(best[0].candidate, key)
     assert change is not None
     new = int(str(change.new))
     note = training_note(state, new / old) + memory_caveat(state, best[1])
-    state = state.set_verdict(key, "advised", f"{new} was faster in the search. {note}")
+    if is_sure(state, best[1]):
+        state = state.set_verdict(key, "advised", f"{new} was faster in the search. {note}")
     title = f"{knob.path}: {old} to {new}"
     return suggest(state, title, best, note, knob=key)
 
@@ -382,6 +409,7 @@ def try_loader_arguments(state: TunerState) -> Stage:
     if seen.workers is None:
         return state
     chosen: dict[str, int | bool] = {}
+    found: dict[str, int | bool] = {}
     best: Tried | None = None
     for name, values in loader_values(state):
         if name in loader_arguments("workers") and not chosen.get("num_workers", seen.workers):
@@ -391,12 +419,13 @@ def try_loader_arguments(state: TunerState) -> Stage:
         climbing = name == "batch_size"
         state, best = yield from fastest(state, variants, best, climbing=climbing)
         if best is not None and best[0].whatif in options:
-            chosen[name] = options[best[0].whatif]
+            found = {**chosen, name: options[best[0].whatif]}
+            chosen = found if is_sure(state, best[1]) else chosen
     if best is None:
         return state
-    title = "DataLoader arguments: " + ", ".join(f"{n}={v!r}" for n, v in chosen.items())
+    title = "DataLoader arguments: " + ", ".join(f"{n}={v!r}" for n, v in found.items())
     reason = f"They stand in the code, and no config key holds them.{caution(best[1])}"
-    return suggest(state, title, best, reason, arguments=tuple(chosen.items()))
+    return suggest(state, title, best, reason, arguments=tuple(found.items()))
 
 
 def loader_values(state: TunerState) -> Iterable[tuple[str, list[int] | list[bool]]]:

@@ -74,6 +74,8 @@ def overriding(leaf: str, value: object, run: Run) -> str:
 
 def is_only_suggested(state: TunerState, knob: Knob) -> bool:
     """True if a larger batch would change the samples of each update."""
+    if state.context.workload.validation:
+        return True
     value = state.current(knob)
     if not state.trains or not isinstance(value, int):
         return False

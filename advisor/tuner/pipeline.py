@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 
 from advisor.tuner.baseline import discover_knobs, is_too_small, measure_baseline, worth_trying
-from advisor.tuner.code_suggestions import suggest_changes
-from advisor.tuner.confirm import check_memory, confirm
+from advisor.tuner.code_suggestions import compare_faster, is_confirmed, is_sure, suggest_changes
+from advisor.tuner.confirm import check_memory, confirm, proven_candidate
 from advisor.tuner.search import tune_batch_and_workers, tune_workers, worker_knobs
 from advisor.tuner.state import Result, SearchStep, Stage, Stop, TunerState, TuningContext
 from advisor.tuner.value_trials import (
+    try_values,
     tune_flags,
     tune_loader,
     tune_memory_savers,
@@ -44,6 +46,7 @@ def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
         check_memory,
         tune_gated_knobs,
         suggest_changes,
+        look_again,
     ):
         state = yield from stage(state)
     return Stop(reason="done", state=state)
@@ -66,3 +69,29 @@ def tune_gated_knobs(state: TunerState) -> Stage:
         state = yield from tune_workers(state, worker_knobs(state))
         state = yield from tune_loader(state)
     return (yield from confirm(state, state.best))
+
+
+def look_again(state: TunerState) -> Stage:
+    """Compare what was faster within the tie, where nothing was proven.
+
+    Runs that vary hide small gains. The rest of the budget tells, the largest first.
+    """
+    if not is_proven(state):
+        state = replace(state, second_look=True)
+        for near in sorted(state.near_misses, key=lambda each: -each.gain):
+            if not is_proven(state):
+                state = yield from try_values(state, near.knob, [near.value], gated=near.gated)
+                state = yield from confirm(state, state.best)
+                state = yield from check_memory(state)
+        if not is_proven(state):
+            state = yield from compare_faster(state)
+        state = replace(state, second_look=False)
+    kept = tuple(each for each in state.suggestions if each.outcome or is_sure(state, each.run))
+    return replace(state, suggestions=kept)
+
+
+def is_proven(state: TunerState) -> bool:
+    """True if a config or a change of the code was proven."""
+    return bool(proven_candidate(state).changes) or any(
+        is_confirmed(state, each) for each in state.suggestions
+    )

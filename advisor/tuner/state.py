@@ -143,6 +143,16 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NearMiss:
+    """Value that was faster in its run, by less than equal runs differ."""
+
+    knob: Knob
+    value: JsonScalar
+    gated: bool
+    gain: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
     """Faster change that the user has to make."""
 
@@ -198,6 +208,10 @@ class TunerState:
     likely: bool = False
     """A candidate was faster, and is not confirmed yet."""
     suggestions: tuple[Suggestion, ...] = ()
+    near_misses: tuple[NearMiss, ...] = ()
+    """Values of the config that were faster within the tie."""
+    second_look: bool = False
+    """A run within the tie counts as faster: only a comparison can tell."""
     left_out: tuple[str, ...] = ()
     """Sentences on faster changes of the code that are not suggested."""
     quality: QualityLog = field(default_factory=QualityLog)
@@ -280,7 +294,8 @@ class TunerState:
     @property
     def tie_threshold(self) -> float:
         """Relative difference below which two runs tie."""
-        return max(self.context.smallest_gain, min(self.noise_of(self.best), MAX_TIE))
+        noise = 0.0 if self.second_look else min(self.noise_of(self.best), MAX_TIE)
+        return max(self.context.smallest_gain, noise)
 
     @property
     def tie_percent(self) -> str:
@@ -470,7 +485,7 @@ class TunerState:
         """Plan a window for `candidate`."""
         workload = self.context.workload
         plan = MeasurePlan(measure_s=self.context.measure_s, min_steps=MIN_STEPS)
-        plan = replace(plan, unit_regex=workload.unit_regex)
+        plan = replace(plan, validation=workload.validation, unit_regex=workload.unit_regex)
         if self.originals and self.iterative:
             forwards = self.original.effects.forwards_per_unit or 1.0
             for change in candidate.changes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from advisor import knobs
 from advisor.executor.requests import Variant
@@ -21,6 +22,7 @@ from advisor.tuner.quality_gate import (
 from advisor.tuner.search import is_count, plain_reason, unusable
 from advisor.tuner.state import (
     OUT_OF_TIME,
+    NearMiss,
     Stage,
     TunerState,
     change_of,
@@ -77,6 +79,7 @@ def try_values(
             continue
         followed = True
         if run is None or not state.is_faster(run, state.incumbent_run):
+            state = with_near_miss(state, run, knob, value, gated=gated)
             continue
         if why := unusable(state, run):
             seen = f" and usable: {value} {why}"
@@ -102,6 +105,18 @@ def try_values(
         return state
     unchanged = f"No value tested was faster by more than {state.tie_percent}{seen}."
     return state.set_verdict(key, "kept", unconfirmed or unchanged)
+
+
+def with_near_miss(
+    state: TunerState, run: Run | None, knob: Knob, value: JsonScalar, *, gated: bool
+) -> TunerState:
+    """With a value that may be chosen, if its run was faster within the tie."""
+    gain = state.gain_over_incumbent(run) if run is not None else 0.0
+    small = gain <= 1 + state.context.smallest_gain
+    if run is None or small or state.context.objective.broken(run) or unusable(state, run):
+        return state
+    near = NearMiss(knob=knob, value=value, gated=gated, gain=gain)
+    return replace(state, near_misses=(*state.near_misses, near))
 
 
 def tune_loader(state: TunerState) -> Stage:

@@ -9,7 +9,7 @@ from advisor.analysis.device_time import DeviceClock
 from advisor.analysis.events import PASS_ENDED, DeviceMark, EventLog, HookChange, ProbeTime
 from advisor.analysis.measurement import probe_share
 from advisor.analysis.progress import advise
-from advisor.analysis.step_detection import detect_steps
+from advisor.analysis.step_detection import detect_steps, measured_part
 from advisor.analysis.window import Window, find_window
 from advisor.model import MeasurePlan
 from tests.analysis.logs import (
@@ -163,14 +163,14 @@ def until(log: EventLog, now: float) -> EventLog:
     return seen
 
 
-def live(log: EventLog) -> tuple[Window, float]:
+def live(log: EventLog, plan: MeasurePlan = EPOCHS) -> tuple[Window, float]:
     """The window of a program that runs, and the time at which it was full."""
     now = 0.5
     while now < 360:
-        seen = until(log, now)
-        series = detect_steps(seen, EPOCHS)
+        seen = measured_part(until(log, now), plan)
+        series = detect_steps(seen, plan)
         if series is not None:
-            window, wait_s = find_window(seen, series, EPOCHS, now=now)
+            window, wait_s = find_window(seen, series, plan, now=now)
             if window is not None and not wait_s:
                 return window, now
         now += 0.5
@@ -189,6 +189,24 @@ def test_the_rate_is_of_whole_epochs_without_their_validation(
     paid_s = epoch_s + (0.0 if persistent else 4.0)
     assert window.units_per_s() == pytest.approx(epoch_s / STEP_S * BATCH / paid_s, rel=0.03)
     assert now - window.start <= 3 * EPOCHS.measure_s + validation_s + 4.5
+
+
+@pytest.mark.parametrize("validation_s", [0.5, 2.0, 20.0])
+@pytest.mark.parametrize("start_s", [0.0, 1.0])
+def test_the_rate_of_validations_is_without_the_training_between_them(
+    validation_s, start_s
+) -> None:
+    """Each pays for the start of its workers, also where the window ends within the first one."""
+    log, now, step_s = log_with(loaders=2, workers=4, prefetch=2, items=400), 0.0, validation_s / 50
+    while now < 300:
+        now = train(log, 40, start=now, load=0.01, work=0.04, batch=BATCH)
+        fetch(log, now, now, 0, PASS_ENDED)
+        fetch(log, now, now + start_s, 1, 8.0)
+        now += start_s + step_s
+        call(log, now - step_s, now, 8.0, graded=False)
+        now = infer(log, 49, start=now, length=step_s, batch=8.0) + 3.0
+    window, _ = live(log, replace(EPOCHS, validation=True))
+    assert window.units_per_s() == pytest.approx(400 / (validation_s + start_s), rel=0.05)
 
 
 def test_a_validation_in_the_middle_of_an_epoch_changes_nothing() -> None:

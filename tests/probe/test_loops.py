@@ -97,6 +97,17 @@ def test_validation_is_kept_apart(tmp_path, batches) -> None:
     assert any("of validation in between" in note for note in reading.notes) == (batches == 15)
 
 
+@pytest.mark.parametrize("batches", [15, 100])
+def test_validations_are_measured_where_they_are_asked_for(tmp_path, batches) -> None:
+    """The training between them is none of their time."""
+    plan = MeasurePlan(measure_s=0.6, min_steps=10, validation=True)
+    reading = python(tmp_path, "ok_loaders.py", str(batches), plan=plan).measured
+    assert (reading.step_kind, reading.effects.batch) == ("loader batch", 10)
+    assert reading.effects.trains == "optimizer"
+    assert reading.units_per_s <= 10 / 0.002, "a batch of it sleeps so long"
+    assert reading.shares.compute + reading.shares.data_wait + reading.shares.other > 0.9
+
+
 def test_two_ranks_of_which_one_is_slow(tmp_path) -> None:
     """They stop at the same step and their rates, which are one where gradients are reduced, add
     up. The matrix has those of torchrun and of spawn."""

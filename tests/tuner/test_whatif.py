@@ -320,3 +320,14 @@ def test_batches_out_of_order_are_tried_where_workers_are_waited_for(
     engine = loader_bound(observed=observed)
     formula_search(tmp_path, engine, CONFIG)
     assert any("loader.in_order=0" in each for each in tried(engine)) is expected
+
+
+def test_a_gain_within_the_tie_is_compared_where_nothing_else_was_proven(tmp_path) -> None:
+    """Runs that vary hide it from single runs; the rest of the budget is for the proof."""
+    switches = {"cudnn_benchmark": 1.12, "fused": 1.0}
+    engine = computing(observed=ON_CUDA, switches=switches, noise=0.06, seed=6)
+    search = formula_search(tmp_path, engine, CONFIG, budget_s=300)
+    assert search.state.tie_threshold > 0.12, "the noise hides the gain"
+    (advice,) = advice_of(search)
+    assert advice.title == "cudnn_benchmark"
+    assert advice.gain.low > 1.03
