@@ -63,12 +63,16 @@ class Session:
     """Node that runs the trials; None: this machine."""
 
     @contextlib.contextmanager
-    def engine(self) -> Iterator[Engine]:
-        """Engine on the card of the target, which Ctrl-C cancels."""
+    def engine(self, *, several: bool = False) -> Iterator[Engine]:
+        """Engine on the card of the target, which Ctrl-C cancels.
+
+        `several`: further cards that are equal and idle are held as well.
+        """
         with self.progress, cancellable() as cancel:
             settings = EngineSettings(
                 connection=self.node,
                 gpu_uuid=self.target.gpu.uuid if self.target.gpu else None,
+                equal_gpus=targets.equal_gpus(self.target, self.machine) if several else (),
                 cancel=cancel,
                 on_progress=self.progress.status,
             )
@@ -97,10 +101,12 @@ class Session:
             yield run
 
     @contextlib.contextmanager
-    def executor(self, started: float, *, earlier_calls: bool = True) -> Iterator[Executor]:
+    def executor(
+        self, started: float, *, earlier_calls: bool = True, several: bool = False
+    ) -> Iterator[Executor]:
         """Open the executor of a call, whose budget began at `started`."""
         history = History(self.asked.state() / "history.sqlite", self.progress.note)
-        with self.engine() as engine:
+        with self.engine(several=several and self.node is None) as engine:
             yield Executor(
                 engine=engine,
                 program=self.program,

@@ -65,7 +65,8 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
         job = prepare(args, command, stack)
         for versions in job.versions:
             stack.enter_context(versions.held())
-        lab = stack.enter_context(job.session.executor(started, earlier_calls=not args.fresh))
+        executor = job.session.executor(started, earlier_calls=not args.fresh, several=True)
+        lab = stack.enter_context(executor)
         search = Search(job=job, context=context_of(job, lab), answers=[])
         problem: AdvisorError | None = None
         stop: Stop | None = None
@@ -113,7 +114,7 @@ class Search:
                     session.progress.note(unused)
                 stage = turn.request.purpose
                 session.progress.stage(stage)
-            self.answers.append(lab.answer(turn.request))
+            self.answers.append(lab.answer(turn.request, turn.ahead))
             if stage == "baseline":
                 self.correct(self.answers[-1])
 

@@ -38,39 +38,52 @@ class Round(Generic[R]):
 
 def interleaved(
     arms: Sequence[str],
-    run: Callable[[str, int], R],
+    run: Callable[[Sequence[tuple[str, int]]], Sequence[R]],
     *,
     contended: Callable[[Mapping[str, R]], str | None],
     failed: Callable[[R], bool] = lambda _: False,
     orders: Iterator[tuple[str, ...]] | None = None,
+    at_once: Callable[[], int] = lambda: 1,
 ) -> Iterator[Round[R]]:
     """Run rounds without end, until the caller stops.
 
-    `run` is given the arm and the number of the round, from 1. `contended` gives the reason why a
-    whole round does not count, or None. `orders` gives the order of each round that counts;
-    without, it flips. A round whose node is lost begins again.
+    `run` is given arms, each with the number of its round, from 1: one of each of `at_once` rounds.
+    `contended` gives the reason why a whole round does not count, or None. `orders` gives the order
+    of each round that counts; without, it flips. Rounds whose node is lost begin again.
     """
     orders = orders or itertools.cycle([tuple(arms), tuple(reversed(arms))])
-    number, order = 0, next(orders)
+    number = 0
+    again: list[tuple[str, ...]] = []
+    """Orders of rounds that did not count."""
     while True:
-        number += 1
-        runs: dict[str, R] = {}
+        many = max(1, at_once())
+        wave = [again.pop(0) if again else next(orders) for _ in range(many)]
+        numbers = range(number + 1, number + 1 + many)
+        number += many
+        runs: list[dict[str, R]] = [{} for _ in wave]
         try:
-            for arm in order:
-                runs[arm] = run(arm, number)
-                if failed(runs[arm]):
+            for turn in zip(*wave, strict=True):
+                for found, arm, one in zip(
+                    runs, turn, run(list(zip(turn, numbers, strict=True))), strict=True
+                ):
+                    found[arm] = one
+                if any(failed(one) for found in runs for one in found.values()):
                     break
         except NodeLostError as lost:
             if lost.again:
+                again = [*wave, *again]
                 continue
             raise
-        if any(map(failed, runs.values())):
-            yield Round(number=number, order=order, runs=runs, failed=True)
-            return
-        reason = contended(runs)
-        yield Round(number=number, order=order, runs=runs, contended=reason)
-        if reason is None:
-            order = next(orders)
+        for at, order, found in zip(numbers, wave, runs, strict=True):
+            if any(map(failed, found.values())):
+                yield Round(number=at, order=order, runs=found, failed=True)
+                return
+            if len(found) < len(order):
+                continue
+            reason = contended(found)
+            yield Round(number=at, order=order, runs=found, contended=reason)
+            if reason is not None:
+                again.append(order)
 
 
 __all__ = ["AFTER", "ALPHA", "BEFORE", "Comparison"]

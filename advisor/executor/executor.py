@@ -6,8 +6,10 @@ left after each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from advisor.errors import InterruptedByUserError, NodeLostError
@@ -29,7 +31,8 @@ from advisor.executor.requests import (
     Variant,
     contended,
 )
-from advisor.executor.run_cache import RunCache
+from advisor.executor.run_cache import MOVED, RunCache
+from advisor.machine.recording import same_uuid
 from advisor.model import Failure, Run, Trial
 
 LATE_S = 2.0
@@ -54,6 +57,9 @@ class Listener(Protocol):
 
     def trial_stopped(self, label: str, why: str) -> None:
         """A limit of ours ended a process; it has no result."""
+
+    def note(self, text: str) -> None:
+        """A line for the user."""
 
 
 @dataclass(kw_only=True)
@@ -94,12 +100,63 @@ class Executor:
     patient: bool = True
     """True if to run a contended run again: not after that was in vain, until an uncontended one
     is seen."""
+    cards: int = 1
+    """Cards on which trials run at once."""
+    _ahead: dict[str, _Begun] = field(default_factory=dict)
+    """Trials that ran beside others before they were asked for, by key."""
+    _last_id: int = 0
 
-    def answer(self, request: TrialRequest | ABTest) -> TrialResult | Comparison | SkippedRun:
-        """Result of `request`. Raises InterruptedByUserError; finished runs are kept."""
+    def answer(
+        self,
+        request: TrialRequest | ABTest,
+        ahead: Callable[[], Iterable[TrialRequest]] = lambda: (),
+    ) -> TrialResult | Comparison | SkippedRun:
+        """Result of `request`. Raises InterruptedByUserError; finished runs are kept.
+
+        `ahead`: requests that may follow, which run on further cards meanwhile.
+        """
         if request.purpose != "baseline":
             self.run_cache.check_speed([run.units_per_s for run in self._baselines()])
-        return self.compare(request) if isinstance(request, ABTest) else self.measure(request)
+        if isinstance(request, ABTest):
+            return self.compare(request)
+        if request.purpose == "baseline" and self._baselines() and self.cards == 1:
+            self._find_equal_cards(request)
+        elif self.cards > 1:
+            self._run_ahead([request, *ahead()])
+        return self.measure(request)
+
+    def _find_equal_cards(self, request: TrialRequest) -> None:
+        """Run the original on every card that is held; those that agree with each other remain.
+
+        Programs that choose their card themselves, cards that differ, and CPUs that are too few
+        for all trials show here.
+        """
+        held = self.engine.equal_gpus
+        if not held:
+            return
+        begun = [self._begin(request, *self._build(request)) for _ in (None, *held)]
+        first, *others = self._run_all(begun)
+        self._ahead[first.key] = first
+        if all(map(partial(is_equal, self._baselines()[0]), others, held)):
+            self.cards = len(begun)
+            self.listener.note(f"{self.cards} equal cards: trials run on all of them at once")
+        else:
+            self.listener.note("one trial at a time: the original ran differently on other cards")
+
+    def _run_ahead(self, requests: Sequence[TrialRequest]) -> None:
+        """Run the first requests that have no result yet, one on each card."""
+        begun: dict[str, _Begun] = {}
+        for request in requests:
+            if len(begun) == self.cards or request.fresh:
+                break
+            trial, key = self._build(request)
+            known = key in self._ahead or self.run_cache.find(key) is not None
+            if not known and request.expected_s <= self.budget.remaining_s - request.kept_s:
+                begun.setdefault(key, self._begin(request, trial, key))
+        if len(begun) > 1:
+            several = list(begun.values())
+            self.listener.trial_started(int(several[0].trial.id), several[0].trial.label)
+            self._ahead |= {each.key: each for each in self._run_all(several)}
 
     def measure(self, request: TrialRequest) -> TrialResult | SkippedRun:
         """Measure one run, once more where it was contended.
@@ -161,21 +218,67 @@ class Executor:
         self, request: TrialRequest, *, earlier_calls: bool = True
     ) -> TrialResult | SkippedRun:
         """Run `request` on the node at hand. Raises NodeLostError."""
-        trial, key = self._build(request)
-        known = None if request.fresh else self.run_cache.find(key, earlier_calls=earlier_calls)
-        if known is not None:
-            return self._add(trial.id, request, known, reused=True)
-        expected_s, remaining_s = request.expected_s, self.budget.remaining_s
-        if expected_s > remaining_s:
-            return SkippedRun(request=request, needed_s=expected_s, remaining_s=remaining_s)
-        if request.purpose == "baseline":
-            self.run_cache.note_earlier(key)
+        return self.run_together([request], earlier_calls=earlier_calls)[0]
+
+    def run_together(
+        self, requests: Sequence[TrialRequest], *, earlier_calls: bool = True
+    ) -> list[TrialResult | SkippedRun]:
+        """Run `requests` at once, each on a card of its own. Raises NodeLostError."""
+        answers: dict[int, TrialResult | SkippedRun] = {}
+        begun: dict[int, _Begun] = {}
+        for at, request in enumerate(requests):
+            trial, key = self._build(request)
+            known = None
+            if not request.fresh:
+                known = self.run_cache.find(key, earlier_calls=earlier_calls)
+            if key in self._ahead:
+                answers[at] = self._concluded(replace(self._ahead.pop(key), request=request))
+            elif known is not None:
+                self._last_id += 1
+                answers[at] = self._add(trial.id, request, known, reused=True)
+            elif request.expected_s > self.budget.remaining_s:
+                answers[at] = SkippedRun(
+                    request=request,
+                    needed_s=request.expected_s,
+                    remaining_s=self.budget.remaining_s,
+                )
+            else:
+                if request.purpose == "baseline":
+                    self.run_cache.note_earlier(key)
+                self.listener.trial_started(int(trial.id), trial.label)
+                begun[at] = self._begin(request, trial, key)
+        for at, done in zip(begun, self._run_all(list(begun.values())), strict=True):
+            answers[at] = self._concluded(done)
+        return [answers[at] for at in range(len(requests))]
+
+    def _begin(self, request: TrialRequest, trial: Trial, key: str) -> _Begun:
+        self._last_id += 1
+        remaining_s = self.budget.remaining_s
         most_s = remaining_s - request.kept_s + LATE_S
-        trial = replace(trial, steps_limit_s=request.limit_s)
-        self.listener.trial_started(len(self.attempts) + 1, trial.label)
-        begun = self.engine.clock()
-        result = self.engine.run(replace(trial, total_limit_s=min(trial.total_limit_s, most_s)))
-        by_budget = result.wall_s > most_s - LATE_S
+        limit_s = min(trial.total_limit_s, most_s)
+        trial = replace(trial, steps_limit_s=request.limit_s, total_limit_s=limit_s)
+        return _Begun(request=request, trial=trial, key=key, most_s=most_s, remaining_s=remaining_s)
+
+    def _run_all(self, begun: Sequence[_Begun]) -> list[_Begun]:
+        """Run trials at once, the first on the card that the program takes by itself."""
+        cards = [(), *((("CUDA_VISIBLE_DEVICES", uuid),) for uuid in self.engine.equal_gpus)]
+
+        def run(one: _Begun, card: tuple[tuple[str, str], ...]) -> _Begun:
+            started = self.engine.clock()
+            trial = replace(one.trial, env=(*one.trial.env, *card))
+            result = self.engine.run(trial)
+            return replace(one, result=result, took_s=self.engine.clock() - started)
+
+        if len(begun) < 2:
+            return [run(one, ()) for one in begun]
+        with ThreadPoolExecutor(len(begun)) as pool:
+            return list(pool.map(run, begun, cards[: len(begun)]))
+
+    def _concluded(self, done: _Begun) -> TrialResult | SkippedRun:
+        """Keep the result of a trial, unless a limit of ours ended it."""
+        request, trial, result = done.request, done.trial, done.result
+        assert result is not None
+        by_budget = result.wall_s > done.most_s - LATE_S
         if isinstance(result, Failure) and result.kind == "interrupted":
             msg = "Interrupted; nothing was changed, and what was measured is kept."
             raise InterruptedByUserError(msg)
@@ -188,12 +291,14 @@ class Executor:
             elif request.kept_s:
                 why = f"after {result.wall_s:.0f} s: the rest is kept for the proof"
             self.listener.trial_stopped(trial.label, why)
-            needed_s = max(expected_s, most_s)
             return SkippedRun(
-                request=request, needed_s=needed_s, remaining_s=remaining_s, stopped=True
+                request=request,
+                needed_s=max(request.expected_s, done.most_s),
+                remaining_s=done.remaining_s,
+                stopped=True,
             )
-        self.run_cache.append(key, result)
-        return self._add(trial.id, request, result, took_s=self.engine.clock() - begun)
+        self.run_cache.append(done.key, result)
+        return self._add(trial.id, request, result, took_s=done.took_s)
 
     def _add(
         self,
@@ -220,11 +325,25 @@ class Executor:
         return attempt
 
     def _build(self, request: TrialRequest) -> tuple[Trial, str]:
-        id_ = f"{len(self.attempts) + len(self.stopped) + 1:03d}"
+        id_ = f"{self._last_id + 1:03d}"
         name = request.variant.program
         program = self.program if name is None else self.programs[name]
         trial = program.trial(id_, request, self.engine.scratch(id_))
         return trial, self.run_cache.key(program, trial, request.series)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """Trial with its limits, and its result once it ran."""
+
+    request: TrialRequest
+    trial: Trial
+    key: str
+    most_s: float
+    """Longest time that the budget leaves it."""
+    remaining_s: float
+    result: Run | Failure | None = None
+    took_s: float = 0.0
 
 
 class _SpentError(Exception):
@@ -260,37 +379,49 @@ class _Rounds:
 
         try:
             for each in interleaved(
-                test.names, self._run, contended=reason, failed=lambda a: a.run is None
+                test.names,
+                self._run,
+                contended=reason,
+                failed=lambda a: a.run is None,
+                at_once=lambda: min(self.executor.cards, self._missing()),
             ):
                 self.rounds.append(each)
-                if each.failed or self._enough():
+                if each.failed or not self._missing():
                     break
         except _SpentError:
             self.cut_short = True
         return self._so_far()
 
-    def _run(self, arm: str, number: int) -> TrialResult:
-        test, request = self.ab_test, self.ab_test.by_name[arm]
-        if test.purpose == "quality":  # each round has a seed; tests share their runs
-            request = replace(request, repeat=(request.repeat or 0) + number - 1)
-        else:
-            request = replace(request, series=f"{test.title}, round {number}")
-        finishes = test.finish_once and arm == test.names[-1] and not self.rounds
-        if finishes:
-            request = replace(request, plan=replace(request.plan, whole_batches=1))
-        before_s, expected_s = self.executor.budget.remaining_s, request.expected_s
-        request = replace(request, expected_s=self.took_s[arm])
-        answer = self.executor.run_here(request, earlier_calls=False)
-        if isinstance(answer, SkippedRun):
-            raise _SpentError
-        if not finishes and not answer.reused:
-            self.took_s[arm] = min(expected_s, before_s - answer.remaining_s)
-        return answer
+    def _run(self, runs: Sequence[tuple[str, int]]) -> list[TrialResult]:
+        """Run arms of rounds at once, each round on its own card."""
+        requests = [self._request(arm, number) for arm, number in runs]
+        before_s = self.executor.budget.remaining_s
+        answers = self.executor.run_together(requests, earlier_calls=False)
+        found = []
+        for (arm, _), answer in zip(runs, answers, strict=True):
+            if isinstance(answer, SkippedRun):
+                raise _SpentError
+            asked = self.ab_test.by_name[arm]
+            if answer.request.plan == asked.plan and not answer.reused:
+                self.took_s[arm] = min(asked.expected_s, before_s - answer.remaining_s)
+            found.append(answer)
+        return found
 
-    def _enough(self) -> bool:
+    def _request(self, arm: str, number: int) -> TrialRequest:
+        test, request = self.ab_test, self.ab_test.by_name[arm]
+        request = replace(request, expected_s=self.took_s[arm])
+        if test.purpose == "quality":  # each round has a seed; tests share their runs
+            return replace(request, repeat=(request.repeat or 0) + number - 1)
+        request = replace(request, series=f"{test.title}, round {number}")
+        if test.finish_once and arm == test.names[-1] and not self.rounds:
+            return replace(request, plan=replace(request.plan, whole_batches=1))
+        return request
+
+    def _missing(self) -> int:
+        """Rounds to run before there are enough."""
         quiet = [r for r in self.rounds if r.contended is None]
         wanted = self._wanted(quiet)
-        return len(quiet) >= wanted or len(self.rounds) >= MOST_TIMES * wanted
+        return max(0, min(wanted - len(quiet), MOST_TIMES * wanted - len(self.rounds)))
 
     def _wanted(self, quiet: Sequence[Round[TrialResult]]) -> int:
         """Rounds to be had; a confirmation may add some."""
@@ -317,6 +448,16 @@ class _Rounds:
             cut_short=self.cut_short,
             remaining_s=self.executor.budget.remaining_s,
         )
+
+
+def is_equal(original: Run, other: _Begun, uuid: str) -> bool:
+    """True if the original ran alike on the card `uuid`, and nothing that it wrote stayed."""
+    run = other.result
+    if not isinstance(run, Run) or [len(original.cards), len(run.cards), run.ranks] != [1, 1, 1]:
+        return False
+    apart = same_uuid(run.cards[0].uuid, uuid) and not same_uuid(original.cards[0].uuid, uuid)
+    alike = abs(run.units_per_s / original.units_per_s - 1) <= MOVED
+    return apart and alike and run.isolation == "overlay"
 
 
 def _background_load(attempt: TrialResult) -> tuple[bool, float]:

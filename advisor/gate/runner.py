@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from advisor.errors import InterruptedByUserError
@@ -152,10 +152,11 @@ class Session:
     def _rounds(self, program: Program) -> Iterator[Round[RunEntry]]:
         """Pairs of one program without end."""
 
-        def run(arm: str, _: int) -> RunEntry:
+        def run(arms: Sequence[tuple[str, int]]) -> list[RunEntry]:
+            ((arm, _),) = arms
             longest_s = max(run.wall_s for run in self.programs[program.name].runs)
             limit_s = max(self.remaining_s, HANG_FACTOR * longest_s)
-            return self._run(program, "base" if arm == "base" else "head", limit_s)
+            return [self._run(program, "base" if arm == "base" else "head", limit_s)]
 
         def contended(runs: Mapping[str, RunEntry]) -> str | None:
             quiet = self.processes.needs_quiet

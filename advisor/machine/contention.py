@@ -12,7 +12,7 @@ import itertools
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -77,6 +77,20 @@ class LoadReading:
     """Name and CPU seconds of every other process."""
 
 
+RUNNING: set[int] = set()
+"""Roots of trials that this process runs at once: to each other they are no neighbours."""
+
+
+@contextlib.contextmanager
+def running(root: int) -> Iterator[None]:
+    """Count the tree of `root` among the trials that run."""
+    RUNNING.add(root)
+    try:
+        yield
+    finally:
+        RUNNING.discard(root)
+
+
 class LoadMonitor:
     """Monitor of host load beside the process tree."""
 
@@ -101,7 +115,7 @@ class LoadMonitor:
 
     def _read(self) -> LoadReading:
         run = _tree(self._root)
-        own = {os.getpid(), *run}
+        own = {os.getpid(), *run}.union(*map(_tree, RUNNING - {self._root}))
         own_s, others = 0.0, {}
         for process in psutil.process_iter(["name", "cpu_times", "create_time"]):
             times = process.info["cpu_times"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from advisor.machine import profiles
@@ -12,6 +13,8 @@ CPU_PRECISIONS = ("float32", "bfloat16")
 
 FREE_SHARE = 0.92
 """Share of the free memory that a candidate may use."""
+IDLE_SHARE = 0.9
+"""Free share of its memory from which on a card is idle."""
 CONTEXT_GIB = 0.5
 """CUDA's own memory on the stand-in card, beyond the cap."""
 
@@ -79,6 +82,24 @@ def memory_limit_gib(found: Target, host_gib: float) -> float:
     if found.gpu is None or not limits:
         limits.append(host_gib)
     return min(limits)
+
+
+def equal_gpus(found: Target, machine: Machine) -> tuple[str, ...]:
+    """Idle cards of the same kind as the one that is there, by UUID.
+
+    CUDA_VISIBLE_DEVICES limits them.
+    """
+    gpu = found.gpu
+    if gpu is None or not found.present or found.environment or not gpu.uuid or gpu.mig:
+        return ()
+    return tuple(
+        each.uuid
+        for each in machine.gpus
+        if each.uuid
+        and each.uuid != gpu.uuid
+        and (each.name, each.memory_total_gib) == (gpu.name, gpu.memory_total_gib)
+        and (each.memory_free_gib or 0.0) >= IDLE_SHARE * (each.memory_total_gib or math.inf)
+    )
 
 
 def computed_on(found: Target, machine: Machine, card: Card) -> Target:

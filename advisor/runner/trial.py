@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableError
-from advisor.machine.contention import LoadMonitor, on_card
+from advisor.machine.contention import LoadMonitor, on_card, running
 from advisor.machine.gpu import load_uvm
 from advisor.machine.recording import Sampler
 from advisor.model import Failure, Run, Telemetry, Trial
@@ -51,6 +51,7 @@ def run_trial(
     with contextlib.ExitStack() as stack:
         launched = stack.enter_context(Launched(job, tally))
         card = stack.enter_context(sampler(launched.supervisor_pid)) if sampler else None
+        stack.enter_context(running(launched.supervisor_pid))
         load = LoadMonitor(launched.supervisor_pid)
         watch = Monitor(trial, launched, tally, load, on_progress=on_progress, cancel=cancel)
         ending = watch.until_end()

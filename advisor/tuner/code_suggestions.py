@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from advisor import knobs, numbers
-from advisor.executor.requests import ABTest, Variant
+from advisor.executor.requests import ABTest, TrialRequest, Variant
 from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
 from advisor.model import Knob, Purpose, Run
 from advisor.tuner.confirm import memory_caveat, wanted_rounds
@@ -179,9 +179,9 @@ def suggest_changes(state: TunerState) -> Stage:
         state = yield from compare_faster(state)
     wanted = [switch for switch in SWITCHES if applies(state, switch)]
     for costly in (True, False) if is_launch_bound(state) else (False, True):
-        for switch in wanted:
-            if (switch.name == "compile") is costly:
-                state = yield from try_switch(state, switch)
+        alike = [switch for switch in wanted if (switch.name == "compile") is costly]
+        for number, switch in enumerate(alike, 1):
+            state = yield from try_switch(state, switch, alike[number:])
         state = yield from compare_faster(state)
     return state
 
@@ -260,14 +260,16 @@ def fastest(
     *,
     knob: Knob | None = None,
     climbing: bool = False,
+    later: Iterable[Variant] = (),
 ) -> Trials[Tried | None]:
     """Run `variants`; the fastest that beats the incumbent, and `best` by a tie, else `best`.
 
     A gain within the tie is taken where there is no larger one. Climbing ends at the first that
     gains nothing.
     """
-    for variant in variants:
-        state, run = yield from try_variant(state, variant, knob)
+    for number, variant in enumerate(variants, 1):
+        following = (*variants[number:], *later)
+        state, run = yield from try_variant(state, variant, knob, following)
         if run is not None and is_faster(state, run, best):
             cost_s = run.whatif.cost_s if run.whatif else None
             best = replace(variant, extra_s=cost_s or 0.0), run
@@ -290,18 +292,19 @@ def is_sure(state: TunerState, run: Run) -> bool:
 
 
 def try_variant(
-    state: TunerState, variant: Variant, knob: Knob | None = None
+    state: TunerState, variant: Variant, knob: Knob | None, following: Iterable[Variant]
 ) -> Trials[Run | None]:
     """Sound run of `variant`; None where it did not fit, apply or keep the bounds.
 
     It is not begun where the budget does not hold its comparison, beside that of an earlier one.
+    Variants that may follow run beside it where there are cards.
     """
     waiting = any(each.outcome is None for each in state.suggestions)
     compared_s = FEWEST_ROUNDS * state.round_s * (2 if waiting else 1)
-    purpose: Purpose = "whatif" if variant.whatif else "search"
-    moved = (key_of(knob),) if knob else ()
-    request = make_request(state, variant, purpose, moved=moved, ran=state.best_run)
-    state, trial = yield from run_trial(state, request, kept_s=compared_s, matters=False)
+    requests = [as_request(state, each, knob) for each in (variant, *following)]
+    state, trial = yield from run_trial(
+        state, requests[0], kept_s=compared_s, matters=False, ahead=lambda: requests[1:]
+    )
     run = trial.run if trial else None
     if run is None or (variant.whatif and not (run.whatif and run.whatif.applied)):
         return state, None
@@ -312,6 +315,13 @@ def try_variant(
     if why := unusable(state, run):
         return leave_out(state, variant, run, f". It {why}."), None
     return state, run
+
+
+def as_request(state: TunerState, variant: Variant, knob: Knob | None) -> TrialRequest:
+    """Request of a variant, which moves `knob` if any."""
+    purpose: Purpose = "whatif" if variant.whatif else "search"
+    moved = (key_of(knob),) if knob else ()
+    return make_request(state, variant, purpose, moved=moved, ran=state.best_run)
 
 
 def leave_out(state: TunerState, variant: Variant, run: Run, why: str) -> TunerState:
@@ -333,12 +343,17 @@ def counts_alike(state: TunerState, run: Run) -> bool:
     return len(batches) > 1 or run.effects.batch in batches
 
 
-def try_switch(state: TunerState, switch: Switch) -> Stage:
-    """Run `switch` by each value and suggest the fastest."""
+def variants_of(state: TunerState, switch: Switch) -> list[Variant]:
+    """Variants of the best so far with each value of `switch`."""
     extra_s = COMPILE_S if switch.name == "compile" else 0.0
     names = [f"{switch.name}={value}" if value else switch.name for value in switch.values(state)]
-    variants = [Variant(candidate=state.best, whatif=name, extra_s=extra_s) for name in names]
-    state, best = yield from fastest(state, variants)
+    return [Variant(candidate=state.best, whatif=name, extra_s=extra_s) for name in names]
+
+
+def try_switch(state: TunerState, switch: Switch, others: Sequence[Switch]) -> Stage:
+    """Run `switch` by each value and suggest the fastest; `others` come later."""
+    later = [each for other in others for each in variants_of(state, other)]
+    state, best = yield from fastest(state, variants_of(state, switch), later=later)
     if best is None:
         return state
     variant, run = best

@@ -7,12 +7,13 @@ ends when no point that did not run promises more than a tie.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from advisor import knobs
 from advisor.executor.comparison import COLLAPSED
-from advisor.executor.requests import Variant
+from advisor.executor.requests import TrialRequest, Variant
 from advisor.model import Candidate, Knob, Run
 from advisor.tuner import output_check
 from advisor.tuner.effects import alters_training, is_ignored, is_only_suggested, set_ignored
@@ -117,15 +118,10 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
         if isinstance(candidate, knobs.InvalidChange):
             grid = grid.without(point, plain_reason(candidate))
             continue
-        moved = tuple(
-            key_of(knob)
-            for knob, value, old in zip(grid.knobs, point, grid.start, strict=True)
-            if knob is not None and value != old
-        )
-        request = make_request(state, Variant(candidate=candidate), moved=moved)
-        request = replace(request, expected_s=state.price_s + extra_s(state, grid, point, model))
+        request = request_at(state, grid, point, model, candidate)
         matters = promise > state.context.smallest_gain
-        state, trial = yield from run_trial(state, request, matters=matters)
+        ahead = partial(next_requests, state, grid, point, model)
+        state, trial = yield from run_trial(state, request, matters=matters, ahead=ahead)
         if trial is not None and trial.run and is_outlier(state, grid, model, point, trial.run):
             again = replace(request, fresh=True, series="again")
             state, other = yield from run_trial(state, again, matters=matters)
@@ -152,6 +148,33 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
         else:
             grid = replace(grid, runs={**grid.runs, point: (candidate, run)})
     return conclude(state, grid)
+
+
+def request_at(
+    state: TunerState, grid: Grid, point: GridPoint, model: ThroughputModel, candidate: Candidate
+) -> TrialRequest:
+    """Request of the candidate at a point."""
+    moved = tuple(
+        key_of(knob)
+        for knob, value, old in zip(grid.knobs, point, grid.start, strict=True)
+        if knob is not None and value != old
+    )
+    request = make_request(state, Variant(candidate=candidate), moved=moved)
+    return replace(request, expected_s=state.price_s + extra_s(state, grid, point, model))
+
+
+def next_requests(
+    state: TunerState, grid: Grid, point: GridPoint, model: ThroughputModel
+) -> Iterator[TrialRequest]:
+    """Requests of the points that promise most after `point`."""
+    following: GridPoint | None = point
+    while following is not None:
+        grid = replace(grid, refused=grid.refused | {following})
+        following, _ = most_promising(state, grid, model)
+        if following is not None:
+            candidate = candidate_at(state, grid, following)
+            if isinstance(candidate, Candidate):
+                yield request_at(state, grid, following, model, candidate)
 
 
 def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> Grid:

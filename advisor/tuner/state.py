@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, TypeVar
@@ -516,12 +516,17 @@ def change_of(candidate: Candidate, knob: KnobKey) -> Change | None:
     return next((c for c in candidate.changes if (c.document, c.path) == knob), None)
 
 
+Ahead = Callable[[], Iterable[TrialRequest]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchStep:
     """The next request, and the state of the search meanwhile."""
 
     request: TrialRequest | ABTest
     state: TunerState
+    ahead: Ahead = lambda: ()
+    """Requests that may follow, for further cards."""
 
 
 Stage = Generator[SearchStep, Result, TunerState]
@@ -578,17 +583,18 @@ def run_trial(
     kept_s: float | None = None,
     more_s: float = 0.0,
     matters: bool = True,
+    ahead: Ahead = lambda: (),
 ) -> Trials[TrialResult | None]:
     """Run `request`; None where it does not fit.
 
     `kept_s` is the time that the confirmation needs, unless given; `more_s` that of what would
-    follow, for the budget that is named.
+    follow, for the budget that is named; `ahead` gives requests that may come next.
     """
     kept_s = state.reserve_s if kept_s is None else kept_s
     if request.expected_s > state.remaining_s - kept_s:
         needed_s = request.expected_s + more_s
         return state.skip(request.label, needed_s, kept_s=kept_s, matters=matters), None
-    result = yield SearchStep(request=replace(request, kept_s=kept_s), state=state)
+    result = yield SearchStep(request=replace(request, kept_s=kept_s), state=state, ahead=ahead)
     state = state.with_result(result)
     if isinstance(result, SkippedRun):
         needed_s, stopped = result.needed_s + more_s, result.stopped

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from advisor import knobs
-from advisor.executor.requests import Variant
+from advisor.executor.requests import TrialRequest, Variant
 from advisor.knobs import precision_choices
 from advisor.knobs.registry import LOADER_ARGUMENTS
 from advisor.model import Candidate, JsonScalar, Knob, Run, leaf_of
@@ -58,17 +59,19 @@ def try_values(
     start, key, before = state, key_of(knob), state.verdict_on(knob)
     ignored: tuple[Candidate, Run] | None = None
     followed, seen, unconfirmed = False, "", ""
-    for value in values:
+    for number, value in enumerate(values, 1):
         candidate = state.with_value(knob, value)
         if isinstance(candidate, knobs.InvalidChange):
             state = state.set_verdict(key, "refused", f"{plain_reason(candidate)}.")
             continue
         variant = Variant(candidate=candidate)
-        ran = state.best_run
-        request = make_request(state, variant, moved=(key,), ran=ran, whole_batches=whole_batches)
+        (request,) = requests_of(state, knob, [value], whole_batches)
         kept_s = state.gated_reserve_s if gated else None
         more_s = GATED_RUNS * request.expected_s if gated else 0.0
-        state, trial = yield from run_trial(state, request, kept_s=kept_s, more_s=more_s)
+        ahead = partial(requests_of, state, knob, values[number:], whole_batches)
+        state, trial = yield from run_trial(
+            state, request, kept_s=kept_s, more_s=more_s, ahead=ahead
+        )
         if trial is None:
             if not (ignored or followed or before):
                 return state.set_verdict(key, "skipped", OUT_OF_TIME)
@@ -105,6 +108,22 @@ def try_values(
         return state
     unchanged = f"No value tested was faster by more than {state.tie_percent}{seen}."
     return state.set_verdict(key, "kept", unconfirmed or unchanged)
+
+
+def requests_of(
+    state: TunerState, knob: Knob, values: Sequence[JsonScalar], whole_batches: int
+) -> Iterator[TrialRequest]:
+    """Requests of the values that `knob` may take."""
+    for value in values:
+        candidate = state.with_value(knob, value)
+        if isinstance(candidate, Candidate):
+            yield make_request(
+                state,
+                Variant(candidate=candidate),
+                moved=(key_of(knob),),
+                ran=state.best_run,
+                whole_batches=whole_batches,
+            )
 
 
 def with_near_miss(

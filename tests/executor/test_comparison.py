@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 import statistics
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -170,9 +171,9 @@ def test_the_order_flips_with_every_round_that_counts() -> None:
     """A disturbed round is run again whole, in its own order."""
     asked: list[str] = []
 
-    def run(arm: str, number: int) -> str:
-        asked.append(f"{number}{arm}")
-        return arm
+    def run(arms: Sequence[tuple[str, int]]) -> list[str]:
+        asked.extend(f"{number}{arm}" for arm, number in arms)
+        return [arm for arm, _ in arms]
 
     rounds = interleaved(
         "ab", run, contended=lambda _: "somebody" if asked[-1].startswith("2") else None
@@ -185,8 +186,31 @@ def test_the_order_flips_with_every_round_that_counts() -> None:
 def test_a_round_that_broke_is_the_last() -> None:
     """The other arm is not run any more."""
     rounds = list(
-        interleaved("ab", lambda arm, _: arm, contended=lambda _: None, failed=lambda r: r == "a")
+        interleaved(
+            "ab",
+            lambda arms: [arm for arm, _ in arms],
+            contended=lambda _: None,
+            failed=lambda r: r == "a",
+        )
     )
     assert len(rounds) == 1
     assert rounds[0].failed
     assert set(rounds[0].runs) == {"a"}
+
+
+def test_rounds_at_once_begin_with_either_arm() -> None:
+    """Each has both arms, and one that does not count is run again in its own order."""
+    asked: list[list[str]] = []
+
+    def run(arms: Sequence[tuple[str, int]]) -> list[str]:
+        asked.append([f"{number}{arm}" for arm, number in arms])
+        return [f"{number}{arm}" for arm, number in arms]
+
+    def contended(runs: Mapping[str, str]) -> str | None:
+        return "somebody" if runs["a"] == "2a" else None
+
+    many = itertools.chain([3], itertools.repeat(2))
+    rounds = interleaved("ab", run, contended=contended, at_once=lambda: next(many))
+    found = list(itertools.islice(rounds, 5))
+    assert asked == [["1a", "2b", "3a"], ["1b", "2a", "3b"], ["4b", "5b"], ["4a", "5a"]]
+    assert [each.contended for each in found] == [None, "somebody", None, None, None]

@@ -29,6 +29,8 @@ class EngineSettings:
     """Node that runs the trials; None: this machine."""
     gpu_uuid: str | None = None
     """The card to hold; None: the host alone."""
+    equal_gpus: tuple[str, ...] = ()
+    """Further cards to hold, if they are free; local trials may use them."""
     cancel: threading.Event | None = None
     """Set from outside, it ends the trial that runs and those to come."""
     on_progress: Callable[[str], None] = lambda _: None
@@ -36,6 +38,9 @@ class EngineSettings:
 
 class Engine(Protocol):
     """Runner of trials on one machine, held while entered."""
+
+    equal_gpus: tuple[str, ...]
+    """Further cards that are held: several trials may run at once, one on each card."""
 
     def __enter__(self) -> Self:
         """Take the lease and a scratch folder.

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.errors import StateBusyError
 from advisor.executor.engines import EngineSettings
 from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.machine.lock import gpu_lock
@@ -33,6 +34,7 @@ class LocalEngine:
         self._cancel = self._settings.cancel or threading.Event()
         self._held = contextlib.ExitStack()
         self._folder: Path | None = None
+        self.equal_gpus: tuple[str, ...] = ()
         self._made: set[str] = set()
         """Files that trials created outside their scratch: later ones may write over them."""
 
@@ -40,6 +42,10 @@ class LocalEngine:
         """Take the lease, then a scratch folder."""
         with contextlib.ExitStack() as held:
             held.enter_context(gpu_lock(self._settings.gpu_uuid))
+            for uuid in self._settings.equal_gpus:
+                with contextlib.suppress(StateBusyError):
+                    held.enter_context(gpu_lock(uuid))
+                    self.equal_gpus += (uuid,)
             self._folder = held.enter_context(scratch_folder())
             self._held = held.pop_all()
         return self

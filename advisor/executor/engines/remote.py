@@ -19,6 +19,8 @@ class RemoteEngine:
     A lost node is raised, and the next call asks for another one.
     """
 
+    equal_gpus: tuple[str, ...] = ()
+
     def __init__(self, settings: EngineSettings) -> None:
         assert settings.connection is not None
         self._settings = settings

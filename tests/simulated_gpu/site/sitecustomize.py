@@ -53,9 +53,11 @@ def _cards():
     device = _load("device")
     if device.cards:
         return
-    device.cards.extend(
-        device.Card(index, facts) for index, facts in enumerate(json.loads(os.environ[VARIABLE]))
-    )
+    cards = json.loads(os.environ[VARIABLE])
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if shown is not None:  # UUIDs, as gpu-advisor gives them
+        cards = [each for uuid in shown.split(",") for each in cards if each["uuid"] == uuid]
+    device.cards.extend(device.Card(index, facts) for index, facts in enumerate(cards))
     truth = os.environ.get("SIMULATED_GPU_TRUTH")
     if truth:
         device.journal = os.open(truth, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -82,6 +82,8 @@ class RunInfo:
 class RecordedEngine:
     """Answers trials from `surface`, with noise and disturbance, on a clock of its own."""
 
+    equal_gpus: tuple[str, ...] = ()
+
     def __init__(
         self,
         surface: Surface,

@@ -35,6 +35,8 @@ class Quiet:
 
     def trial_stopped(self, label: str, why: str) -> None: ...
 
+    def note(self, text: str) -> None: ...
+
 
 class Forgetful(History):
     """A history that lasts as long as the search: no disk is waited for."""
@@ -162,7 +164,7 @@ def formula_search(
     with engine:
         turn = next(steps)
         while True:
-            answers.append(executor.answer(turn.request))
+            answers.append(executor.answer(turn.request, turn.ahead))
             try:
                 turn = steps.send(answers[-1])
             except StopIteration as end:

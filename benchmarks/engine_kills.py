@@ -1,0 +1,198 @@
+"""Calls on engines, a part of which is killed at a random moment.
+
+    python -m benchmarks.engine_kills [PART ...] [--times 20]
+
+Each call tunes a light program. It must end in an answer or in a failure of a known kind, leave the
+config whole, and leave nothing running after 35 s. SLURM and Ray have to be installed; their
+clusters are those of the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import psutil
+
+from advisor.errors import OPTIMIZE_EXIT_CODES, AdvisorError
+from tests.support import ray_cluster, slurm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIG = b'{"batch_size": 1}\n'
+PROGRAM = """\
+import json, sys, time
+batch = json.load(open(sys.argv[1]))["batch_size"]
+while True:
+    time.sleep(0.02 + 0.001 * batch)
+    print("made", batch, flush=True)
+"""
+SETTINGS = """\
+[workload.test]
+command = "{python} -S program.py {{config}}"
+config = "test.json"
+phase = "test"
+unit-regex = "made ([0-9]+)"
+
+[engine.node]
+command = "{engine}"
+"""
+LATEST_S = 12.0
+"""A call takes about twice as long."""
+GONE_S, ENDED_S = 35.0, 180.0
+
+
+class Part(NamedTuple):
+    """Part of a call that is killed."""
+
+    engine: str
+    """Command that carries the pipe."""
+    kill: Callable[[psutil.Process], object]
+    """Is given the call."""
+    cluster: str = ""
+
+
+def named(text: str, among: psutil.Process | None = None) -> psutil.Process:
+    """Process with `text` in its command line, below `among` if given."""
+    found = among.children(recursive=True) if among else psutil.process_iter()
+    for each in found:
+        with contextlib.suppress(psutil.Error):
+            if text in " ".join(each.cmdline()):
+                return each
+    msg = f"no process of {text}"
+    raise LookupError(msg)
+
+
+def kill_daemon(name: str, *words: str) -> None:
+    """Kill a daemon of SLURM and start it again."""
+    folder = Path(os.environ["SLURM_CONF"]).parent
+    os.kill(int((folder / f"{name}.pid").read_text()), signal.SIGKILL)
+    time.sleep(1)
+    subprocess.run([*words, "-f", os.environ["SLURM_CONF"]], check=True)
+
+
+AGENT = "advisor.executor.engines.agent"
+SRUN, RAY = "srun --gres=gpu:h100:1", "ray --accelerator-type=H100"
+PARTS = {
+    "agent": Part("env", lambda call: named(AGENT, call).kill()),
+    "driver": Part("env", lambda call: call.kill()),
+    "node daemon": Part(SRUN, lambda _: kill_daemon("slurmd-n2", "slurmd", "-N", "n2"), "slurm"),
+    "controller": Part(SRUN, lambda _: kill_daemon("slurmctld", "slurmctld"), "slurm"),
+    "worker": Part(RAY, lambda _: named("ray::").kill(), "ray"),
+    "head": Part(RAY, lambda _: named("gcs_server").kill(), "ray"),
+}
+
+
+@contextlib.contextmanager
+def cluster_of(part: Part) -> Iterator[None]:
+    """Cluster that the engine of `part` needs."""
+    with contextlib.ExitStack() as stack:
+        if part.cluster == "slurm":
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-")))
+            os.environ["SLURM_CONF"] = stack.enter_context(slurm.cluster(folder))["SLURM_CONF"]
+        if part.cluster == "ray":
+            os.environ["RAY_ADDRESS"] = stack.enter_context(ray_cluster.cluster()).address
+        yield
+
+
+def outcome(part: Part, after_s: float) -> str:
+    """How one call ended, in a few words; bad ones begin with a capital."""
+    with tempfile.TemporaryDirectory(prefix="engine-kills-") as name:
+        folder = Path(name)
+        (folder / ".git").mkdir()
+        (folder / "program.py").write_text(PROGRAM)
+        (folder / "test.json").write_bytes(CONFIG)
+        text = SETTINGS.format(python=sys.executable, engine=part.engine)
+        (folder / "gpu-advisor.toml").write_text(text)
+        words = ["optimize", "test.json", "--engine", "node", "--budget", "40s", "--window", "0.5s"]
+        own = {"PYTHONPATH": str(ROOT), "GPU_ADVISOR_RUNTIME_DIR": name, "TMPDIR": name}
+        paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        call = psutil.Popen(
+            [sys.executable, "-m", "advisor", *words],
+            cwd=folder,
+            env={**os.environ, **own, "PATH": paths},
+            stdout=subprocess.DEVNULL,
+            stderr=(folder / "stderr").open("wb"),
+        )
+        time.sleep(after_s)
+        with contextlib.suppress(psutil.Error, LookupError):
+            part.kill(call)
+        try:
+            code = call.wait(ENDED_S)
+        except psutil.TimeoutExpired:
+            call.kill()
+            return "NO END"
+        return verdict(folder, code)
+
+
+def verdict(folder: Path, code: int) -> str:
+    """Verdict on the end of a call in `folder`."""
+    config, stderr = (folder / "test.json").read_bytes(), (folder / "stderr").read_text()
+    if config != CONFIG and not isinstance(json.loads(config)["batch_size"], int):
+        return "CONFIG SPOILED"
+    if "Traceback" in stderr:
+        return f"TRACEBACK {stderr[-400:]}"
+    deadline = time.monotonic() + GONE_S
+    while (left := running(folder)) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    if left:
+        return f"LEFT RUNNING {left}"
+    kinds = {each.exit_code: each.__name__ for each in error_kinds(AdvisorError)}
+    ends = {value: name for name, value in OPTIMIZE_EXIT_CODES.items()}
+    return ends.get(code) or kinds.get(code) or ("killed" if code < 0 else f"EXIT {code}")
+
+
+def error_kinds(kind: type[AdvisorError]) -> Iterator[type[AdvisorError]]:
+    """All classes of errors, the most general first."""
+    yield kind
+    for each in kind.__subclasses__():
+        yield from error_kinds(each)
+
+
+def running(folder: Path) -> list[str]:
+    """Commands that name `folder`, or run in it."""
+    found = []
+    for each in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            command = " ".join(each.cmdline())
+            if str(folder) in command or each.cwd().startswith(str(folder)):
+                found.append(command[:80])
+    return found
+
+
+def main() -> None:
+    """Print how the calls ended, by part."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    print("| killed | calls | ended in |\n|:--|--:|:--|", flush=True)
+    for name in args.parts or PARTS:
+        part, chance = PARTS[name], random.Random(f"{name} {args.seed}")
+        ends: Counter[str] = Counter()
+        left = args.times
+        while left:
+            with cluster_of(part):
+                for _ in range(1 if name == "head" else left):
+                    ends[outcome(part, chance.uniform(0.5, LATEST_S))] += 1
+                    left -= 1
+        shown = ", ".join(f"{count} {end}" for end, count in ends.most_common())
+        print(f"| {name} | {args.times} | {shown} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
