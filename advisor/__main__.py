@@ -106,10 +106,7 @@ def completion(shell: str) -> str:
 
 
 def dispatch(argv: list[str]) -> int:
-    """Run the subcommand of `argv`.
-
-    Returns its exit code. Raises AdvisorError.
-    """
+    """Run the subcommand of `argv`; return its exit code."""
     if not argv or argv[0] in {"-h", "--help", "help"}:
         sys.stdout.write(overview())
         return 0

@@ -87,10 +87,7 @@ class ConfigReadOnlyError(AdvisorError):
 
 
 class EditRefusedError(AdvisorError):
-    """Edit that could not be made byte-exact.
-
-    Nothing was written.
-    """
+    """Edit that could not be made byte-exact; nothing was written."""
 
     exit_code = 14
 

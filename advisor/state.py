@@ -19,10 +19,7 @@ STATE_FOLDER = ".gpu-advisor"
 
 
 def project_root(config: Path) -> Path:
-    """Find the folder that holds the state of `config`.
-
-    Beside gpu-advisor.toml, else beside .git, else beside the config.
-    """
+    """Folder of gpu-advisor.toml, else of .git, else of `config`."""
     found = settings.find(config.parent)
     if found is not None:
         return found.parent
@@ -31,10 +28,7 @@ def project_root(config: Path) -> Path:
 
 
 def state_folder(root: Path) -> Path:
-    """Make the git-ignored state folder of a project.
-
-    Raises StateUnusableError when neither the project nor the user's own folder can hold it.
-    """
+    """Make the git-ignored state folder of a project. Raises StateUnusableError."""
     own = root / STATE_FOLDER
     try:
         return _made(own)
@@ -62,10 +56,7 @@ def existing_folders(root: Path) -> list[Path]:
 
 
 def user_folder(variable: str, default: str) -> Path:
-    """Our folder below that of `variable`.
-
-    It need not exist. Raises StateUnusableError for a user without a home, as in some containers.
-    """
+    """Our folder below that of `variable`. Raises StateUnusableError without a home."""
     named = Path(os.environ.get(variable, ""))
     if not named.is_absolute():
         named = Path(os.path.expanduser(default))  # noqa: PTH111  a Path would raise its own error
