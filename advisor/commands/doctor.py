@@ -64,11 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Print the verdict and every check.
-
-    Returns 0, or with --strict 1 where one is not good. Raises UsageError for an interpreter or an
-    isolation that is not there.
-    """
+    """Print all checks; 1 if --strict and one is bad."""
     found = checked(take(args.python, command or [], os.environ))
     to_fix = sum(each.status == "fix" for each in found.values())
     checks = [
@@ -141,11 +137,7 @@ class TorchFacts(BaseModel):
 def ask_torch(
     python: str | None, command: Sequence[str], environ: Mapping[str, str]
 ) -> TorchFacts | str:
-    """Read the torch of the user's interpreter, or the reason.
-
-    It is that of `python`, else of `command`, else the first on PATH. Raises UsageError where
-    `python` is no program.
-    """
+    """Torch of the user's interpreter, or the reason for no answer."""
     program = asking(python, command, environ)
     if program is None:
         return f"which Python `{command[0]}` starts is not known; name it with --python"

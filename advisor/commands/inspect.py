@@ -42,11 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
-    """Print the findings.
-
-    Returns 0 unless nothing at all could be read. Raises UsageError when there is nothing to
-    inspect, and the error of the only config.
-    """
+    """Print the findings; return 0 unless nothing could be read."""
     if not args.config and not command:
         msg = "Nothing to inspect: name a config, or `-- YOUR COMMAND`."
         raise UsageError(msg)
@@ -71,10 +67,7 @@ class Inspected:
 
 
 def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> list[Inspected]:
-    """Find the knobs of configs, of those that a command names, and of the command line.
-
-    A file that cannot be read or parsed is kept with its error, and the others go on.
-    """
+    """Findings of configs, of those that a command names, and of itself."""
     phase = knobs.phase_of_command(documents.of_command(command)) if command else None
     named = configs_among(command, Path()) if command else []
     files: dict[str, Path] = {}

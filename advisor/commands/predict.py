@@ -58,10 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Trace, predict and print.
-
-    Returns 0 or the failure's code. Raises AdvisorError.
-    """
+    """Trace, predict and print; return 0 or the failure's code."""
     cards = [profiles.by_name(name.strip()) for name in args.target.split(",") if name.strip()]
     if not cards:
         msg = "--target names no card. Write one or more profiles: --target rtx-3090,h100."

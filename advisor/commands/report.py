@@ -37,11 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Render a report again, as Markdown or HTML.
-
-    Raises ReportError for a JSON that is missing, malformed or of another version, and
-    OutputRefusedError when a file that is not ours is in the way.
-    """
+    """Render a report again, as Markdown or HTML."""
     del command
     as_page = args.html is not None
     given = args.output or (args.html if args.html != Path() else None)
