@@ -165,10 +165,7 @@ def exit_code(record: GateRecord, *, bisect: bool) -> int:
 def _publish(
     record: GateRecord, path: Path, job: github.Job, code: int, claimed: Claim | None
 ) -> bool:
-    """Write outputs, summary, annotation and report.
-
-    Returns False if one of them could not be written.
-    """
+    """Publish the record; False if one of its places was not written."""
     if job.active:
         sys.stderr.write(github.annotation(record, github.level(record, code)) + "\n")
     outputs = github.delimited(github.outputs(record, path if claimed else None))

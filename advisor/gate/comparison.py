@@ -102,10 +102,7 @@ class Comparison:
         return tuple(sign * math.log(base.mean / head.mean) for base, head in pairs)
 
     def worse_pct(self, d: float) -> float | None:
-        """Worsening d in percent of base's figure.
-
-        Negative where head is better; None if unbounded.
-        """
+        """Worsening d in percent of base's figure; None if unbounded."""
         if math.isinf(d):
             return None
         return -100 * math.expm1(-d) if self.higher_is_better else 100 * math.expm1(d)

@@ -121,11 +121,7 @@ def annotation(record: GateRecord, loudness: Level) -> str:
 
 
 def harmless(text: str) -> str:
-    """Neutralize `text` for the log.
-
-    No line of it is a workflow command, neither `::error::` at its beginning nor `##[error]`
-    anywhere, and none steers a terminal.
-    """
+    """Neutralize `text` for the log: no workflow command, no terminal control."""
     shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return _COMMAND.sub(r"\1\\\2", shown).replace("##[", "# #[")
 
@@ -177,11 +173,7 @@ OWN_EVENTS = {"push", "schedule"}
 
 
 def refuse_foreign(environ: Mapping[str, str], *, allow: bool, unprotected: str) -> None:
-    """Refuse code that may be a fork's.
-
-    On a self-hosted runner, unless allowed: it would run on a machine that keeps its state. Without
-    isolation nothing allows it; `unprotected` says what is open to it then. Raises UsageError.
-    """
+    """Refuse code that may be a fork's, where it could do harm."""
     if not is_foreign(environ):
         return
     if unprotected:

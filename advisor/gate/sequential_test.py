@@ -83,8 +83,7 @@ def judge(
     """Judge each workload from its ordered, valid pairs.
 
     `taus` are the thresholds on the scale of d. The looks are replayed from the start, so a
-    workload that was decided at an early look stays decided. Raises ValueError if a workload has
-    no pairs.
+    workload that was decided at an early look stays decided.
     """
     decided: dict[Key, Judgement] = {}
     correlated: set[Key] = set()

@@ -268,10 +268,7 @@ def _closed(program: ProgramEntry, inputs: Inputs) -> tuple[Verdict, str] | None
 def _without_base(
     workload: Workload, reason: str, program: ProgramEntry, inputs: Inputs
 ) -> tuple[Verdict, str]:
-    """Verdict on a workload that base lacks.
-
-    No baseline for a new one; an error for one that base ought to measure.
-    """
+    """Verdict on a missing base: no baseline if new, else an error."""
     known = (workload.benchmark or program.name) in program.known
     if not known or program.name in inputs.allow_removed or _may_be_missing(workload, inputs):
         return "no-baseline", reason
