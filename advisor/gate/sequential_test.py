@@ -71,8 +71,6 @@ class Judgement:
     outcome: Outcome
     interval: Interval
     """At CONFIDENCE, of the pairs up to the deciding look, else of all pairs."""
-    looked_at: int | None
-    """Number of pairs at the deciding look; None if none decided."""
     correlated: bool = False
     """Serial correlation withheld a verdict that the bounds gave."""
 
@@ -96,13 +94,13 @@ def judge(
         decided |= _regressions(ready, decided, len(differences))
         for key, sample in ready.items():
             if key not in decided and sample.passes(level(look, "pass")):
-                decided[key] = _judgement("pass", sample.values, look)
+                decided[key] = _judgement("pass", sample.values)
         correlated -= ready.keys()
         correlated |= {key for key, sample in ready.items() if sample.withheld}
     for key, values in differences.items():
         if key not in decided:
             used = values[: LOOKS[-1]]
-            decided[key] = _judgement("inconclusive", used, None, correlated=key in correlated)
+            decided[key] = _judgement("inconclusive", used, correlated=key in correlated)
     return {key: decided[key] for key in differences}
 
 
@@ -164,20 +162,18 @@ def _regressions(
     while True:
         proven = {}
         for key, sample in ready.items():
-            look = len(sample.values)
-            allowed = level(look, "regression") / max(1, workloads - already - len(found))
+            spent = level(len(sample.values), "regression")
+            allowed = spent / max(1, workloads - already - len(found))
             if key not in found and sample.regresses(allowed):
-                proven[key] = _judgement("regression", sample.values, look)
+                proven[key] = _judgement("regression", sample.values)
         if not proven:
             return found
         found |= proven
 
 
-def _judgement(
-    outcome: Outcome, values: Sequence[float], look: int | None, *, correlated: bool = False
-) -> Judgement:
+def _judgement(outcome: Outcome, values: Sequence[float], *, correlated: bool = False) -> Judgement:
     interval = stats.walsh_interval(values, (1 - CONFIDENCE) / 2)
-    return Judgement(outcome=outcome, interval=interval, looked_at=look, correlated=correlated)
+    return Judgement(outcome=outcome, interval=interval, correlated=correlated)
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
