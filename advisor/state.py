@@ -55,20 +55,16 @@ def existing_folders(root: Path) -> list[Path]:
     return [each for each in folders if os.path.isdir(each)]  # noqa: PTH112  a Path may raise
 
 
-def user_folder(variable: str, default: str) -> Path:
-    """Our folder below that of `variable`. Raises StateUnusableError without a home."""
-    named = Path(os.environ.get(variable, ""))
-    if not named.is_absolute():
-        named = Path(os.path.expanduser(default))  # noqa: PTH111  a Path would raise its own error
-    if not named.is_absolute():
-        msg = f"User {os.getuid()} has no home. Set {variable} to a folder that may be written."
-        raise StateUnusableError(msg)
-    return named / "gpu-advisor"
-
-
 def _elsewhere(root: Path) -> Path:
+    """Folder below XDG_STATE_HOME. Raises StateUnusableError without a home."""
+    named = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not named.is_absolute():
+        named = Path(os.path.expanduser("~/.local/state"))  # noqa: PTH111  Path raises
+    if not named.is_absolute():
+        msg = f"User {os.getuid()} has no home. Set XDG_STATE_HOME to a folder that may be written."
+        raise StateUnusableError(msg)
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
-    return user_folder("XDG_STATE_HOME", "~/.local/state") / f"{root.name[:60]}-{digest}"
+    return named / "gpu-advisor" / f"{root.name[:60]}-{digest}"
 
 
 def _made(folder: Path) -> Path:
