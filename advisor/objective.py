@@ -122,7 +122,6 @@ METRICS = {
         ),
     )
 }
-"""Every figure that can be aimed at or bounded."""
 
 
 RELATIONS: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
@@ -191,7 +190,6 @@ THROUGHPUT = Objective(metric=METRICS["throughput"])
 """Units of work finished per second of wall clock, end to end."""
 
 OBJECTIVES = {name: metric for name, metric in METRICS.items() if metric.gain_text}
-"""Metrics that can be aimed at."""
 _BOUND = re.compile(r"\s*([a-z_0-9]+)\s*(<=|>=)\s*(\d+(?:\.\d+)?)\s*([A-Za-z/]*)\s*")
 
 

@@ -91,7 +91,6 @@ class Arm:
     """One variant, and its result as far as it is known."""
 
     name: str
-    """`A`"""
     label: str
     """The config's path, or the command."""
     asked: invocation.Invocation

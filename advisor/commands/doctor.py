@@ -311,7 +311,6 @@ CHECKS: dict[str, tuple[Callable[[Readings], Finding], str]] = {
     "isolation": (isolation, "a measured program must not touch your files"),
     "versions": (versions, "a report of a fault needs them"),
 }
-"""Check of each part of a machine, and its importance."""
 
 
 def checked(readings: Readings) -> dict[str, Finding]:

@@ -83,7 +83,6 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--json": {"action": "store_true", "help": "print the result as one JSON object"},
 }
-"""Flags of several commands."""
 
 
 def add_flags(parser: argparse._ActionsContainer, *names: str) -> None:
@@ -321,7 +320,6 @@ def _no_command(paths: Sequence[Path], found: Settings, use_case: str) -> str:
 
 
 PARSE_LIMIT_S = 60.0
-"""Longest wait for a program to parse its arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,4 @@
-"""`gpu-advisor optimize [CONFIG ...] [-- COMMAND]`: tune, confirm, write and report.
-
-Read top to bottom: `run` is the whole journey.
-"""
+"""`gpu-advisor optimize [CONFIG ...] [-- COMMAND]`: tune, confirm, write and report."""
 
 from __future__ import annotations
 

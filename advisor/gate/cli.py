@@ -51,8 +51,7 @@ UNFINISHED: dict[type[Exception], Verdict] = {
     StateBusyError: "invalid",
 }
 """Verdicts of gates that these errors ended; others are `error`."""
-BISECT_SKIP = 125
-"""Exit code with which `git bisect run` skips a commit."""
+BISECT_SKIP = 125  # skips a commit in `git bisect run`
 LOCK_POLL_S = 0.5
 
 

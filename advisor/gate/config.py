@@ -33,7 +33,6 @@ class Program:
 
     name: str
     command: str
-    """As the user wrote it."""
     config: str | None = None
     """Path of its config relative to `folder`."""
     folder: str = "."

@@ -154,11 +154,8 @@ KEPT = {
 
 
 def is_withheld(name: str, value: str, keep: Collection[str] = ()) -> bool:
-    """True for a variable withheld from base and head: a secret, by its name or value.
-
-    `keep` never brings back steering files.
-    """
-    if name in STEERING:
+    """True for a secret, by its name or value, and for STEERING."""
+    if name in STEERING:  # whatever `keep` says
         return True
     if name in keep or name in KEPT or not value:
         return False

@@ -1,6 +1,4 @@
-"""Sequential test: log ratios of pairs to a verdict.
-
-Pure functions.
+"""Sequential test: log ratios of pairs to a verdict, by pure functions.
 
 One difference a pair: d = ln(rate of base / rate of head), above zero where head is slower.
 A drop of the rate by `threshold` is tau = -ln(1 - threshold) on that scale. At each look the
@@ -16,9 +14,8 @@ bounds assume independent, symmetric differences. The random order within pairs 
 second. One test of serial correlation guards the first, and its alarm delays a verdict, unless all
 pairs lie further from the threshold than from each other.
 
-Of several workloads, regressions are tested step-down (Holm): each has to be proven at level / m,
-where m counts the workloads that are not proven regressions yet. A pass needs no such correction:
-the gate passes only if every workload does.
+Of several workloads, regressions are tested step-down (Holm). A pass needs no correction: the gate
+passes only if every workload does.
 """
 
 from __future__ import annotations

@@ -196,10 +196,7 @@ def _worst_first(workload: WorkloadVerdict) -> tuple[int, float, str]:
 
 
 def of_equal_code(programs: Sequence[ProgramEntry], inputs: Inputs) -> GateRecord:
-    """Verdict on pairs of equal code, with the smallest threshold that each workload passes.
-
-    A regression is invalid: this runner cannot be measured on.
-    """
+    """Verdict on equal code, with the smallest threshold that each passes."""
     record = decide(programs, inputs)
     comparable = [c for p in programs if not _closed(p, inputs) for c in _match(p, inputs)[0]]
     smallest = {c.workload.name: _smallest_threshold(c) for c in comparable}
