@@ -23,7 +23,6 @@ from pydantic import BaseModel, ConfigDict
 
 from advisor import __version__, numbers
 from advisor.commands import output
-from advisor.errors import UsageError
 from advisor.machine import contention, host, lock
 from advisor.machine.contention import OTHERS_SHARE
 from advisor.machine.gpu import uvm_loaded
@@ -51,12 +50,7 @@ INSTALL_TORCH = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor doctor`."""
-    parser.add_argument(
-        "--python",
-        metavar="PATH",
-        help="the interpreter whose torch is asked (default: that of the command after `--`, "
-        "else the first python on PATH)",
-    )
+    parser.epilog = "The torch of COMMAND is asked, else that of the first python on PATH."
     parser.add_argument("--json", action="store_true", help="print the checks as one JSON object")
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 when there is something to fix"
@@ -65,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Print all checks; 1 if --strict and one is bad."""
-    found = checked(take(args.python, command or [], os.environ))
+    found = checked(take(command or []))
     to_fix = sum(each.status == "fix" for each in found.values())
     checks = [
         {"name": name, "status": each.status, "value": each.value, "why": why, "fix": each.fix}
@@ -97,10 +91,10 @@ class Readings:
     """Or why nobody answered."""
 
 
-def take(python: str | None, command: Sequence[str], environ: Mapping[str, str]) -> Readings:
+def take(command: Sequence[str]) -> Readings:
     """Read everything; this takes about three seconds."""
     crowd = contention.look(LOOK_S)  # before anything of ours works beside it
-    machine, room = read_machine(environ), host.memory_room_bytes()
+    machine, room = read_machine(), host.memory_room_bytes()
     left_gib = psutil.virtual_memory().available / GIB
     shm = Path("/dev/shm")  # noqa: S108  only looked at
     return Readings(
@@ -110,10 +104,10 @@ def take(python: str | None, command: Sequence[str], environ: Mapping[str, str])
         shm_left_gib=shutil.disk_usage(shm).free / GIB if shm.is_dir() else None,
         nvidia_devices=nvidia_devices(),
         uvm_missing=bool(machine.gpus) and not uvm_loaded(),
-        isolation=detect_isolation(str(Path.cwd()), environ),
+        isolation=detect_isolation(str(Path.cwd())),
         crowd=crowd,
         own_calls=lock.holders(),
-        torch=ask_torch(python, command, environ),
+        torch=ask_torch(command),
     )
 
 
@@ -134,18 +128,16 @@ class TorchFacts(BaseModel):
     warned: tuple[str, ...] = ()
 
 
-def ask_torch(
-    python: str | None, command: Sequence[str], environ: Mapping[str, str]
-) -> TorchFacts | str:
+def ask_torch(command: Sequence[str]) -> TorchFacts | str:
     """Torch of the user's interpreter, or the reason for no answer."""
-    program = asking(python, command, environ)
+    program = asking(command, os.environ.get("PATH"))
     if program is None:
-        return f"which Python `{command[0]}` starts is not known; name it with --python"
+        return f"which Python `{command[0]}` starts is not known; name that: doctor -- PYTHON"
     source = Path(torch_info.__file__).read_text(encoding="utf-8")
     try:
         done = subprocess.run(
             [program, "-c", source],
-            env={**environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -162,18 +154,11 @@ def ask_torch(
     return f"{program} gave no answer: {errors[-1][:200]}"
 
 
-def asking(python: str | None, command: Sequence[str], environ: Mapping[str, str]) -> str | None:
+def asking(command: Sequence[str], path: str | None) -> str | None:
     """Interpreter of the command; of a script such as `torchrun`, that of its first line.
 
     None where the command starts another program, which may install something first.
     """
-    path = environ.get("PATH")
-    if python is not None:
-        found = shutil.which(python, path=path)
-        if found is None:
-            msg = f"--python {python}: there is no such program. Give the path of an interpreter."
-            raise UsageError(msg)
-        return found
     words = list(command)
     if words and PurePath(words[0]).name == "env":
         words = list(itertools.dropwhile(lambda word: "=" in word, words[1:]))
@@ -236,7 +221,7 @@ def torch(readings: Readings) -> Finding:
         return Finding(facts, unknown=True)
     python = f"Python {facts.python}, {facts.executable}"
     if facts.missing is not None:
-        missing = f"none in {python} ({facts.missing}); --python PATH names another one"
+        missing = f"none in {python} ({facts.missing}); `doctor -- PYTHON` asks another one"
         return Finding(missing, unknown=True)
     built = f"CUDA {facts.cuda}" if facts.cuda else f"ROCm {facts.rocm}" if facts.rocm else None
     value = f"{facts.torch} in {python}, built for {built or 'CPUs'}"
