@@ -20,8 +20,6 @@ from advisor.model import Machine
 from advisor.report import writing
 from advisor.tuner.state import Source
 
-DEFAULT_REPORT = Path("report.md")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor optimize`."""
@@ -75,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     written.add_argument(
         "--report",
         type=Path,
-        default=DEFAULT_REPORT,
+        default=Path("report.md"),
         metavar="PATH",
         help="place of the report (default report.md; report.json beside it)",
     )
