@@ -161,7 +161,7 @@ def _publish(
 ) -> bool:
     """Publish the record; False if one of its places was not written."""
     if job.active:
-        sys.stderr.write(github.annotation(record, github.level(record, code)) + "\n")
+        sys.stderr.write(github.annotation(record, code) + "\n")
     outputs = github.delimited(github.outputs(record, path if claimed else None))
     ways: list[Callable[[], None]] = [
         lambda: github.append(job.output, outputs),

@@ -15,15 +15,12 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from advisor import masking
 from advisor.errors import OutputRefusedError, UsageError
 from advisor.gate import report
 from advisor.gate.checkout import fact, read_event
 from advisor.gate.schema import GateRecord
-
-Level = Literal["notice", "warning", "error"]
 
 ANNOTATION_CHARS = 1000
 
@@ -103,21 +100,15 @@ def append(path: Path | None, content: str) -> None:
         raise OutputRefusedError(msg) from problem
 
 
-def level(record: GateRecord, code: int) -> Level:
-    """Level of the annotation: an error fails the job."""
-    if code:
-        return "error"
-    return "notice" if record.verdict == "pass" else "warning"
-
-
-def annotation(record: GateRecord, loudness: Level) -> str:
-    """The one line that marks the run."""
+def annotation(record: GateRecord, code: int) -> str:
+    """The one line that marks the run: an error fails the job."""
+    level = "error" if code else "notice" if record.verdict == "pass" else "warning"
     figures = ""
     if record.slowdown_pct is not None:
         figures = f" Slowdown {record.slowdown_pct:.1f} %, {record.pairs} pairs."
     said = report.reason(record)[:ANNOTATION_CHARS] + figures
     said = said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return f"::{loudness} title=Throughput gate%3A {record.verdict}::{said}"
+    return f"::{level} title=Throughput gate%3A {record.verdict}::{said}"
 
 
 def harmless(text: str) -> str:
