@@ -158,7 +158,7 @@ def section(one: Inspected) -> str:
     found = one.findings
     if found is None:
         return f"{one.name}\n  not read: {one.error}"
-    rows = [_row(knob, found, default_of(knob, one.document)) for knob in found.knobs]
+    rows = [_row(knob, default_of(knob, one.document)) for knob in found.knobs]
     table = output.table([HEADS, *rows], indent="  ") if rows else ["  no knobs"]
     lines = [one.name, *table]
     lines += [f"  doubtful  {k.path}: {why}" for k in found.knobs if (why := doubt(k, found))]
@@ -170,13 +170,11 @@ def section(one: Inspected) -> str:
     return "\n".join(lines)
 
 
-def _row(knob: Knob, found: Findings, default: str | None) -> tuple[str, ...]:
+def _row(knob: Knob, default: str | None) -> tuple[str, ...]:
     value = json.dumps(knob.value, ensure_ascii=False)
     count = " ".join(part for part in (knob.scope, knob.unit) if part)
     counted = f"{value} ({count})" if knob.kind == "batch_size" and count != "sample" else value
     remarks = [f"a default: {default}"] if default else []
-    if doubt(knob, found):
-        remarks.append("doubtful")
     if step := multiple_of(knob):
         remarks.append(f"multiples of {step:g}: the comment beside it")
     if not knob.editable:

@@ -109,8 +109,7 @@ def _minutes(text: str) -> float:
 def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
     """Run the gate and return its exit code.
 
-    See errors.GATE_EXIT_CODES. An unexpected exception ends as an error too: Python's exit code for
-    it means regression here.
+    An unexpected exception ends as an error: Python's exit code for it means regression here.
     """
     args.command = shlex.join(command) if command else args.command
     job = github.take(os.environ, keep=args.keep_env)

@@ -27,10 +27,7 @@ FIGURES: dict[str, tuple[str, Callable[[Run], float | None]]] = {
     "energy": ("J a unit", METRICS["energy"].read),
     "latency_p95": ("ms", METRICS["latency_p95"].read),
 }
-"""Unit and reader of each figure where lower is better.
-
-Memory is the most that the device's allocator held; of the process tree on a CPU.
-"""
+"""Unit and reader of each figure, lower is better; memory is the process tree's on a CPU."""
 
 
 def figures(run: Run) -> dict[str, Rate]:

@@ -47,10 +47,7 @@ SPENT: dict[int, dict[Outcome, float]] = {
 """By number of pairs at which a verdict may fall: the share of ALPHA spent on each."""
 LOOKS = tuple(SPENT)
 EVIDENT = math.log(1.5)
-"""A slowdown is evident, at any look, if each pair exceeds the threshold by more than this.
-
-It also has to exceed it by more than the pairs differ.
-"""
+"""A slowdown is evident if each pair exceeds the threshold by more than this and the spread."""
 SERIAL_LIMIT = 1.645
 """Largest z of the serial test at which a verdict may fall: exceeded by chance in one of 20."""
 CORRELATED = "consecutive pairs are alike, so they are not independent"
