@@ -181,9 +181,8 @@ def twice_the_batch(asked: invocation.Invocation, batch: float) -> Change | None
     for document in (*asked.configs, asked.command_line):
         for knob in knobs.find(document, phase=asked.phase).knobs:
             old = knob.value
-            if knob.kind != "batch_size" or not knob.editable or isinstance(old, tuple):
-                continue
-            if str(old) != f"{batch:g}":
+            holds_it = knob.kind == "batch_size" and knob.editable and str(old) == f"{batch:g}"
+            if not holds_it or isinstance(old, tuple):
                 continue
             new = like(old, 2 * batch)
             if document.takes(knob.path, new):
