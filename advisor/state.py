@@ -33,16 +33,12 @@ def state_folder(root: Path) -> Path:
     try:
         return _made(own)
     except OSError as problem:
-        neither = f"Originals and measurements can be kept neither in {own} ({problem.strerror})"
         try:
             return _made(_elsewhere(root))
-        except StateUnusableError as also:
-            msg = f"{neither} nor elsewhere. {also}"
-            raise StateUnusableError(msg) from also
         except OSError as also:
             msg = (
-                f"{neither} nor in {_elsewhere(root)} ({also.strerror}). "
-                "Set XDG_STATE_HOME to a folder that may be written."
+                f"Originals and measurements can be kept neither in {own} ({problem.strerror}) nor "
+                f"elsewhere ({also}). Set XDG_STATE_HOME to a folder that may be written."
             )
             raise StateUnusableError(msg) from also
 
@@ -50,19 +46,19 @@ def state_folder(root: Path) -> Path:
 def existing_folders(root: Path) -> list[Path]:
     """Existing state folders of the project at `root`."""
     folders = [root / STATE_FOLDER]
-    with contextlib.suppress(StateUnusableError):
+    with contextlib.suppress(OSError):
         folders.append(_elsewhere(root))
     return [each for each in folders if os.path.isdir(each)]  # noqa: PTH112  a Path may raise
 
 
 def _elsewhere(root: Path) -> Path:
-    """Folder below XDG_STATE_HOME. Raises StateUnusableError without a home."""
+    """Folder below XDG_STATE_HOME. Raises OSError without a home."""
     named = Path(os.environ.get("XDG_STATE_HOME", ""))
     if not named.is_absolute():
         named = Path(os.path.expanduser("~/.local/state"))  # noqa: PTH111  Path raises
     if not named.is_absolute():
-        msg = f"User {os.getuid()} has no home. Set XDG_STATE_HOME to a folder that may be written."
-        raise StateUnusableError(msg)
+        msg = f"user {os.getuid()} has no home"
+        raise OSError(msg)
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
     return named / "gpu-advisor" / f"{root.name[:60]}-{digest}"
 
