@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from advisor import config as documents, knobs, numbers
+from advisor import config as documents, knobs
 from advisor.commands import invocation, output
 from advisor.commands.invocation import configs_among
 from advisor.config import Document
@@ -164,9 +164,8 @@ def section(one: Inspected) -> str:
     lines += [f"  doubtful  {k.path}: {why}" for k in found.knobs if (why := doubt(k, found))]
     lines += [f"  note  {note}" for note in found.notes]
     if found.traps or found.links:
-        parts = ((found.traps, "look-alike"), (found.links, "constraint"))
-        counts = ", ".join(numbers.many(len(each), noun) for each, noun in parts)
-        lines.append(f"  {counts}: --json lists them")
+        counts = f"look-alikes: {len(found.traps)}, constraints: {len(found.links)}"
+        lines.append(f"  {counts} (--json lists them)")
     return "\n".join(lines)
 
 
