@@ -41,7 +41,6 @@ ASK_LIMIT_S = 120.0
 """A first import of torch from a cold network disk takes a minute."""
 PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
 SHEBANG = re.compile(r"#!\s*(?P<env>/\S+/env\s+)?(?P<python>(?:\S*/)?(?:python|pypy)[\d.]*)\s")
-LONGEST_LINE = 512
 INSTALL_TORCH = (
     "python -m pip install --force-reinstall torch"
     "  # pytorch.org/get-started names the build for an older driver"
@@ -175,7 +174,7 @@ def _first_line(script: str | None, path: str | None) -> str | None:
     if script is None:
         return None
     with open(script, "rb") as file:  # noqa: PTH123  a program may be gigabytes
-        found = SHEBANG.match(file.readline(LONGEST_LINE).decode(errors="replace"))
+        found = SHEBANG.match(file.readline(512).decode(errors="replace"))
     if found is None:
         return None
     return found["python"] if found["env"] is None else shutil.which(found["python"], path=path)

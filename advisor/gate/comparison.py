@@ -1,7 +1,6 @@
 """Comparison of one figure of one workload. Pure but for the limits, which base declares.
 
-A workload's `gate` table names figures and benchmarks, and the share by which each may worsen.
-It is read in base's checkout: a change that loosens it is judged by the old one.
+Limits are read in base's checkout: a change that loosens one is judged by the old one.
 """
 
 from __future__ import annotations

@@ -13,9 +13,6 @@ The error budget `alpha` of each side is spent over the looks, so looking again 
 bounds assume independent, symmetric differences. The random order within pairs supports the
 second. One test of serial correlation guards the first, and its alarm delays a verdict, unless all
 pairs lie further from the threshold than from each other.
-
-Of several workloads, regressions are tested step-down (Holm). A pass needs no correction: the gate
-passes only if every workload does.
 """
 
 from __future__ import annotations
@@ -150,7 +147,7 @@ class _Sample:
 def _regressions(
     ready: Mapping[Key, _Sample], decided: Mapping[Key, Judgement], workloads: int
 ) -> dict[Key, Judgement]:
-    """Holm's step-down: every proof makes the next one cheaper."""
+    """Holm's step-down: every proof makes the next one cheaper. A pass needs none."""
     already = sum(each.outcome == "regression" for each in decided.values())
     found: dict[Key, Judgement] = {}
     while True:
