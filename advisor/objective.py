@@ -133,7 +133,6 @@ class Constraint:
 
     metric: Metric
     relation: str
-    """A key of RELATIONS."""
     bound: float
     """In the metric's unit."""
     text: str
@@ -187,7 +186,6 @@ class Objective:
 
 
 THROUGHPUT = Objective(metric=METRICS["throughput"])
-"""Units of work finished per second of wall clock, end to end."""
 
 OBJECTIVES = {name: metric for name, metric in METRICS.items() if metric.gain_text}
 _BOUND = re.compile(r"\s*([a-z_0-9]+)\s*(<=|>=)\s*(\d+(?:\.\d+)?)\s*([A-Za-z/]*)\s*")

@@ -121,7 +121,6 @@ class TorchFacts(BaseModel):
     """Why torch could not be imported."""
     torch: str | None = None
     cuda: str | None = None
-    """CUDA that torch was built with."""
     rocm: str | None = None
     available: bool | None = None
     warned: tuple[str, ...] = ()

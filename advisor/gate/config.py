@@ -16,7 +16,6 @@ from advisor.runner import resources
 from advisor.runner.resources import Limits
 
 COMMAND = "command"
-"""Name of the one program given with --command."""
 
 THROUGHPUT_LINE = r"^[ \t]*throughput:[ \t]*(\S+)"
 """Line of output with the program's own rate, in units per second."""
