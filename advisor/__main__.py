@@ -71,9 +71,31 @@ def overview() -> str:
         "usage: gpu-advisor COMMAND [options] [-- YOUR COMMAND ...]\n\n"
         "Measures what your PyTorch program could do here, and tunes its config.\n\n"
         "commands:\n" + "\n".join(lines) + "\n\n"
-        "`gpu-advisor COMMAND --help` lists a command's options.\n"
+        "`gpu-advisor COMMAND --help` lists a command's options, and\n"
+        "`gpu-advisor --print-completion bash` makes a shell complete them.\n"
         "  gpu-advisor optimize train.yaml -- python train.py --config train.yaml\n"
     )
+
+
+def completion(shell: str) -> str:
+    """Script that completes the command line in `shell`. Raises UsageError."""
+    try:
+        import shtab
+    except ImportError as problem:
+        msg = "Completion scripts are made by shtab, which is not installed. `pip install shtab`."
+        raise UsageError(msg) from problem
+    if shell not in shtab.SUPPORTED_SHELLS:
+        msg = f"--print-completion knows {', '.join(shtab.SUPPORTED_SHELLS)}, not {shell!r}."
+        raise UsageError(msg)
+    whole = argparse.ArgumentParser(prog="gpu-advisor")
+    commands = whole.add_subparsers()
+    for name, summary in COMMANDS.items():
+        own = build_parser(name)
+        for action in own._actions:  # noqa: SLF001  argparse has no public list
+            if action.choices is None and action.nargs != 0:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+        commands.add_parser(name, parents=[own], add_help=False, help=summary)
+    return str(shtab.complete(whole, shell))
 
 
 def dispatch(argv: list[str]) -> int:
@@ -83,6 +105,9 @@ def dispatch(argv: list[str]) -> int:
         return 0
     if argv[0] in {"-V", "--version"}:
         sys.stdout.write(f"gpu-advisor {__version__}\n")
+        return 0
+    if argv[0] == "--print-completion":
+        sys.stdout.write(completion(argv[1] if argv[1:] else "bash"))
         return 0
     name, *rest = argv
     if name not in COMMANDS:

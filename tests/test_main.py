@@ -41,6 +41,24 @@ def test_the_help_shows_where_the_command_goes(name) -> None:
     assert build_parser(name).format_usage().rstrip().endswith("[-- COMMAND ...]")
 
 
+def test_the_shell_completes_commands_options_and_values() -> None:
+    """By a script that bash takes, in a shell that has read it."""
+    pytest.importorskip("shtab")
+    script = advisor("--print-completion", "bash").stdout
+    line = "COMP_WORDS=(gpu-advisor {}); COMP_CWORD={}; {}; echo ${{COMPREPLY[@]}}"
+    function = re.findall(r"complete .*-F (\S+) gpu-advisor", script)[0]
+
+    def completed(*words: str) -> list[str]:
+        asked = line.format(" ".join(words), len(words), function)
+        done = subprocess.run(["bash", "-c", f"{script}\n{asked}"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    assert completed("opt") == ["optimize"]
+    assert "--budget" in completed("optimize", "--b")
+    assert advisor("--print-completion", "dos").returncode == errors.UsageError.exit_code
+
+
 def test_a_misspelled_command_names_the_near_one() -> None:
     done = advisor("optimise")
     assert done.returncode == errors.UsageError.exit_code
