@@ -249,6 +249,7 @@ def _machine(inputs: Inputs, cancel: threading.Event) -> Iterator[tuple[Engine, 
             cpus=machine.cpus,
             gpus=[found.name for found in machine.gpus],
             driver=gpu.driver if gpu else None,
+            power_limit_w=gpu.power_limit_w if gpu else None,
         )
         yield engine, host
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -41,12 +43,18 @@ class Program:
     in_shell: bool = False
     """Run through `bash -c`: one shell string, as given with --command."""
     limits: Limits = field(default_factory=Limits)
+    """Limits of gpu-advisor.toml; no part of the definition."""
 
     @property
     def facts(self) -> dict[str, object]:
         """All that must equal in both arms."""
         names = ("command", "config", "folder", "unit", "unit_regex", "metric_regex", "in_shell")
         return {name: getattr(self, name) for name in names} | {"env": dict(sorted(self.env))}
+
+    @property
+    def definition(self) -> str:
+        """Digest of the facts."""
+        return hashlib.sha256(json.dumps(self.facts).encode()).hexdigest()[:16]
 
     def cwd(self, checkout: Checkout) -> Path:
         """Working directory in `checkout`."""

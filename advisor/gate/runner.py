@@ -71,6 +71,7 @@ class Session:
             self.programs[program.name] = ProgramEntry(
                 name=program.name,
                 command=program.command,
+                definition=program.definition,
                 known=[] if changed or program.in_shell else [program.name],
                 no_baseline=changed,
             )

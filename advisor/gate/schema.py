@@ -107,6 +107,8 @@ class ProgramEntry(Part):
 
     name: str
     command: str
+    definition: str
+    """Digest of command, unit, patterns and environment: what must be the same in both arms."""
     pairs: list[PairEntry] = Field(default_factory=list)
     warm_ups: list[RunEntry] = Field(default_factory=list)
     """One run of each arm before the first pair: fills caches, proves that it runs at all."""
@@ -197,6 +199,7 @@ class HostEntry(Part):
     cpus: int | None = None
     gpus: list[str] = Field(default_factory=list)
     driver: str | None = None
+    power_limit_w: float | None = None
 
 
 class GateRecord(Part):

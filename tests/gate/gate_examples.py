@@ -39,7 +39,7 @@ def pair(number: int, base: RunEntry, head: RunEntry, discarded: str | None = No
 def program(runs: Sequence[tuple[RunEntry, RunEntry]], name: str = "train", **more: Any):
     """A program with these pairs of runs."""
     pairs = [pair(number, base, head) for number, (base, head) in enumerate(runs, 1)]
-    facts: dict[str, Any] = {"command": "python train.py", "pairs": pairs}
+    facts: dict[str, Any] = {"command": "python train.py", "definition": "d", "pairs": pairs}
     return ProgramEntry(name=name, **{**facts, **more})
 
 
