@@ -20,6 +20,8 @@ from advisor.model import Machine
 from advisor.report import writing
 from advisor.tuner.state import Source
 
+DEFAULT_REPORT = Path("report.md")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor optimize`."""
@@ -73,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     written.add_argument(
         "--report",
         type=Path,
-        default=Path("report.md"),
+        default=DEFAULT_REPORT,
         metavar="PATH",
         help="place of the report (default report.md; report.json beside it)",
     )

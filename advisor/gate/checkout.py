@@ -259,6 +259,11 @@ def _is_pointer(path: Path) -> bool:
     return False
 
 
+def git_folder(top: Path) -> str:
+    """Repository folder of the checkout at `top`."""
+    return git(top, "rev-parse", "--path-format=absolute", "--git-common-dir") or str(top / ".git")
+
+
 def shared_data(head: Checkout, paths: Sequence[str]) -> tuple[Path, ...]:
     """Places in head of the `--link` paths."""
     for path in paths:

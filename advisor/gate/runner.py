@@ -114,13 +114,12 @@ class Session:
         A program that ends in a reasonable time is always run to its end, so that its work can be
         compared; of a longer one the probe measures a window.
         """
-        runs = 2 * LOOKS[0] * len(self.selected)
-        name, limit_s = program.name, self.remaining_s / 2 / runs
+        name, limit_s = program.name, self.remaining_s / 2 / self._runs_to_first_look()
         self.say(f"{name}: warming up")
         self.plans[name] = WHOLE
         head = self._run(program, "head", limit_s)
         if head.problem and head.problem.kind == "timeout":
-            needed_min = math.ceil(2 * runs * head.wall_s / 60)
+            needed_min = math.ceil(2 * self._runs_to_first_look() * head.wall_s / 60)
             self.say(
                 f"{name}: not over after {head.wall_s:.0f} s, so a window of "
                 f"{WINDOW.measure_s:g} s is measured; whole runs need --max-minutes {needed_min}"
@@ -135,6 +134,9 @@ class Session:
         self.update(name, warm_ups=[head, base], known=known)
         if base.problem:
             self.fail_base(name, f"base failed ({base.problem.kind}): {base.problem.evidence}")
+
+    def _runs_to_first_look(self) -> int:
+        return 2 * LOOKS[0] * len(self.selected)
 
     def _announce(self) -> None:
         pair_s = sum(self._pair_s(p.name) for p in self.selected if not self._closed(p.name))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from advisor.errors import InterruptedByUserError
-from advisor.gate.checkout import Checkout, git
+from advisor.gate.checkout import Checkout, git, git_folder
 from advisor.runner.job import Job
 from advisor.runner.launch import Launched
 from advisor.runner.output import Tally, plain
@@ -133,8 +133,7 @@ def shown_paths(
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[str, ...]:
     """Needed paths inside the hidden folders. They are the checkout, interpreters and caches."""
-    repository = git(checkout.top, "rev-parse", "--path-format=absolute", "--git-common-dir")
-    found = {str(checkout.top), repository or str(checkout.top / ".git"), *links, *SHOWN_RUN}
+    found = {str(checkout.top), git_folder(checkout.top), *links, *SHOWN_RUN}
     found |= {PACKAGE, "/etc/resolv.conf", *_interpreter(Path(sys.executable).parent)}
     for variable in SEARCH_PATHS:
         for entry in environ.get(variable, "").split(os.pathsep):

@@ -164,8 +164,11 @@ def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> GateRecord:
         programs=list(programs),
         notes=notes,
     )
-    if not verdicts:
-        return record
+    return led(record, verdicts) if verdicts else record
+
+
+def led(record: GateRecord, verdicts: Sequence[WorkloadVerdict]) -> GateRecord:
+    """`record` with these verdicts, and the figures of the worst."""
     workloads = sorted(verdicts, key=_worst_first)
     worst = workloads[0]
     shared = ("verdict", "slowdown_pct", "ci_low_pct", "ci_high_pct", "confidence", "pairs")
