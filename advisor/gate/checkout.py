@@ -323,8 +323,10 @@ class Difference:
         return Origins(roots=tuple(map(str, roots)), names=tuple(sorted(names)))
 
 
-def difference(base: Checkout, head: Checkout, shared: Sequence[Path] = ()) -> Difference:
-    """Compare the files of two checkouts."""
+def difference(base: Checkout, head: Checkout, shared: Sequence[Path] = ()) -> Difference | None:
+    """Compare the files of two checkouts. None if both are the same folder."""
+    if base.top == head.top:
+        return None
     tops: dict[Variant, Path] = {"base": base.top.resolve(), "head": head.top.resolve()}
     words = ("diff", "--name-only", "-z", "--no-renames", "--no-textconv")
     listed = git(head.top, *words, base.revision.sha or "HEAD")
@@ -390,11 +392,11 @@ def why_same_code(program: ProgramEntry) -> str | None:
     )
 
 
-def unseen(program: ProgramEntry, between: Difference) -> str | None:
+def unseen(program: ProgramEntry, between: Difference | None) -> str | None:
     """Warning if neither arm loaded a changed file."""
     seen = [run.loaded for run in program.runs if run.loaded]
     arms = {run.arm for run in program.runs if run.loaded}
-    if not between.changed or len(arms) < len(ARMS):
+    if between is None or not between.changed or len(arms) < len(ARMS):
         return None
     if any(each.changed for each in seen):
         return None

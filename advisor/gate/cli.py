@@ -34,16 +34,18 @@ from advisor.executor.engines import Engine, EngineSettings
 from advisor.executor.engines.remote import make_engine
 from advisor.executor.engines.scratch_dir import cancellable, require_room, scratch_folder
 from advisor.files import Claim
-from advisor.gate import checkout, config, github, report, setup_step
+from advisor.gate import checkout, config, github, history, report, setup_step
 from advisor.gate.checkout import Checkout
 from advisor.gate.comparison import limits_of
 from advisor.gate.process import ProcessRunner
 from advisor.gate.runner import Session, measured
-from advisor.gate.schema import ARMS, GateRecord, HostEntry, Inputs, Variant, Verdict
+from advisor.gate.schema import ARMS, GateRecord, HostEntry, Inputs, Mode, Variant, Verdict
 from advisor.machine.host import read_machine
 from advisor.settings import parse_share
 
 NOISE_PAIRS = 12
+HISTORY_PAIRS = 2
+"""Pairs of head with itself that make one session of the history: four processes."""
 SETUP_LIMIT_S = 3600.0
 UNFINISHED: dict[type[Exception], Verdict] = {
     NoBaselineError: "no-baseline",
@@ -63,9 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     names("--workload", action="extend", metavar="NAME",
         help="an entry of gpu-advisor.toml; several times, or several with commas")  # fmt: skip
     add("--command", metavar="CMD", help="one shell string to measure instead of a workload")
-    add("--base-ref", metavar="REF",
+    baseline = parser.add_mutually_exclusive_group()
+    baseline.add_argument("--base-ref", metavar="REF",
         help="compare with this commit, or with a second checkout in this folder (default: "
         "merge-base with the target branch); HEAD measures the noise of this runner")  # fmt: skip
+    baseline.add_argument("--history", type=Path, metavar="PATH",
+        help="compare head with the past sessions in this file, and add one")  # fmt: skip
     add("--setup", metavar="CMD", help="shell string run once in each arm before measuring")
     names("--link", action="extend", metavar="PATH",
         help="data of head that git ignores, shown to base too")  # fmt: skip
@@ -125,7 +130,7 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
     record = GateRecord(verdict="error", reason=unfinished, inputs=inputs)
     claimed: Claim | None = None
     try:
-        claimed = report.claim(args.report)
+        claimed = report.claim(args.report, args.history)
         report.write(record, args.report, claimed)  # in case this call is killed
         record = _measure(args, inputs, job)
     except Exception as problem:
@@ -191,13 +196,16 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
         stack.enter_context(github.no_commands(job))
         cancel = stack.enter_context(cancellable())
         scratch = stack.enter_context(scratch_folder())
-        head = checkout.head_checkout(cwd)
+        base = head = checkout.head_checkout(cwd)
         shared = checkout.shared_data(head, args.link)
         programs = config.choose(head, args.workload, args.command)
+        if args.history:
+            history.claim(args.history)  # a file that cannot be used is refused first
         engine, host = stack.enter_context(_machine(inputs, cancel))
-        base = stack.enter_context(checkout.base_of(head, args.base_ref, args.link))
-        limits = limits_of(base, [program.name for program in programs])
-        inputs = inputs.model_copy(update={"limits": limits})
+        if not args.history:
+            base = stack.enter_context(checkout.base_of(head, args.base_ref, args.link))
+            limits = limits_of(base, [program.name for program in programs])
+            inputs = inputs.model_copy(update={"limits": limits})
         arms: dict[Variant, Checkout] = {"base": base, "head": head}
         # A hosted runner throws the checkout away, and without isolation nothing prevents writes.
         hosted = os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
@@ -208,21 +216,32 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
             scratch=scratch,
             allow_writes=os.environ.get("CI") == "true" and (hosted or bool(unprotected)),
             keep_network=args.keep_network,
+            needs_quiet=bool(args.history),
             shown=tuple(map(str, shared)),
         )
-        same = base.revision.sha == head.revision.sha and not head.revision.dirty
-        session = Session(
-            processes=processes,
-            selected=programs,
-            inputs=inputs,
-            say=_say,
-            fixed_pairs=NOISE_PAIRS if same else None,
-        )
-        if args.setup:
-            _set_up(args.setup, session, cancel)
-        record = measured(session, host)
+        session = Session(processes=processes, selected=programs, inputs=inputs, say=_say)
+        record = _judged(args, session, host, cancel)
     notes = [*record.notes, *setup_step.isolation_notes(cwd, job.withheld)]
     return record.model_copy(update={"notes": notes})
+
+
+def _judged(
+    args: argparse.Namespace, session: Session, host: HostEntry, cancel: threading.Event
+) -> GateRecord:
+    """Run the session: base against head, equal code, or head against the history."""
+    base, head = (session.processes.arms[arm] for arm in ARMS)
+    same = base.revision.sha == head.revision.sha and not head.revision.dirty
+    mode: Mode = "history" if args.history else "noise" if same else "ab"
+    session.fixed_pairs = {"history": HISTORY_PAIRS, "noise": NOISE_PAIRS}.get(mode)
+    if args.setup:
+        _set_up(args.setup, session, cancel)
+    record = measured(session, host, mode)
+    if mode != "history" or record.verdict in {"error", "invalid", "no-baseline"}:
+        return record
+    claimed, past = history.claim(args.history), history.read(args.history)
+    record, longer = history.judge(past, record)
+    claimed.write(args.history, (longer.model_dump_json(indent=1) + "\n").encode())
+    return record
 
 
 @contextlib.contextmanager
@@ -256,7 +275,8 @@ def _machine(inputs: Inputs, cancel: threading.Event) -> Iterator[tuple[Engine, 
 
 def _set_up(command: str, session: Session, cancel: threading.Event) -> None:
     arms, scratch = session.processes.arms, session.processes.scratch
-    for arm in ARMS:
+    different: tuple[Variant, ...] = ("head",) if arms["base"] is arms["head"] else ARMS
+    for arm in different:
         _say(f"setting up {arm}")
         env = {"GPU_ADVISOR_ARM": arm, "GPU_ADVISOR_HEAD": str(arms["head"].top)}
         place = scratch / f"setup-{arm}"

@@ -56,12 +56,15 @@ class ProcessRunner:
 
     engine: Engine
     arms: Mapping[Variant, Checkout]
-    between: Difference
     scratch: Path
     allow_writes: bool = False
     keep_network: bool = False
+    needs_quiet: bool = False
+    """No run that others disturbed counts: it is compared with another day's."""
     shown: tuple[str, ...] = ()
     """Paths in hidden folders that base and head see."""
+    between: Difference | None = None
+    """Files that differ; None where both arms are one folder."""
     started: int = field(default=0, init=False)
 
     def run(self, program: Program, arm: Variant, plan: MeasurePlan, limit_s: float) -> RunEntry:
@@ -91,7 +94,7 @@ class ProcessRunner:
             allow_writes=self.allow_writes,
             spared=(str(checkout.top / ".git"),),
             caches=str(caches),
-            origins=self.between.asked,
+            origins=self.between.asked if self.between else None,
             hidden=setup_step.hidden_folders(),
             shown=setup_step.shown_paths(checkout, program.command, self.shown),
             network=self.keep_network,
@@ -101,7 +104,9 @@ class ProcessRunner:
         result = self.engine.run(trial)
         wall_s = time.monotonic() - clock
         require_room(self.scratch)  # else its records may not be whole
-        own = loaded(scratch, checkout.top, self.between)
+        own = None
+        if self.between is not None:
+            own = loaded(scratch, checkout.top, self.between)
         try:
             whole = plan.mode == "whole"
             found = entry(result, program, arm, scratch, whole=whole, wall_s=wall_s)

@@ -206,12 +206,12 @@ def read(path: Path) -> GateRecord:
     raise ReportError(msg)
 
 
-def claim(path: Path) -> files.Claim:
+def claim(path: Path, history: Path | None = None) -> files.Claim:
     """Claim the places of report, record and comment before any measurement."""
     if path.is_dir():
         msg = f"--report {path} is a folder; name a file in it: {path / 'gate.md'}."
         raise OutputRefusedError(msg)
-    return files.claim(_places(path))
+    return files.claim(_places(path), never=[history] if history else [])
 
 
 def write(record: GateRecord, path: Path, claimed: files.Claim) -> None:

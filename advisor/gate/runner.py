@@ -22,6 +22,7 @@ from advisor.gate.schema import (
     GateRecord,
     HostEntry,
     Inputs,
+    Mode,
     PairEntry,
     ProgramEntry,
     RunEntry,
@@ -57,8 +58,8 @@ class Session:
     selected: tuple[Program, ...]
     inputs: Inputs
     say: Callable[[str], None]
-    fixed_pairs: int | None
-    """Pairs of equal code that count, whatever their rates; None: arms differ."""
+    fixed_pairs: int | None = None
+    """Measure this many pairs that count, whatever their rates."""
     programs: dict[str, ProgramEntry] = field(default_factory=dict, init=False)
     plans: dict[str, MeasurePlan] = field(default_factory=dict, init=False)
     deadline: float = field(default=0.0, init=False)
@@ -157,7 +158,8 @@ class Session:
             return self._run(program, "base" if arm == "base" else "head", limit_s)
 
         def contended(runs: Mapping[str, RunEntry]) -> str | None:
-            return verdict.why_again(runs["base"], runs["head"])
+            quiet = self.processes.needs_quiet
+            return verdict.why_again(runs["base"], runs["head"], needs_quiet=quiet)
 
         return interleaved(ARMS, run, contended=contended, orders=orders(self.inputs.seed))
 
@@ -232,7 +234,7 @@ def _summary(pair: PairEntry) -> str:
     return f"pair {pair.number} ({pair.order}){said}"
 
 
-def measured(session: Session, host: HostEntry) -> GateRecord:
+def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
     """Run the session and make its record."""
     interrupted = None
     try:
@@ -241,10 +243,11 @@ def measured(session: Session, host: HostEntry) -> GateRecord:
         interrupted = str(problem)
         session.say(interrupted)
     programs, between = list(session.programs.values()), session.processes.between
-    record = (of_equal_code if session.fixed_pairs else decide)(programs, session.inputs)
+    record = (of_equal_code if mode == "noise" else decide)(programs, session.inputs)
     unseen = [note for program in programs if (note := checkout.unseen(program, between))]
     facts: dict[str, object] = {
         **{arm: session.processes.arms[arm].revision for arm in ARMS},
+        "mode": mode,
         "host": host,
         "notes": [*record.notes, *unseen],
     }

@@ -16,7 +16,7 @@ from advisor.model import Disturbance, Telemetry
 Variant = Literal["base", "head"]
 Source = Literal["throughput line", "probe", "whole-run time", "pytest-benchmark", "benchmark JSON"]
 Verdict = Literal["pass", "regression", "inconclusive", "no-baseline", "invalid", "error"]
-Mode = Literal["ab", "noise"]
+Mode = Literal["ab", "history", "noise"]
 Better = Literal["lower", "higher"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -83,7 +83,7 @@ class RunEntry(Part):
     gpu: Telemetry = Telemetry()
     others: Disturbance = Disturbance()
     loaded: LoadedEntry | None = None
-    """Null where it was not recorded."""
+    """Null where base and head are one folder."""
 
 
 class PairEntry(Part):

@@ -45,14 +45,17 @@ STEAL_ALIKE = 0.05
 """Largest difference of the stolen share between two arms that were disturbed alike."""
 
 
-def why_again(base: RunEntry, head: RunEntry) -> str | None:
-    """Reason to measure this pair again; None if it counts."""
+def why_again(base: RunEntry, head: RunEntry, *, needs_quiet: bool = False) -> str | None:
+    """Reason to measure this pair again; None if it counts.
+
+    With `needs_quiet` no pair that others disturbed counts.
+    """
     if by_card := why_discard(base.gpu, head.gpu):
         return by_card
     stolen = [run.others.steal_share or 0.0 for run in (base, head)]
     alike = loads_alike([run.others.others_cpus for run in (base, head)])
     alike = alike and abs(stolen[0] - stolen[1]) <= STEAL_ALIKE
-    return None if alike else why_disturbed(base, head)
+    return None if alike and not needs_quiet else why_disturbed(base, head)
 
 
 def why_discard(base: Telemetry, head: Telemetry) -> str | None:

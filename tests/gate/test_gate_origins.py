@@ -126,4 +126,5 @@ def test_a_difference_counts_uncommitted_and_new_files(repo) -> None:
     between = difference(*arms)
     assert set(between.changed) == set(between.asked.names) == {"a.py", "c.py"}
     assert between.changed["c.py"]["base"] is None
+    assert difference(arms[0], arms[0]) is None
     assert unseen(program([]), between) is None  # nothing was seen at all

@@ -140,6 +140,19 @@ def test_head_against_itself_measures_the_noise(repo) -> None:
     assert "smallest threshold that equal code passes: --threshold 1%" in found.stdout
 
 
+def test_a_history_grows_and_is_compared(repo) -> None:
+    repo.commit({"bench.py": steady(100)})
+    path = repo.out / "history.json"
+    found = repo.gate(*BENCH, "--history", str(path), "--on-inconclusive", "warn")
+    assert (found.code, found.record.verdict) == (0, "no-baseline"), found.stderr
+    kept = json.loads(path.read_text())
+    (session,) = kept["sessions"]
+    kept["sessions"] = [{**session, "value": 200 + n / 10} for n in range(12)]
+    path.write_text(json.dumps(kept))
+    found = repo.gate(*BENCH, "--history", str(path))
+    assert (found.code, found.record.verdict) == (1, "regression"), found.stderr
+
+
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 9\n"
 
 
@@ -189,7 +202,7 @@ def test_git_runs_no_program_of_the_repository(two) -> None:
     [
         "--threshold=five", "--threshold=0", "--threshold=150%", "--max-minutes=-1",
         "--max-minutes=nan", "--on-inconclusive=maybe", "--keep-network=perhaps",
-        "--mode=foo", "--history=x",
+        "--mode=foo", "--base-ref=HEAD --history=x",
     ],
 )  # fmt: skip
 def test_a_wrong_argument_touches_no_file(repo, wrong) -> None:

@@ -71,12 +71,13 @@ def test_pairs_are_verified_by_card_or_cpus(facts, words) -> None:
     [(0.0, 0.1, True), (1.6, 1.8, True), (0.0, 1.6, False), (2.0, 1.0, False)],
 )
 def test_a_pair_counts_where_others_disturbed_both_arms_alike(base, head, *, counts) -> None:
-    """A tenth of a CPU discards nothing."""
+    """A tenth of a CPU discards nothing; runs of another day need a quiet machine."""
     runs = {
         arm: run(arm, others=Disturbance(disturbed=cpus > 0, others_cpus=cpus))
         for arm, cpus in (("base", base), ("head", head))
     }
     assert (why_again(**runs) is None) is counts
+    assert why_again(**runs, needs_quiet=True) is not None
     assert statement([pair(1, **runs)]).startswith("busy: others")
 
 

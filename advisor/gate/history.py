@@ -1,0 +1,188 @@
+"""History of sessions of one machine, over days.
+
+One session is several fresh processes of head on one day, and the unit of this comparison. A
+session is red if it lies below the prediction interval of the window before it, or if the latest
+sessions together lie below the first half of the window (drift). A red session never becomes part
+of the window, so a regression does not heal itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pydantic import Field, ValidationError
+
+from advisor import files, stats
+from advisor.errors import ReportError
+from advisor.gate.comparison import Workload
+from advisor.gate.schema import (
+    Better,
+    GateRecord,
+    Part,
+    ProgramEntry,
+    Rate,
+    Source,
+    Verdict,
+    WorkloadVerdict,
+)
+from advisor.gate.verdict import led
+
+FORMAT: Literal[3] = 3
+WINDOW = 30
+"""Sessions of the window."""
+FEWEST_SESSIONS = 10
+LATEST = 5
+"""Sessions, the new one among them, that the drift test takes together."""
+ALPHA = 0.001
+"""Chance of a false alarm a session, shared by all series of the machine."""
+
+
+class Session(Part):
+    """One day's rate of one workload."""
+
+    series: str
+    """Name of the workload, and a digest of all that must be equal."""
+    machine: str
+    created: str
+    sha: str | None
+    value: float = Field(gt=0, allow_inf_nan=False)
+    red: bool = False
+
+
+class History(Part):
+    """The file."""
+
+    format: Literal[3] = FORMAT
+    sessions: list[Session] = Field(default_factory=list)
+
+    def window(self, series: str) -> list[Session]:
+        """Latest sessions of a series, without red ones."""
+        own = [each for each in self.sessions if each.series == series and not each.red]
+        return own[-WINDOW:]
+
+
+class Prediction(NamedTuple):
+    """Comparison of a new session with the window."""
+
+    verdict: Verdict
+    reason: str
+    slowdown_pct: float | None = None
+    limit_pct: float | None = None
+    """Drop at the lower end of the prediction interval."""
+
+
+def predict(
+    window: Sequence[Session], value: float, threshold: float, better: Better, series: int = 1
+) -> Prediction:
+    """Predict the verdict on a session's value. Pure."""
+    sign = 1 if better == "higher" else -1
+    past = [sign * math.log(session.value) for session in window]
+    if len(past) < FEWEST_SESSIONS:
+        reason = f"{len(past)} of {FEWEST_SESSIONS} sessions that a baseline needs"
+        return Prediction("inconclusive" if past else "no-baseline", reason)
+    new, tau = sign * math.log(value), -math.log1p(-threshold)
+    older, latest = past[: len(past) // 2], [*past[1 - LATEST :], new]
+    drop, reach = _drop(past, [new], ALPHA / series)
+    lost, apart = _drop(older, latest, ALPHA / series)
+    limit = max(reach, tau)
+    figures = (-100 * math.expm1(-drop), -100 * math.expm1(-limit))
+    confirm = f"confirm it with `gpu-advisor gate --base-ref {window[-1].sha}`"
+    if drop > limit:
+        reason = f"below the prediction interval of {len(past)} sessions; {confirm}"
+        return Prediction("regression", reason, *figures)
+    if lost > max(apart, tau / 2):
+        reason = (
+            f"drift: the latest {len(latest)} sessions lie {-100 * math.expm1(-lost):.1f} % below "
+            f"the first {len(older)} of the window; {confirm}"
+        )
+        return Prediction("regression", reason, *figures)
+    reason = f"within the prediction interval of {len(past)} sessions"
+    return Prediction("pass", reason, *figures)
+
+
+def _drop(before: Sequence[float], after: Sequence[float], alpha: float) -> tuple[float, float]:
+    """Fall of the mean, and the reach of chance."""
+    n = len(before)
+    spread = statistics.stdev(before) * math.sqrt(1 / len(after) + 1 / n)
+    reach = stats.t_quantile(1 - alpha, n - 1) * spread
+    return statistics.fmean(before) - statistics.fmean(after), reach
+
+
+def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
+    """Judge the new sessions of `record` and append them."""
+    host, threshold, sessions, verdicts = record.host, record.inputs.threshold, [], []
+    machine = json.dumps([host.gpus, host.driver, host.power_limit_w, host.cpus, host.cpu])
+    for program in record.programs:
+        for workload, source, rates in _rates(program):
+            rate, value = rates[0], math.exp(statistics.fmean(math.log(r.mean) for r in rates))
+            same = [machine, program.definition, source, rate.unit, rate.better]
+            digest = hashlib.sha256(json.dumps(same).encode()).hexdigest()[:16]
+            series = f"{workload.name} {digest}"
+            beside = {each.series for each in past.sessions if each.machine == machine} | {series}
+            found = predict(past.window(series), value, threshold, rate.better, len(beside))
+            limit = found.limit_pct
+            verdicts.append(
+                WorkloadVerdict(
+                    **workload._asdict(),
+                    name=workload.name,
+                    better=rate.better,
+                    threshold=threshold,
+                    verdict=found.verdict,
+                    reason=found.reason,
+                    slowdown_pct=found.slowdown_pct,
+                    pairs=len(rates) // 2,
+                    unit=rate.unit,
+                    source=source,
+                    head_units_per_s=value,
+                    notes=[] if limit is None else [f"a drop of {limit:.1f} % or more is red"],
+                )
+            )
+            sessions.append(
+                Session(
+                    series=series,
+                    machine=machine,
+                    created=datetime.now(UTC).isoformat(timespec="seconds"),
+                    sha=record.head.sha,
+                    value=value,
+                    red=found.verdict == "regression",
+                )
+            )
+    longer = past.model_copy(update={"sessions": [*past.sessions, *sessions]})
+    return led(record, verdicts), longer
+
+
+def _rates(program: ProgramEntry) -> Iterator[tuple[Workload, Source | None, list[Rate]]]:
+    """Rates of each workload that the session's processes measured."""
+    runs = [run for pair in program.kept for run in pair.runs]
+    for key in dict.fromkeys(key for run in runs for key in run.rates):
+        workload = Workload(program.name, None if key == program.name else key)
+        yield workload, runs[0].source, [run.rates[key] for run in runs if key in run.rates]
+
+
+def read(path: Path) -> History:
+    """Read the history; empty without a file. Raises ReportError if malformed."""
+    try:
+        return History.model_validate_json(files.read_whole(path))
+    except FileNotFoundError:
+        return History()
+    except (OSError, ValueError, ValidationError) as problem:
+        first = getattr(problem, "strerror", None) or str(problem).splitlines()[0]
+        msg = f"{path} is no history of format {FORMAT}: {first}. Repair or remove it."
+        raise ReportError(msg) from problem
+
+
+def claim(path: Path) -> files.Claim:
+    """Check the history and claim its place.
+
+    Raises ReportError for a file that holds no history, and OutputRefusedError for a place that
+    cannot be written.
+    """
+    read(path)
+    return files.claim([path], overwrite=True)
