@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import traceback
+from functools import partial
 from typing import Any, NoReturn
 
 from advisor import __version__
@@ -27,7 +28,6 @@ COMMANDS = {
     "revert": "give the original config back",
     "report": "render report.md again from report.json, or one HTML page",
 }
-"""Summary of each subcommand."""
 WITHOUT_COMMAND = {"gpus", "revert", "report"}
 
 
@@ -35,14 +35,6 @@ def module_of(name: str) -> Any:
     """Module of a subcommand, imported when it is called."""
     place = "gate.cli" if name == "gate" else f"commands.{name}"
     return importlib.import_module(f"advisor.{place}")
-
-
-class _HelpFormatter(argparse.HelpFormatter):
-    """Help of at most 100 columns."""
-
-    def __init__(self, prog: str) -> None:
-        width = min(shutil.get_terminal_size((100, 24)).columns, 100)
-        super().__init__(prog, max_help_position=26, width=max(width, 60))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -57,11 +49,12 @@ class _Parser(argparse.ArgumentParser):
 def build_parser(name: str) -> argparse.ArgumentParser:
     """The parser of one subcommand."""
     summary = COMMANDS[name]
+    width = max(60, min(shutil.get_terminal_size((100, 24)).columns, 100))
     parser = _Parser(
         prog=f"gpu-advisor {name}",
         description=summary[0].upper() + summary[1:] + ".",
         allow_abbrev=False,
-        formatter_class=_HelpFormatter,
+        formatter_class=partial(argparse.HelpFormatter, max_help_position=26, width=width),
     )
     module_of(name).add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="show a traceback with an error")
@@ -106,10 +99,7 @@ def completion(shell: str) -> str:
 
 
 def dispatch(argv: list[str]) -> int:
-    """Run the subcommand of `argv`.
-
-    Returns its exit code. Raises AdvisorError.
-    """
+    """Run the subcommand of `argv`; return its exit code."""
     if not argv or argv[0] in {"-h", "--help", "help"}:
         sys.stdout.write(overview())
         return 0

@@ -1,8 +1,4 @@
-"""Errors of gpu-advisor, one exit code a class.
-
-The gate's verdicts have codes of their own (GATE_EXIT_CODES): a red build must never be
-mistaken for a broken one.
-"""
+"""Errors of gpu-advisor, one exit code a class."""
 
 from __future__ import annotations
 
@@ -38,7 +34,7 @@ GATE_EXIT_CODES = {
     "no-baseline": 3,
     "invalid": 4,
 }
-
+"""Codes of its own: a red build must never be mistaken for a broken one."""
 
 OPTIMIZE_EXIT_CODES = {"improved": 0, "unchanged": 0, "partial": 5}
 """By verdict: `partial` is a search that the budget ended."""
@@ -87,10 +83,7 @@ class ConfigReadOnlyError(AdvisorError):
 
 
 class EditRefusedError(AdvisorError):
-    """Edit that could not be made byte-exact.
-
-    Nothing was written.
-    """
+    """Edit that could not be made byte-exact; nothing was written."""
 
     exit_code = 14
 

@@ -13,10 +13,7 @@ WORTH_SAYING = 0.01
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Format `digits` significant digits, whole numbers in full.
-
-    `1.48`, `0.0123`, `1,612`.
-    """
+    """Significant digits, whole numbers in full: `1.48`, `0.0123`, `1,612`."""
     if value is None or not math.isfinite(value):
         return NOT_MEASURED
     if isinstance(value, int) or value == 0:
@@ -41,10 +38,7 @@ def factor(value: float) -> str:
 
 
 def interval(value: float | None, low: float | None, high: float | None) -> str:
-    """Format an interval: `1.48 (1.45 to 1.51)`.
-
-    The estimate alone where there are no bounds.
-    """
+    """`1.48 (1.45 to 1.51)`, or the estimate alone without bounds."""
     if value is None or low is None or high is None:
         return number(value)
     return f"{number(value)} ({number(low)} to {number(high)})"

@@ -1,8 +1,4 @@
-"""Objective: the deciding metric, and its constraints.
-
-A `Metric` is one figure of a run: it names its unit and says which way is better. An `Objective`
-is the metric that decides and the constraints that must hold beside it.
-"""
+"""Objective: the deciding metric, and its constraints."""
 
 from __future__ import annotations
 
@@ -126,7 +122,6 @@ METRICS = {
         ),
     )
 }
-"""Every figure that can be aimed at or bounded."""
 
 
 RELATIONS: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
@@ -138,7 +133,6 @@ class Constraint:
 
     metric: Metric
     relation: str
-    """A key of RELATIONS."""
     bound: float
     """In the metric's unit."""
     text: str
@@ -158,10 +152,7 @@ class Objective:
     constraints: tuple[Constraint, ...] = ()
 
     def score(self, run: Run) -> float:
-        """Positive score of `run`, worst where unmeasured.
-
-        The original decides if it is measured at all, see `unmeasured`.
-        """
+        """Positive score of `run`, worst where unmeasured."""
         return self.metric.read(run) or (1 / WORST if self.metric.higher_is_better else WORST)
 
     def log_gain(self, before: Run, after: Run) -> float:
@@ -186,10 +177,7 @@ class Objective:
         return self.metric.of_batch or bool(self.broken(run))
 
     def pace(self, run: Run) -> float:
-        """Pace that splits into launch and compute.
-
-        Units per joule where energy decides, else units/s.
-        """
+        """Units per joule where energy decides, else units/s."""
         return run.units_per_s if self.metric.time_only else 1.0 / self.score(run)
 
     def log_worth(self, log_pace: float, batch: float) -> float:
@@ -198,18 +186,13 @@ class Objective:
 
 
 THROUGHPUT = Objective(metric=METRICS["throughput"])
-"""Units of work finished per second of wall clock, end to end."""
 
 OBJECTIVES = {name: metric for name, metric in METRICS.items() if metric.gain_text}
-"""Metrics that can be aimed at."""
 _BOUND = re.compile(r"\s*([a-z_0-9]+)\s*(<=|>=)\s*(\d+(?:\.\d+)?)\s*([A-Za-z/]*)\s*")
 
 
 def parse_constraint(text: str) -> Constraint:
-    """Parse a bound such as `memory<=7GiB`.
-
-    Raises ValueError with the forms allowed.
-    """
+    """Parse a bound such as `memory<=7GiB`. Raises ValueError."""
     match = _BOUND.fullmatch(text)
     metric = METRICS.get(match[1]) if match else None
     if match is None or metric is None:
@@ -224,10 +207,7 @@ def parse_constraint(text: str) -> Constraint:
 
 
 def parse(aim: str, constraints: Sequence[str] = ()) -> Objective:
-    """Objective of that name.
-
-    Raises ValueError with what is missing or allowed.
-    """
+    """Objective of that name. Raises ValueError."""
     if aim not in OBJECTIVES:
         msg = f"{aim!r} is no objective; write one of {', '.join(OBJECTIVES)}"
         raise ValueError(msg)

@@ -19,10 +19,7 @@ STATE_FOLDER = ".gpu-advisor"
 
 
 def project_root(config: Path) -> Path:
-    """Find the folder that holds the state of `config`.
-
-    Beside gpu-advisor.toml, else beside .git, else beside the config.
-    """
+    """Folder of gpu-advisor.toml, else of .git, else of `config`."""
     found = settings.find(config.parent)
     if found is not None:
         return found.parent
@@ -31,24 +28,17 @@ def project_root(config: Path) -> Path:
 
 
 def state_folder(root: Path) -> Path:
-    """Make the git-ignored state folder of a project.
-
-    Raises StateUnusableError when neither the project nor the user's own folder can hold it.
-    """
+    """Make the git-ignored state folder of a project. Raises StateUnusableError."""
     own = root / STATE_FOLDER
     try:
         return _made(own)
     except OSError as problem:
-        neither = f"Originals and measurements can be kept neither in {own} ({problem.strerror})"
         try:
             return _made(_elsewhere(root))
-        except StateUnusableError as also:
-            msg = f"{neither} nor elsewhere. {also}"
-            raise StateUnusableError(msg) from also
         except OSError as also:
             msg = (
-                f"{neither} nor in {_elsewhere(root)} ({also.strerror}). "
-                "Set XDG_STATE_HOME to a folder that may be written."
+                f"Originals and measurements can be kept neither in {own} ({problem.strerror}) nor "
+                f"elsewhere ({also}). Set XDG_STATE_HOME to a folder that may be written."
             )
             raise StateUnusableError(msg) from also
 
@@ -56,28 +46,21 @@ def state_folder(root: Path) -> Path:
 def existing_folders(root: Path) -> list[Path]:
     """Existing state folders of the project at `root`."""
     folders = [root / STATE_FOLDER]
-    with contextlib.suppress(StateUnusableError):
+    with contextlib.suppress(OSError):
         folders.append(_elsewhere(root))
     return [each for each in folders if os.path.isdir(each)]  # noqa: PTH112  a Path may raise
 
 
-def user_folder(variable: str, default: str) -> Path:
-    """Our folder below that of `variable`.
-
-    It need not exist. Raises StateUnusableError for a user without a home, as in some containers.
-    """
-    named = Path(os.environ.get(variable, ""))
-    if not named.is_absolute():
-        named = Path(os.path.expanduser(default))  # noqa: PTH111  a Path would raise its own error
-    if not named.is_absolute():
-        msg = f"User {os.getuid()} has no home. Set {variable} to a folder that may be written."
-        raise StateUnusableError(msg)
-    return named / "gpu-advisor"
-
-
 def _elsewhere(root: Path) -> Path:
+    """Folder below XDG_STATE_HOME. Raises OSError without a home."""
+    named = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not named.is_absolute():
+        named = Path(os.path.expanduser("~/.local/state"))  # noqa: PTH111  Path raises
+    if not named.is_absolute():
+        msg = f"user {os.getuid()} has no home"
+        raise OSError(msg)
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
-    return user_folder("XDG_STATE_HOME", "~/.local/state") / f"{root.name[:60]}-{digest}"
+    return named / "gpu-advisor" / f"{root.name[:60]}-{digest}"
 
 
 def _made(folder: Path) -> Path:

@@ -42,7 +42,7 @@ def rates(world: World, drop: float, seeds: int) -> dict[str, float]:
         values = draw(world, drop, f"{world.name}/{drop}/{seed}", LOOKS[-1])
         found = judge({"workload": values}, {"workload": TAU})["workload"]
         counts[found.outcome] += 1
-        pairs += found.looked_at or LOOKS[-1]
+        pairs += found.interval.n
     shares = {name: 100 * counts[name] / seeds for name in ("pass", "regression", "inconclusive")}
     return shares | {"pairs": pairs / seeds}
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "advisor"
 
 LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and those below
-    {"__main__", "schemas"},
+    {"__main__"},
     {"commands", "gate"},
     {"report"},
     {"patches", "tuner", "executor"},

@@ -8,7 +8,7 @@ import tomllib
 import jsonschema
 import pytest
 
-from advisor import schemas
+from tests import schemas
 
 CHANGELOG = """# Changelog
 
@@ -46,7 +46,7 @@ def test_every_config_that_the_page_of_workloads_names_exists(root) -> None:
 
 @pytest.mark.parametrize("path", schemas.SCHEMAS, ids=lambda path: path.name)
 def test_a_committed_schema_has_not_drifted(path) -> None:
-    """`python -m advisor.schemas` writes it anew."""
+    """`python -m tests.schemas` writes it anew."""
     text = path.read_text(encoding="utf-8")
     assert text == schemas.schema_of(schemas.SCHEMAS[path])
     jsonschema.Draft202012Validator.check_schema(json.loads(text))

@@ -157,7 +157,7 @@ def test_names_that_the_terminal_cannot_show_end_nothing(tmp_path, encoding, fla
     python = folder + b"/python"
     os.symlink("/usr/bin/false", python)  # noqa: PTH211
     done = subprocess.run(
-        [sys.executable, "-m", "advisor", "doctor", *flags, "--python", python],
+        [sys.executable, "-m", "advisor", "doctor", *flags, "--", python],
         cwd=ROOT,
         capture_output=True,
         check=False,

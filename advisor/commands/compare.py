@@ -72,10 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Compare all variants in interleaved rounds.
-
-    Returns 0, or 1 for a slower or broken one, 3 if undecided.
-    """
+    """Compare variants: 1 for a slower or broken one, 3 if undecided."""
     started = time.monotonic()
     if args.rounds < FEWEST or not 0 < args.threshold < 100:
         msg = (
@@ -94,7 +91,6 @@ class Arm:
     """One variant, and its result as far as it is known."""
 
     name: str
-    """`A`"""
     label: str
     """The config's path, or the command."""
     asked: invocation.Invocation
@@ -140,10 +136,7 @@ def arms_of(
     workload: str | None,
     counts: Sequence[int] = (),
 ) -> list[Arm]:
-    """Variants in order: configs, commands, or numbers of ranks.
-
-    Raises UsageError, CommandMissingError and the Config errors.
-    """
+    """Variants in order: configs, commands, or numbers of ranks."""
     blocks = split_blocks(command or [])
     if counts:
         if configs or len(blocks) != 1:
@@ -181,10 +174,7 @@ def arms_of(
 
 
 def split_blocks(command: list[str]) -> list[list[str]]:
-    """Split commands at the separators.
-
-    Raises UsageError for an empty one.
-    """
+    """Split commands at the separators. Raises UsageError for an empty one."""
     parts = itertools.groupby(command, key=lambda word: word == SEPARATOR)
     blocks = [list(words) for is_separator, words in parts if not is_separator]
     if command and len(blocks) != command.count(SEPARATOR) + 1:
@@ -209,10 +199,7 @@ def _placeholder(word: str, configs: Sequence[Path]) -> str:
 
 
 def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[str, Any]:
-    """Warm up, run the rounds and judge; the result as JSON.
-
-    Raises TrialFailedError where the first variant fails, BudgetTooSmallError.
-    """
+    """Warm up, run the rounds and judge; the result as JSON."""
     first = arms[0].asked
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(node_of(args.engine, first))

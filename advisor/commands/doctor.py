@@ -23,7 +23,6 @@ from pydantic import BaseModel, ConfigDict
 
 from advisor import __version__, numbers
 from advisor.commands import output
-from advisor.errors import UsageError
 from advisor.machine import contention, host, lock
 from advisor.machine.contention import OTHERS_SHARE
 from advisor.machine.gpu import uvm_loaded
@@ -42,7 +41,6 @@ ASK_LIMIT_S = 120.0
 """A first import of torch from a cold network disk takes a minute."""
 PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
 SHEBANG = re.compile(r"#!\s*(?P<env>/\S+/env\s+)?(?P<python>(?:\S*/)?(?:python|pypy)[\d.]*)\s")
-LONGEST_LINE = 512
 INSTALL_TORCH = (
     "python -m pip install --force-reinstall torch"
     "  # pytorch.org/get-started names the build for an older driver"
@@ -51,12 +49,7 @@ INSTALL_TORCH = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor doctor`."""
-    parser.add_argument(
-        "--python",
-        metavar="PATH",
-        help="the interpreter whose torch is asked (default: that of the command after `--`, "
-        "else the first python on PATH)",
-    )
+    parser.epilog = "The torch of COMMAND is asked, else that of the first python on PATH."
     parser.add_argument("--json", action="store_true", help="print the checks as one JSON object")
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 when there is something to fix"
@@ -64,12 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Print the verdict and every check.
-
-    Returns 0, or with --strict 1 where one is not good. Raises UsageError for an interpreter or an
-    isolation that is not there.
-    """
-    found = checked(take(args.python, command or [], os.environ))
+    """Print all checks; 1 if --strict and one is bad."""
+    found = checked(take(command or []))
     to_fix = sum(each.status == "fix" for each in found.values())
     checks = [
         {"name": name, "status": each.status, "value": each.value, "why": why, "fix": each.fix}
@@ -101,10 +90,10 @@ class Readings:
     """Or why nobody answered."""
 
 
-def take(python: str | None, command: Sequence[str], environ: Mapping[str, str]) -> Readings:
+def take(command: Sequence[str]) -> Readings:
     """Read everything; this takes about three seconds."""
     crowd = contention.look(LOOK_S)  # before anything of ours works beside it
-    machine, room = read_machine(environ), host.memory_room_bytes()
+    machine, room = read_machine(), host.memory_room_bytes()
     left_gib = psutil.virtual_memory().available / GIB
     shm = Path("/dev/shm")  # noqa: S108  only looked at
     return Readings(
@@ -114,10 +103,10 @@ def take(python: str | None, command: Sequence[str], environ: Mapping[str, str])
         shm_left_gib=shutil.disk_usage(shm).free / GIB if shm.is_dir() else None,
         nvidia_devices=nvidia_devices(),
         uvm_missing=bool(machine.gpus) and not uvm_loaded(),
-        isolation=detect_isolation(str(Path.cwd()), environ),
+        isolation=detect_isolation(str(Path.cwd())),
         crowd=crowd,
         own_calls=lock.holders(),
-        torch=ask_torch(python, command, environ),
+        torch=ask_torch(command),
     )
 
 
@@ -132,28 +121,21 @@ class TorchFacts(BaseModel):
     """Why torch could not be imported."""
     torch: str | None = None
     cuda: str | None = None
-    """CUDA that torch was built with."""
     rocm: str | None = None
     available: bool | None = None
     warned: tuple[str, ...] = ()
 
 
-def ask_torch(
-    python: str | None, command: Sequence[str], environ: Mapping[str, str]
-) -> TorchFacts | str:
-    """Read the torch of the user's interpreter, or the reason.
-
-    It is that of `python`, else of `command`, else the first on PATH. Raises UsageError where
-    `python` is no program.
-    """
-    program = asking(python, command, environ)
+def ask_torch(command: Sequence[str]) -> TorchFacts | str:
+    """Torch of the user's interpreter, or the reason for no answer."""
+    program = asking(command, os.environ.get("PATH"))
     if program is None:
-        return f"which Python `{command[0]}` starts is not known; name it with --python"
+        return f"which Python `{command[0]}` starts is not known; name that: doctor -- PYTHON"
     source = Path(torch_info.__file__).read_text(encoding="utf-8")
     try:
         done = subprocess.run(
             [program, "-c", source],
-            env={**environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -170,18 +152,11 @@ def ask_torch(
     return f"{program} gave no answer: {errors[-1][:200]}"
 
 
-def asking(python: str | None, command: Sequence[str], environ: Mapping[str, str]) -> str | None:
+def asking(command: Sequence[str], path: str | None) -> str | None:
     """Interpreter of the command; of a script such as `torchrun`, that of its first line.
 
     None where the command starts another program, which may install something first.
     """
-    path = environ.get("PATH")
-    if python is not None:
-        found = shutil.which(python, path=path)
-        if found is None:
-            msg = f"--python {python}: there is no such program. Give the path of an interpreter."
-            raise UsageError(msg)
-        return found
     words = list(command)
     if words and PurePath(words[0]).name == "env":
         words = list(itertools.dropwhile(lambda word: "=" in word, words[1:]))
@@ -198,7 +173,7 @@ def _first_line(script: str | None, path: str | None) -> str | None:
     if script is None:
         return None
     with open(script, "rb") as file:  # noqa: PTH123  a program may be gigabytes
-        found = SHEBANG.match(file.readline(LONGEST_LINE).decode(errors="replace"))
+        found = SHEBANG.match(file.readline(512).decode(errors="replace"))
     if found is None:
         return None
     return found["python"] if found["env"] is None else shutil.which(found["python"], path=path)
@@ -244,7 +219,7 @@ def torch(readings: Readings) -> Finding:
         return Finding(facts, unknown=True)
     python = f"Python {facts.python}, {facts.executable}"
     if facts.missing is not None:
-        missing = f"none in {python} ({facts.missing}); --python PATH names another one"
+        missing = f"none in {python} ({facts.missing}); `doctor -- PYTHON` asks another one"
         return Finding(missing, unknown=True)
     built = f"CUDA {facts.cuda}" if facts.cuda else f"ROCm {facts.rocm}" if facts.rocm else None
     value = f"{facts.torch} in {python}, built for {built or 'CPUs'}"
@@ -319,7 +294,6 @@ CHECKS: dict[str, tuple[Callable[[Readings], Finding], str]] = {
     "isolation": (isolation, "a measured program must not touch your files"),
     "versions": (versions, "a report of a fault needs them"),
 }
-"""Check of each part of a machine, and its importance."""
 
 
 def checked(readings: Readings) -> dict[str, Finding]:

@@ -66,10 +66,7 @@ def run(
     command: list[str] | None,
     tune: Callable[[argparse.Namespace, list[str] | None], Report],
 ) -> int:
-    """Tune on one engine after another, and compare.
-
-    Returns the largest exit code. Raises UsageError, OutputRefusedError, InterruptedByUserError.
-    """
+    """Tune on one engine after another; return the largest exit code."""
     if args.output is not None or len(args.configs) > 1:
         msg = "Several engines take one config and name the tuned ones. Leave out --output."
         raise UsageError(msg)

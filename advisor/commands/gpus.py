@@ -26,10 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
-    """Print the profiles and the cards found here; return 0.
-
-    Raises TargetError for a name that no profile has.
-    """
+    """Print the profiles and the cards found here; return 0."""
     del command
     shown = [profiles.by_name(name) for name in args.names] or list(profiles.load_all().values())
     gpus, note = read_gpus()

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from advisor import config as documents, knobs, numbers
+from advisor import config as documents, knobs
 from advisor.commands import invocation, output
 from advisor.commands.invocation import configs_among
 from advisor.config import Document
@@ -42,11 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
-    """Print the findings.
-
-    Returns 0 unless nothing at all could be read. Raises UsageError when there is nothing to
-    inspect, and the error of the only config.
-    """
+    """Print the findings; return 0 unless nothing could be read."""
     if not args.config and not command:
         msg = "Nothing to inspect: name a config, or `-- YOUR COMMAND`."
         raise UsageError(msg)
@@ -71,10 +67,7 @@ class Inspected:
 
 
 def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> list[Inspected]:
-    """Find the knobs of configs, of those that a command names, and of the command line.
-
-    A file that cannot be read or parsed is kept with its error, and the others go on.
-    """
+    """Findings of configs, of those that a command names, and of itself."""
     phase = knobs.phase_of_command(documents.of_command(command)) if command else None
     named = configs_among(command, Path()) if command else []
     files: dict[str, Path] = {}
@@ -165,25 +158,22 @@ def section(one: Inspected) -> str:
     found = one.findings
     if found is None:
         return f"{one.name}\n  not read: {one.error}"
-    rows = [_row(knob, found, default_of(knob, one.document)) for knob in found.knobs]
+    rows = [_row(knob, default_of(knob, one.document)) for knob in found.knobs]
     table = output.table([HEADS, *rows], indent="  ") if rows else ["  no knobs"]
     lines = [one.name, *table]
     lines += [f"  doubtful  {k.path}: {why}" for k in found.knobs if (why := doubt(k, found))]
     lines += [f"  note  {note}" for note in found.notes]
     if found.traps or found.links:
-        parts = ((found.traps, "look-alike"), (found.links, "constraint"))
-        counts = ", ".join(numbers.many(len(each), noun) for each, noun in parts)
-        lines.append(f"  {counts}: --json lists them")
+        counts = f"look-alikes: {len(found.traps)}, constraints: {len(found.links)}"
+        lines.append(f"  {counts} (--json lists them)")
     return "\n".join(lines)
 
 
-def _row(knob: Knob, found: Findings, default: str | None) -> tuple[str, ...]:
+def _row(knob: Knob, default: str | None) -> tuple[str, ...]:
     value = json.dumps(knob.value, ensure_ascii=False)
     count = " ".join(part for part in (knob.scope, knob.unit) if part)
     counted = f"{value} ({count})" if knob.kind == "batch_size" and count != "sample" else value
     remarks = [f"a default: {default}"] if default else []
-    if doubt(knob, found):
-        remarks.append("doubtful")
     if step := multiple_of(knob):
         remarks.append(f"multiples of {step:g}: the comment beside it")
     if not knob.editable:

@@ -83,7 +83,6 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--json": {"action": "store_true", "help": "print the result as one JSON object"},
 }
-"""Flags of several commands."""
 
 
 def add_flags(parser: argparse._ActionsContainer, *names: str) -> None:
@@ -138,10 +137,7 @@ class Invocation:
         return None if self.workload.phase == "any" else self.workload.phase
 
     def quality_commands(self) -> dict[CommandName, documents.Document]:
-        """Commands of the quality measures, with `command_line`'s options.
-
-        Where none is declared it is the command itself; what confirms runs what chose.
-        """
+        """Commands of the quality measures, by default the command itself."""
         chooses = self.workload.quality_command
         confirms = self.workload.confirm_quality_command or chooses
         return {"quality": self._declared(chooses), "confirm-quality": self._declared(confirms)}
@@ -163,10 +159,8 @@ def resolve(
 ) -> Invocation:
     """Find the command, configs and settings of a call.
 
-    What is named here wins over what gpu-advisor.toml says; a command alone is enough. Raises the
-    Config errors for a config that cannot be read, SettingsError (also for a workload that is not
-    there), and CommandMissingError when there is no command, or it never names a config.
-    `with_options`: without a config the program is started until it has parsed its arguments.
+    What is named here wins over gpu-advisor.toml. `with_options`: without a config the program is
+    started until it has parsed its arguments.
     """
     for path in paths:
         if path.suffix.lower() not in SUFFIXES and not path.exists():
@@ -238,10 +232,9 @@ def shown(path: Path) -> Path:
 
 
 def split(command: str, paths: Sequence[Path], cwd: Path) -> tuple[str, ...]:
-    """Split a declared command into argv.
+    """Split a declared command into argv, through `bash -c` with shell operators.
 
-    One with shell operators goes through `bash -c`. `{config}` becomes the first config's path as
-    seen from `cwd`, where the command runs.
+    `{config}` becomes the first config's path as seen from `cwd`.
     """
     text = command
     if paths:
@@ -278,10 +271,7 @@ def names_config(argv: Sequence[str], config: str, cwd: Path) -> bool:
 
 
 def require_program(argv: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> None:
-    """Require the command's program and script.
-
-    Raises CommandMissingError.
-    """
+    """Require the command's program and script. Raises CommandMissingError."""
     name, why = argv[0], ""
     place = str(cwd / name) if os.sep in name else name
     if shutil.which(place, path=environ.get("PATH")) is None:
@@ -330,7 +320,6 @@ def _no_command(paths: Sequence[Path], found: Settings, use_case: str) -> str:
 
 
 PARSE_LIMIT_S = 60.0
-"""Longest wait for a program to parse its arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,10 +334,7 @@ class ProgramOptions:
 def recorded(
     command: tuple[str, ...], cwd: Path, env: tuple[tuple[str, str], ...] = ()
 ) -> ProgramOptions:
-    """Record the options of the program in `command`.
-
-    Each command runs once, in `cwd`.
-    """
+    """Record the options of the program in `command`, which runs once."""
     first = first_own_word(command)
     script = _script(command, first, cwd)
     if script is None:
@@ -436,10 +422,7 @@ def _placed(
 
 
 def _script(command: Sequence[str], first: int, cwd: Path) -> str | None:
-    """Path end of the program's `sys.argv[0]`.
-
-    None where it is no Python.
-    """
+    """Path end of the program's `sys.argv[0]`; None where it is no Python."""
     if not 0 < first <= len(command):
         return None
     name = command[first - 1]

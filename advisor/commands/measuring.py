@@ -123,10 +123,7 @@ class Session:
 
 @contextlib.contextmanager
 def node_of(engine: str, asked: Invocation) -> Iterator[Connection | None]:
-    """Open a connection to the node of an engine; None is this machine.
-
-    Raises SettingsError and EngineError.
-    """
+    """Open a connection to the node of an engine; None: this machine."""
     carrier = carrier_of(engine, asked.settings.engine)
     if carrier is None:
         yield None
@@ -150,11 +147,7 @@ def session_of(
     allow_writes: bool = False,
     seed: int | None = None,
 ) -> Session:
-    """Session of a call, with its warnings on stderr.
-
-    Raises TargetError, CommandMissingError where the command cannot run, and UsageError for an
-    isolation that does not hold.
-    """
+    """Session of a call, with its warnings on stderr."""
     require_program(asked.argv, asked.cwd, asked.environ)
     machine = node.machine if node else read_machine()
     aimed = targets.resolve(target, machine)

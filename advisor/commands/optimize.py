@@ -1,7 +1,4 @@
-"""`gpu-advisor optimize [CONFIG ...] [-- COMMAND]`: tune, confirm, write and report.
-
-Read top to bottom: `run` is the whole journey.
-"""
+"""`gpu-advisor optimize [CONFIG ...] [-- COMMAND]`: tune, confirm, write and report."""
 
 from __future__ import annotations
 
@@ -249,10 +246,7 @@ def diff_of(lab: Executor, winner: Candidate) -> str:
 
 
 def write_tuned(job: Job, lab: Executor, winner: Candidate) -> tuple[Path, ...]:
-    """Write the tuned configs, all or none; return their paths.
-
-    The bytes that were there are kept first. Raises AdvisorError.
-    """
+    """Write the tuned configs, all or none; return their paths."""
     done: list[Path] = []
     with contextlib.ExitStack() as undo:
         for config, path, versions in zip(

@@ -58,10 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Trace, predict and print.
-
-    Returns 0 or the failure's code. Raises AdvisorError.
-    """
+    """Trace, predict and print; return 0 or the failure's code."""
     cards = [profiles.by_name(name.strip()) for name in args.target.split(",") if name.strip()]
     if not cards:
         msg = "--target names no card. Write one or more profiles: --target rtx-3090,h100."
@@ -184,9 +181,8 @@ def twice_the_batch(asked: invocation.Invocation, batch: float) -> Change | None
     for document in (*asked.configs, asked.command_line):
         for knob in knobs.find(document, phase=asked.phase).knobs:
             old = knob.value
-            if knob.kind != "batch_size" or not knob.editable or isinstance(old, tuple):
-                continue
-            if str(old) != f"{batch:g}":
+            holds_it = knob.kind == "batch_size" and knob.editable and str(old) == f"{batch:g}"
+            if not holds_it or isinstance(old, tuple):
                 continue
             new = like(old, 2 * batch)
             if document.takes(knob.path, new):

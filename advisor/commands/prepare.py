@@ -126,10 +126,7 @@ class Job:
 
 
 def prepare(args: argparse.Namespace, command: list[str] | None, held: contextlib.ExitStack) -> Job:
-    """Check everything before the first run.
-
-    Nothing is run or written; a node is held until `held` ends. Raises AdvisorError.
-    """
+    """Check everything before the first run; `held` keeps a node."""
     asked = invocation.resolve(args.configs, command, workload=args.workload)
     asked = replace(asked, notes=[*asked.notes, *left_untuned(asked)])
     rewritten = asked.paths
@@ -175,10 +172,7 @@ def prepare(args: argparse.Namespace, command: list[str] | None, held: contextli
 def objective_of(
     args: argparse.Namespace, asked: invocation.Invocation, machine: Machine
 ) -> objective.Objective:
-    """Objective of flags, workload entry or defaults.
-
-    Raises UsageError, and NotMeasuredError where no card here could tell it.
-    """
+    """Objective of flags, workload entry or defaults."""
     entry, defaults = asked.workload, asked.settings.defaults
     given = (args.constraint, entry.constraints, defaults.constraints)
     bounds = next(each for each in given if each is not None)

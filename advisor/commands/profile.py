@@ -53,10 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Measure and print.
-
-    Returns 0 or the failure's code. Raises AdvisorError.
-    """
+    """Measure and print; return 0 or the failure's code."""
     asked = invocation.resolve(
         args.configs, command, workload=args.workload, use_case="profile", with_options=False
     )
@@ -106,10 +103,7 @@ def measure(session: Session, plan: MeasurePlan, runs: int) -> tuple[Run, ...] |
 
 
 def as_object(result: tuple[Run, ...], found: Bottleneck | None) -> dict[str, Any]:
-    """Object of `--json`: means over the runs, beside the range of the rate.
-
-    None is "not measured"; the unit is in the plural.
-    """
+    """Object of `--json`: means over the runs, with the rate's range."""
     run = typical(result)
     effects, rates = run.effects, [each.units_per_s for each in result]
     shares = dataclasses.asdict(run.shares)

@@ -13,21 +13,16 @@ from advisor.report import writing
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor report`."""
     parser.add_argument("report", type=Path, help="a report.json written by `optimize`")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
+    parser.add_argument(
+        "--html",
+        action="store_true",
+        help="one HTML page that needs no other file, in place of Markdown",
+    )
+    parser.add_argument(
         "--output",
         type=Path,
         metavar="PATH",
-        help="where the Markdown goes (default: beside the JSON, with the suffix .md)",
-    )
-    where.add_argument(
-        "--html",
-        type=Path,
-        nargs="?",
-        const=Path(),
-        metavar="PATH",
-        help="write the same as one HTML page that needs no other file, in place of the Markdown "
-        "(default: beside the JSON, with the suffix .html)",
+        help="where it goes (default: beside the JSON, with the suffix .md or .html)",
     )
     parser.add_argument(
         "--overwrite",
@@ -37,23 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Render a report again, as Markdown or HTML.
-
-    Raises ReportError for a JSON that is missing, malformed or of another version, and
-    OutputRefusedError when a file that is not ours is in the way.
-    """
+    """Render a report again, as Markdown or HTML."""
     del command
-    as_page = args.html is not None
-    given = args.output or (args.html if args.html != Path() else None)
-    place: Path = given or args.report.with_suffix(".html" if as_page else ".md")
+    place: Path = args.output or args.report.with_suffix(".html" if args.html else ".md")
     report = writing.load(args.report)
     beside = Path(os.path.realpath(place)).with_suffix(".json")
-    in_place = not as_page and beside == Path(os.path.realpath(args.report))
+    in_place = not args.html and beside == Path(os.path.realpath(args.report))
     never = () if in_place else (args.report,)
     claimed = writing.claim(
-        place, page=as_page, never=never, like=args.report, overwrite=args.overwrite
+        place, page=args.html, never=never, like=args.report, overwrite=args.overwrite
     )
-    if as_page:
+    if args.html:
         writing.write_page(report, place, claimed, args.report)
     else:
         writing.write(report, place, claimed)

@@ -25,10 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Put back the last rewrite, or all of them.
-
-    Raises RevertConflictError when unsafe.
-    """
+    """Put back the last rewrite, or all of them."""
     del command
     for config, undone in revert(args.configs, everything=args.all).items():
         outcome = f"{numbers.many(undone, 'rewrite')} taken back"

@@ -1,7 +1,5 @@
 """Checkouts of both arms, and the code that differs between them.
 
-Head is the checkout, base a git worktree beside it or a second checkout.
-
 Git starts no program of a repository here: no hook, monitor, filter or prompt.
 """
 
@@ -103,14 +101,10 @@ def head_checkout(cwd: Path) -> Checkout:
 def base_revision(
     head: Checkout, base_ref: str | None, environ: Mapping[str, str] = os.environ
 ) -> Revision:
-    """Commit that head is compared with.
+    """Commit that head is compared with: the first that the code finds.
 
-    `base_ref` if given. Else, of a pull request, the first parent of the merge commit that GitHub
-    makes of it, or the merge-base with the branch it goes to; of a push, the state before it;
-    elsewhere the merge-base with the default branch, or where head is that branch itself, its last
-    commit (if there are uncommitted changes) or its first parent.
-    Raises NoBaselineError where there is none, and UsageError where it is only not here: such a
-    job would never compare anything, and nobody would notice.
+    Raises NoBaselineError where there is none, and UsageError where it is only not here: such a job
+    would never compare anything, and nobody would notice.
     """
     if base_ref:
         return Revision(sha=_required(head, base_ref, "--base-ref"), ref=base_ref)
@@ -183,10 +177,7 @@ def fact(event: Mapping[str, Any], *path: str) -> str:
 
 
 def read_event(environ: Mapping[str, str]) -> dict[str, Any]:
-    """The event of this GitHub job; empty elsewhere.
-
-    Raises UsageError where the event cannot be read: in doubt nothing is run.
-    """
+    """Event of this GitHub job; empty elsewhere. Raises UsageError if unreadable."""
     path = environ.get("GITHUB_EVENT_PATH", "")
     if not path:
         if environ.get("GITHUB_ACTIONS") == "true":
@@ -206,10 +197,7 @@ def read_event(environ: Mapping[str, str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def base_of(head: Checkout, base_ref: str | None, links: Sequence[str]) -> Iterator[Checkout]:
-    """Take base from a second checkout in the folder `base_ref`, or make a worktree.
-
-    Raises UsageError for a folder that holds no second checkout.
-    """
+    """Base from a second checkout in the folder `base_ref`, or a worktree."""
     folder = Path(base_ref or "")
     if not base_ref or not (folder / ".git").exists():
         with base_checkout(head, base_revision(head, base_ref), links) as base:
@@ -227,12 +215,7 @@ def base_of(head: Checkout, base_ref: str | None, links: Sequence[str]) -> Itera
 def base_checkout(
     head: Checkout, revision: Revision, links: Sequence[str] = ()
 ) -> Iterator[Checkout]:
-    """Make a temporary worktree of `revision`.
-
-    It lies outside the repository and is removed at the end, also after a kill. `links`, as
-    `shared_data` took them, are shown to base. Raises NoBaselineError where git cannot make it or
-    head's folder is missing in it, and UsageError for a link that cannot be.
-    """
+    """Make a temporary worktree of `revision`, outside the repository."""
     git(head.top, "worktree", "prune")  # left by a killed gate
     with scratch_folder() as folder:
         top = folder / head.top.name

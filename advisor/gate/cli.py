@@ -53,8 +53,7 @@ UNFINISHED: dict[type[Exception], Verdict] = {
     StateBusyError: "invalid",
 }
 """Verdicts of gates that these errors ended; others are `error`."""
-BISECT_SKIP = 125
-"""Exit code with which `git bisect run` skips a commit."""
+BISECT_SKIP = 125  # skips a commit in `git bisect run`
 LOCK_POLL_S = 0.5
 
 
@@ -115,8 +114,7 @@ def _minutes(text: str) -> float:
 def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
     """Run the gate and return its exit code.
 
-    See errors.GATE_EXIT_CODES. An unexpected exception ends as an error too: Python's exit code for
-    it means regression here.
+    An unexpected exception ends as an error: Python's exit code for it means regression here.
     """
     args.command = shlex.join(command) if command else args.command
     job = github.take(os.environ, keep=args.keep_env)
@@ -165,12 +163,9 @@ def exit_code(record: GateRecord, *, bisect: bool) -> int:
 def _publish(
     record: GateRecord, path: Path, job: github.Job, code: int, claimed: Claim | None
 ) -> bool:
-    """Write outputs, summary, annotation and report.
-
-    Returns False if one of them could not be written.
-    """
+    """Publish the record; False if one of its places was not written."""
     if job.active:
-        sys.stderr.write(github.annotation(record, github.level(record, code)) + "\n")
+        sys.stderr.write(github.annotation(record, code) + "\n")
     outputs = github.delimited(github.outputs(record, path if claimed else None))
     ways: list[Callable[[], None]] = [
         lambda: github.append(job.output, outputs),

@@ -1,7 +1,6 @@
 """Comparison of one figure of one workload. Pure but for the limits, which base declares.
 
-A workload's `gate` table names figures and benchmarks, and the share by which each may worsen.
-It is read in base's checkout: a change that loosens it is judged by the old one.
+Limits are read in base's checkout: a change that loosens one is judged by the old one.
 """
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ FIGURES: dict[str, tuple[str, Callable[[Run], float | None]]] = {
     "energy": ("J a unit", METRICS["energy"].read),
     "latency_p95": ("ms", METRICS["latency_p95"].read),
 }
-"""Unit and reader of each figure where lower is better.
-
-Memory is the most that the device's allocator held; of the process tree on a CPU.
-"""
+"""Unit and reader of each figure, lower is better; memory is the process tree's on a CPU."""
 
 
 def figures(run: Run) -> dict[str, Rate]:
@@ -102,10 +98,7 @@ class Comparison:
         return tuple(sign * math.log(base.mean / head.mean) for base, head in pairs)
 
     def worse_pct(self, d: float) -> float | None:
-        """Worsening d in percent of base's figure.
-
-        Negative where head is better; None if unbounded.
-        """
+        """Worsening d in percent of base's figure; None if unbounded."""
         if math.isinf(d):
             return None
         return -100 * math.expm1(-d) if self.higher_is_better else 100 * math.expm1(d)

@@ -18,7 +18,6 @@ from advisor.runner import resources
 from advisor.runner.resources import Limits
 
 COMMAND = "command"
-"""Name of the one program given with --command."""
 
 THROUGHPUT_LINE = r"^[ \t]*throughput:[ \t]*(\S+)"
 """Line of output with the program's own rate, in units per second."""
@@ -33,7 +32,6 @@ class Program:
 
     name: str
     command: str
-    """As the user wrote it."""
     config: str | None = None
     """Path of its config relative to `folder`."""
     folder: str = "."

@@ -15,15 +15,12 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from advisor import masking
 from advisor.errors import OutputRefusedError, UsageError
 from advisor.gate import report
 from advisor.gate.checkout import fact, read_event
 from advisor.gate.schema import GateRecord
-
-Level = Literal["notice", "warning", "error"]
 
 ANNOTATION_CHARS = 1000
 
@@ -103,29 +100,19 @@ def append(path: Path | None, content: str) -> None:
         raise OutputRefusedError(msg) from problem
 
 
-def level(record: GateRecord, code: int) -> Level:
-    """Level of the annotation: an error fails the job."""
-    if code:
-        return "error"
-    return "notice" if record.verdict == "pass" else "warning"
-
-
-def annotation(record: GateRecord, loudness: Level) -> str:
-    """The one line that marks the run."""
+def annotation(record: GateRecord, code: int) -> str:
+    """The one line that marks the run: an error fails the job."""
+    level = "error" if code else "notice" if record.verdict == "pass" else "warning"
     figures = ""
     if record.slowdown_pct is not None:
         figures = f" Slowdown {record.slowdown_pct:.1f} %, {record.pairs} pairs."
     said = report.reason(record)[:ANNOTATION_CHARS] + figures
     said = said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return f"::{loudness} title=Throughput gate%3A {record.verdict}::{said}"
+    return f"::{level} title=Throughput gate%3A {record.verdict}::{said}"
 
 
 def harmless(text: str) -> str:
-    """Neutralize `text` for the log.
-
-    No line of it is a workflow command, neither `::error::` at its beginning nor `##[error]`
-    anywhere, and none steers a terminal.
-    """
+    """Neutralize `text` for the log: no workflow command, no terminal control."""
     shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return _COMMAND.sub(r"\1\\\2", shown).replace("##[", "# #[")
 
@@ -158,11 +145,8 @@ KEPT = {
 
 
 def is_withheld(name: str, value: str, keep: Collection[str] = ()) -> bool:
-    """True for a variable withheld from base and head: a secret, by its name or value.
-
-    `keep` never brings back steering files.
-    """
-    if name in STEERING:
+    """True for a secret, by its name or value, and for STEERING."""
+    if name in STEERING:  # whatever `keep` says
         return True
     if name in keep or name in KEPT or not value:
         return False
@@ -177,11 +161,7 @@ OWN_EVENTS = {"push", "schedule"}
 
 
 def refuse_foreign(environ: Mapping[str, str], *, allow: bool, unprotected: str) -> None:
-    """Refuse code that may be a fork's.
-
-    On a self-hosted runner, unless allowed: it would run on a machine that keeps its state. Without
-    isolation nothing allows it; `unprotected` says what is open to it then. Raises UsageError.
-    """
+    """Refuse code that may be a fork's, where it could do harm."""
     if not is_foreign(environ):
         return
     if unprotected:

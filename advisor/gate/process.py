@@ -182,11 +182,7 @@ def _rates(
 
 
 def last_match(output: str, pattern: str) -> str | None:
-    """Group 1 of the last match of `pattern`.
-
-    None if there is none. Only the beginning of each line is searched, so that no output makes this
-    slow.
-    """
+    """Group 1 of the last match of `pattern`; None without one."""
     wanted = re.compile(pattern)
     found = (wanted.search(line[:LINE_CHARS]) for line in reversed(output.split("\n")))
     return next((match[1] for match in found if match), None)
@@ -221,11 +217,7 @@ _NAMED = TypeAdapter(list[_Named])
 
 
 def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
-    """Read rates from pytest-benchmark's JSON or a list.
-
-    Items of a list hold `name`, `value`, `unit` and `better`. The measured program wrote it, so it
-    is read as untrusted. Raises NoRateError.
-    """
+    """Rates of pytest-benchmark's JSON or a list, read as untrusted."""
     source: Source = "benchmark JSON"
     try:
         content = json.loads(raw)

@@ -104,10 +104,7 @@ def reason(record: GateRecord) -> str:
 
 
 def slowdown(workload: WorkloadVerdict) -> str:
-    """Slowdown as text; negative means faster.
-
-    `9.7 % slower (90 % interval of the slowdown: 8.9 % to 10.4 %)`
-    """
+    """`9.7 % slower`, with its interval; negative values are faster."""
     value = workload.slowdown_pct
     if value is None:
         return "not measured"
@@ -210,11 +207,7 @@ def read(path: Path) -> GateRecord:
 
 
 def claim(path: Path, history: Path | None = None) -> files.Claim:
-    """Claim the report's places before any measurement.
-
-    They are `path`, and beside it JSON and comment. Raises OutputRefusedError when a
-    place is another's, or cannot be written.
-    """
+    """Claim the places of report, record and comment before any measurement."""
     if path.is_dir():
         msg = f"--report {path} is a folder; name a file in it: {path / 'gate.md'}."
         raise OutputRefusedError(msg)

@@ -1,6 +1,4 @@
-"""Sequential test: log ratios of pairs to a verdict.
-
-Pure functions.
+"""Sequential test: log ratios of pairs to a verdict, by pure functions.
 
 One difference a pair: d = ln(rate of base / rate of head), above zero where head is slower.
 A drop of the rate by `threshold` is tau = -ln(1 - threshold) on that scale. At each look the
@@ -15,10 +13,6 @@ The error budget `alpha` of each side is spent over the looks, so looking again 
 bounds assume independent, symmetric differences. The random order within pairs supports the
 second. One test of serial correlation guards the first, and its alarm delays a verdict, unless all
 pairs lie further from the threshold than from each other.
-
-Of several workloads, regressions are tested step-down (Holm): each has to be proven at level / m,
-where m counts the workloads that are not proven regressions yet. A pass needs no such correction:
-the gate passes only if every workload does.
 """
 
 from __future__ import annotations
@@ -50,10 +44,7 @@ SPENT: dict[int, dict[Outcome, float]] = {
 """By number of pairs at which a verdict may fall: the share of ALPHA spent on each."""
 LOOKS = tuple(SPENT)
 EVIDENT = math.log(1.5)
-"""A slowdown is evident, at any look, if each pair exceeds the threshold by more than this.
-
-It also has to exceed it by more than the pairs differ.
-"""
+"""A slowdown is evident if each pair exceeds the threshold by more than this and the spread."""
 SERIAL_LIMIT = 1.645
 """Largest z of the serial test at which a verdict may fall: exceeded by chance in one of 20."""
 CORRELATED = "consecutive pairs are alike, so they are not independent"
@@ -71,8 +62,6 @@ class Judgement:
     outcome: Outcome
     interval: Interval
     """At CONFIDENCE, of the pairs up to the deciding look, else of all pairs."""
-    looked_at: int | None
-    """Number of pairs at the deciding look; None if none decided."""
     correlated: bool = False
     """Serial correlation withheld a verdict that the bounds gave."""
 
@@ -83,8 +72,7 @@ def judge(
     """Judge each workload from its ordered, valid pairs.
 
     `taus` are the thresholds on the scale of d. The looks are replayed from the start, so a
-    workload that was decided at an early look stays decided. Raises ValueError if a workload has
-    no pairs.
+    workload that was decided at an early look stays decided.
     """
     decided: dict[Key, Judgement] = {}
     correlated: set[Key] = set()
@@ -97,13 +85,13 @@ def judge(
         decided |= _regressions(ready, decided, len(differences))
         for key, sample in ready.items():
             if key not in decided and sample.passes(level(look, "pass")):
-                decided[key] = _judgement("pass", sample.values, look)
+                decided[key] = _judgement("pass", sample.values)
         correlated -= ready.keys()
         correlated |= {key for key, sample in ready.items() if sample.withheld}
     for key, values in differences.items():
         if key not in decided:
             used = values[: LOOKS[-1]]
-            decided[key] = _judgement("inconclusive", used, None, correlated=key in correlated)
+            decided[key] = _judgement("inconclusive", used, correlated=key in correlated)
     return {key: decided[key] for key in differences}
 
 
@@ -159,26 +147,24 @@ class _Sample:
 def _regressions(
     ready: Mapping[Key, _Sample], decided: Mapping[Key, Judgement], workloads: int
 ) -> dict[Key, Judgement]:
-    """Holm's step-down: every proof makes the next one cheaper."""
+    """Holm's step-down: every proof makes the next one cheaper. A pass needs none."""
     already = sum(each.outcome == "regression" for each in decided.values())
     found: dict[Key, Judgement] = {}
     while True:
         proven = {}
         for key, sample in ready.items():
-            look = len(sample.values)
-            allowed = level(look, "regression") / max(1, workloads - already - len(found))
+            spent = level(len(sample.values), "regression")
+            allowed = spent / max(1, workloads - already - len(found))
             if key not in found and sample.regresses(allowed):
-                proven[key] = _judgement("regression", sample.values, look)
+                proven[key] = _judgement("regression", sample.values)
         if not proven:
             return found
         found |= proven
 
 
-def _judgement(
-    outcome: Outcome, values: Sequence[float], look: int | None, *, correlated: bool = False
-) -> Judgement:
+def _judgement(outcome: Outcome, values: Sequence[float], *, correlated: bool = False) -> Judgement:
     interval = stats.walsh_interval(values, (1 - CONFIDENCE) / 2)
-    return Judgement(outcome=outcome, interval=interval, looked_at=look, correlated=correlated)
+    return Judgement(outcome=outcome, interval=interval, correlated=correlated)
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

@@ -1,7 +1,4 @@
-"""Setup of an arm, in the sandbox.
-
-It runs before anything is measured; only the checkout is writable.
-"""
+"""Setup of an arm, in the sandbox: only the checkout is writable."""
 
 from __future__ import annotations
 
@@ -42,10 +39,7 @@ def set_up(
     limit_s: float,
     cancel: threading.Event,
 ) -> str | None:
-    """Run the setup `command`; return its failure or None.
-
-    Nothing that it started outlives it. Raises InterruptedByUserError once `cancel` is set.
-    """
+    """Run the setup `command`; return its failure or None."""
     cwd = checkout.cwd
     offer = detect_isolation(str(cwd))
     wanted = [checkout.top / name for name in MADE_FOLDERS if offer.kind == "landlock"]
@@ -93,11 +87,7 @@ def set_up(
 
 
 def unprotected(cwd: Path) -> str:
-    """Reach of untrusted code on this host, with the reason.
-
-    Empty where an isolation holds. Raises UsageError where GPU_ADVISOR_ISOLATION asks for one that
-    does not hold.
-    """
+    """Reach of untrusted code on this host; empty where an isolation holds."""
     offer = detect_isolation(str(cwd))
     if offer.kind != "guard":
         return ""

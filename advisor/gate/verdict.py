@@ -199,10 +199,7 @@ def _worst_first(workload: WorkloadVerdict) -> tuple[int, float, str]:
 
 
 def of_equal_code(programs: Sequence[ProgramEntry], inputs: Inputs) -> GateRecord:
-    """Verdict on pairs of equal code, with the smallest threshold that each workload passes.
-
-    A regression is invalid: this runner cannot be measured on.
-    """
+    """Verdict on equal code, with the smallest threshold that each passes."""
     record = decide(programs, inputs)
     comparable = [c for p in programs if not _closed(p, inputs) for c in _match(p, inputs)[0]]
     smallest = {c.workload.name: _smallest_threshold(c) for c in comparable}
@@ -268,10 +265,7 @@ def _closed(program: ProgramEntry, inputs: Inputs) -> tuple[Verdict, str] | None
 def _without_base(
     workload: Workload, reason: str, program: ProgramEntry, inputs: Inputs
 ) -> tuple[Verdict, str]:
-    """Verdict on a workload that base lacks.
-
-    No baseline for a new one; an error for one that base ought to measure.
-    """
+    """Verdict on a missing base: no baseline if new, else an error."""
     known = (workload.benchmark or program.name) in program.known
     if not known or program.name in inputs.allow_removed or _may_be_missing(workload, inputs):
         return "no-baseline", reason

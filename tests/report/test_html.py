@@ -87,7 +87,7 @@ def test_the_page_goes_beside_the_json_and_over_no_file_of_the_user(gpu_advisor,
     writing.claim(place, page=True)  # may be written again
     mine = tmp_path / "mine.html"
     mine.write_text("<p>mine</p>")
-    done = gpu_advisor.call("report", str(record), "--html", str(mine), cwd=tmp_path)
+    done = gpu_advisor.call("report", str(record), "--html", "--output", str(mine), cwd=tmp_path)
     assert done.returncode == OutputRefusedError.exit_code
     assert mine.read_text() == "<p>mine</p>"
     with pytest.raises(OutputRefusedError, match=r"name the report \*\.html"):

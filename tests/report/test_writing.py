@@ -8,10 +8,10 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from advisor import schemas
 from advisor.errors import OutputRefusedError, ReportError
 from advisor.report import writing
 from advisor.report.schema import HEADLINE, Report, Side
+from tests import schemas
 from tests.report import examples, golden
 
 

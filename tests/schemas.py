@@ -1,6 +1,6 @@
 """JSON Schemas of report.json, gate.json and gpu-advisor.toml.
 
-`python -m advisor.schemas` writes the committed files anew.
+`python -m tests.schemas` writes the committed files anew.
 """
 
 from __future__ import annotations
