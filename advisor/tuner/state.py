@@ -525,7 +525,7 @@ class SearchStep:
 
     request: TrialRequest | ABTest
     state: TunerState
-    ahead: Ahead = lambda: ()
+    ahead: Ahead = field(default=lambda: (), compare=False)
     """Requests that may follow, for further cards."""
 
 
