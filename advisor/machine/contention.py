@@ -39,9 +39,8 @@ SAGGED_PCT = 5.0
 """Least spread of the clock under a software thermal slowdown; a warm laptop's is steady."""
 
 NAMED = 5
+"""Programs that a judgement names; a sentence has the first `MOST_NAMED`."""
 MOST_NAMED = 3
-WORTH_A_NAME = 0.05
-"""CPUs; the first `MOST_NAMED` that hold more are named in a sentence."""
 LEAST_CPUS = 0.05
 """A process with fewer CPUs is not named."""
 SHORT_LIVED = "short-lived processes"
@@ -109,8 +108,9 @@ class LoadMonitor:
                 continue
             cpu_s = times.user + times.system
             if process.pid in own:
-                children = process.pid != os.getpid()  # ours are the trials before, too
-                own_s += cpu_s + (_children_s(times) if children else 0.0)
+                own_s += cpu_s
+                if process.pid != os.getpid():  # our children are the trials before, too
+                    own_s += times.children_user + times.children_system
             else:
                 key = process.pid, process.info["create_time"]
                 others[key] = process.info["name"] or "?", cpu_s
@@ -196,11 +196,9 @@ def in_words(seen: Disturbance) -> str:
     """Load of others as text: `others keep 1.3 CPUs busy (firefox 0.8, make 0.4)`."""
     parts = []
     if seen.others_cpus is not None:
-        named = [each for each in seen.who[:MOST_NAMED] if each.cpus >= WORTH_A_NAME]
-        names = ", ".join(f"{each.name} {each.cpus:.1f}" for each in named)
-        parts.append(
-            f"others keep {seen.others_cpus:.1f} CPUs busy{f' ({names})' if names else ''}"
-        )
+        names = ", ".join(f"{each.name} {each.cpus:.1f}" for each in seen.who[:MOST_NAMED])
+        named = f" ({names})" if names else ""
+        parts.append(f"others keep {seen.others_cpus:.1f} CPUs busy{named}")
     if seen.steal_share and seen.steal_share >= WORTH_SAYING:
         parts.append(f"the hypervisor gives {seen.steal_share:.0%} of the CPUs' time to others")
     if seen.foreign_gpu_pids:
@@ -247,8 +245,3 @@ def _tree(root: int | None) -> set[int]:
     with contextlib.suppress(psutil.NoSuchProcess):
         return {root, *(child.pid for child in psutil.Process(root).children(recursive=True))}
     return {root}
-
-
-def _children_s(times: object) -> float:
-    """Return CPU seconds of reaped children (Linux)."""
-    return getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
