@@ -25,22 +25,14 @@ CU_INIT_LIMIT_S = 20.0
 NO_DRIVER = "No NVIDIA driver is installed on this host (libnvidia-ml.so.1 was not found)."
 
 
-def read_gpus(
-    environ: Mapping[str, str] | None = None,
-) -> tuple[tuple[Gpu, ...], str | None]:
-    """Read the visible GPUs in CUDA's order.
-
-    Returns them with `Gpu.index` as NVML counts, and None; or nothing and the reason.
-    """
-    nvml, devices, note = shown_devices(os.environ if environ is None else environ)
+def read_gpus(environ: Mapping[str, str] = os.environ) -> tuple[tuple[Gpu, ...], str | None]:
+    """Read the visible GPUs in CUDA's order, or the reason why there is none."""
+    nvml, devices, note = shown_devices(environ)
     return tuple(describe(nvml, device) for device in devices), note
 
 
 def shown_devices(environ: Mapping[str, str]) -> tuple[Any, list[Device], str | None]:
-    """Return pynvml and the devices visible to CUDA.
-
-    None and no device where there is no driver; without a device comes the reason.
-    """
+    """Return pynvml, the devices visible to CUDA, and why there is none."""
     nvml, note = _load()
     if nvml is None:
         return None, [], note

@@ -19,9 +19,8 @@ UNLIMITED = 2**62
 """Version 1 of the cgroups writes the largest page-aligned integer instead of `max`."""
 
 
-def read_machine(environ: Mapping[str, str] | None = None) -> Machine:
+def read_machine(environ: Mapping[str, str] = os.environ) -> Machine:
     """Read the host facts of a program under `environ`."""
-    environ = os.environ if environ is None else environ
     gpus, gpu_note = read_gpus(environ)
     ram = psutil.virtual_memory().total
     limits = (ram, memory_limit_bytes(), slurm_memory_bytes(environ))
@@ -63,9 +62,7 @@ def _count(environ: Mapping[str, str], name: str) -> int:
 
 def affinity() -> set[int]:
     """CPUs the kernel may run us on."""
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
+    return os.sched_getaffinity(0)
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:

@@ -88,8 +88,6 @@ def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
 
     Its layers lie in memory, or in the folder `layers`.
     """
-    if sys.platform != "linux":
-        return f"needs Linux, this is {sys.platform}"
     try:
         if kind == "overlay" and (foreign := _foreign_group(cwd)):
             return foreign
