@@ -208,10 +208,7 @@ def in_words(seen: Disturbance) -> str:
 
 
 def waited_s(pids: Iterable[int]) -> dict[Thread, float]:
-    """Seconds that threads of `pids` waited for a CPU.
-
-    Raises OSError where the kernel does not count them.
-    """
+    """Seconds that threads of `pids` waited for a CPU. Raises OSError if not counted."""
     found: dict[Thread, float] = {}
     proc = Path("/proc")
     (proc / "self/schedstat").stat()

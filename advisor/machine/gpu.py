@@ -80,7 +80,6 @@ def _load() -> tuple[Any, str | None]:
 
 
 def _devices(nvml: Any) -> tuple[list[Device], str | None]:
-    """Return GPUs or MIG slices in NVML's order."""
     found: list[Device] = []
     note = "The NVIDIA driver is loaded but lists no GPU."
     try:

@@ -30,11 +30,7 @@ def runtime_dir() -> Path:
 
 @contextlib.contextmanager
 def gpu_lock(uuid: str | None, *, folder: Path | None = None) -> Iterator[None]:
-    """Hold the lock of a GPU, or the host.
-
-    Raises StateBusyError naming the holder. The kernel frees the lock when its holder dies, however
-    it dies.
-    """
+    """Hold the lock of a GPU, or the host. Raises StateBusyError naming the holder."""
     folder = runtime_dir() if folder is None else folder
     name = re.sub(r"[^A-Za-z0-9-]", "_", uuid or "host")
     handle = _opened(folder / f"{name}.lock")
@@ -59,7 +55,6 @@ def _opened(place: Path) -> int:
 
 
 def _take(handle: int, what: str) -> None:
-    """Take the lock, and write there who holds it."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -89,7 +84,6 @@ def holders() -> tuple[str, ...]:
 
 
 def _own_folder(folder: Path) -> None:
-    """Make the lock folder; refuse another user's."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True)
     found = folder.lstat()

@@ -32,10 +32,7 @@ def load_tables() -> dict[str, dict[str, Any]]:
 
 
 def by_name(name: str) -> GpuProfile:
-    """Find the profile of a card's common name.
-
-    Raises TargetError with the nearest names.
-    """
+    """Find the profile of a card's common name. Raises TargetError with near ones."""
     known = load_all()
     wanted = _plain(name)
     for profile in known.values():
@@ -98,6 +95,5 @@ def _profile(name: str, table: dict[str, Any]) -> GpuProfile:
 
 
 def _plain(text: str) -> str:
-    """Normalise a card name to comparable lower case."""
     words = re.findall(r"[a-z0-9]+", text.lower())
     return "".join(word for word in words if word not in {"nvidia", "geforce", "tesla", "gpu"})

@@ -110,10 +110,7 @@ class Sample:
 def summed_up(
     samples: Sequence[Sample], gaps: Mapping[str, str], start: float, end: float
 ) -> Telemetry:
-    """Mean readings of one card over the window.
-
-    `gaps` gives the reason of each missing one.
-    """
+    """Mean readings of one card over the window, with the reasons of missing ones."""
     inside = [sample for sample in samples if start <= sample.time <= end]
     gpus = [sample.gpu for sample in inside]
     later = [sample.gpu for sample in inside if sample.time >= start + LAG_S]
@@ -159,7 +156,6 @@ def _is_busy(gpu: GpuSample) -> bool | None:
 def _event_reasons(
     gpus: Sequence[GpuSample], busy: Sequence[GpuSample]
 ) -> tuple[tuple[str, float], ...]:
-    """Share of busy samples with each event reason."""
     every, masks = _values(gpus, "event_reasons"), _values(busy, "event_reasons")
     shares = []
     for bit, name in EVENT_REASONS.items():
@@ -188,7 +184,6 @@ def _foreign_pids(samples: Sequence[Sample], *, busy: bool) -> int | None:
 
 
 def _held_by_others_gib(samples: Sequence[Sample]) -> float | None:
-    """Peak memory held by other processes, or None."""
     held = []
     for sample in samples:
         listed = sample.gpu.processes
@@ -224,15 +219,10 @@ SLOW_INTERVAL_S = 1.0
 
 
 class Sampler:
-    """Sampler of GPUs from start to stop.
-
-        with Sampler(pids=[child.pid]) as sampler:
-            ...
-        telemetry = sampler.summary(run.window_start, run.window_end)
+    """Sampler of GPUs from start to stop; nothing raises for want of one.
 
     Every GPU that `environ` shows a program is watched: which of them it computes on is known once
-    it did. `pids` are the roots of the watched program, whose descendants are its own. Every other
-    process on the GPU is foreign. Nothing raises for want of a GPU.
+    it did. `pids` are the roots of the watched program, whose descendants are its own.
     """
 
     def __init__(
@@ -261,10 +251,7 @@ class Sampler:
     def summary(
         self, window_start: float, window_end: float, used: Sequence[Card] = ()
     ) -> Telemetry:
-        """Summarise a window of the used cards.
-
-        Without that knowledge it covers the first card.
-        """
+        """Summarise a window of the used cards, or of the first one."""
         if self._no_gpu is not None:
             return Telemetry(gaps=tuple((field, self._no_gpu) for field in sorted(READ_AS)))
         watched = list(zip(self._samples, self._readers, strict=True))
@@ -288,8 +275,7 @@ class Sampler:
         for reader, samples in zip(self._readers, self._samples, strict=False):
             now, gpu = time.time(), reader.sample(slow=slow)
             own, hidden = self._owner.split([process.pid for process in gpu.processes or ()])
-            sample = Sample(time=now, gpu=gpu, own_pids=own, hidden_pids=hidden)
-            samples.append(sample)
+            samples.append(Sample(time=now, gpu=gpu, own_pids=own, hidden_pids=hidden))
 
 
 class _Owner:

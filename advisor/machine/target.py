@@ -45,10 +45,7 @@ class Target:
 
 
 def resolve(name: str, machine: Machine) -> Target:
-    """Resolve `auto` or a profile name for `machine`.
-
-    Raises TargetError for a name no profile has.
-    """
+    """Resolve `auto` or a profile name for `machine`. Raises TargetError."""
     here = machine.gpus[0] if machine.gpus else None
     if name == "auto":
         return _cpu(machine) if here is None else _present(here)
@@ -96,7 +93,6 @@ def computed_on(found: Target, machine: Machine, card: Card) -> Target:
 
 
 def _unseen(card: Card) -> Gpu:
-    """Card as CUDA reports it, which NVML does not show."""
     name = card.name or "unknown NVIDIA GPU"
     mig = " MIG " in f" {name} "
     profile = None if mig else profiles.match(name, card.total_gib)
@@ -167,7 +163,6 @@ def _absent(profile: GpuProfile, here: Gpu | None, machine: Machine) -> Target:
 
 
 def _holds(gpu: Gpu, profile: GpuProfile) -> bool:
-    """Return True if `gpu` matches the target."""
     free_gib = gpu.memory_total_gib if gpu.memory_free_gib is None else gpu.memory_free_gib
     if free_gib is None or free_gib < profiles.usable_gib(profile) + CONTEXT_GIB:
         return False
@@ -175,7 +170,6 @@ def _holds(gpu: Gpu, profile: GpuProfile) -> bool:
 
 
 def _precisions(gpu: Gpu) -> tuple[str, ...]:
-    """Compute dtypes of a card or compute capability."""
     if gpu.profile:
         return profiles.load_all()[gpu.profile].precisions
     major = int((gpu.compute_capability or "0").partition(".")[0])
