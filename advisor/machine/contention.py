@@ -208,7 +208,7 @@ def in_words(seen: Disturbance) -> str:
 
 
 def waited_s(pids: Iterable[int]) -> dict[Thread, float]:
-    """Seconds that threads of `pids` waited for a CPU. Raises OSError if not counted."""
+    """Seconds that threads of `pids` waited for CPUs. Raises OSError."""
     found: dict[Thread, float] = {}
     proc = Path("/proc")
     (proc / "self/schedstat").stat()

@@ -26,7 +26,7 @@ NO_DRIVER = "No NVIDIA driver is installed on this host (libnvidia-ml.so.1 was n
 
 
 def read_gpus(environ: Mapping[str, str] = os.environ) -> tuple[tuple[Gpu, ...], str | None]:
-    """Read the visible GPUs in CUDA's order, or the reason why there is none."""
+    """Read the visible GPUs in CUDA's order, or why none is."""
     nvml, devices, note = shown_devices(environ)
     return tuple(describe(nvml, device) for device in devices), note
 

@@ -30,7 +30,7 @@ def runtime_dir() -> Path:
 
 @contextlib.contextmanager
 def gpu_lock(uuid: str | None, *, folder: Path | None = None) -> Iterator[None]:
-    """Hold the lock of a GPU, or the host. Raises StateBusyError naming the holder."""
+    """Hold the lock of a GPU, or the host. Raises StateBusyError."""
     folder = runtime_dir() if folder is None else folder
     name = re.sub(r"[^A-Za-z0-9-]", "_", uuid or "host")
     handle = _opened(folder / f"{name}.lock")

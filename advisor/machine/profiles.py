@@ -32,7 +32,7 @@ def load_tables() -> dict[str, dict[str, Any]]:
 
 
 def by_name(name: str) -> GpuProfile:
-    """Find the profile of a card's common name. Raises TargetError with near ones."""
+    """Find the profile of a card's common name. Raises TargetError."""
     known = load_all()
     wanted = _plain(name)
     for profile in known.values():

@@ -110,7 +110,7 @@ class Sample:
 def summed_up(
     samples: Sequence[Sample], gaps: Mapping[str, str], start: float, end: float
 ) -> Telemetry:
-    """Mean readings of one card over the window, with the reasons of missing ones."""
+    """Mean readings of one card over the window; `gaps` explains missing ones."""
     inside = [sample for sample in samples if start <= sample.time <= end]
     gpus = [sample.gpu for sample in inside]
     later = [sample.gpu for sample in inside if sample.time >= start + LAG_S]
@@ -219,7 +219,7 @@ SLOW_INTERVAL_S = 1.0
 
 
 class Sampler:
-    """Sampler of GPUs from start to stop; nothing raises for want of one.
+    """Sampler of GPUs from start to stop, if there are any.
 
     Every GPU that `environ` shows a program is watched: which of them it computes on is known once
     it did. `pids` are the roots of the watched program, whose descendants are its own.

@@ -105,12 +105,9 @@ def _checked(name: str, result: int) -> None:
 
 
 def enter_namespaces(*, network: bool = True) -> None:
-    """Enter new user and mount namespaces. Raises OSError.
+    """Enter new namespaces of users, mounts and network. Raises OSError.
 
-    Without `network` also into a network of its own, which holds the loopback alone.
-
-    All numbers of users and groups keep their meaning. Root keeps all that exist; other users
-    keep their own user and group alone.
+    Root keeps all numbers of users and groups; others keep their own user and group alone.
     """
     user, group = os.geteuid(), os.getegid()
     kinds = CLONE_NEWUSER | CLONE_NEWNS | (0 if network else CLONE_NEWNET)
@@ -135,7 +132,6 @@ def keeps_all_users() -> bool:
 
 
 def _ranges(kind: str) -> list[tuple[int, int]]:
-    """Return start and count of mapped id ranges."""
     with open(f"/proc/self/{kind}_map", encoding="ascii") as file:
         lines = [line.split() for line in file]
     return [(int(first), int(count)) for first, _, count in lines]
@@ -143,10 +139,7 @@ def _ranges(kind: str) -> list[tuple[int, int]]:
 
 @contextlib.contextmanager
 def _mapper() -> Iterator[None]:
-    """Map every number to itself after the move inside.
-
-    Only a process that stayed outside may do so. Raises OSError if it may not.
-    """
+    """Map every number to itself by a child outside. Raises OSError."""
     mine = os.getpid()
     maps = {
         kind: "".join(f"{first} {first} {count}\n" for first, count in _ranges(kind))

@@ -88,7 +88,6 @@ def _copied(kept: int, path: str, copy: str, name: str) -> list[dict[str, str]]:
 def _differences(
     kept: int, upper: str, host: int, place: str
 ) -> Iterator[tuple[str, os.stat_result | None, os.stat_result]]:
-    """Yield paths that differ from the host's, with the status of both."""
     folders = [""]
     while folders:
         inside = folders.pop()
@@ -130,10 +129,7 @@ def _mark(status: os.stat_result) -> tuple[int, ...]:
 
 
 def remove_tree(folder: str) -> None:
-    """Remove what a trial left, as far as possible.
-
-    Overlay's work folders and copies of system folders may deny even their owner.
-    """
+    """Remove what a trial left, also folders that deny their owner."""
     for place, names, _ in os.walk(folder):
         for name in names:
             path = os.path.join(place, name)

@@ -29,13 +29,11 @@ class Mount(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One mount; parents come before their children.
-
-    overlay: writes go to a layer. split: the same over a copy of the folder's own files, because
-    others are mounted in it. sealed: shown read-only. passes: shown as it is. memory: private.
-    """
+    """One mount; parents come before their children."""
 
     how: How
+    """overlay: writes go to a layer. split: the same over a copy of the folder's own files, because
+    others are mounted in it. sealed: shown read-only. passes: shown as it is. memory: private."""
     path: str
 
 
@@ -65,11 +63,7 @@ class FileTree:
         return os.access(path, os.W_OK)
 
     def is_foreign(self, path: str) -> bool:
-        """Return True for a folder of another user or group.
-
-        A namespace of this user cannot hold them: an overlay could not copy it up, it can only
-        stand over it.
-        """
+        """Return True for a folder of others: no overlay copies it up."""
         try:
             status = os.stat(path)
         except OSError:
@@ -94,11 +88,9 @@ def read_mounts(text: str) -> list[Mount]:
 def plan(
     mounts: list[Mount], places: Sequence[str], tree: FileTree, *, private_memory: bool
 ) -> list[Step]:
-    """Plan the mounts of a trial's file tree.
+    """Plan the mounts of a trial's file tree. Raises OSError.
 
     `places` are where the program certainly writes: its working directory, its user's home.
-
-    Raises OSError where it cannot be.
     """
     steps = dict(_planned(mounts, places, tree))
     if private_memory and any(mount.path == SHARED_MEMORY for mount in mounts):

@@ -168,7 +168,6 @@ class Overlay(Sandbox):
 
 
 def _judge(notice: SyscallNotification) -> int | None:
-    """Rename a folder, or connect a socket that has a name in the file tree."""
     if notice.call is untrusted.CONNECT:
         return untrusted.connect(notice, ("/",))
     return rename_folder(notice)
@@ -235,7 +234,6 @@ def _copied(folder: str, base: str) -> list[str]:
 
 
 def _is_small(entry: os.DirEntry[str], left: int) -> bool:
-    """Return True for a readable file of at most `left` bytes."""
     return entry.is_file() and entry.stat().st_size <= left and os.access(entry.path, os.R_OK)
 
 
@@ -260,11 +258,7 @@ def _sockets_in_use() -> Iterator[str]:
             names = {line.rstrip("\n").partition(" /")[2] for line in file}
     except OSError:
         return
-    for name in names - {""}:
-        path = f"/{name}"
-        if not path.startswith(SYSTEM_TREES):
-            try:
-                if stat.S_ISSOCK(os.lstat(path).st_mode):
-                    yield path
-            except OSError:
-                continue
+    for path in {f"/{name}" for name in names if name}:
+        with contextlib.suppress(OSError):
+            if not path.startswith(SYSTEM_TREES) and stat.S_ISSOCK(os.lstat(path).st_mode):
+                yield path

@@ -73,18 +73,14 @@ def around(protected: Iterable[str]) -> tuple[str, ...]:
         for parent in _parents(path)
         if not any(is_within(parent, each) for each in protected)
     }
-    found = []
+    others, found = {*levels, *protected, *SYSTEM_TREES}, []
     for level in sorted(levels):
         try:
             with os.scandir(level) as entries:
                 beside = sorted(each.path for each in entries if not each.is_symlink())
         except OSError:
             continue
-        found += [
-            path
-            for path in beside
-            if path not in levels and path not in SYSTEM_TREES and path not in protected
-        ]
+        found += [path for path in beside if path not in others]
     return tuple(found)
 
 

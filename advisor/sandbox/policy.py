@@ -21,10 +21,7 @@ KINDS: tuple[Kind, ...] = ("overlay", "landlock", "guard")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxPolicy:
-    """Policy for temporary, real and shared writes.
-
-    Paths are absolute. The defaults confine nothing.
-    """
+    """Policy for writes, with absolute paths; the defaults confine nothing."""
 
     kind: Kind = "guard"
     passes: tuple[str, ...] = ()
@@ -132,7 +129,6 @@ def _way_out(policy: SandboxPolicy) -> str:
 
 
 def _is_ours(policy: SandboxPolicy, path: str) -> bool:
-    """Return True if only the isolation denied a write."""
     if any(is_within(path, each) for each in (*policy.passes, *SYSTEM_TREES)):
         return False
     place = path

@@ -61,10 +61,7 @@ def readable(policy: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def connect(notice: SyscallNotification, allowed: Sequence[str]) -> int | None:
-    """Connect an allowed socket for the program.
-
-    The kernel would read the address again, which another thread may have changed by then.
-    """
+    """Connect an allowed socket in place of the program."""
     number = notice.arguments[0] & 0xFFFF_FFFF
     with socket.socket(fileno=_copied_descriptor(notice.pid, number)) as own:
         if own.family != socket.AF_UNIX:
@@ -80,7 +77,7 @@ def connect(notice: SyscallNotification, allowed: Sequence[str]) -> int | None:
         if not any(is_within(path, each) for each in allowed):
             return errno.EACCES
         try:
-            own.connect(path)
+            own.connect(path)  # not by the kernel: a thread may have changed the address by now
         except OSError as problem:
             return problem.errno or errno.EACCES
         return 0
