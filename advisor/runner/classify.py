@@ -201,7 +201,6 @@ def _by_rank(ending: TrialExit, found: Failure) -> Failure:
 
 
 def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
-    """Name the request or the limit of ours that ended the trial."""
     by_limit = "ended by our limit"
     match ending.end:
         case "cancelled":
@@ -238,7 +237,6 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
 
 
 def _guarded(_: Trial, ending: TrialExit) -> Failure | None:
-    """Report the file that the write guard protected."""
     guarded = next((process.guard for process in ending.processes if process.guard), None)
     if guarded is None:
         return None
@@ -391,7 +389,6 @@ def _killed(ending: TrialExit, lines: Sequence[str]) -> Failure | None:
 
 
 def _signal_of(ending: TrialExit) -> int | None:
-    """Return the signal in an exit code, a shell's included."""
     code = ending.exit_code
     if code is None:  # the supervisor itself was killed
         return signal.SIGKILL if ending.end == "exited" else None
@@ -400,7 +397,6 @@ def _signal_of(ending: TrialExit) -> int | None:
 
 
 def _rejected(trial: Trial, ending: TrialExit, raised: Sequence[str]) -> Failure | None:
-    """Detect settings refused before the first step."""
     last = [line for line in ending.stderr.splitlines() if line.strip()][-TAIL_LINES:]
     if found := _matched((CONFIG,), raised or last[::-1]):
         return found
@@ -423,7 +419,6 @@ def exceptions(ending: TrialExit) -> list[ProgramException]:
 
 
 def _lines(problem: ProgramException) -> list[str]:
-    """Lines of an exception's name and message."""
     return f"{problem.type}: {problem.message}".strip(": ").splitlines() or [problem.type]
 
 

@@ -1,8 +1,4 @@
-"""Job of a trial: files, directories, argv, environment.
-
-Nothing is written here. The supervisor makes the files and removes them again, so a killed parent
-leaves no candidate file behind.
-"""
+"""Job of a trial, whose files the supervisor makes and removes."""
 
 from __future__ import annotations
 
@@ -93,10 +89,7 @@ class Job:
 
 
 def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
-    """Prepare the job of `trial` for the environment `environ`.
-
-    Raises UsageError where the environment asks for an isolation that does not hold.
-    """
+    """Prepare the job of `trial` for the environment `environ`. Raises UsageError."""
     scratch = Path(trial.scratch).resolve()
     trackers = scratch / "trackers"
     tmp = scratch / "tmp"
@@ -188,10 +181,7 @@ def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -
 
 
 def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:
-    """Return variables that keep trackers offline and in scratch.
-
-    A tracker that its user has switched off stays off.
-    """
+    """Return variables that keep trackers offline, or off, and in scratch."""
     own = {
         **dict.fromkeys(TRACKER_FOLDERS, str(trackers)),
         **dict.fromkeys(TRACKER_ADDRESSES, trackers.joinpath("mlflow").as_uri()),

@@ -32,10 +32,7 @@ class Rank(NamedTuple):
 
 
 def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
-    """Run by pattern, probe or whole run, or None.
-
-    One trial always uses one way, because rates of two ways do not compare.
-    """
+    """Run by pattern, probe or whole run: always one way, so that rates compare."""
     run = probed_run(ending.processes, trial.plan)
     if trial.plan.unit_regex is not None:
         run = _counted(replace(run or NO_RUN, unit=trial.unit), trial, ending)
@@ -58,7 +55,6 @@ def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
 
 
 def _to_the_end(phases: Sequence[RunPhase], wall_s: float) -> tuple[RunPhase, ...]:
-    """Add the time after the last event; phases then sum to the wall time."""
     inside = [phase for phase in phases if phase.name != "ending"]
     left_s = wall_s - sum(phase.seconds for phase in inside)
     ending = RunPhase(name="ending", seconds=max(0.0, left_s), times=1)
@@ -141,7 +137,6 @@ def probed_run(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Run | N
 
 
 def _from_the_start(rank: Rank, starts: Sequence[float]) -> tuple[RunPhase, ...]:
-    """Phases with the time to the first step; none where a start is not known."""
     if not starts or not rank.run.phases:
         return ()
     start_s = max(0.0, rank.record.measurement.first_step - min(starts))
@@ -160,15 +155,11 @@ def _known(values: Iterable[T | None]) -> list[T]:
 
 
 def _largest(values: Iterable[float | None]) -> float | None:
-    """Largest value above zero, or None."""
     return max((value for value in values if value), default=None)
 
 
 def _of_one_job(able: Sequence[Rank]) -> list[Rank]:
-    """The working process, or all ranks in order.
-
-    Training comes before inference, then the longer window.
-    """
+    """The working process, or all ranks in order; training before inference."""
     best = max(able, key=lambda each: (each.run.step_kind in TRAINING_STEPS, each.seconds))
     ranks = [each for each in able if each is best or _side_by_side(each, best)]
     if best.record.world_size > 1:
@@ -189,7 +180,6 @@ def _side_by_side(one: Rank, best: Rank) -> bool:
 
 
 def _effects(lead: Rank, ranks: Sequence[Rank]) -> Effects:
-    """Effects of the first rank, with those that its record and the others tell."""
     record = lead.record
     batches = _known(rank.run.effects.batch for rank in ranks)
     return replace(

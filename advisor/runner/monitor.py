@@ -185,7 +185,6 @@ class Monitor:
         return self._over_limit(now, stepping, at_work=at_work)
 
     def _note_signs(self, now: float, *, at_work: bool) -> None:
-        """Note the latest sign of life, and the first step."""
         signs = [p.last_step_time for p in self._processes if p.last_step_time is not None]
         signs += [mark.time for mark in self._tally.marks[-1:]]
         if at_work != self._was_at_work:  # its first step, or the next part of a longer command
@@ -212,7 +211,6 @@ class Monitor:
         return None
 
     def _left_alone(self) -> bool:
-        """Return True if the probe left or never came, and nothing else counts units."""
         plan = self._trial.plan
         aside = any(each.state == "aside" and _alive(each.pid) for each in self._processes)
         late = time.time() - self._launched.started > LOST_S
@@ -244,7 +242,6 @@ class Monitor:
         return plan.mode == "window" and enough
 
     def _grace(self, now: float) -> bool:
-        """Return True while remaining ranks may still finish."""
         self._ended_since = min(self._ended_since, now)
         return self._launched.exit_code == 0 and now - self._ended_since <= RANKS_GRACE_S
 
@@ -268,7 +265,6 @@ class Monitor:
 
 
 def _alive(pid: int) -> bool:
-    """Return True if `pid` runs and is no zombie."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:

@@ -83,7 +83,6 @@ class Stream:
     """Reader of one pipe in its own thread."""
 
     def __init__(self, fd: int, log: Path, tally: Tally, folder: Path) -> None:
-        """Open the log in our `folder`."""
         self._fd = fd
         self._folder = folder
         self._log = log
@@ -125,7 +124,6 @@ class Stream:
             self._tally.add(line)
 
     def _create(self) -> BinaryIO:
-        """Create the log. Raises OSError if its place is taken."""
         name = str(self._log.relative_to(self._folder))
         return os.fdopen(reading.create(self._folder, name), "wb", buffering=0)
 

@@ -184,7 +184,6 @@ class Records:
         return found
 
     def _read(self, path: Path, pid: int) -> ProcessRecord:
-        """Read a record, or return the previous one."""
         stamp, before = self._known.get(path, (None, None))
         try:
             status = path.lstat()
@@ -198,5 +197,4 @@ class Records:
         return record
 
     def _content(self, path: Path) -> bytes:
-        """Bytes of a small regular file. Raises OSError."""
         return reading.read(self._folder.parent, f"{self._folder.name}/{path.name}", LARGEST_BYTES)

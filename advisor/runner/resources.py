@@ -69,7 +69,7 @@ def parts_limit_s(plan: MeasurePlan) -> float:
 
 
 def of_settings(workload: Workload, defaults: Defaults) -> Limits:
-    """Read gpu-advisor.toml: the workload's limits, else those of all."""
+    """Read the limits of the workload, else those of all."""
     return Limits(
         start_s=workload.start_limit or defaults.start_limit,
         hang_s=workload.hang_limit or defaults.hang_limit,
@@ -148,7 +148,6 @@ class TreeSampler:
 
 
 def _memory(process: psutil.Process) -> float:
-    """Proportional memory (PSS), or RSS where PSS is missing."""
     with contextlib.suppress(psutil.AccessDenied, AttributeError):
         return float(process.memory_full_info().pss)
     return float(process.memory_info().rss)

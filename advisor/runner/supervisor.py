@@ -221,7 +221,6 @@ def start(job: dict[str, Any], sandbox: Sandbox) -> int:
 
 
 def _become_the_command(sandbox: Sandbox) -> None:
-    """Prepare the child: death signal and OOM preference."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     _prctl(PR_SET_DUMPABLE, 1)  # its own /proc is its own again
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:

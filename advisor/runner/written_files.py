@@ -70,7 +70,6 @@ def guarded_changes(processes: Iterable[ProcessRecord]) -> dict[str, Any]:
 
 
 def _note(verb: str, names: Sequence[str], end: str = "") -> tuple[str, ...]:
-    """Format `verb a, b, c and 4 more`; nothing without names."""
     more = f" and {len(names) - NAMED_LIMIT} more" if len(names) > NAMED_LIMIT else ""
     return (f"{verb} {', '.join(names[:NAMED_LIMIT])}{more}{end}",) if names else ()
 
@@ -147,14 +146,12 @@ def read_file(path: Path, shown: str) -> list[ResultFile]:
 
 
 def _value(leaf: object) -> float | str:
-    """A finite number, or the digest of a text."""
     if isinstance(leaf, (int, float)) and math.isfinite(leaf):
         return float(leaf)
     return hashlib.blake2b(str(leaf).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _json(file: BinaryIO) -> Items:
-    """Read a JSON list, or a mapping's longest list."""
     held = json.loads(file.read(JSON_BYTES))  # of a larger one a part, which is no JSON
     lists = [held] if isinstance(held, list) else list(held.values())
     items: list[Any] = max((each for each in lists if isinstance(each, list)), key=len)
@@ -162,7 +159,6 @@ def _json(file: BinaryIO) -> Items:
 
 
 def _lines(file: BinaryIO) -> Items:
-    """Read the whole lines of a text, an item each."""
     first: list[bytes] = []
     while len(first) < FIRST_ITEMS and (line := file.readline(LINE_BYTES)).endswith(b"\n"):
         first.append(line)
@@ -177,7 +173,6 @@ def _words(text: str) -> list[object]:
 
 
 def _array(file: BinaryIO) -> Items:
-    """Read arrays; the first dimension counts items."""
     numpy: Any = importlib.import_module("numpy")
     loaded = numpy.load(file, allow_pickle=False)
     arrays = [loaded[name] for name in loaded.files] if hasattr(loaded, "files") else [loaded]
@@ -189,7 +184,6 @@ def _array(file: BinaryIO) -> Items:
 
 
 def _picture(file: BinaryIO) -> Items:
-    """Read mean brightness of a picture's fields."""
     image: Any = importlib.import_module("PIL.Image")
     with image.open(file) as picture:
         deep = picture.mode.startswith(("I", "F"))
