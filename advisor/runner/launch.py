@@ -70,9 +70,8 @@ class Launched:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._control, self._events = self._process.stdin, self._process.stdout
-        logs, scratch = Path(job.folder("logs")), Path(job.scratch)
-        self.stdout = Stream(out_read, logs / "stdout.log", tally, scratch)
-        self.stderr = Stream(err_read, logs / "stderr.log", tally, scratch)
+        self.stdout = Stream(out_read, job.scratch, "logs/stdout.log", tally)
+        self.stderr = Stream(err_read, job.scratch, "logs/stderr.log", tally)
         self._send(job.line(stdout_fd=out_write, stderr_fd=err_write))
 
     def __enter__(self) -> Self:

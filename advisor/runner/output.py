@@ -80,16 +80,16 @@ class Tally:
 
 
 class Stream:
-    """Reader of one pipe in its own thread."""
+    """Reader of one pipe in its own thread, with a log in our folder."""
 
-    def __init__(self, fd: int, log: Path, tally: Tally, folder: Path) -> None:
+    def __init__(self, fd: int, folder: str, log: str, tally: Tally) -> None:
         self._fd = fd
-        self._folder = folder
+        self._folder = Path(folder)
         self._log = log
         self._tally = tally
         self._tail = bytearray()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._read, name=log.stem, daemon=True)
+        self._thread = threading.Thread(target=self._read, name=log, daemon=True)
         self._thread.start()
 
     def tail(self) -> bytes:
@@ -112,7 +112,8 @@ class Stream:
                     del self._tail[: -4 * TAIL_BYTES]
                 with contextlib.suppress(OSError):  # a full disk costs the log alone
                     if room == LOG_BYTES:  # the directory exists before the first writer starts
-                        log = stack.enter_context(self._create())
+                        handle = reading.create(self._folder, self._log)
+                        log = stack.enter_context(os.fdopen(handle, "wb", buffering=0))
                     if log is not None and room > 0:
                         log.write(chunk[:room])
                 room -= len(chunk)
@@ -122,10 +123,6 @@ class Stream:
                     for each in whole:
                         self._tally.add(each)
             self._tally.add(line)
-
-    def _create(self) -> BinaryIO:
-        name = str(self._log.relative_to(self._folder))
-        return os.fdopen(reading.create(self._folder, name), "wb", buffering=0)
 
 
 def _number(text: str | None) -> float:
