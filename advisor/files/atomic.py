@@ -62,7 +62,6 @@ def _write(handle: int, content: bytes) -> None:
 
 
 def _is_at(path: Path, handle: int) -> bool:
-    """Return True if `path` names the open file."""
     try:
         facts = path.lstat()
     except FileNotFoundError:

@@ -77,7 +77,6 @@ def put(folder: Path, name: str, content: bytes) -> None:
 
 @contextlib.contextmanager
 def _parent(folder: Path, name: str) -> Iterator[tuple[int, str]]:
-    """Open the parent folder; return its descriptor and name."""
     *between, last = PurePath(name).parts
     opened = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
     try:

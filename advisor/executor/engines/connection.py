@@ -147,10 +147,9 @@ def interpreter_of(script: str) -> str:
 
 
 def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
-    """Carrier of the engine `name`; None is this machine.
+    """Carrier of the engine `name`; None is this machine. Raises SettingsError.
 
-    `ray://HOST:PORT` is the engine `ray` at that address. Raises SettingsError for a name that is
-    unknown.
+    `ray://HOST:PORT` is the engine `ray` at that address.
     """
     if name == LOCAL:
         return None
@@ -242,8 +241,8 @@ class Connection:
 
     @property
     def machine(self) -> Machine:
-        """Machine of the node."""
-        assert self._machine is not None, "open the connection first"
+        """Machine of the node, once the connection is open."""
+        assert self._machine is not None
         return self._machine
 
     def open(self, cancel: threading.Event | None = None) -> None:
@@ -263,7 +262,6 @@ class Connection:
             raise
 
     def _greet(self, hello: Mapping[str, str]) -> None:
-        """Take the name of the node, if it has this version."""
         self.host, self._greeted = hello["host"], True
         if hello["version"] != __version__:
             msg = (
@@ -318,7 +316,6 @@ class Connection:
             insist()
 
     def _start(self) -> None:
-        """Start the carrier, in a session that Ctrl-C does not reach."""
         self._lines, pipe = queue.SimpleQueue(), subprocess.PIPE
         self._said.clear()
         self._greeted = False
@@ -412,7 +409,6 @@ class Connection:
         return NodeLostError(f"The node {self.host} was lost: {why}", again=again)
 
     def _refusal(self, answer: Mapping[str, Any]) -> AdvisorError:
-        """The agent's refusal as an error of its own class."""
         kind = getattr(errors, str(answer["problem"]), AdvisorError)
         text = f"On {self.host}: {answer['text']}"
         if issubclass(kind, errors.TrialFailedError):

@@ -19,8 +19,6 @@ from advisor.sandbox.layers import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
-
 
 PREFIX = "gpu-advisor-call-"
 YOUNG_S = 60.0
@@ -30,10 +28,7 @@ LEAST_BYTES = 4 << 20
 
 
 def require_room(folder: str | Path) -> None:
-    """Require disk room for the files of trials.
-
-    Raises TrialFailedError where `folder` has none.
-    """
+    """Require disk room for the files of trials. Raises TrialFailedError."""
     space = os.statvfs(folder)
     free = space.f_bavail * space.f_frsize
     if space.f_blocks and free < LEAST_BYTES:
@@ -47,9 +42,7 @@ def require_room(folder: str | Path) -> None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a folder for all trials, and remove it afterwards.
-
-    The next call removes the folder of one that was killed.
+    """Make a folder for all trials, and remove it and those of killed calls.
 
     Raises TrialFailedError where there is no room for it, StateUnusableError where no place.
     """
@@ -88,10 +81,7 @@ def abandoned(temporary: Path) -> list[Path]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold `folder` during the context.
-
-    Raises OSError where another process does.
-    """
+    """Hold `folder` during the context. Raises OSError if another process does."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,14 +92,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def cancellable() -> Iterator[threading.Event]:
-    """Event that SIGINT and SIGTERM set.
-
-    A trial ends cleanly then; a second signal is final.
-    """
+    """Event that SIGINT and SIGTERM set; a second signal is final."""
     off = threading.Event()
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def stop(*_: object) -> None:
         if off.is_set():
             raise KeyboardInterrupt
         off.set()
