@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 
 DRAFT = ".gpu-advisor-draft"
-"""Suffix of a file that is not whole yet."""
 
 
 def draft_of(path: Path) -> Path:

@@ -19,7 +19,6 @@ KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-"""Name of each type that is no regular file."""
 
 
 def read_whole(path: Path, limit_bytes: int = MAX_BYTES) -> bytes:

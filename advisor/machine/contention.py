@@ -24,7 +24,6 @@ from advisor.model import Disturbance, Neighbour, Telemetry
 from advisor.numbers import WORTH_SAYING
 
 SAMPLE_S = 0.5
-"""Shortest time between two readings."""
 LIGHT = 0.01
 """Largest share of one CPU that reading the processes may take."""
 WAITED_SHARE = 0.10
@@ -45,10 +44,7 @@ LEAST_CPUS = 0.05
 """A process with fewer CPUs is not named."""
 SHORT_LIVED = "short-lived processes"
 UNSEEN = "GPU_ADVISOR_OTHERS"
-"""Environment: `unseen` where the host's account of others is not to be believed.
-
-No run waits for others then, and none is contended or uncontended.
-"""
+"""Environment: `unseen` where the host's account of others is not to be believed."""
 
 UNREADABLE = (psutil.Error, OSError, ValueError, IndexError, RuntimeError)
 """Errors of psutil where parts of /proc are missing."""
@@ -56,7 +52,6 @@ UNREADABLE = (psutil.Error, OSError, ValueError, IndexError, RuntimeError)
 Key = tuple[int, float]
 """Process id and its time of creation."""
 Thread = tuple[int, int]
-"""Process id and thread id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,6 @@ OUT_OF_MEMORY = (
         r"(?:Cannot|can't|not enough memory to|Unable to) allocate \S+",
     ),
 )
-"""Memory that ran out."""
 
 DEVICE = _row(
     "gpu-fault",
@@ -94,7 +93,6 @@ DEVICE = _row(
     r"(?i:no CUDA-capable device is detected|driver version is insufficient)",
     r"(?i:driver on your system is too old|no kernel image is available for execution)",
 )
-"""Cards that refused."""
 
 KILLED = _row(
     "killed",
@@ -163,7 +161,6 @@ SLOW_CPUS = 0.5
 """CPUs in use by a silent program that is slow; one that hangs waits for something."""
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 TAIL_LINES = 20
-"""Limit of output lines searched for a cause."""
 STACK_LINES = 400
 TRACEBACK = "Traceback (most recent call last):"
 KEEP_COUNTING = "count output lines: set unit-regex in gpu-advisor.toml, or --unit-regex."

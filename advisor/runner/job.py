@@ -62,9 +62,7 @@ class Job:
     scratch: str
     directories: tuple[str, ...]
     temporary: tuple[str, ...]
-    """Directories removed at the end of every trial."""
     spec: str = ""
-    """Instructions of the probe."""
     candidates: tuple[JobFile, ...] = ()
     sandbox: SandboxPolicy = field(default_factory=SandboxPolicy)
 

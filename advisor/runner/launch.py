@@ -40,21 +40,16 @@ class Launched:
         self.exit_code: int | None = None
         """Exit code of the command, or minus its signal."""
         self.refused: str | None = None
-        """Why the command could not be started."""
         self.refused_stage: str | None = None
-        """scratch: the trial's own folder could not be made; layout: the candidate could not;
-        isolation: it does not hold any more; start: the command is not there."""
+        """scratch (the trial's own folder), layout (the candidate), isolation or start."""
         self.left: tuple[int, ...] = ()
-        """Processes that would not go."""
         self.changes: dict[str, Any] | None = None
         """Changes by the program, see `Sandbox.changes`; None if unknown."""
         self.full = False
         """The disk of the trial's own folder had no room any more at its end."""
         self._buffer = b""
         self._gone = False
-        """The supervisor's pipe has ended."""
         self._clean = False
-        """True after the supervisor reported a complete cleanup."""
         (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
         self._process = subprocess.Popen(
             [*SUPERVISOR, job.scratch],  # the scratch path identifies it in process lists

@@ -22,7 +22,6 @@ from advisor.model import MeasurePlan
 from advisor.runner.process_records import ProcessRecord
 
 READ_BYTES = 64 << 20
-"""Most bytes of a log that are read at once."""
 LOG_BYTES = 1 << 30
 """A longer log is not read on."""
 SPENT_SHARE = 0.05

@@ -32,7 +32,6 @@ RANKS_GRACE_S = 2.0
 EXIT_S = 0.5
 """Wait for the command's end after its last process stopped."""
 STACKS_S = 0.5
-"""For a hung process to write its stacks."""
 HANG_MARGIN = 0.9
 """Part of the hang limit after which a silence is acted on: stacks and ending take time too."""
 BUSY_S = 10.0
@@ -57,7 +56,6 @@ class TrialExit:
     """Epoch seconds of the command's start."""
     ended: float
     exit_code: int | None = None
-    """Exit code of the command, or minus its signal."""
     problem: str = ""
     """not-started: why."""
     stdout: str = ""
@@ -68,11 +66,9 @@ class TrialExit:
     busy_cpus: float | None = None
     """CPUs that the process tree kept busy in the last seconds before the end."""
     peak_host_gib: float | None = None
-    """Peak memory of all processes, shared pages once."""
     host_growth_gib_per_min: float | None = None
     stacks: str = ""
     oom: OomKills = field(default_factory=OomKills)
-    """The kernel's out-of-memory kills during the trial."""
     count: Tally = field(default_factory=Tally)
 
     @property

@@ -15,7 +15,6 @@ from advisor.files import reading
 
 TAIL_BYTES = 64 * 1024
 LOG_BYTES = 4 * 1024 * 1024
-"""The log file keeps this much of the beginning."""
 MARKS = 1024
 """Most marks that are kept; of more every second one goes."""
 LINE_BYTES = 64 * 1024

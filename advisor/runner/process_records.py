@@ -41,7 +41,6 @@ NOTHING_MEASURED = Measurement()
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 LARGEST_BYTES = 16 << 20
-"""A larger record is none of the probe's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,6 @@ class ProgramException:
     where: str
     """import, start or step if it ended the process; else loading, forward or backward."""
     tail: str = ""
-    """End of the traceback."""
     time: Finite = 0.0
     items: Finite = 0.0
     """Items of the batch in which it was raised."""
@@ -94,7 +92,6 @@ class ProcessRecord:
     writes: tuple[str, ...] = ()
     """New files that Python opened for writing outside the trial's scratch."""
     altered: tuple[str, ...] = ()
-    """Files of the user that Python changed or removed."""
     errors: tuple[str, ...] = ()
     """The probe's own, of which it survives some: see `state`."""
     notes: tuple[str, ...] = ()
@@ -105,7 +102,6 @@ class ProcessRecord:
     memory: dict[str, Finite] = field(default_factory=dict)
     """Peaks of the device's allocator: allocated_gib, reserved_gib, alloc_retries."""
     card: Card | None = None
-    """Card of the model."""
     fused: bool | None = None
     recomputes: bool | None = None
     skipped_updates: int = 0

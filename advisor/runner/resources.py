@@ -29,7 +29,6 @@ SILENCES = 4.0
 SLOW_CEILINGS = 5.0
 """Starting loader workers takes longer than measuring them."""
 TRACE_S = 300.0
-"""Longest time for the one step that is traced."""
 WHOLE_S = 3600.0
 """A program that is run to its end takes as long as its user made it."""
 
@@ -39,11 +38,8 @@ class Limits:
     """Limits in seconds; None follows from other limits."""
 
     start_s: float | None = None
-    """Longest wait for the first step."""
     hang_s: float | None = None
-    """Longest silence after a step."""
     run_s: float | None = None
-    """Longest run of one process."""
     startup_s: float | None = None
     """Seconds of the original to its first step, once known."""
 

@@ -22,16 +22,13 @@ from advisor.runner.process_records import ProcessRecord
 from advisor.sandbox.layers import COUNTED_LIMIT, RESULTS_LIMIT, holds_items, is_product
 
 NAMED_LIMIT = 8
-"""Files named in one note."""
 FIRST_ITEMS = 16
 VALUES = 64
-"""Values of an item that are compared."""
 LINE_BYTES = 1 << 20
 JSON_BYTES = 16 << 20
 """A larger document is not parsed: it has to be read whole."""
 DIGESTED_BYTES = 8 << 20
 WORDS = re.compile(r"(-?\b\d+(?:\.\d*)?(?:[eE][-+]?\d+)?\b)|([^\s,;:{}\[\]\"]+)")
-"""A number, or else a word."""
 GRID = 8
 """A picture is compared by the means of 8 x 8 fields."""
 
@@ -79,7 +76,6 @@ class Items(NamedTuple):
 
     number: int
     first: Iterable[Iterable[object]] = ()
-    """Values of the first items."""
     sampled: bool = False
     """The values are samples or means, which rounding hardly moves."""
     digest: str | None = None
@@ -208,4 +204,3 @@ FORMATS: dict[str, Callable[[BinaryIO], Items]] = {
     ".npz": _array,
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif"), _picture),
 }
-"""Readers by suffix; all other formats are digests."""

@@ -12,9 +12,7 @@ from typing import Any
 from advisor.sandbox.path_policy import SYSTEM_TREES
 
 LISTED_LIMIT = 200
-"""Limit of named files of each kind."""
 COMPILED = "__pycache__"
-"""Python's own; no one misses it."""
 LOGS = (".log", ".out", ".err", ".lock", ".pid", ".tmp")
 LOG_PARTS = ("events.out.tfevents", ".wandb")
 """Endings and parts of names of files that describe the work and are none."""

@@ -50,10 +50,8 @@ class Overlay(Sandbox):
         """Places that cannot take an overlay, such as network file systems."""
         self._put: list[str] = []
         """Files of ours that stand over the user's."""
-        self._host = -1
-        """Descriptor of the host's root."""
-        self._kept = -1
-        """Descriptor of the folder of all layers."""
+        self._host = self._kept = -1
+        """Descriptors of the host's root, and of the folder of all layers."""
 
     def enter(self) -> None:
         """Move in; files opened before are still the host's."""

@@ -16,7 +16,6 @@ PSEUDO = {
     "devtmpfs", "efivarfs", "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore",
     "rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs",
 }  # fmt: skip
-"""File systems in which there are no files."""
 
 
 class Cache(NamedTuple):
@@ -24,7 +23,6 @@ class Cache(NamedTuple):
 
     variable: str
     default: str | None
-    """Default folder; `~` is the home folder."""
     rebuilt: bool
     """Missing files are computed again; else they were downloaded."""
     in_tmpdir: bool = False

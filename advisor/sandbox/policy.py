@@ -35,7 +35,6 @@ class SandboxPolicy:
     shown: tuple[str, ...] = ()
     """Paths in `hidden` that are seen all the same."""
     network: bool = True
-    """An overlay leaves the network open."""
     layers: str = ""
     """Folder of this trial alone in which the layers are put together."""
     upper_bytes: int = 0
@@ -72,7 +71,6 @@ FULL = re.compile(
     r"|PytorchStreamWriter failed writing|file write failed"
 )
 LINE_CHARS = 300
-"""Longest part of a line that is quoted."""
 SHARED_MEMORY = re.compile(r"/dev/shm|/torch_|/psm_")  # noqa: S108
 """In a line of one that ran out of another thing."""
 _PATHS = re.compile(

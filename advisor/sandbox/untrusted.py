@@ -18,11 +18,9 @@ from advisor.sandbox.seccomp import Call, SyscallNotification
 
 CONNECT = Call(42, 203)
 PIDFD_OPEN, PIDFD_GETFD = 434, 438
-"""Syscall numbers, the same on every architecture."""
 ADDRESS_BYTES = 110
 """Longest address of a socket in the file tree."""
 SET_FLAGS, UP_AND_RUNNING = 0x8914, 0x41
-"""Of a network interface."""
 
 
 def start_loopback() -> None:

@@ -107,7 +107,6 @@ ENDINGS = (
         again=False,
     ),
 )
-"""The first whose pattern is found tells the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +185,6 @@ CLOSE_S = 20.0
 SIGNAL_S = 5.0
 LINES_KEPT = 50
 MOST_LOSSES = 3
-"""Nodes that a call may lose; then it ends."""
 OF_THE_NODE = (
     *("SLURM", "SRUN_", "SSH_", "RAY_", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_"),
     *("HOSTNAME", "TMPDIR", "XDG_RUNTIME_DIR", "GPU_DEVICE_ORDINAL"),
@@ -221,9 +219,7 @@ class Connection:
         self._machine: Machine | None = None
         self.silence_s = messages.SILENCE_S
         self.host = ""
-        """Name of the node."""
         self.warnings: tuple[str, ...] = ()
-        """Warnings about the isolation of trials there."""
         self.waited_s = 0.0
         """Time spent waiting for nodes, which is none of the budget's."""
 
