@@ -226,10 +226,7 @@ class Sampler:
     """
 
     def __init__(
-        self,
-        pids: Sequence[int],
-        interval_s: float = 0.1,
-        environ: Mapping[str, str] = os.environ,
+        self, pids: Sequence[int], interval_s: float = 0.1, environ: Mapping[str, str] = os.environ
     ) -> None:
         nvml, devices, self._no_gpu = shown_devices(environ)
         self._readers = [GpuReader(device, nvml) for device in devices]

@@ -26,14 +26,7 @@ from pydantic_core import from_json
 
 from advisor.analysis.measurement import Measurement
 from advisor.files import reading
-from advisor.model import (
-    Card,
-    Flops,
-    Footprint,
-    JsonScalar,
-    LoaderCeiling,
-    WhatIfOutcome,
-)
+from advisor.model import Card, Flops, Footprint, JsonScalar, LoaderCeiling, WhatIfOutcome
 from advisor.probe.recorder import VERSION
 
 NOTHING_MEASURED = Measurement()

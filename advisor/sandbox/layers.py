@@ -73,10 +73,7 @@ def holds_items(path: str, status: os.stat_result) -> bool:
 def _copied(kept: int, path: str, copy: str, name: str) -> list[dict[str, str]]:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        with (
-            open(os.open(path, flags, dir_fd=kept), "rb") as source,
-            open(copy, "xb") as target,
-        ):
+        with open(os.open(path, flags, dir_fd=kept), "rb") as source, open(copy, "xb") as target:
             shutil.copyfileobj(source, target)
     except OSError:
         return []
