@@ -80,12 +80,9 @@ class GpuReader:
     def __init__(self, device: Device, nvml: Any) -> None:
         self._device = device
         self._nvml = nvml
+        self.uuid = device.uuid
         self.gaps: dict[str, str] = {}
         """Field of GpuSample, and why it is missing."""
-
-    @property
-    def uuid(self) -> str | None:
-        return self._device.uuid
 
     def sample(self, *, slow: bool = True) -> GpuSample:
         """Take one sample; `slow` adds the processes."""

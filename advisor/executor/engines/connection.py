@@ -49,8 +49,8 @@ class Ending(NamedTuple):
 
     pattern: str
     what: str
-    next_step: str
-    again: bool
+    next_step: str = ""
+    again: bool = False
     """Another node may do: a loss that nobody asked for."""
 
 
@@ -59,52 +59,44 @@ ENDINGS = (
         r"DUE TO TIME LIMIT",
         "the time limit of the allocation was reached",
         "Ask for more with --time, or for less with a smaller --budget.",
-        again=False,
     ),
-    Ending(r"DUE TO PREEMPTION", "another job took its place (preemption)", "", again=True),
-    Ending(r"DUE TO NODE FAILURE|[Nn]ode failure|NODE_FAIL", "the node failed", "", again=True),
+    Ending(r"DUE TO PREEMPTION", "another job took its place (preemption)", again=True),
+    Ending(r"DUE TO NODE FAILURE|[Nn]ode failure|NODE_FAIL", "the node failed", again=True),
     Ending(
         r"CANCELLED AT|[Jj]ob (?:\d+ )?(?:has been )?(?:cancelled|revoked)",
         "the job was cancelled (scancel)",
         "Call again when it may run; finished runs are kept.",
-        again=False,
     ),
     Ending(
         r"Unable to contact slurm controller|Zero Bytes were transmitted|Communication connection",
         "the SLURM controller does not answer",
         "Ask `scontrol ping`, and call again once it is up.",
-        again=False,
     ),
     Ending(
         r"Unable to allocate resources: (.*)|Unable to create step for job \d+: (.*)",
         "SLURM refused the request",
         "Correct the words of srun in gpu-advisor.toml, table [engine.slurm].",
-        again=False,
     ),
     Ending(
         r"ray: (no node has .*)",
         "Ray refused the request",
         "Correct the words of ray in gpu-advisor.toml, table [engine.ray].",
-        again=False,
     ),
     Ending(
         r"ray: (no cluster answers .*)",
         "Ray is not there",
         "Start it, or name its address: --engine ray://HOST:PORT.",
-        again=False,
     ),
-    Ending(r"ray: the worker was lost: (.*)", "the Ray worker was lost", "", again=True),
+    Ending(r"ray: the worker was lost: (.*)", "the Ray worker was lost", again=True),
     Ending(
         r"(Could not resolve hostname.*|Permission denied.*|Connection (?:refused|timed out).*)",
         "ssh could not log in",
         "Log in by hand first; keys must do without a password.",
-        again=False,
     ),
     Ending(
         r"(No module named '?advisor.*)",
         "that Python has no gpu-advisor",
         "Install it there, or name a Python that has it: `python` in [engine.NAME].",
-        again=False,
     ),
 )
 
@@ -176,7 +168,7 @@ def why_ended(said: str, code: int | None) -> Ending:
             return ending._replace(what=f"{ending.what}: {told}" if told else ending.what)
     last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
     what = last.strip() or f"its command ended with exit code {code}"
-    return Ending("", what, "", again=True)
+    return Ending("", what, again=True)
 
 
 TICK_S = 0.2
