@@ -1,8 +1,4 @@
-"""Access to NVML and to visible GPUs.
-
-Nothing here raises for want of a driver, a card or a permission: the answer is then nothing, with
-the reason in one plain sentence.
-"""
+"""Access to NVML and to visible GPUs, or the reason why there is none."""
 
 from __future__ import annotations
 

@@ -89,10 +89,7 @@ def _memory_limit(folder: Path) -> int | None:
 
 
 def memory_room_bytes(root: Path = ROOT) -> int | None:
-    """Free memory below the tightest limit, or None.
-
-    Cached files count as free, because the kernel returns them.
-    """
+    """Free memory below the tightest limit, cached files included, or None."""
     room = []
     for folder in cgroup_folders(root, "memory"):
         limit = _memory_limit(folder)
@@ -134,15 +131,12 @@ def text_of(path: Path) -> str:
 
 
 def nvidia_devices(root: Path = ROOT) -> int | None:
-    """Count NVIDIA cards on the PCI bus, or None.
-
-    They are display and 3D controllers; a card has a sound device beside.
-    """
+    """Count NVIDIA cards on the PCI bus, or None."""
     try:
         found = list((root / "sys/bus/pci/devices").iterdir())
     except OSError:
         return None
-    return sum(
+    return sum(  # display and 3D controllers: a card has a sound device beside
         text_of(each / "vendor") == "0x10de" and text_of(each / "class").startswith("0x03")
         for each in found
     )

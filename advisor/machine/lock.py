@@ -19,9 +19,7 @@ from advisor.errors import StateBusyError, StateUnusableError
 def runtime_dir() -> Path:
     """Folder of this user's locks.
 
-    The same for every process of the user, so it does not follow TMPDIR or XDG_RUNTIME_DIR, which
-    differ between jobs of one runner. GPU_ADVISOR_RUNTIME_DIR moves it, for hosts that share no
-    GPU between those who set it: containers, tests.
+    It does not follow TMPDIR or XDG_RUNTIME_DIR, which differ between jobs of one runner.
     """
     if own := os.environ.get("GPU_ADVISOR_RUNTIME_DIR"):
         return Path(own)

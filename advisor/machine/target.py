@@ -64,10 +64,7 @@ def resolve(name: str, machine: Machine) -> Target:
 
 
 def memory_limit_gib(found: Target, host_gib: float) -> float:
-    """Return the memory limit of a candidate.
-
-    Others may hold a part of the card, so no limit lies above what is free now.
-    """
+    """Return the memory limit of a candidate, never above what is free."""
     free = found.gpu.memory_free_gib if found.gpu else None
     limits = [] if free is None else [FREE_SHARE * free]
     if found.profile is not None:

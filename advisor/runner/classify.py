@@ -177,10 +177,7 @@ def failed(kind: str, evidence: str, next_step: str | None = None) -> Failure:
 
 
 def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Failure | None:
-    """Find the failure of `trial`, or None.
-
-    `measured`: there is a rate, by the probe or by other means.
-    """
+    """Find the failure of `trial`, or None; `measured` tells if there is a rate."""
     found = (check(trial, ending) for check in CHECKS)
     first = next((each for each in found if each is not None), None)
     if first is None and not measured:
@@ -460,10 +457,7 @@ def _type_of(line: str) -> str:
 
 
 def log_tail(ending: TrialExit) -> str:
-    """Return the hang's stacks and the last output lines.
-
-    A launcher's own words may stand where those of the process that failed would be.
-    """
+    """Return the stacks of a hang, lost tracebacks and the last output lines."""
     lines = _told(ending.stderr) or _told(ending.stdout)
     lines = [*ending.stacks.splitlines()[:STACK_LINES], *lines[-TAIL_LINES:]]
     tails = [problem.tail.rstrip() for problem in exceptions(ending)[:1] if problem.tail]

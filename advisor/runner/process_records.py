@@ -2,14 +2,12 @@
 
 A trial's records directory holds, for each process of the user's program that Python started:
 
-`<pid>.json`        the record, a `ProcessRecord` in JSON: that the probe was loaded, and more of a
-                    process that imported torch, wrote files, or ended by an exception
+`<pid>.json`        the record, a `ProcessRecord` in JSON
 `stacks-<pid>.txt`  stacks of all threads, one set for each SIGUSR1
 `events-<pid>.jsonl`  its event log, which `measuring.py` reads
 `command-<pid>.json`  our latest command to it
 
-A record is replaced whole, so one that cannot be read was not written by the probe of this version,
-or was written by the program. It is untrusted: whatever stands in it, reading it raises nothing.
+A record may be written by the program: whatever stands in it, reading it raises nothing.
 Times are epoch seconds, None is "not measured"; keys that are not named here are ignored.
 """
 

@@ -1,15 +1,13 @@
 """Supervisor of one command, between it and gpu-advisor.
 
-Begun by `launch.START`, standard library only. It lays out what the trial needs, moves
-into the trial's isolation, starts the command in a session of its own, adopts whatever the command
-orphans (Linux), and takes everything away again: when told to, or when its control pipe ends
-because the parent is gone, even by kill -9.
+It lays out what the trial needs, moves into its isolation, starts the command, adopts its orphans,
+and takes everything away again: when told to, or when the parent is gone, even by kill -9.
 
-Every trial waits for this process to start: paths are text, because pathlib would take a tenth of
-that. Nothing is imported once the program runs, which may have changed what would be found.
+Every trial waits for this process to start: standard library only, and no pathlib. Nothing is
+imported once the program runs, which may have changed what would be found.
 
-stdin: the job, one line of JSON (see `prepare.Job`); then `stop`. Its end without that means that
-the parent died. stdout: events, a JSON object a line: `started` or `refused`, `exited`, `gone`.
+stdin: a `Job` as one line of JSON; then `stop`. Its end without that means that the parent died.
+stdout: events, a JSON object a line: `started` or `refused`, `exited`, `gone`.
 """
 
 from __future__ import annotations
@@ -172,10 +170,7 @@ def lay_out(job: dict[str, Any]) -> None:
 
 
 def lay_beside(job: dict[str, Any], laid: list[str]) -> None:
-    """Create candidates beside their originals, and name them in `laid`.
-
-    A candidate that is there already is another's: FileExistsError.
-    """
+    """Create candidates beside their originals, and name them in `laid`."""
     for path, content, original in job["candidates"]:
         with open(path, "xb") as file:
             laid.append(path)

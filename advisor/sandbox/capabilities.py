@@ -46,10 +46,7 @@ class Capability:
 
 
 def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> Capability:
-    """Find a working isolation for `cwd`; cached.
-
-    Raises UsageError where GPU_ADVISOR_ISOLATION names a kind that is unknown or does not hold.
-    """
+    """Find the isolation for `cwd`. Raises UsageError if the one asked for fails."""
     forced = environ.get(FORCED) or None
     if forced is not None and forced not in KINDS:
         msg = f"{FORCED} is {forced!r}; it may be {', '.join(KINDS)}, or not be set."
@@ -80,10 +77,7 @@ def _detected(cwd: str, forced: str | None) -> Capability:
 
 
 def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
-    """Return why `kind` does not work here, or None.
-
-    Its layers lie in memory, or in the folder `layers`.
-    """
+    """Return why `kind` does not work here, with layers in memory or `layers`."""
     try:
         if kind == "overlay" and (foreign := _foreign_group(cwd)):
             return foreign
@@ -154,10 +148,7 @@ def saves_as_usual(folder: str, cwd: str) -> bool:
 def checkout_policy(
     capability: Capability, top: str, *, scratch: Path, hidden: Iterable[str], shown: Iterable[str]
 ) -> SandboxPolicy:
-    """Make a policy that allows writes in checkout `top`.
-
-    Landlock lets nothing new be made beside `.git`.
-    """
+    """Make a policy that allows writes in checkout `top`, except in `.git`."""
     top = os.path.realpath(top)
     repository = os.path.join(top, ".git")
     inside = _but(top, [repository]) if capability.kind == "landlock" else [top]
@@ -197,10 +188,7 @@ def _but(folder: str, spared: Iterable[str]) -> list[str]:
 
 
 def _downloads(environ: Mapping[str, str], cwd: str) -> list[str]:
-    """Return caches of downloads, which libraries lock and fill as they read.
-
-    Those that hold the project, the home, or a cache that is computed again, are left out.
-    """
+    """Return caches of downloads, without those that hold other things."""
     known = list(caches(environ))
     home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
     apart = [cwd, home, *(folder for cache, folder in known if cache.rebuilt)]
