@@ -18,7 +18,6 @@ from pathlib import Path
 
 import psutil
 
-from advisor.machine import host
 from advisor.machine.readings import HARMFUL_EVENT_REASONS, SOFTWARE_THERMAL
 from advisor.model import Disturbance, Neighbour, Telemetry
 from advisor.numbers import WORTH_SAYING
@@ -76,7 +75,7 @@ class LoadMonitor:
 
     def __init__(self, root: int | None = None) -> None:
         self._root = root
-        self._cpus = host.affinity()
+        self._cpus = os.sched_getaffinity(0)
         self._due = 0.0
         self._readings: list[LoadReading] = []
 
@@ -141,7 +140,7 @@ def look(seconds: float) -> Disturbance:
     if found.others_cpus is None:
         return found
     # nothing of ours waits yet, so the others alone decide
-    held = found.others_cpus > OTHERS_SHARE * len(host.affinity())
+    held = found.others_cpus > OTHERS_SHARE * len(os.sched_getaffinity(0))
     return replace(found, disturbed=held or (found.steal_share or 0.0) > STEAL_SHARE)
 
 

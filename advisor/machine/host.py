@@ -39,7 +39,7 @@ def read_machine(environ: Mapping[str, str] = os.environ) -> Machine:
 
 def usable_cpus(environ: Mapping[str, str], root: Path = ROOT) -> int:
     """Usable CPUs by affinity, cgroup quota and Slurm."""
-    limits = [len(affinity())]
+    limits = [len(os.sched_getaffinity(0))]
     quota = cpu_quota(root)
     if quota is not None:
         limits.append(math.ceil(quota))
@@ -58,11 +58,6 @@ def _count(environ: Mapping[str, str], name: str) -> int:
     """Number in a variable, 0 without one."""
     text = environ.get(name, "")
     return int(text) if text.isdecimal() else 0
-
-
-def affinity() -> set[int]:
-    """CPUs the kernel may run us on."""
-    return os.sched_getaffinity(0)
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
