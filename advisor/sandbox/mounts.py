@@ -20,21 +20,14 @@ FOLDERS_LIMIT = 1000
 """A folder of more is no place where folders of several owners stand side by side."""
 
 How = Literal["overlay", "split", "sealed", "passes", "memory"]
+"""overlay: writes go to a layer. split: the same over a copy of the folder's own files, because
+others are mounted in it. sealed: shown read-only. passes: shown as it is. memory: private."""
 
 
 class Mount(NamedTuple):
     path: str
     fstype: str
     read_only: bool
-
-
-class Step(NamedTuple):
-    """One mount; parents come before their children."""
-
-    how: How
-    """overlay: writes go to a layer. split: the same over a copy of the folder's own files, because
-    others are mounted in it. sealed: shown read-only. passes: shown as it is. memory: private."""
-    path: str
 
 
 class FileTree:
@@ -87,15 +80,15 @@ def read_mounts(text: str) -> list[Mount]:
 
 def plan(
     mounts: list[Mount], places: Sequence[str], tree: FileTree, *, private_memory: bool
-) -> list[Step]:
-    """Plan the mounts of a trial's file tree. Raises OSError.
+) -> dict[str, How]:
+    """Plan the mounts by path, parents before children. Raises OSError.
 
     `places` are where the program certainly writes: its working directory, its user's home.
     """
     steps = dict(_planned(mounts, places, tree))
     if private_memory and any(mount.path == SHARED_MEMORY for mount in mounts):
         steps[SHARED_MEMORY] = "memory"
-    return [Step(how, path) for path, how in sorted(steps.items(), key=lambda each: each[0])]
+    return dict(sorted(steps.items()))
 
 
 def _planned(
