@@ -63,7 +63,6 @@ def load_uvm(root: Path = ROOT) -> None:
 
 @functools.cache
 def _load() -> tuple[Any, str | None]:
-    """Initialise pynvml once, or return the reason."""
     import pynvml
 
     try:

@@ -55,7 +55,6 @@ def slurm_memory_bytes(environ: Mapping[str, str]) -> int | None:
 
 
 def _count(environ: Mapping[str, str], name: str) -> int:
-    """Number in a variable, 0 without one."""
     text = environ.get(name, "")
     return int(text) if text.isdecimal() else 0
 

@@ -284,7 +284,6 @@ CHECKS = (_ended_by_us, _guarded, _died, _lost_work, _not_finite)
 
 
 def _nothing_measured(trial: Trial, ending: TrialExit) -> Failure:
-    """Say why a program that ended well has no rate."""
     ended = f"ended with exit code {ending.exit_code} after {ending.wall_s:.1f} s"
     steps = f"steps seen: {ending.steps}"
     if ending.aside:

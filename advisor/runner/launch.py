@@ -62,6 +62,8 @@ class Launched:
         )
         os.close(out_write)
         os.close(err_write)
+        self.supervisor_pid = self._process.pid
+        """Root of the process tree to be sampled."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._control, self._events = self._process.stdin, self._process.stdout
@@ -74,11 +76,6 @@ class Launched:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    @property
-    def supervisor_pid(self) -> int:
-        """Root of the process tree to be sampled."""
-        return self._process.pid
 
     @property
     def ended(self) -> bool:

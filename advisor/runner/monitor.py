@@ -226,7 +226,6 @@ class Monitor:
         )
 
     def _window_full(self, now: float, stepping: list[ProcessRecord]) -> bool:
-        """Return True if every rank has been measured."""
         plan, count = self._trial.plan, self._tally
         stopped = [process for process in self._processes if process.state == "stopped"]
         if stopped:

@@ -88,7 +88,6 @@ class Overlay(Sandbox):
         kernel.change_root(root)
 
     def _take(self, how: How, path: str, target: str) -> None:
-        """Mount at `target`, or show the folder read-only."""
         match how:
             case "overlay":
                 try:
@@ -116,7 +115,6 @@ class Overlay(Sandbox):
                 kernel.mount("tmpfs", target, "tmpfs", flags, data)
 
     def _cover(self, path: str, lower: str, target: str) -> None:
-        """Mount an overlay of `lower` with a new layer."""
         name = f"upper{len(self._layers)}"
         _lay_over(lower, target, os.path.join(self._stage, name))
         self._layers.append((path, f"{name}/upper"))

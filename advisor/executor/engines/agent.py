@@ -131,7 +131,6 @@ class Agent:
         self._end()
 
     def _end(self) -> None:
-        """End the trial that runs, and then this agent."""
         self._over.set()
         self._cancel.set()
         self._requests.put(None)
