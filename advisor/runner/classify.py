@@ -368,15 +368,16 @@ def _killed(ending: TrialExit, lines: Sequence[str]) -> Failure | None:
     """Judge an end by the process's or a child's signal, and by the kernel's counters."""
     number, oom = _signal_of(ending), ending.oom
     reported = _matched((KILLED,), lines) if number is None else None
-    if number is None and reported is None and not oom.cgroup:
+    if number is None and reported is None and not oom["cgroup"]:
         return None
     evidence = reported.evidence if reported else ""
     if number is not None:
         evidence = f"ended by {signal.Signals(number).name}"
     if ending.exit_code is None and ending.end == "exited":
         evidence = "the process that supervises the trial was ended from outside"
-    if oom.cgroup or (oom.host and re.search("SIGKILL|Killed", evidence)):
-        many = f"{oom.cgroup} in this cgroup" if oom.cgroup else f"{oom.host} on this host"
+    if oom["cgroup"] or (oom["host"] and re.search("SIGKILL|Killed", evidence)):
+        inside, outside = f"{oom['cgroup']} in this cgroup", f"{oom['host']} on this host"
+        many = inside if oom["cgroup"] else outside
         return failed("host-oom", f"{evidence}; out-of-memory kills: {many}".strip("; "))
     return failed("shm" if number == signal.SIGBUS else "killed", evidence)
 

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -21,7 +22,7 @@ from advisor.runner.launch import Launched
 from advisor.runner.measuring import Measuring
 from advisor.runner.output import Tally, plain
 from advisor.runner.process_records import ProcessRecord, Records
-from advisor.runner.resources import OomKills, TreeSampler, oom_kills, parts_limit_s
+from advisor.runner.resources import TreeSampler, oom_kills, parts_limit_s
 
 TICK_S = 0.1
 """Interval between two checks; the command's end needs none."""
@@ -68,7 +69,8 @@ class TrialExit:
     peak_host_gib: float | None = None
     host_growth_gib_per_min: float | None = None
     stacks: str = ""
-    oom: OomKills = field(default_factory=OomKills)
+    oom: Counter[str] = field(default_factory=Counter)
+    """The kernel's out-of-memory kills meanwhile, by `cgroup` and `host`."""
     count: Tally = field(default_factory=Tally)
 
     @property
@@ -161,7 +163,7 @@ class Monitor:
             peak_host_gib=self._tree.peak_gib,
             host_growth_gib_per_min=self._tree.growth_gib_per_min(),
             stacks=stacks,
-            oom=oom_kills().since(self._oom_before),
+            oom=oom_kills() - self._oom_before,
             count=self._tally,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -149,22 +149,11 @@ def _memory(process: psutil.Process) -> float:
     return float(process.memory_info().rss)
 
 
-class OomKills(NamedTuple):
-    """Out-of-memory kills that the kernel counted."""
-
-    cgroup: int = 0
-    host: int = 0
-
-    def since(self, before: OomKills) -> OomKills:
-        """Kills since an earlier count."""
-        return OomKills(self.cgroup - before.cgroup, self.host - before.host)
-
-
-def oom_kills(root: Path = Path("/")) -> OomKills:
-    """Read the counters of the nearest cgroup and of the host."""
+def oom_kills(root: Path = Path("/")) -> Counter[str]:
+    """Count the kernel's kills in the nearest cgroup and on the host."""
     nearest = list(cgroup_folders(root, "memory"))[:1]
     names = ("memory.events", "memory.oom_control")
-    return OomKills(
+    return Counter(
         cgroup=sum(_kills(folder / name) for folder in nearest for name in names),
         host=_kills(root / "proc/vmstat"),
     )
