@@ -42,15 +42,11 @@ class Tally:
     """Thread-safe count of units in output lines that match a pattern."""
 
     def __init__(self, pattern: str | None = None) -> None:
-        self._pattern = re.compile(pattern) if pattern else None
+        self.pattern = re.compile(pattern) if pattern else None
         self._lock = threading.Lock()
         self.lines = 0
         self.marks: tuple[Mark, ...] = ()
         """In order; the first and the last line are always among them."""
-
-    @property
-    def wanted(self) -> bool:
-        return self._pattern is not None
 
     @property
     def seconds(self) -> float:
@@ -67,7 +63,7 @@ class Tally:
 
     def add(self, line: bytes) -> None:
         """Count `line` if it matches; group 1 gives units."""
-        match = self._pattern.search(plain(line[:LINE_BYTES])) if self._pattern else None
+        match = self.pattern.search(plain(line[:LINE_BYTES])) if self.pattern else None
         if match is None:
             return
         units = _number(match[1]) if match.re.groups else 1.0
@@ -116,7 +112,7 @@ class Stream:
                     if log is not None and room > 0:
                         log.write(chunk[:room])
                 room -= len(chunk)
-                if self._tally.wanted:
+                if self._tally.pattern:
                     *whole, line = _LINE_END.split(line + chunk)
                     line = line[:LINE_BYTES]
                     for each in whole:
