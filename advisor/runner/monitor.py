@@ -142,13 +142,12 @@ class Monitor:
             self._launched.wait(EXIT_S)
         stacks = self._stacks() if end in {"hang", "start-limit"} else ""
         launched = self._launched
+        if end in {"exited", "not-started"}:  # what came just before the end may still arrive
+            launched.stop()
         # of a program that we end, nothing counts that it says or raises from here on
         stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
         records = self._records.read()
         launched.stop()
-        if end in {"exited", "not-started"}:  # what came just before the end may still arrive
-            stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
-            records = self._records.read()
         return TrialExit(
             end=end,
             started=launched.started,
