@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from advisor.analysis.measurement import NO_RUN
-from advisor.model import TRAINING_STEPS, Effects, MeasurePlan, Run, RunPhase, Trial
+from advisor.model import TRAINING_STEPS, Effects, Run, RunPhase, Trial
 from advisor.runner.monitor import TrialExit
 from advisor.runner.process_records import ProcessRecord
 
@@ -33,7 +33,7 @@ class Rank(NamedTuple):
 
 def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
     """Run by pattern, probe or whole run: always one way, so that rates compare."""
-    run = probed_run(ending.processes, trial.plan)
+    run = probed_run(ending.processes)
     if trial.plan.unit_regex is not None:
         run = _counted(replace(run or NO_RUN, unit=trial.unit), trial, ending)
     elif run is not None and run.units_per_s:
@@ -98,7 +98,7 @@ def _over_all(run: Run, ending: TrialExit, units: float, source: str) -> Run:
     )
 
 
-def probed_run(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Run | None:
+def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
     """Run as the probe measured it, or None."""
     able = [Rank(p, p.measurement.run) for p in processes if p.measurement.run is not None]
     if not able:
@@ -131,7 +131,7 @@ def probed_run(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Run | N
         rank_units_per_s=() if alone else rates,
         startup_s=min(steps) - min(starts) if starts and steps else None,
         window_ended_s=lead.run.window_end - min(starts) if starts else None,
-        notes=tuple(dict.fromkeys(_notes(ranks, len(able) - len(ranks), plan))),
+        notes=tuple(dict.fromkeys(_notes(ranks, len(able) - len(ranks)))),
         **{name: getattr(first, name) for name in OF_THE_FIRST},
     )
 
@@ -193,12 +193,9 @@ def _effects(lead: Rank, ranks: Sequence[Rank]) -> Effects:
     )
 
 
-def _notes(ranks: Sequence[Rank], others: int, plan: MeasurePlan) -> Iterator[str]:
+def _notes(ranks: Sequence[Rank], others: int) -> Iterator[str]:
     if others:
         yield f"other processes that ran steps and were not counted: {others}"
-    finished = max(rank.record.measurement.finished_batches for rank in ranks)
-    if finished < plan.whole_batches:
-        yield f"{finished} batches were finished to the end, {plan.whole_batches} were asked for"
     for record, run in ranks:
         if run.unit != NO_RUN.unit:
             yield f"rates are in {run.unit}s: the samples of a step are not known"
