@@ -52,8 +52,7 @@ def scratch_folder() -> Iterator[Path]:
         msg = f"{problem.strerror}. Set TMPDIR to a folder that may be written."
         raise StateUnusableError(msg) from problem
     require_room(temporary)
-    for left in abandoned(Path(temporary)):
-        remove_tree(str(left))
+    _remove_abandoned(Path(temporary))
     folder = Path(temporary, f"{PREFIX}{secrets.token_hex(6)}")
     try:
         folder.mkdir(mode=0o700)
@@ -65,9 +64,8 @@ def scratch_folder() -> Iterator[Path]:
         remove_tree(str(folder))
 
 
-def abandoned(temporary: Path) -> list[Path]:
-    """Folders of this user's dead calls."""
-    found = []
+def _remove_abandoned(temporary: Path) -> None:
+    """Remove folders of this user's dead calls."""
     with contextlib.suppress(OSError):
         for folder in temporary.glob(f"{PREFIX}*"):
             with contextlib.suppress(OSError):  # no folder, or held
@@ -75,8 +73,7 @@ def abandoned(temporary: Path) -> list[Path]:
                 mine = status.st_uid == os.geteuid()
                 if mine and status.st_mtime < time.time() - YOUNG_S:
                     with locked(folder):
-                        found.append(folder)
-    return found
+                        remove_tree(str(folder))
 
 
 @contextmanager
