@@ -82,7 +82,6 @@ class GpuReader:
         self._nvml = nvml
         self.uuid = device.uuid
         self.gaps: dict[str, str] = {}
-        """Field of GpuSample, and why it is missing."""
 
     def sample(self, *, slow: bool = True) -> GpuSample:
         """Take one sample; `slow` adds the processes."""

@@ -24,7 +24,6 @@ class Target:
     """A profile's name, a device name without a profile, or `cpu`."""
     title: str
     precisions: tuple[str, ...]
-    """Compute dtypes worth a trial, by torch name."""
     profile: GpuProfile | None = None
     gpu: Gpu | None = None
     present: bool = True

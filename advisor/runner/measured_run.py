@@ -1,7 +1,4 @@
-"""Run of a trial, from the records of its processes and its output.
-
-Rates of ranks add up, and rank 0 speaks for the rest.
-"""
+"""Run of a trial: rates of ranks add up, and rank 0 speaks for the rest."""
 
 from __future__ import annotations
 

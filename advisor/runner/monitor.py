@@ -215,10 +215,7 @@ class Monitor:
         return (aside or lost) and plan.mode == "window" and plan.unit_regex is None
 
     def _warming_up(self, now: float) -> bool:
-        """Return True during the program's first steps.
-
-        A compilation may take minutes, and so may each pass of an update that makes many.
-        """
+        """Return True during the program's first steps."""
         whole_steps = max((process.whole_steps for process in self._processes), default=0)
         busy = self._tree.busy_cpus(now - BUSY_S, now) or 0.0
         silence = now - self._last_sign

@@ -40,9 +40,7 @@ class SandboxPolicy:
     upper_bytes: int = 0
     """Limit of the program's writes, in memory; 0: `layers` is on a disk, which is the limit."""
     private_memory: bool = True
-    """Shared memory is the trial's own."""
     why_not_better: str = ""
-    """Better kinds that the host does not offer, with the reason."""
 
     @property
     def throws_away(self) -> bool:

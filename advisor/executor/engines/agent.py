@@ -1,7 +1,5 @@
 """Agent on a node: runs trials for the engine behind a pipe.
 
-    python -P -m advisor.executor.engines.agent
-
 Requests come on stdin and answers go to stdout, one JSON object a line. The agent ends itself and
 its trial when the pipe closes, when the other side is silent, or by a signal.
 """

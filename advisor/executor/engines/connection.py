@@ -138,10 +138,7 @@ def interpreter_of(script: str) -> str:
 
 
 def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
-    """Carrier of the engine `name`; None is this machine. Raises SettingsError.
-
-    `ray://HOST:PORT` is the engine `ray` at that address.
-    """
+    """Carrier of the engine `name`; None is this machine. Raises SettingsError."""
     if name == LOCAL:
         return None
     address = name if name.startswith("ray://") else ""
@@ -185,10 +182,7 @@ OF_THE_NODE = (
 
 
 class Connection:
-    """Agent on one node after another.
-
-    `say` hears what the carrier says until the agent is there.
-    """
+    """Agent on one node after another; `say` hears the carrier until it is there."""
 
     def __init__(
         self,
@@ -278,10 +272,7 @@ class Connection:
         hear: Mapping[str, Callable[[str], None]] | None = None,
         **fields: Any,
     ) -> dict[str, Any]:
-        """Answer of the agent to one request.
-
-        `hear` takes its sentences by kind. Raises the agent's own refusal, and NodeLostError.
-        """
+        """Answer of the agent to one request. Raises its refusal, and NodeLostError."""
         self._tell(do=do, **fields)
         answer: dict[str, Any] = self._hear("answer", cancel, self.silence_s, hear)["answer"]
         if "problem" in answer:
