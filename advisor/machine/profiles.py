@@ -54,17 +54,9 @@ def match(device_name: str, memory_gib: float | None = None) -> GpuProfile | Non
     card) is another card.
     """
     wanted = _plain(device_name)
-    hits = [
-        profile
-        for profile in load_all().values()
-        if wanted in {_plain(name) for name in profile.match}
-    ]
+    hits = [each for each in load_all().values() if wanted in map(_plain, each.match)]
     if memory_gib is not None:
-        hits = [
-            profile
-            for profile in hits
-            if abs(memory_gib / profile.memory_gib - 1) <= MEMORY_TOLERANCE
-        ]
+        hits = [p for p in hits if abs(memory_gib / p.memory_gib - 1) <= MEMORY_TOLERANCE]
     return min(hits, key=lambda p: abs(p.memory_gib - (memory_gib or p.memory_gib)), default=None)
 
 
