@@ -103,8 +103,6 @@ def claim(
     widest = like.stat().st_mode if like is not None else 0o666
     claimed: list[Path] = []
     for path in paths:
-        if "\0" in str(path):
-            raise _refusal(repr(str(path)), "has a NUL in it")
         place = Path(os.path.realpath(path))
         if place in claimed:
             raise _refusal(path, "would be written twice, by two outputs")
@@ -121,7 +119,7 @@ def claim(
     return found
 
 
-def _refusal(place: Path | str, why: str) -> OutputRefusedError:
+def _refusal(place: Path, why: str) -> OutputRefusedError:
     return OutputRefusedError(f"{place} {why}. Name another place.")
 
 
