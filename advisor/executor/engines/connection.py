@@ -73,14 +73,9 @@ ENDINGS = (
         "Ask `scontrol ping`, and call again once it is up.",
     ),
     Ending(
-        r"Unable to allocate resources: (.*)|Unable to create step for job \d+: (.*)",
-        "SLURM refused the request",
-        "Correct the words of srun in gpu-advisor.toml, table [engine.slurm].",
-    ),
-    Ending(
-        r"ray: (no node has .*)",
-        "Ray refused the request",
-        "Correct the words of ray in gpu-advisor.toml, table [engine.ray].",
+        r"Unable to (?:allocate resources|create step for job \d+): (.*)|ray: (no node has .*)",
+        "the cluster refused the request",
+        "Correct its command in gpu-advisor.toml, table [engine.NAME].",
     ),
     Ending(
         r"ray: (no cluster answers .*)",
