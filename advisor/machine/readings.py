@@ -18,7 +18,6 @@ WORKING_PCT = 5
 
 SOFTWARE_THERMAL = "software thermal slowdown"
 EVENT_REASONS = {
-    0x1: "idle",
     0x2: "application clocks",
     0x4: "software power cap",
     0x8: "hardware slowdown",

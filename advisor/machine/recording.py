@@ -129,7 +129,7 @@ def summed_up(
     return Telemetry(
         **found,
         sm_clock_spread_pct=_spread_pct(clocks),
-        event_reasons=_event_reasons(gpus, busy),
+        event_reasons=_event_reasons(busy),
         busy_samples=len(busy) if known else None,
         gpu_mem_others_gib=_held_by_others_gib(inside),
         gaps=tuple((field, gaps.get(READ_AS[field], NOT_READ)) for field in missing),
@@ -153,17 +153,10 @@ def _is_busy(gpu: GpuSample) -> bool | None:
     return None
 
 
-def _event_reasons(
-    gpus: Sequence[GpuSample], busy: Sequence[GpuSample]
-) -> tuple[tuple[str, float], ...]:
-    every, masks = _values(gpus, "event_reasons"), _values(busy, "event_reasons")
-    shares = []
-    for bit, name in EVENT_REASONS.items():
-        among = every if bit == IDLE else masks
-        hits = sum(1 for mask in among if int(mask) & bit)
-        if hits:
-            shares.append((name, hits / len(among)))
-    return tuple(shares)
+def _event_reasons(busy: Sequence[GpuSample]) -> tuple[tuple[str, float], ...]:
+    masks = _values(busy, "event_reasons")
+    hits = {name: sum(bool(int(m) & bit) for m in masks) for bit, name in EVENT_REASONS.items()}
+    return tuple((name, count / len(masks)) for name, count in hits.items() if count)
 
 
 def _foreign_pids(samples: Sequence[Sample], *, busy: bool) -> int | None:
