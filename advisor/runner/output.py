@@ -66,7 +66,10 @@ class Tally:
         match = self.pattern.search(plain(line[:LINE_BYTES])) if self.pattern else None
         if match is None:
             return
-        units = _number(match[1]) if match.re.groups else 1.0
+        units = 1.0
+        with contextlib.suppress(ValueError):
+            if match.re.groups and match[1]:
+                units = float(match[1].replace(",", ""))
         with self._lock:
             before = self.marks[-1].units if self.marks else 0.0
             kept = self.marks if len(self.marks) < MARKS else self.marks[::2]
@@ -118,10 +121,3 @@ class Stream:
                     for each in whole:
                         self._tally.add(each)
             self._tally.add(line)
-
-
-def _number(text: str | None) -> float:
-    try:
-        return float((text or "").replace(",", ""))
-    except ValueError:
-        return 1.0

@@ -19,13 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from advisor import __version__, errors
-from advisor.errors import (
-    AdvisorError,
-    EngineError,
-    InterruptedByUserError,
-    NodeLostError,
-    SettingsError,
-)
 from advisor.executor.engines import messages
 from advisor.model import Machine
 from advisor.settings import EngineTable
@@ -126,7 +119,7 @@ def interpreter_of(script: str) -> str:
     path = shutil.which(script)
     if path is None:
         msg = f"There is no `{script}` on PATH. Name it in gpu-advisor.toml, table [engine.ray]."
-        raise EngineError(msg)
+        raise errors.EngineError(msg)
     head = Path(path).read_bytes()[:500].decode(errors="replace")
     found = re.match(r"#!(?:/bin/sh\n'''exec' \"?)?([^\n\"]*python[\d.]*)", head)
     return found[1] if found else "python3"
@@ -146,7 +139,7 @@ def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
             f"There is no engine {name!r} (known: {known}). Add a table [engine.{name}] with a "
             "command to gpu-advisor.toml: see docs/engines.md."
         )
-        raise SettingsError(msg)
+        raise errors.SettingsError(msg)
     python = (table.python if table else None) or sys.executable
     words = (*shlex.split(command), *([f"--address={address}"] if address else []))
     return Carrier(words=words, python=python)
@@ -245,7 +238,7 @@ class Connection:
                 f"{self.host} has gpu-advisor {hello['version']}, and this is {__version__}. "
                 f"Install the same there, for {self._carrier.python}."
             )
-            raise EngineError(msg)
+            raise errors.EngineError(msg)
 
     def _look(self) -> None:
         """Give the node our variables, and take what it offers a trial."""
@@ -257,7 +250,7 @@ class Connection:
                 f"A node was lost, and {self.host} in its place is another kind of machine. Name "
                 "one kind in the engine's command, and call again."
             )
-            raise NodeLostError(msg, again=False)
+            raise errors.NodeLostError(msg, again=False)
 
     def ask(
         self,
@@ -300,7 +293,7 @@ class Connection:
             )
         except OSError as problem:
             msg = f"{self._carrier.shown} cannot run: {problem.strerror}. Correct its command."
-            raise EngineError(msg) from problem
+            raise errors.EngineError(msg) from problem
         self._process = process
         works = (self._read, self._beat, self._overhear)
         threads = [threading.Thread(target=work, args=(process,), daemon=True) for work in works]
@@ -350,7 +343,7 @@ class Connection:
             if cancel is not None and cancel.is_set() and not cancelled:
                 if not self._greeted:
                     msg = "Interrupted while a node was waited for; finished runs are kept."
-                    raise InterruptedByUserError(msg)
+                    raise errors.InterruptedByUserError(msg)
                 cancelled = True
                 self._tell(cancel=True)
             try:
@@ -369,7 +362,7 @@ class Connection:
                 if hear is not None and kind in hear:
                     hear[kind](str(text))
 
-    def _lost(self, why: str = "") -> AdvisorError:
+    def _lost(self, why: str = "") -> errors.AdvisorError:
         """Close what is left, and tell why: no node came, or it was lost."""
         process = self._process
         self.close(SIGNAL_S if why else CLOSE_S)
@@ -378,14 +371,14 @@ class Connection:
         ended = why_ended("\n".join(self._said), process.returncode if process else None)
         why = f"{(why or ended.what).rstrip('.')}. {ended.next_step}".rstrip()
         if not self._greeted:
-            return EngineError(f"No agent came up through {self._carrier.shown}: {why}")
+            return errors.EngineError(f"No agent came up through {self._carrier.shown}: {why}")
         again = ended.again and self._losses < MOST_LOSSES
-        return NodeLostError(f"The node {self.host} was lost: {why}", again=again)
+        return errors.NodeLostError(f"The node {self.host} was lost: {why}", again=again)
 
-    def _refusal(self, answer: Mapping[str, Any]) -> AdvisorError:
-        kind = getattr(errors, str(answer["problem"]), AdvisorError)
+    def _refusal(self, answer: Mapping[str, Any]) -> errors.AdvisorError:
+        kind = getattr(errors, str(answer["problem"]), errors.AdvisorError)
         text = f"On {self.host}: {answer['text']}"
         if issubclass(kind, errors.TrialFailedError):
             return kind(str(answer["kind"]), text)
-        refusal: AdvisorError = kind(text)
+        refusal: errors.AdvisorError = kind(text)
         return refusal

@@ -10,15 +10,12 @@ import signal
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.errors import StateUnusableError, TrialFailedError
 from advisor.sandbox.layers import remove_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PREFIX = "gpu-advisor-call-"
 YOUNG_S = 60.0
