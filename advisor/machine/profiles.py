@@ -22,7 +22,11 @@ MEMORY_TOLERANCE = 0.15
 @functools.cache
 def load_all() -> dict[str, GpuProfile]:
     """Every profile, by name."""
-    return {name: _profile(name, table) for name, table in sorted(load_tables().items())}
+    found = {}
+    for name, table in sorted(load_tables().items()):
+        figures = {key: value for key, value in table.items() if key not in {"check", "match"}}
+        found[name] = GpuProfile(name=name, match=tuple(table["match"]), **figures)
+    return found
 
 
 def load_tables() -> dict[str, dict[str, Any]]:
@@ -75,12 +79,6 @@ def describe(profile: GpuProfile) -> str:
         f"{profile.title}: {profile.memory_gib:g} GiB ({usable_gib(profile):.1f} usable), "
         f"{profile.bandwidth_gb_per_s:,.0f} GB/s, dense TFLOPS {shown}, {profile.tdp_w:g} W"
     )
-
-
-def _profile(name: str, table: dict[str, Any]) -> GpuProfile:
-    figures = {key: value for key, value in table.items() if key != "check"}
-    figures["match"] = tuple(figures["match"])
-    return GpuProfile(**{"name": name, **figures})
 
 
 def _plain(text: str) -> str:

@@ -59,8 +59,6 @@ HOW: dict[str, Callable[[list[Any]], Any]] = {
 
 def merged(each: Sequence[Telemetry]) -> Telemetry:
     """Merge cards; a figure that one of them withholds is None."""
-    if len(each) == 1:
-        return each[0]
     whole: dict[str, Any] = {}
     for name, how in HOW.items():
         figures = [getattr(telemetry, name) for telemetry in each]

@@ -19,10 +19,8 @@ from advisor.runner.output import Stream, Tally
 from advisor.sandbox.layers import remove_tree
 
 HERE = Path(__file__).resolve().parent
-START = "import sys; sys.path += sys.argv[1:3]; import supervisor; sys.exit(supervisor.main())"
-SUPERVISOR = (
-    sys.executable, "-I", "-S", "-B", "-c", START, str(HERE), str(HERE.parents[1]),
-)  # fmt: skip
+START = "import sys; sys.path += sys.argv[1:3]; import supervisor; supervisor.main()"
+SUPERVISOR = (sys.executable, "-I", "-S", "-B", "-c", START, str(HERE), str(HERE.parents[1]))
 """As a module, whose compiled code is kept: a script would be compiled for every trial. Of the
 package it finds the rooms below, and does not import its own."""
 STOP_LIMIT_S = supervisor.TERM_GRACE_S + supervisor.KILL_GRACE_S + 10.0

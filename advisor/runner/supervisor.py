@@ -48,12 +48,12 @@ class Process(NamedTuple):
     zombie: bool
 
 
-def main() -> int:
-    """Guard one job; return 1 after incomplete cleanup."""
+def main() -> None:
+    """Guard one job."""
     control = Control()
     line = control.job_line()
     if line is None:  # the parent died before it sent a job
-        return 0
+        return
     job: dict[str, Any] = json.loads(line)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of the command become ours
     sandbox = open_sandbox(job["sandbox"], job["cwd"])
@@ -89,7 +89,6 @@ def main() -> int:
     full = is_full(job["scratch"])
     clean_up(job, laid, orphaned=control.parent_died)
     emit("gone", left=left, changes=changes, full=full)
-    return 1 if left else 0
 
 
 def emit(event: str, **facts: object) -> None:

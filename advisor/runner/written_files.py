@@ -40,7 +40,6 @@ class ChangedFiles(NamedTuple):
     altered: tuple[str, ...]
     """Files that were there before; some are gone."""
     notes: tuple[str, ...]
-    """Sentences on all but the created files."""
 
 
 def changed_files(changes: Mapping[str, Any], root: str, *, thrown_away: bool) -> ChangedFiles:

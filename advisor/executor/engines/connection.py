@@ -24,7 +24,6 @@ from advisor.model import Machine
 from advisor.settings import EngineTable
 
 LOCAL = "local"
-"""Name of the engine that needs no carrier."""
 AGENT = ("-P", "-m", "advisor.executor.engines.agent")
 """Arguments of a node's Python; `-P` keeps the user's folder from hiding our modules."""
 KNOWN = {"slurm": "srun", "ray": "ray"}
