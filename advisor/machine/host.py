@@ -39,12 +39,9 @@ def read_machine(environ: Mapping[str, str] = os.environ) -> Machine:
 
 def usable_cpus(environ: Mapping[str, str], root: Path = ROOT) -> int:
     """Usable CPUs by affinity, cgroup quota and Slurm."""
-    limits = [len(os.sched_getaffinity(0))]
-    quota = cpu_quota(root)
-    if quota is not None:
-        limits.append(math.ceil(quota))
     given = (_count(environ, f"SLURM_CPUS_{name}") for name in ("PER_TASK", "ON_NODE"))
-    return max(1, min([*limits, *filter(None, given)]))
+    limits = (len(os.sched_getaffinity(0)), math.ceil(cpu_quota(root) or 0), *given)
+    return min(filter(None, limits))
 
 
 def slurm_memory_bytes(environ: Mapping[str, str]) -> int | None:
