@@ -58,7 +58,7 @@ class Job:
 
     argv: tuple[str, ...]
     cwd: str
-    env: tuple[tuple[str, str], ...]
+    env: dict[str, str]
     scratch: str
     directories: tuple[str, ...]
     temporary: tuple[str, ...]
@@ -73,7 +73,6 @@ class Job:
     def line(self, *, stdout_fd: int, stderr_fd: int) -> bytes:
         """Encode the job as one line of JSON."""
         message = dataclasses.asdict(self) | {
-            "env": dict(self.env),
             "candidates": [
                 (path, base64.b64encode(content).decode("ascii"), original)
                 for path, content, original in self.candidates
@@ -130,7 +129,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     return Job(
         argv=argv,
         cwd=trial.cwd,
-        env=tuple(env.items()),
+        env=env,
         scratch=str(scratch),
         directories=tuple(map(str, (*(scratch / name for name in FOLDERS), tmp, kept))),
         temporary=tuple(
