@@ -53,9 +53,8 @@ def by_name(name: str) -> GpuProfile:
 def match(device_name: str, memory_gib: float | None = None) -> GpuProfile | None:
     """Find a profile by NVML name, or None.
 
-    Names are compared whole: `RTX 4060 Ti` is no `RTX 4060`. Where cards share a name their
-    memory decides; a card whose memory is far from the profile's (a vGPU, a slice, a rebuilt
-    card) is another card.
+    Names are compared whole: `RTX 4060 Ti` is no `RTX 4060`. Where cards share a name their memory
+    decides; one whose memory is far from the profile's (a vGPU, a slice) is another card.
     """
     wanted = _plain(device_name)
     hits = [each for each in load_all().values() if wanted in map(_plain, each.match)]

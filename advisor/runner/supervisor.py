@@ -153,13 +153,10 @@ class Control:
 
 
 def lay_out(job: dict[str, Any]) -> None:
-    """Make the trial's own directories and files.
-
-    A missing parent is not made: it was removed after its creator was killed.
-    """
+    """Make the trial's own directories and files."""
     for folder in (job["scratch"], *job["directories"]):
         try:
-            os.mkdir(folder)
+            os.mkdir(folder)  # but no parent: it is gone where its maker was killed
         except FileExistsError:
             if not os.path.isdir(folder):
                 raise

@@ -138,9 +138,8 @@ def _by_sandbox(
     lines = [f"{each.type}: {each.message}" for each in raised]
     lines += [*reversed(ending.stderr.splitlines()), *reversed(ending.stdout.splitlines())]
     layer_full = bool(launched.changes and launched.changes["full"])
-    return full_space(job.sandbox, lines, layer_full=layer_full) or denied_write(
-        job.sandbox, lines, trial.cwd
-    )
+    full = full_space(job.sandbox, lines, layer_full=layer_full)
+    return full or denied_write(job.sandbox, lines, trial.cwd)
 
 
 def _require_laid_out(launched: Launched, ending: TrialExit) -> None:

@@ -30,10 +30,8 @@ COPIED_BYTES = 64 << 20
 def changes(
     kept: int, layers: Sequence[tuple[str, str]], host: int, copies: str
 ) -> dict[str, list[Any]]:
-    """Return sorted absolute paths by kind of change.
+    """Return sorted absolute paths by kind of change, and more: see `Sandbox.changes`.
 
-    Beside them `written_at`, the times at which files that are no logs were last written, and
-    `results`, new files of items, each with its copy in the folder `copies`.
     `kept` is the descriptor of the folder of all layers, each of which is (the path it lies over,
     its folder). `host` is that of the host's root, where the real files are.
     """

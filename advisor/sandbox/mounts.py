@@ -71,8 +71,7 @@ def read_mounts(text: str) -> list[Mount]:
         before, _, after = line.partition(" - ")
         words, kind = before.split(), after.split()
         path = _unescaped(words[4])
-        for hidden in [each for each in seen if is_within(each, path)]:
-            del seen[hidden]
+        seen = {point: mount for point, mount in seen.items() if not is_within(point, path)}
         read_only = "ro" in words[5].split(",") or "ro" in kind[-1].split(",")
         seen[path] = Mount(path, kind[0], read_only)
     return sorted(seen.values())

@@ -16,7 +16,7 @@ import shutil
 import socket
 import stat
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 from advisor.sandbox import kernel
@@ -134,9 +134,8 @@ class SyscallListener:
     ) -> None:
         machine = os.uname().machine
         self._seccomp = SECCOMP.get(machine)
-        numbered = {getattr(call, machine, None): call for call in calls}
-        self._calls: Mapping[int, Call] = {
-            number: call for number, call in numbered.items() if number is not None
+        self._calls: dict[int, Call] = {
+            getattr(call, machine): call for call in calls if getattr(call, machine, None)
         }
         self._judge = judge
         self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
