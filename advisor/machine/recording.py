@@ -187,7 +187,6 @@ def _held_by_others_gib(samples: Sequence[Sample]) -> float | None:
 
 
 def _energy_j(samples: Sequence[Sample], seconds: float) -> float | None:
-    """Growth of the energy counter, scaled to the window."""
     points = [(s.time, s.gpu.energy_j) for s in samples if s.gpu.energy_j is not None]
     if seconds < COUNTER_WINDOW_S or len(points) < 2:
         return None
@@ -232,7 +231,6 @@ class Sampler:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop after a last sample."""
         self._stopping.set()
         self._thread.join()
 

@@ -166,7 +166,6 @@ def _of_one_job(able: Sequence[Rank]) -> list[Rank]:
 
 
 def _side_by_side(one: Rank, best: Rank) -> bool:
-    """Ranks of one job, or concurrent sibling processes."""
     world = best.record.world_size
     if one.run.step_kind != best.run.step_kind or one.record.world_size != world:
         return False

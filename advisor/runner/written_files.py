@@ -56,9 +56,8 @@ def changed_files(changes: Mapping[str, Any], root: str, *, thrown_away: bool) -
     return ChangedFiles(created, altered, notes)
 
 
-def guarded_changes(processes: Iterable[ProcessRecord]) -> dict[str, Any]:
+def guarded_changes(processes: Sequence[ProcessRecord]) -> dict[str, Any]:
     """Changes that the probe saw Python make, as a sandbox tells them."""
-    processes = list(processes)
     altered = {path for each in processes for path in each.altered}
     made = {path for each in processes for path in each.writes if Path(path).exists()}
     created = sorted(made - altered)
