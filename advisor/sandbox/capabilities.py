@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +18,6 @@ from advisor.errors import UsageError
 from advisor.machine.host import memory_limit_bytes
 from advisor.model import Trial
 from advisor.sandbox import selftest
-from advisor.sandbox.layers import remove_tree
 from advisor.sandbox.path_policy import CACHES, around, caches, is_within, mps_pipes
 from advisor.sandbox.policy import KINDS, LAYER_FOLDER, Kind, SandboxPolicy
 
@@ -83,18 +81,15 @@ def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
     try:
         if kind == "overlay" and (foreign := _foreign_group(cwd)):
             return foreign
-        folder = tempfile.mkdtemp(prefix="gpu-advisor-attempt-", dir=layers)
-        upper_bytes = 0 if layers else TESTED_BYTES
-        policy = SandboxPolicy(kind=kind, layers=folder, upper_bytes=upper_bytes)
+        policy = SandboxPolicy(kind=kind, upper_bytes=0 if layers else TESTED_BYTES)
         tried = subprocess.run(
             [sys.executable, "-I", "-S", selftest.__file__],
-            input=json.dumps({"policy": dataclasses.asdict(policy), "cwd": cwd}),
+            input=json.dumps({"policy": dataclasses.asdict(policy), "cwd": cwd, "layers": layers}),
             capture_output=True,
             text=True,
             check=False,
             timeout=ATTEMPT_LIMIT_S,
         )
-        remove_tree(folder)
     except (OSError, subprocess.TimeoutExpired) as problem:
         return str(problem)
     if tried.returncode or not tried.stdout:  # it broke off
