@@ -33,7 +33,6 @@ class Measurement:
     """None where no DataLoader and no module is known."""
     first_step: float = 0.0
     """Epoch seconds at which the first step was finished."""
-    finished_batches: int = 0
 
 
 def measure(
@@ -63,7 +62,6 @@ def measure(
         unmeasured=None if measured else series.source,
         effects=effects,
         first_step=series.bounds[0] + log.clock,
-        finished_batches=series.finished_batches,
     )
 
 

@@ -98,7 +98,7 @@ def take(command: Sequence[str]) -> Readings:
     shm = Path("/dev/shm")  # noqa: S108  only looked at
     return Readings(
         machine=machine,
-        cpus_shown=len(host.affinity()),
+        cpus_shown=len(os.sched_getaffinity(0)),
         ram_left_gib=left_gib if room is None else min(left_gib, room / GIB),
         shm_left_gib=shutil.disk_usage(shm).free / GIB if shm.is_dir() else None,
         nvidia_devices=nvidia_devices(),

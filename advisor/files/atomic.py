@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 
 DRAFT = ".gpu-advisor-draft"
-"""Suffix of a file that is not whole yet."""
 
 
 def draft_of(path: Path) -> Path:
@@ -32,7 +31,8 @@ def place(path: Path, content: bytes, mode: int) -> None:
                 continue
             try:
                 os.ftruncate(handle, 0)
-                _write(handle, content)
+                with os.fdopen(handle, "wb", closefd=False) as file:
+                    file.write(content)
                 os.fchmod(handle, mode)
                 os.fsync(handle)
                 draft.replace(path)
@@ -55,17 +55,8 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _write(handle: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(handle, rest) :]
-
-
 def _is_at(path: Path, handle: int) -> bool:
-    """Return True if `path` names the open file."""
     try:
-        facts = path.lstat()
+        return os.path.samestat(path.lstat(), os.fstat(handle))
     except FileNotFoundError:
         return False
-    own = os.fstat(handle)
-    return (facts.st_dev, facts.st_ino) == (own.st_dev, own.st_ino)

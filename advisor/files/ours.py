@@ -1,7 +1,6 @@
-"""Output files: claimed first, written whole.
+"""Output files: claimed before anything is spent, written whole.
 
-A place is ours if nothing is there, if the file is empty, or if it carries our mark. Everything
-that can be refused is refused by `claim`, before anything was spent.
+A place is ours if nothing is there, if the file is empty, or if it carries our mark.
 """
 
 from __future__ import annotations
@@ -58,10 +57,7 @@ class Claim:
     overwrite: bool
 
     def write(self, path: Path, content: bytes) -> None:
-        """Write one claimed place whole.
-
-        Raises OutputRefusedError, also if the file changed owner since.
-        """
+        """Write one claimed place whole. Raises OutputRefusedError."""
         place = self._claimed(path)
         _refuse_foreign(place, self)
         try:
@@ -97,9 +93,7 @@ def claim(
     like: Path | None = None,
     overwrite: bool = False,
 ) -> Claim:
-    """Check and claim every place before a run.
-
-    Raises OutputRefusedError for the first place that cannot be written.
+    """Check and claim every place before a run. Raises OutputRefusedError.
 
     `never` are files that must stay, even with `overwrite`. What is written is open to no
     more people than the file `like` is.
@@ -109,8 +103,6 @@ def claim(
     widest = like.stat().st_mode if like is not None else 0o666
     claimed: list[Path] = []
     for path in paths:
-        if "\0" in str(path):
-            raise _refusal(repr(str(path)), "has a NUL in it")
         place = Path(os.path.realpath(path))
         if place in claimed:
             raise _refusal(path, "would be written twice, by two outputs")
@@ -127,12 +119,11 @@ def claim(
     return found
 
 
-def _refusal(place: Path | str, why: str) -> OutputRefusedError:
+def _refusal(place: Path, why: str) -> OutputRefusedError:
     return OutputRefusedError(f"{place} {why}. Name another place.")
 
 
 def _refuse_foreign(place: Path, claimed: Claim) -> None:
-    """Raise OutputRefusedError for a user's file at `place`."""
     try:
         facts = place.lstat()
     except FileNotFoundError:

@@ -19,7 +19,6 @@ KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-"""Name of each type that is no regular file."""
 
 
 def read_whole(path: Path, limit_bytes: int = MAX_BYTES) -> bytes:
@@ -77,7 +76,6 @@ def put(folder: Path, name: str, content: bytes) -> None:
 
 @contextlib.contextmanager
 def _parent(folder: Path, name: str) -> Iterator[tuple[int, str]]:
-    """Open the parent folder; return its descriptor and name."""
     *between, last = PurePath(name).parts
     opened = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
     try:

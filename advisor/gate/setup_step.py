@@ -57,7 +57,7 @@ def set_up(
     job = Job(
         argv=("bash", "-c", command),
         cwd=str(cwd),
-        env=tuple({**os.environ, **env, "TMPDIR": str(temporary)}.items()),
+        env={**os.environ, **env, "TMPDIR": str(temporary)},
         scratch=str(scratch),
         directories=(str(temporary),),
         temporary=(str(temporary), *((confined.layers,) if confined.layers else ())),

@@ -18,13 +18,11 @@ from pathlib import Path
 
 import psutil
 
-from advisor.machine import host
 from advisor.machine.readings import HARMFUL_EVENT_REASONS, SOFTWARE_THERMAL
 from advisor.model import Disturbance, Neighbour, Telemetry
 from advisor.numbers import WORTH_SAYING
 
 SAMPLE_S = 0.5
-"""Shortest time between two readings."""
 LIGHT = 0.01
 """Largest share of one CPU that reading the processes may take."""
 WAITED_SHARE = 0.10
@@ -39,17 +37,13 @@ SAGGED_PCT = 5.0
 """Least spread of the clock under a software thermal slowdown; a warm laptop's is steady."""
 
 NAMED = 5
+"""Programs that a judgement names; a sentence has the first `MOST_NAMED`."""
 MOST_NAMED = 3
-WORTH_A_NAME = 0.05
-"""CPUs; the first `MOST_NAMED` that hold more are named in a sentence."""
 LEAST_CPUS = 0.05
 """A process with fewer CPUs is not named."""
 SHORT_LIVED = "short-lived processes"
 UNSEEN = "GPU_ADVISOR_OTHERS"
-"""Environment: `unseen` where the host's account of others is not to be believed.
-
-No run waits for others then, and none is contended or uncontended.
-"""
+"""Environment: `unseen` where the host's account of others is not to be believed."""
 
 UNREADABLE = (psutil.Error, OSError, ValueError, IndexError, RuntimeError)
 """Errors of psutil where parts of /proc are missing."""
@@ -57,7 +51,6 @@ UNREADABLE = (psutil.Error, OSError, ValueError, IndexError, RuntimeError)
 Key = tuple[int, float]
 """Process id and its time of creation."""
 Thread = tuple[int, int]
-"""Process id and thread id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +89,7 @@ class LoadMonitor:
 
     def __init__(self, root: int | None = None) -> None:
         self._root = root
-        self._cpus = host.affinity()
+        self._cpus = os.sched_getaffinity(0)
         self._due = 0.0
         self._readings: list[LoadReading] = []
 
@@ -123,8 +116,9 @@ class LoadMonitor:
                 continue
             cpu_s = times.user + times.system
             if process.pid in own:
-                children = process.pid != os.getpid()  # ours are the trials before, too
-                own_s += cpu_s + (_children_s(times) if children else 0.0)
+                own_s += cpu_s
+                if process.pid != os.getpid():  # our children are the trials before, too
+                    own_s += times.children_user + times.children_system
             else:
                 key = process.pid, process.info["create_time"]
                 others[key] = process.info["name"] or "?", cpu_s
@@ -160,7 +154,7 @@ def look(seconds: float) -> Disturbance:
     if found.others_cpus is None:
         return found
     # nothing of ours waits yet, so the others alone decide
-    held = found.others_cpus > OTHERS_SHARE * len(host.affinity())
+    held = found.others_cpus > OTHERS_SHARE * len(os.sched_getaffinity(0))
     return replace(found, disturbed=held or (found.steal_share or 0.0) > STEAL_SHARE)
 
 
@@ -210,11 +204,9 @@ def in_words(seen: Disturbance) -> str:
     """Load of others as text: `others keep 1.3 CPUs busy (firefox 0.8, make 0.4)`."""
     parts = []
     if seen.others_cpus is not None:
-        named = [each for each in seen.who[:MOST_NAMED] if each.cpus >= WORTH_A_NAME]
-        names = ", ".join(f"{each.name} {each.cpus:.1f}" for each in named)
-        parts.append(
-            f"others keep {seen.others_cpus:.1f} CPUs busy{f' ({names})' if names else ''}"
-        )
+        names = ", ".join(f"{each.name} {each.cpus:.1f}" for each in seen.who[:MOST_NAMED])
+        named = f" ({names})" if names else ""
+        parts.append(f"others keep {seen.others_cpus:.1f} CPUs busy{named}")
     if seen.steal_share and seen.steal_share >= WORTH_SAYING:
         parts.append(f"the hypervisor gives {seen.steal_share:.0%} of the CPUs' time to others")
     if seen.foreign_gpu_pids:
@@ -224,10 +216,7 @@ def in_words(seen: Disturbance) -> str:
 
 
 def waited_s(pids: Iterable[int]) -> dict[Thread, float]:
-    """Seconds that threads of `pids` waited for a CPU.
-
-    Raises OSError where the kernel does not count them.
-    """
+    """Seconds that threads of `pids` waited for CPUs. Raises OSError."""
     found: dict[Thread, float] = {}
     proc = Path("/proc")
     (proc / "self/schedstat").stat()
@@ -261,8 +250,3 @@ def _tree(root: int | None) -> set[int]:
     with contextlib.suppress(psutil.NoSuchProcess):
         return {root, *(child.pid for child in psutil.Process(root).children(recursive=True))}
     return {root}
-
-
-def _children_s(times: object) -> float:
-    """Return CPU seconds of reaped children (Linux)."""
-    return getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)

@@ -1,8 +1,4 @@
-"""Access to NVML and to visible GPUs.
-
-Nothing here raises for want of a driver, a card or a permission: the answer is then nothing, with
-the reason in one plain sentence.
-"""
+"""Access to NVML and to visible GPUs, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -25,22 +21,14 @@ CU_INIT_LIMIT_S = 20.0
 NO_DRIVER = "No NVIDIA driver is installed on this host (libnvidia-ml.so.1 was not found)."
 
 
-def read_gpus(
-    environ: Mapping[str, str] | None = None,
-) -> tuple[tuple[Gpu, ...], str | None]:
-    """Read the visible GPUs in CUDA's order.
-
-    Returns them with `Gpu.index` as NVML counts, and None; or nothing and the reason.
-    """
-    nvml, devices, note = shown_devices(os.environ if environ is None else environ)
+def read_gpus(environ: Mapping[str, str] = os.environ) -> tuple[tuple[Gpu, ...], str | None]:
+    """Read the visible GPUs in CUDA's order, or why none is."""
+    nvml, devices, note = shown_devices(environ)
     return tuple(describe(nvml, device) for device in devices), note
 
 
 def shown_devices(environ: Mapping[str, str]) -> tuple[Any, list[Device], str | None]:
-    """Return pynvml and the devices visible to CUDA.
-
-    None and no device where there is no driver; without a device comes the reason.
-    """
+    """Return pynvml, the devices visible to CUDA, and why there is none."""
     nvml, note = _load()
     if nvml is None:
         return None, [], note
@@ -75,7 +63,6 @@ def load_uvm(root: Path = ROOT) -> None:
 
 @functools.cache
 def _load() -> tuple[Any, str | None]:
-    """Initialise pynvml once, or return the reason."""
     import pynvml
 
     try:
@@ -88,7 +75,6 @@ def _load() -> tuple[Any, str | None]:
 
 
 def _devices(nvml: Any) -> tuple[list[Device], str | None]:
-    """Return GPUs or MIG slices in NVML's order."""
     found: list[Device] = []
     note = "The NVIDIA driver is loaded but lists no GPU."
     try:

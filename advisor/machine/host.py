@@ -19,9 +19,8 @@ UNLIMITED = 2**62
 """Version 1 of the cgroups writes the largest page-aligned integer instead of `max`."""
 
 
-def read_machine(environ: Mapping[str, str] | None = None) -> Machine:
+def read_machine(environ: Mapping[str, str] = os.environ) -> Machine:
     """Read the host facts of a program under `environ`."""
-    environ = os.environ if environ is None else environ
     gpus, gpu_note = read_gpus(environ)
     ram = psutil.virtual_memory().total
     limits = (ram, memory_limit_bytes(), slurm_memory_bytes(environ))
@@ -40,12 +39,9 @@ def read_machine(environ: Mapping[str, str] | None = None) -> Machine:
 
 def usable_cpus(environ: Mapping[str, str], root: Path = ROOT) -> int:
     """Usable CPUs by affinity, cgroup quota and Slurm."""
-    limits = [len(affinity())]
-    quota = cpu_quota(root)
-    if quota is not None:
-        limits.append(math.ceil(quota))
     given = (_count(environ, f"SLURM_CPUS_{name}") for name in ("PER_TASK", "ON_NODE"))
-    return max(1, min([*limits, *filter(None, given)]))
+    limits = (len(os.sched_getaffinity(0)), math.ceil(cpu_quota(root) or 0), *given)
+    return min(filter(None, limits))
 
 
 def slurm_memory_bytes(environ: Mapping[str, str]) -> int | None:
@@ -56,16 +52,8 @@ def slurm_memory_bytes(environ: Mapping[str, str]) -> int | None:
 
 
 def _count(environ: Mapping[str, str], name: str) -> int:
-    """Number in a variable, 0 without one."""
     text = environ.get(name, "")
     return int(text) if text.isdecimal() else 0
-
-
-def affinity() -> set[int]:
-    """CPUs the kernel may run us on."""
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
@@ -92,10 +80,7 @@ def _memory_limit(folder: Path) -> int | None:
 
 
 def memory_room_bytes(root: Path = ROOT) -> int | None:
-    """Free memory below the tightest limit, or None.
-
-    Cached files count as free, because the kernel returns them.
-    """
+    """Free memory below the tightest limit, cached files included, or None."""
     room = []
     for folder in cgroup_folders(root, "memory"):
         limit = _memory_limit(folder)
@@ -137,15 +122,12 @@ def text_of(path: Path) -> str:
 
 
 def nvidia_devices(root: Path = ROOT) -> int | None:
-    """Count NVIDIA cards on the PCI bus, or None.
-
-    They are display and 3D controllers; a card has a sound device beside.
-    """
+    """Count NVIDIA cards on the PCI bus, or None."""
     try:
         found = list((root / "sys/bus/pci/devices").iterdir())
     except OSError:
         return None
-    return sum(
+    return sum(  # display and 3D controllers: a card has a sound device beside
         text_of(each / "vendor") == "0x10de" and text_of(each / "class").startswith("0x03")
         for each in found
     )

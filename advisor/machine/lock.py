@@ -19,9 +19,7 @@ from advisor.errors import StateBusyError, StateUnusableError
 def runtime_dir() -> Path:
     """Folder of this user's locks.
 
-    The same for every process of the user, so it does not follow TMPDIR or XDG_RUNTIME_DIR, which
-    differ between jobs of one runner. GPU_ADVISOR_RUNTIME_DIR moves it, for hosts that share no
-    GPU between those who set it: containers, tests.
+    It does not follow TMPDIR or XDG_RUNTIME_DIR, which differ between jobs of one runner.
     """
     if own := os.environ.get("GPU_ADVISOR_RUNTIME_DIR"):
         return Path(own)
@@ -30,11 +28,7 @@ def runtime_dir() -> Path:
 
 @contextlib.contextmanager
 def gpu_lock(uuid: str | None, *, folder: Path | None = None) -> Iterator[None]:
-    """Hold the lock of a GPU, or the host.
-
-    Raises StateBusyError naming the holder. The kernel frees the lock when its holder dies, however
-    it dies.
-    """
+    """Hold the lock of a GPU, or the host. Raises StateBusyError."""
     folder = runtime_dir() if folder is None else folder
     name = re.sub(r"[^A-Za-z0-9-]", "_", uuid or "host")
     handle = _opened(folder / f"{name}.lock")
@@ -59,7 +53,6 @@ def _opened(place: Path) -> int:
 
 
 def _take(handle: int, what: str) -> None:
-    """Take the lock, and write there who holds it."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -89,7 +82,6 @@ def holders() -> tuple[str, ...]:
 
 
 def _own_folder(folder: Path) -> None:
-    """Make the lock folder; refuse another user's."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True)
     found = folder.lstat()

@@ -22,7 +22,11 @@ MEMORY_TOLERANCE = 0.15
 @functools.cache
 def load_all() -> dict[str, GpuProfile]:
     """Every profile, by name."""
-    return {name: _profile(name, table) for name, table in sorted(load_tables().items())}
+    found = {}
+    for name, table in sorted(load_tables().items()):
+        figures = {key: value for key, value in table.items() if key not in {"check", "match"}}
+        found[name] = GpuProfile(name=name, match=tuple(table["match"]), **figures)
+    return found
 
 
 def load_tables() -> dict[str, dict[str, Any]]:
@@ -32,10 +36,7 @@ def load_tables() -> dict[str, dict[str, Any]]:
 
 
 def by_name(name: str) -> GpuProfile:
-    """Find the profile of a card's common name.
-
-    Raises TargetError with the nearest names.
-    """
+    """Find the profile of a card's common name. Raises TargetError."""
     known = load_all()
     wanted = _plain(name)
     for profile in known.values():
@@ -52,30 +53,18 @@ def by_name(name: str) -> GpuProfile:
 def match(device_name: str, memory_gib: float | None = None) -> GpuProfile | None:
     """Find a profile by NVML name, or None.
 
-    Names are compared whole: `RTX 4060 Ti` is no `RTX 4060`. Where cards share a name their
-    memory decides; a card whose memory is far from the profile's (a vGPU, a slice, a rebuilt
-    card) is another card.
+    Names are compared whole: `RTX 4060 Ti` is no `RTX 4060`. Where cards share a name their memory
+    decides; one whose memory is far from the profile's (a vGPU, a slice) is another card.
     """
     wanted = _plain(device_name)
-    hits = [
-        profile
-        for profile in load_all().values()
-        if wanted in {_plain(name) for name in profile.match}
-    ]
+    hits = [each for each in load_all().values() if wanted in map(_plain, each.match)]
     if memory_gib is not None:
-        hits = [
-            profile
-            for profile in hits
-            if abs(memory_gib / profile.memory_gib - 1) <= MEMORY_TOLERANCE
-        ]
+        hits = [p for p in hits if abs(memory_gib / p.memory_gib - 1) <= MEMORY_TOLERANCE]
     return min(hits, key=lambda p: abs(p.memory_gib - (memory_gib or p.memory_gib)), default=None)
 
 
 def usable_gib(profile: GpuProfile, total_gib: float | None = None) -> float:
-    """Return usable memory without context and margin.
-
-    `total_gib` is the card's own total, which is less than the datasheet's.
-    """
+    """Return usable memory of a card with its own total, which is less."""
     total = min(profile.memory_gib, total_gib or profile.memory_gib)
     return total * (1 - MARGIN) - profile.context_mib / 1024
 
@@ -91,13 +80,6 @@ def describe(profile: GpuProfile) -> str:
     )
 
 
-def _profile(name: str, table: dict[str, Any]) -> GpuProfile:
-    figures = {key: value for key, value in table.items() if key != "check"}
-    figures["match"] = tuple(figures["match"])
-    return GpuProfile(**{"name": name, **figures})
-
-
 def _plain(text: str) -> str:
-    """Normalise a card name to comparable lower case."""
     words = re.findall(r"[a-z0-9]+", text.lower())
     return "".join(word for word in words if word not in {"nvidia", "geforce", "tesla", "gpu"})

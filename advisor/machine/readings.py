@@ -18,7 +18,6 @@ WORKING_PCT = 5
 
 SOFTWARE_THERMAL = "software thermal slowdown"
 EVENT_REASONS = {
-    0x1: "idle",
     0x2: "application clocks",
     0x4: "software power cap",
     0x8: "hardware slowdown",
@@ -75,29 +74,22 @@ class Device:
 
 
 class GpuReader:
-    """Reader of one GPU; withheld values are asked once."""
+    """Reader of one GPU, with the reason of each gap."""
 
     def __init__(self, device: Device, nvml: Any) -> None:
         self._device = device
         self._nvml = nvml
-        self._pending = list(_READINGS)
+        self.uuid = device.uuid
         self.gaps: dict[str, str] = {}
-        """Field of GpuSample, and why it is missing."""
-
-    @property
-    def uuid(self) -> str | None:
-        return self._device.uuid
 
     def sample(self, *, slow: bool = True) -> GpuSample:
         """Take one sample; `slow` adds the processes."""
         values: dict[str, Any] = {}
-        for field in [each for each in self._pending if slow or each not in _SLOW]:
+        for field in [each for each in _READINGS if slow or each not in _SLOW]:
             try:
                 values[field] = _READINGS[field](self._nvml, self._device.handle)
             except self._nvml.NVMLError as problem:
                 self.gaps[field] = f"the driver says: {problem}"
-                if _lasts(self._nvml, problem):
-                    self._pending.remove(field)
         return GpuSample(**values)
 
 
@@ -162,12 +154,3 @@ _READINGS: dict[str, Callable[[Any, Any], Any]] = {
 }
 """Call of each field of GpuSample; fast ones first, so that a sample's time is theirs."""
 _SLOW = ("processes", "working_pids")
-
-
-def _lasts(nvml: Any, problem: Any) -> bool:
-    """Return True if asking again is pointless."""
-    return problem.value in {
-        nvml.NVML_ERROR_NOT_SUPPORTED,
-        nvml.NVML_ERROR_NO_PERMISSION,
-        nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-    }

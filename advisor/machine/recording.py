@@ -59,8 +59,6 @@ HOW: dict[str, Callable[[list[Any]], Any]] = {
 
 def merged(each: Sequence[Telemetry]) -> Telemetry:
     """Merge cards; a figure that one of them withholds is None."""
-    if len(each) == 1:
-        return each[0]
     whole: dict[str, Any] = {}
     for name, how in HOW.items():
         figures = [getattr(telemetry, name) for telemetry in each]
@@ -110,10 +108,7 @@ class Sample:
 def summed_up(
     samples: Sequence[Sample], gaps: Mapping[str, str], start: float, end: float
 ) -> Telemetry:
-    """Mean readings of one card over the window.
-
-    `gaps` gives the reason of each missing one.
-    """
+    """Mean readings of one card over the window; `gaps` explains missing ones."""
     inside = [sample for sample in samples if start <= sample.time <= end]
     gpus = [sample.gpu for sample in inside]
     later = [sample.gpu for sample in inside if sample.time >= start + LAG_S]
@@ -132,7 +127,7 @@ def summed_up(
     return Telemetry(
         **found,
         sm_clock_spread_pct=_spread_pct(clocks),
-        event_reasons=_event_reasons(gpus, busy),
+        event_reasons=_event_reasons(busy),
         busy_samples=len(busy) if known else None,
         gpu_mem_others_gib=_held_by_others_gib(inside),
         gaps=tuple((field, gaps.get(READ_AS[field], NOT_READ)) for field in missing),
@@ -156,18 +151,10 @@ def _is_busy(gpu: GpuSample) -> bool | None:
     return None
 
 
-def _event_reasons(
-    gpus: Sequence[GpuSample], busy: Sequence[GpuSample]
-) -> tuple[tuple[str, float], ...]:
-    """Share of busy samples with each event reason."""
-    every, masks = _values(gpus, "event_reasons"), _values(busy, "event_reasons")
-    shares = []
-    for bit, name in EVENT_REASONS.items():
-        among = every if bit == IDLE else masks
-        hits = sum(1 for mask in among if int(mask) & bit)
-        if hits:
-            shares.append((name, hits / len(among)))
-    return tuple(shares)
+def _event_reasons(busy: Sequence[GpuSample]) -> tuple[tuple[str, float], ...]:
+    masks = _values(busy, "event_reasons")
+    hits = {name: sum(bool(int(m) & bit) for m in masks) for bit, name in EVENT_REASONS.items()}
+    return tuple((name, count / len(masks)) for name, count in hits.items() if count)
 
 
 def _foreign_pids(samples: Sequence[Sample], *, busy: bool) -> int | None:
@@ -188,7 +175,6 @@ def _foreign_pids(samples: Sequence[Sample], *, busy: bool) -> int | None:
 
 
 def _held_by_others_gib(samples: Sequence[Sample]) -> float | None:
-    """Peak memory held by other processes, or None."""
     held = []
     for sample in samples:
         listed = sample.gpu.processes
@@ -201,7 +187,6 @@ def _held_by_others_gib(samples: Sequence[Sample]) -> float | None:
 
 
 def _energy_j(samples: Sequence[Sample], seconds: float) -> float | None:
-    """Growth of the energy counter, scaled to the window."""
     points = [(s.time, s.gpu.energy_j) for s in samples if s.gpu.energy_j is not None]
     if seconds < COUNTER_WINDOW_S or len(points) < 2:
         return None
@@ -224,22 +209,14 @@ SLOW_INTERVAL_S = 1.0
 
 
 class Sampler:
-    """Sampler of GPUs from start to stop.
-
-        with Sampler(pids=[child.pid]) as sampler:
-            ...
-        telemetry = sampler.summary(run.window_start, run.window_end)
+    """Sampler of GPUs from start to stop, if there are any.
 
     Every GPU that `environ` shows a program is watched: which of them it computes on is known once
-    it did. `pids` are the roots of the watched program, whose descendants are its own. Every other
-    process on the GPU is foreign. Nothing raises for want of a GPU.
+    it did. `pids` are the roots of the watched program, whose descendants are its own.
     """
 
     def __init__(
-        self,
-        pids: Sequence[int],
-        interval_s: float = 0.1,
-        environ: Mapping[str, str] = os.environ,
+        self, pids: Sequence[int], interval_s: float = 0.1, environ: Mapping[str, str] = os.environ
     ) -> None:
         nvml, devices, self._no_gpu = shown_devices(environ)
         self._readers = [GpuReader(device, nvml) for device in devices]
@@ -254,17 +231,13 @@ class Sampler:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop after a last sample."""
         self._stopping.set()
         self._thread.join()
 
     def summary(
         self, window_start: float, window_end: float, used: Sequence[Card] = ()
     ) -> Telemetry:
-        """Summarise a window of the used cards.
-
-        Without that knowledge it covers the first card.
-        """
+        """Summarise a window of the used cards, or of the first one."""
         if self._no_gpu is not None:
             return Telemetry(gaps=tuple((field, self._no_gpu) for field in sorted(READ_AS)))
         watched = list(zip(self._samples, self._readers, strict=True))
@@ -288,8 +261,7 @@ class Sampler:
         for reader, samples in zip(self._readers, self._samples, strict=False):
             now, gpu = time.time(), reader.sample(slow=slow)
             own, hidden = self._owner.split([process.pid for process in gpu.processes or ()])
-            sample = Sample(time=now, gpu=gpu, own_pids=own, hidden_pids=hidden)
-            samples.append(sample)
+            samples.append(Sample(time=now, gpu=gpu, own_pids=own, hidden_pids=hidden))
 
 
 class _Owner:

@@ -27,7 +27,6 @@ class Target:
     """A profile's name, a device name without a profile, or `cpu`."""
     title: str
     precisions: tuple[str, ...]
-    """Compute dtypes worth a trial, by torch name."""
     profile: GpuProfile | None = None
     gpu: Gpu | None = None
     present: bool = True
@@ -48,10 +47,7 @@ class Target:
 
 
 def resolve(name: str, machine: Machine) -> Target:
-    """Resolve `auto` or a profile name for `machine`.
-
-    Raises TargetError for a name no profile has.
-    """
+    """Resolve `auto` or a profile name for `machine`. Raises TargetError."""
     here = machine.gpus[0] if machine.gpus else None
     if name == "auto":
         return _cpu(machine) if here is None else _present(here)
@@ -70,10 +66,7 @@ def resolve(name: str, machine: Machine) -> Target:
 
 
 def memory_limit_gib(found: Target, host_gib: float) -> float:
-    """Return the memory limit of a candidate.
-
-    Others may hold a part of the card, so no limit lies above what is free now.
-    """
+    """Return the memory limit of a candidate, never above what is free."""
     free = found.gpu.memory_free_gib if found.gpu else None
     limits = [] if free is None else [FREE_SHARE * free]
     if found.profile is not None:
@@ -117,7 +110,6 @@ def computed_on(found: Target, machine: Machine, card: Card) -> Target:
 
 
 def _unseen(card: Card) -> Gpu:
-    """Card as CUDA reports it, which NVML does not show."""
     name = card.name or "unknown NVIDIA GPU"
     mig = " MIG " in f" {name} "
     profile = None if mig else profiles.match(name, card.total_gib)
@@ -188,7 +180,6 @@ def _absent(profile: GpuProfile, here: Gpu | None, machine: Machine) -> Target:
 
 
 def _holds(gpu: Gpu, profile: GpuProfile) -> bool:
-    """Return True if `gpu` matches the target."""
     free_gib = gpu.memory_total_gib if gpu.memory_free_gib is None else gpu.memory_free_gib
     if free_gib is None or free_gib < profiles.usable_gib(profile) + CONTEXT_GIB:
         return False
@@ -196,7 +187,6 @@ def _holds(gpu: Gpu, profile: GpuProfile) -> bool:
 
 
 def _precisions(gpu: Gpu) -> tuple[str, ...]:
-    """Compute dtypes of a card or compute capability."""
     if gpu.profile:
         return profiles.load_all()[gpu.profile].precisions
     major = int((gpu.compute_capability or "0").partition(".")[0])

@@ -238,8 +238,7 @@ class Telemetry:
     sm_clock_spread_pct: float | None = None
     """Middle 90 % of the busy samples' SM clock, as percent of its median."""
     event_reasons: tuple[tuple[str, float], ...] = ()
-    """Name of the clock event reason and the share of busy samples that carried it (`idle`: of
-    all samples)."""
+    """Name of the clock event reason and the share of busy samples that carried it."""
     busy_samples: int | None = None
     """Samples with work on the GPU, or None."""
     foreign_pids: int | None = None

@@ -85,7 +85,6 @@ OUT_OF_MEMORY = (
         r"(?:Cannot|can't|not enough memory to|Unable to) allocate \S+",
     ),
 )
-"""Memory that ran out."""
 
 DEVICE = _row(
     "gpu-fault",
@@ -94,7 +93,6 @@ DEVICE = _row(
     r"(?i:no CUDA-capable device is detected|driver version is insufficient)",
     r"(?i:driver on your system is too old|no kernel image is available for execution)",
 )
-"""Cards that refused."""
 
 KILLED = _row(
     "killed",
@@ -163,7 +161,6 @@ SLOW_CPUS = 0.5
 """CPUs in use by a silent program that is slow; one that hangs waits for something."""
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 TAIL_LINES = 20
-"""Limit of output lines searched for a cause."""
 STACK_LINES = 400
 TRACEBACK = "Traceback (most recent call last):"
 KEEP_COUNTING = "count output lines: set unit-regex in gpu-advisor.toml, or --unit-regex."
@@ -180,10 +177,7 @@ def failed(kind: str, evidence: str, next_step: str | None = None) -> Failure:
 
 
 def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Failure | None:
-    """Find the failure of `trial`, or None.
-
-    `measured`: there is a rate, by the probe or by other means.
-    """
+    """Find the failure of `trial`, or None; `measured` tells if there is a rate."""
     found = (check(trial, ending) for check in CHECKS)
     first = next((each for each in found if each is not None), None)
     if first is None and not measured:
@@ -201,7 +195,6 @@ def _by_rank(ending: TrialExit, found: Failure) -> Failure:
 
 
 def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
-    """Name the request or the limit of ours that ended the trial."""
     by_limit = "ended by our limit"
     match ending.end:
         case "cancelled":
@@ -238,7 +231,6 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
 
 
 def _guarded(_: Trial, ending: TrialExit) -> Failure | None:
-    """Report the file that the write guard protected."""
     guarded = next((process.guard for process in ending.processes if process.guard), None)
     if guarded is None:
         return None
@@ -292,7 +284,6 @@ CHECKS = (_ended_by_us, _guarded, _died, _lost_work, _not_finite)
 
 
 def _nothing_measured(trial: Trial, ending: TrialExit) -> Failure:
-    """Say why a program that ended well has no rate."""
     ended = f"ended with exit code {ending.exit_code} after {ending.wall_s:.1f} s"
     steps = f"steps seen: {ending.steps}"
     if ending.aside:
@@ -377,21 +368,21 @@ def _killed(ending: TrialExit, lines: Sequence[str]) -> Failure | None:
     """Judge an end by the process's or a child's signal, and by the kernel's counters."""
     number, oom = _signal_of(ending), ending.oom
     reported = _matched((KILLED,), lines) if number is None else None
-    if number is None and reported is None and not oom.cgroup:
+    if number is None and reported is None and not oom["cgroup"]:
         return None
     evidence = reported.evidence if reported else ""
     if number is not None:
         evidence = f"ended by {signal.Signals(number).name}"
     if ending.exit_code is None and ending.end == "exited":
         evidence = "the process that supervises the trial was ended from outside"
-    if oom.cgroup or (oom.host and re.search("SIGKILL|Killed", evidence)):
-        many = f"{oom.cgroup} in this cgroup" if oom.cgroup else f"{oom.host} on this host"
+    if oom["cgroup"] or (oom["host"] and re.search("SIGKILL|Killed", evidence)):
+        inside, outside = f"{oom['cgroup']} in this cgroup", f"{oom['host']} on this host"
+        many = inside if oom["cgroup"] else outside
         return failed("host-oom", f"{evidence}; out-of-memory kills: {many}".strip("; "))
     return failed("shm" if number == signal.SIGBUS else "killed", evidence)
 
 
 def _signal_of(ending: TrialExit) -> int | None:
-    """Return the signal in an exit code, a shell's included."""
     code = ending.exit_code
     if code is None:  # the supervisor itself was killed
         return signal.SIGKILL if ending.end == "exited" else None
@@ -400,7 +391,6 @@ def _signal_of(ending: TrialExit) -> int | None:
 
 
 def _rejected(trial: Trial, ending: TrialExit, raised: Sequence[str]) -> Failure | None:
-    """Detect settings refused before the first step."""
     last = [line for line in ending.stderr.splitlines() if line.strip()][-TAIL_LINES:]
     if found := _matched((CONFIG,), raised or last[::-1]):
         return found
@@ -423,7 +413,6 @@ def exceptions(ending: TrialExit) -> list[ProgramException]:
 
 
 def _lines(problem: ProgramException) -> list[str]:
-    """Lines of an exception's name and message."""
     return f"{problem.type}: {problem.message}".strip(": ").splitlines() or [problem.type]
 
 
@@ -468,10 +457,7 @@ def _type_of(line: str) -> str:
 
 
 def log_tail(ending: TrialExit) -> str:
-    """Return the hang's stacks and the last output lines.
-
-    A launcher's own words may stand where those of the process that failed would be.
-    """
+    """Return the stacks of a hang, lost tracebacks and the last output lines."""
     lines = _told(ending.stderr) or _told(ending.stdout)
     lines = [*ending.stacks.splitlines()[:STACK_LINES], *lines[-TAIL_LINES:]]
     tails = [problem.tail.rstrip() for problem in exceptions(ending)[:1] if problem.tail]

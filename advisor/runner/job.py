@@ -1,8 +1,4 @@
-"""Job of a trial: files, directories, argv, environment.
-
-Nothing is written here. The supervisor makes the files and removes them again, so a killed parent
-leaves no candidate file behind.
-"""
+"""Job of a trial, whose files the supervisor makes and removes."""
 
 from __future__ import annotations
 
@@ -62,13 +58,11 @@ class Job:
 
     argv: tuple[str, ...]
     cwd: str
-    env: tuple[tuple[str, str], ...]
+    env: dict[str, str]
     scratch: str
     directories: tuple[str, ...]
     temporary: tuple[str, ...]
-    """Directories removed at the end of every trial."""
     spec: str = ""
-    """Instructions of the probe."""
     candidates: tuple[JobFile, ...] = ()
     sandbox: SandboxPolicy = field(default_factory=SandboxPolicy)
 
@@ -79,7 +73,6 @@ class Job:
     def line(self, *, stdout_fd: int, stderr_fd: int) -> bytes:
         """Encode the job as one line of JSON."""
         message = dataclasses.asdict(self) | {
-            "env": dict(self.env),
             "candidates": [
                 (path, base64.b64encode(content).decode("ascii"), original)
                 for path, content, original in self.candidates
@@ -93,10 +86,7 @@ class Job:
 
 
 def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
-    """Prepare the job of `trial` for the environment `environ`.
-
-    Raises UsageError where the environment asks for an isolation that does not hold.
-    """
+    """Prepare the job of `trial` for the environment `environ`. Raises UsageError."""
     scratch = Path(trial.scratch).resolve()
     trackers = scratch / "trackers"
     tmp = scratch / "tmp"
@@ -139,7 +129,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     return Job(
         argv=argv,
         cwd=trial.cwd,
-        env=tuple(env.items()),
+        env=env,
         scratch=str(scratch),
         directories=tuple(map(str, (*(scratch / name for name in FOLDERS), tmp, kept))),
         temporary=tuple(
@@ -188,10 +178,7 @@ def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -
 
 
 def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:
-    """Return variables that keep trackers offline and in scratch.
-
-    A tracker that its user has switched off stays off.
-    """
+    """Return variables that keep trackers offline, or off, and in scratch."""
     own = {
         **dict.fromkeys(TRACKER_FOLDERS, str(trackers)),
         **dict.fromkeys(TRACKER_ADDRESSES, trackers.joinpath("mlflow").as_uri()),

@@ -19,10 +19,8 @@ from advisor.runner.output import Stream, Tally
 from advisor.sandbox.layers import remove_tree
 
 HERE = Path(__file__).resolve().parent
-START = "import sys; sys.path += sys.argv[1:3]; import supervisor; sys.exit(supervisor.main())"
-SUPERVISOR = (
-    sys.executable, "-I", "-S", "-B", "-c", START, str(HERE), str(HERE.parents[1]),
-)  # fmt: skip
+START = "import sys; sys.path += sys.argv[1:3]; import supervisor; supervisor.main()"
+SUPERVISOR = (sys.executable, "-I", "-S", "-B", "-c", START, str(HERE), str(HERE.parents[1]))
 """As a module, whose compiled code is kept: a script would be compiled for every trial. Of the
 package it finds the rooms below, and does not import its own."""
 STOP_LIMIT_S = supervisor.TERM_GRACE_S + supervisor.KILL_GRACE_S + 10.0
@@ -40,21 +38,16 @@ class Launched:
         self.exit_code: int | None = None
         """Exit code of the command, or minus its signal."""
         self.refused: str | None = None
-        """Why the command could not be started."""
         self.refused_stage: str | None = None
-        """scratch: the trial's own folder could not be made; layout: the candidate could not;
-        isolation: it does not hold any more; start: the command is not there."""
+        """scratch (the trial's own folder), layout (the candidate), isolation or start."""
         self.left: tuple[int, ...] = ()
-        """Processes that would not go."""
         self.changes: dict[str, Any] | None = None
         """Changes by the program, see `Sandbox.changes`; None if unknown."""
         self.full = False
         """The disk of the trial's own folder had no room any more at its end."""
         self._buffer = b""
         self._gone = False
-        """The supervisor's pipe has ended."""
         self._clean = False
-        """True after the supervisor reported a complete cleanup."""
         (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
         self._process = subprocess.Popen(
             [*SUPERVISOR, job.scratch],  # the scratch path identifies it in process lists
@@ -67,12 +60,13 @@ class Launched:
         )
         os.close(out_write)
         os.close(err_write)
+        self.supervisor_pid = self._process.pid
+        """Root of the process tree to be sampled."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._control, self._events = self._process.stdin, self._process.stdout
-        logs, scratch = Path(job.folder("logs")), Path(job.scratch)
-        self.stdout = Stream(out_read, logs / "stdout.log", tally, scratch)
-        self.stderr = Stream(err_read, logs / "stderr.log", tally, scratch)
+        self.stdout = Stream(out_read, job.scratch, "logs/stdout.log", tally)
+        self.stderr = Stream(err_read, job.scratch, "logs/stderr.log", tally)
         self._send(job.line(stdout_fd=out_write, stderr_fd=err_write))
 
     def __enter__(self) -> Self:
@@ -80,11 +74,6 @@ class Launched:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    @property
-    def supervisor_pid(self) -> int:
-        """Root of the process tree to be sampled."""
-        return self._process.pid
 
     @property
     def ended(self) -> bool:

@@ -1,7 +1,4 @@
-"""Run of a trial, from the records of its processes and its output.
-
-Rates of ranks add up, and rank 0 speaks for the rest.
-"""
+"""Run of a trial: rates of ranks add up, and rank 0 speaks for the rest."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from advisor.analysis.measurement import NO_RUN
-from advisor.model import TRAINING_STEPS, Effects, MeasurePlan, Run, RunPhase, Trial
+from advisor.model import TRAINING_STEPS, Effects, Run, RunPhase, Trial
 from advisor.runner.monitor import TrialExit
 from advisor.runner.process_records import ProcessRecord
 
@@ -32,11 +29,8 @@ class Rank(NamedTuple):
 
 
 def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
-    """Run by pattern, probe or whole run, or None.
-
-    One trial always uses one way, because rates of two ways do not compare.
-    """
-    run = probed_run(ending.processes, trial.plan)
+    """Run by pattern, probe or whole run: always one way, so that rates compare."""
+    run = probed_run(ending.processes)
     if trial.plan.unit_regex is not None:
         run = _counted(replace(run or NO_RUN, unit=trial.unit), trial, ending)
     elif run is not None and run.units_per_s:
@@ -58,7 +52,6 @@ def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
 
 
 def _to_the_end(phases: Sequence[RunPhase], wall_s: float) -> tuple[RunPhase, ...]:
-    """Add the time after the last event; phases then sum to the wall time."""
     inside = [phase for phase in phases if phase.name != "ending"]
     left_s = wall_s - sum(phase.seconds for phase in inside)
     ending = RunPhase(name="ending", seconds=max(0.0, left_s), times=1)
@@ -102,7 +95,7 @@ def _over_all(run: Run, ending: TrialExit, units: float, source: str) -> Run:
     )
 
 
-def probed_run(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Run | None:
+def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
     """Run as the probe measured it, or None."""
     able = [Rank(p, p.measurement.run) for p in processes if p.measurement.run is not None]
     if not able:
@@ -135,13 +128,12 @@ def probed_run(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Run | N
         rank_units_per_s=() if alone else rates,
         startup_s=min(steps) - min(starts) if starts and steps else None,
         window_ended_s=lead.run.window_end - min(starts) if starts else None,
-        notes=tuple(dict.fromkeys(_notes(ranks, len(able) - len(ranks), plan))),
+        notes=tuple(dict.fromkeys(_notes(ranks, len(able) - len(ranks)))),
         **{name: getattr(first, name) for name in OF_THE_FIRST},
     )
 
 
 def _from_the_start(rank: Rank, starts: Sequence[float]) -> tuple[RunPhase, ...]:
-    """Phases with the time to the first step; none where a start is not known."""
     if not starts or not rank.run.phases:
         return ()
     start_s = max(0.0, rank.record.measurement.first_step - min(starts))
@@ -160,15 +152,11 @@ def _known(values: Iterable[T | None]) -> list[T]:
 
 
 def _largest(values: Iterable[float | None]) -> float | None:
-    """Largest value above zero, or None."""
     return max((value for value in values if value), default=None)
 
 
 def _of_one_job(able: Sequence[Rank]) -> list[Rank]:
-    """The working process, or all ranks in order.
-
-    Training comes before inference, then the longer window.
-    """
+    """The working process, or all ranks in order; training before inference."""
     best = max(able, key=lambda each: (each.run.step_kind in TRAINING_STEPS, each.seconds))
     ranks = [each for each in able if each is best or _side_by_side(each, best)]
     if best.record.world_size > 1:
@@ -178,7 +166,6 @@ def _of_one_job(able: Sequence[Rank]) -> list[Rank]:
 
 
 def _side_by_side(one: Rank, best: Rank) -> bool:
-    """Ranks of one job, or concurrent sibling processes."""
     world = best.record.world_size
     if one.run.step_kind != best.run.step_kind or one.record.world_size != world:
         return False
@@ -189,7 +176,6 @@ def _side_by_side(one: Rank, best: Rank) -> bool:
 
 
 def _effects(lead: Rank, ranks: Sequence[Rank]) -> Effects:
-    """Effects of the first rank, with those that its record and the others tell."""
     record = lead.record
     batches = _known(rank.run.effects.batch for rank in ranks)
     return replace(
@@ -203,12 +189,9 @@ def _effects(lead: Rank, ranks: Sequence[Rank]) -> Effects:
     )
 
 
-def _notes(ranks: Sequence[Rank], others: int, plan: MeasurePlan) -> Iterator[str]:
+def _notes(ranks: Sequence[Rank], others: int) -> Iterator[str]:
     if others:
         yield f"other processes that ran steps and were not counted: {others}"
-    finished = max(rank.record.measurement.finished_batches for rank in ranks)
-    if finished < plan.whole_batches:
-        yield f"{finished} batches were finished to the end, {plan.whole_batches} were asked for"
     for record, run in ranks:
         if run.unit != NO_RUN.unit:
             yield f"rates are in {run.unit}s: the samples of a step are not known"

@@ -1,7 +1,7 @@
 """Measurement of running processes by their event logs.
 
-Each process appends events to its log. From them the next phase is told: steps are only counted
-once they are known, and the process stops, or goes on to its parts, once the window is full.
+Steps are only counted once they are known. Once the window is full the process stops, or goes on to
+its parts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from advisor.model import MeasurePlan
 from advisor.runner.process_records import ProcessRecord
 
 READ_BYTES = 64 << 20
-"""Most bytes of a log that are read at once."""
 LOG_BYTES = 1 << 30
 """A longer log is not read on."""
 SPENT_SHARE = 0.05
@@ -32,14 +31,11 @@ SHORTEST_LOOK_S = 0.05
 
 @dataclass(slots=True)
 class _Process:
-    """One process that makes steps."""
-
     reader: EventReader = field(default_factory=EventReader)
     offset: int = 0
     next_look: float = 0.0
     commands: int = 0
     full: bool = False
-    """True if the full window was followed by a command."""
     cut_short: bool = False
 
 
@@ -81,7 +77,6 @@ class Measuring:
             self._stop_ranks(ranks, log, advice)
 
     def _after_the_window(self, process: _Process, advice: Advice) -> dict[str, Any]:
-        """Command to stop, or to measure the parts alone."""
         series = advice.series
         if series is None or not (self._plan.ceilings_workers or self._plan.trace):
             return {"phase": "stop"}
@@ -112,7 +107,6 @@ class Measuring:
             reading.put(self._folder.parent, f"{self._folder.name}/command-{pid}.json", content)
 
     def _read(self, pid: int) -> EventReader:
-        """Take what the process's log grew by."""
         process = self._processes.setdefault(pid, _Process())
         name = f"{self._folder.name}/events-{pid}.jsonl"
         with contextlib.suppress(OSError):

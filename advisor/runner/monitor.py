@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -21,7 +22,7 @@ from advisor.runner.launch import Launched
 from advisor.runner.measuring import Measuring
 from advisor.runner.output import Tally, plain
 from advisor.runner.process_records import ProcessRecord, Records
-from advisor.runner.resources import OomKills, TreeSampler, oom_kills, parts_limit_s
+from advisor.runner.resources import TreeSampler, oom_kills, parts_limit_s
 
 TICK_S = 0.1
 """Interval between two checks; the command's end needs none."""
@@ -32,7 +33,6 @@ RANKS_GRACE_S = 2.0
 EXIT_S = 0.5
 """Wait for the command's end after its last process stopped."""
 STACKS_S = 0.5
-"""For a hung process to write its stacks."""
 HANG_MARGIN = 0.9
 """Part of the hang limit after which a silence is acted on: stacks and ending take time too."""
 BUSY_S = 10.0
@@ -57,7 +57,6 @@ class TrialExit:
     """Epoch seconds of the command's start."""
     ended: float
     exit_code: int | None = None
-    """Exit code of the command, or minus its signal."""
     problem: str = ""
     """not-started: why."""
     stdout: str = ""
@@ -68,11 +67,10 @@ class TrialExit:
     busy_cpus: float | None = None
     """CPUs that the process tree kept busy in the last seconds before the end."""
     peak_host_gib: float | None = None
-    """Peak memory of all processes, shared pages once."""
     host_growth_gib_per_min: float | None = None
     stacks: str = ""
-    oom: OomKills = field(default_factory=OomKills)
-    """The kernel's out-of-memory kills during the trial."""
+    oom: Counter[str] = field(default_factory=Counter)
+    """The kernel's out-of-memory kills meanwhile, by `cgroup` and `host`."""
     count: Tally = field(default_factory=Tally)
 
     @property
@@ -144,13 +142,12 @@ class Monitor:
             self._launched.wait(EXIT_S)
         stacks = self._stacks() if end in {"hang", "start-limit"} else ""
         launched = self._launched
+        if end in {"exited", "not-started"}:  # what came just before the end may still arrive
+            launched.stop()
         # of a program that we end, nothing counts that it says or raises from here on
         stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
         records = self._records.read()
         launched.stop()
-        if end in {"exited", "not-started"}:  # what came just before the end may still arrive
-            stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
-            records = self._records.read()
         return TrialExit(
             end=end,
             started=launched.started,
@@ -165,7 +162,7 @@ class Monitor:
             peak_host_gib=self._tree.peak_gib,
             host_growth_gib_per_min=self._tree.growth_gib_per_min(),
             stacks=stacks,
-            oom=oom_kills().since(self._oom_before),
+            oom=oom_kills() - self._oom_before,
             count=self._tally,
         )
 
@@ -185,7 +182,6 @@ class Monitor:
         return self._over_limit(now, stepping, at_work=at_work)
 
     def _note_signs(self, now: float, *, at_work: bool) -> None:
-        """Note the latest sign of life, and the first step."""
         signs = [p.last_step_time for p in self._processes if p.last_step_time is not None]
         signs += [mark.time for mark in self._tally.marks[-1:]]
         if at_work != self._was_at_work:  # its first step, or the next part of a longer command
@@ -212,7 +208,6 @@ class Monitor:
         return None
 
     def _left_alone(self) -> bool:
-        """Return True if the probe left or never came, and nothing else counts units."""
         plan = self._trial.plan
         aside = any(each.state == "aside" and _alive(each.pid) for each in self._processes)
         late = time.time() - self._launched.started > LOST_S
@@ -220,10 +215,7 @@ class Monitor:
         return (aside or lost) and plan.mode == "window" and plan.unit_regex is None
 
     def _warming_up(self, now: float) -> bool:
-        """Return True during the program's first steps.
-
-        A compilation may take minutes, and so may each pass of an update that makes many.
-        """
+        """Return True during the program's first steps."""
         whole_steps = max((process.whole_steps for process in self._processes), default=0)
         busy = self._tree.busy_cpus(now - BUSY_S, now) or 0.0
         silence = now - self._last_sign
@@ -232,7 +224,6 @@ class Monitor:
         )
 
     def _window_full(self, now: float, stepping: list[ProcessRecord]) -> bool:
-        """Return True if every rank has been measured."""
         plan, count = self._trial.plan, self._tally
         stopped = [process for process in self._processes if process.state == "stopped"]
         if stopped:
@@ -244,7 +235,6 @@ class Monitor:
         return plan.mode == "window" and enough
 
     def _grace(self, now: float) -> bool:
-        """Return True while remaining ranks may still finish."""
         self._ended_since = min(self._ended_since, now)
         return self._launched.exit_code == 0 and now - self._ended_since <= RANKS_GRACE_S
 
@@ -268,7 +258,6 @@ class Monitor:
 
 
 def _alive(pid: int) -> bool:
-    """Return True if `pid` runs and is no zombie."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:

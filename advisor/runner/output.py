@@ -15,7 +15,6 @@ from advisor.files import reading
 
 TAIL_BYTES = 64 * 1024
 LOG_BYTES = 4 * 1024 * 1024
-"""The log file keeps this much of the beginning."""
 MARKS = 1024
 """Most marks that are kept; of more every second one goes."""
 LINE_BYTES = 64 * 1024
@@ -43,15 +42,11 @@ class Tally:
     """Thread-safe count of units in output lines that match a pattern."""
 
     def __init__(self, pattern: str | None = None) -> None:
-        self._pattern = re.compile(pattern) if pattern else None
+        self.pattern = re.compile(pattern) if pattern else None
         self._lock = threading.Lock()
         self.lines = 0
         self.marks: tuple[Mark, ...] = ()
         """In order; the first and the last line are always among them."""
-
-    @property
-    def wanted(self) -> bool:
-        return self._pattern is not None
 
     @property
     def seconds(self) -> float:
@@ -68,10 +63,13 @@ class Tally:
 
     def add(self, line: bytes) -> None:
         """Count `line` if it matches; group 1 gives units."""
-        match = self._pattern.search(plain(line[:LINE_BYTES])) if self._pattern else None
+        match = self.pattern.search(plain(line[:LINE_BYTES])) if self.pattern else None
         if match is None:
             return
-        units = _number(match[1]) if match.re.groups else 1.0
+        units = 1.0
+        with contextlib.suppress(ValueError):
+            if match.re.groups and match[1]:
+                units = float(match[1].replace(",", ""))
         with self._lock:
             before = self.marks[-1].units if self.marks else 0.0
             kept = self.marks if len(self.marks) < MARKS else self.marks[::2]
@@ -80,17 +78,16 @@ class Tally:
 
 
 class Stream:
-    """Reader of one pipe in its own thread."""
+    """Reader of one pipe in its own thread, with a log in our folder."""
 
-    def __init__(self, fd: int, log: Path, tally: Tally, folder: Path) -> None:
-        """Open the log in our `folder`."""
+    def __init__(self, fd: int, folder: str, log: str, tally: Tally) -> None:
         self._fd = fd
-        self._folder = folder
+        self._folder = Path(folder)
         self._log = log
         self._tally = tally
         self._tail = bytearray()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._read, name=log.stem, daemon=True)
+        self._thread = threading.Thread(target=self._read, name=log, daemon=True)
         self._thread.start()
 
     def tail(self) -> bytes:
@@ -113,25 +110,14 @@ class Stream:
                     del self._tail[: -4 * TAIL_BYTES]
                 with contextlib.suppress(OSError):  # a full disk costs the log alone
                     if room == LOG_BYTES:  # the directory exists before the first writer starts
-                        log = stack.enter_context(self._create())
+                        handle = reading.create(self._folder, self._log)
+                        log = stack.enter_context(os.fdopen(handle, "wb", buffering=0))
                     if log is not None and room > 0:
                         log.write(chunk[:room])
                 room -= len(chunk)
-                if self._tally.wanted:
+                if self._tally.pattern:
                     *whole, line = _LINE_END.split(line + chunk)
                     line = line[:LINE_BYTES]
                     for each in whole:
                         self._tally.add(each)
             self._tally.add(line)
-
-    def _create(self) -> BinaryIO:
-        """Create the log. Raises OSError if its place is taken."""
-        name = str(self._log.relative_to(self._folder))
-        return os.fdopen(reading.create(self._folder, name), "wb", buffering=0)
-
-
-def _number(text: str | None) -> float:
-    try:
-        return float((text or "").replace(",", ""))
-    except ValueError:
-        return 1.0

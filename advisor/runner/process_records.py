@@ -2,14 +2,12 @@
 
 A trial's records directory holds, for each process of the user's program that Python started:
 
-`<pid>.json`        the record, a `ProcessRecord` in JSON: that the probe was loaded, and more of a
-                    process that imported torch, wrote files, or ended by an exception
+`<pid>.json`        the record, a `ProcessRecord` in JSON
 `stacks-<pid>.txt`  stacks of all threads, one set for each SIGUSR1
 `events-<pid>.jsonl`  its event log, which `measuring.py` reads
 `command-<pid>.json`  our latest command to it
 
-A record is replaced whole, so one that cannot be read was not written by the probe of this version,
-or was written by the program. It is untrusted: whatever stands in it, reading it raises nothing.
+A record may be written by the program: whatever stands in it, reading it raises nothing.
 Times are epoch seconds, None is "not measured"; keys that are not named here are ignored.
 """
 
@@ -26,14 +24,7 @@ from pydantic_core import from_json
 
 from advisor.analysis.measurement import Measurement
 from advisor.files import reading
-from advisor.model import (
-    Card,
-    Flops,
-    Footprint,
-    JsonScalar,
-    LoaderCeiling,
-    WhatIfOutcome,
-)
+from advisor.model import Card, Flops, Footprint, JsonScalar, LoaderCeiling, WhatIfOutcome
 from advisor.probe.recorder import VERSION
 
 NOTHING_MEASURED = Measurement()
@@ -41,7 +32,6 @@ NOTHING_MEASURED = Measurement()
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 LARGEST_BYTES = 16 << 20
-"""A larger record is none of the probe's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +43,6 @@ class ProgramException:
     where: str
     """import, start or step if it ended the process; else loading, forward or backward."""
     tail: str = ""
-    """End of the traceback."""
     time: Finite = 0.0
     items: Finite = 0.0
     """Items of the batch in which it was raised."""
@@ -94,7 +83,6 @@ class ProcessRecord:
     writes: tuple[str, ...] = ()
     """New files that Python opened for writing outside the trial's scratch."""
     altered: tuple[str, ...] = ()
-    """Files of the user that Python changed or removed."""
     errors: tuple[str, ...] = ()
     """The probe's own, of which it survives some: see `state`."""
     notes: tuple[str, ...] = ()
@@ -105,7 +93,6 @@ class ProcessRecord:
     memory: dict[str, Finite] = field(default_factory=dict)
     """Peaks of the device's allocator: allocated_gib, reserved_gib, alloc_retries."""
     card: Card | None = None
-    """Card of the model."""
     fused: bool | None = None
     recomputes: bool | None = None
     skipped_updates: int = 0
@@ -184,7 +171,6 @@ class Records:
         return found
 
     def _read(self, path: Path, pid: int) -> ProcessRecord:
-        """Read a record, or return the previous one."""
         stamp, before = self._known.get(path, (None, None))
         try:
             status = path.lstat()
@@ -198,5 +184,4 @@ class Records:
         return record
 
     def _content(self, path: Path) -> bytes:
-        """Bytes of a small regular file. Raises OSError."""
         return reading.read(self._folder.parent, f"{self._folder.name}/{path.name}", LARGEST_BYTES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -29,7 +29,6 @@ SILENCES = 4.0
 SLOW_CEILINGS = 5.0
 """Starting loader workers takes longer than measuring them."""
 TRACE_S = 300.0
-"""Longest time for the one step that is traced."""
 WHOLE_S = 3600.0
 """A program that is run to its end takes as long as its user made it."""
 
@@ -39,11 +38,8 @@ class Limits:
     """Limits in seconds; None follows from other limits."""
 
     start_s: float | None = None
-    """Longest wait for the first step."""
     hang_s: float | None = None
-    """Longest silence after a step."""
     run_s: float | None = None
-    """Longest run of one process."""
     startup_s: float | None = None
     """Seconds of the original to its first step, once known."""
 
@@ -69,7 +65,7 @@ def parts_limit_s(plan: MeasurePlan) -> float:
 
 
 def of_settings(workload: Workload, defaults: Defaults) -> Limits:
-    """Read gpu-advisor.toml: the workload's limits, else those of all."""
+    """Read the limits of the workload, else those of all."""
     return Limits(
         start_s=workload.start_limit or defaults.start_limit,
         hang_s=workload.hang_limit or defaults.hang_limit,
@@ -148,28 +144,16 @@ class TreeSampler:
 
 
 def _memory(process: psutil.Process) -> float:
-    """Proportional memory (PSS), or RSS where PSS is missing."""
     with contextlib.suppress(psutil.AccessDenied, AttributeError):
         return float(process.memory_full_info().pss)
     return float(process.memory_info().rss)
 
 
-class OomKills(NamedTuple):
-    """Out-of-memory kills that the kernel counted."""
-
-    cgroup: int = 0
-    host: int = 0
-
-    def since(self, before: OomKills) -> OomKills:
-        """Kills since an earlier count."""
-        return OomKills(self.cgroup - before.cgroup, self.host - before.host)
-
-
-def oom_kills(root: Path = Path("/")) -> OomKills:
-    """Read the counters of the nearest cgroup and of the host."""
+def oom_kills(root: Path = Path("/")) -> Counter[str]:
+    """Count the kernel's kills in the nearest cgroup and on the host."""
     nearest = list(cgroup_folders(root, "memory"))[:1]
     names = ("memory.events", "memory.oom_control")
-    return OomKills(
+    return Counter(
         cgroup=sum(_kills(folder / name) for folder in nearest for name in names),
         host=_kills(root / "proc/vmstat"),
     )

@@ -1,15 +1,13 @@
 """Supervisor of one command, between it and gpu-advisor.
 
-Begun by `launch.START`, standard library only. It lays out what the trial needs, moves
-into the trial's isolation, starts the command in a session of its own, adopts whatever the command
-orphans (Linux), and takes everything away again: when told to, or when its control pipe ends
-because the parent is gone, even by kill -9.
+It lays out what the trial needs, moves into its isolation, starts the command, adopts its orphans,
+and takes everything away again: when told to, or when the parent is gone, even by kill -9.
 
-Every trial waits for this process to start: paths are text, because pathlib would take a tenth of
-that. Nothing is imported once the program runs, which may have changed what would be found.
+Every trial waits for this process to start: standard library only, and no pathlib. Nothing is
+imported once the program runs, which may have changed what would be found.
 
-stdin: the job, one line of JSON (see `prepare.Job`); then `stop`. Its end without that means that
-the parent died. stdout: events, a JSON object a line: `started` or `refused`, `exited`, `gone`.
+stdin: a `Job` as one line of JSON; then `stop`. Its end without that means that the parent died.
+stdout: events, a JSON object a line: `started` or `refused`, `exited`, `gone`.
 """
 
 from __future__ import annotations
@@ -50,12 +48,12 @@ class Process(NamedTuple):
     zombie: bool
 
 
-def main() -> int:
-    """Guard one job; return 1 after incomplete cleanup."""
+def main() -> None:
+    """Guard one job."""
     control = Control()
     line = control.job_line()
     if line is None:  # the parent died before it sent a job
-        return 0
+        return
     job: dict[str, Any] = json.loads(line)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of the command become ours
     sandbox = open_sandbox(job["sandbox"], job["cwd"])
@@ -91,7 +89,6 @@ def main() -> int:
     full = is_full(job["scratch"])
     clean_up(job, laid, orphaned=control.parent_died)
     emit("gone", left=left, changes=changes, full=full)
-    return 1 if left else 0
 
 
 def emit(event: str, **facts: object) -> None:
@@ -156,13 +153,10 @@ class Control:
 
 
 def lay_out(job: dict[str, Any]) -> None:
-    """Make the trial's own directories and files.
-
-    A missing parent is not made: it was removed after its creator was killed.
-    """
+    """Make the trial's own directories and files."""
     for folder in (job["scratch"], *job["directories"]):
         try:
-            os.mkdir(folder)
+            os.mkdir(folder)  # but no parent: it is gone where its maker was killed
         except FileExistsError:
             if not os.path.isdir(folder):
                 raise
@@ -172,10 +166,7 @@ def lay_out(job: dict[str, Any]) -> None:
 
 
 def lay_beside(job: dict[str, Any], laid: list[str]) -> None:
-    """Create candidates beside their originals, and name them in `laid`.
-
-    A candidate that is there already is another's: FileExistsError.
-    """
+    """Create candidates beside their originals, and name them in `laid`."""
     for path, content, original in job["candidates"]:
         with open(path, "xb") as file:
             laid.append(path)
@@ -221,7 +212,6 @@ def start(job: dict[str, Any], sandbox: Sandbox) -> int:
 
 
 def _become_the_command(sandbox: Sandbox) -> None:
-    """Prepare the child: death signal and OOM preference."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     _prctl(PR_SET_DUMPABLE, 1)  # its own /proc is its own again
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:

@@ -36,10 +36,9 @@ def run_trial(
 ) -> Run | Failure:
     """Run `trial` to its end; return its run or its failure.
 
-    When this returns or raises, no process of the trial is left and its candidate files are gone;
-    logs, records and outputs stay in `trial.scratch`, which belongs to the caller. `on_progress`
-    hears a short line every few seconds. Setting `cancel` ends the trial: Failure `interrupted`.
-    `sampler` watches the GPU meanwhile; it is given the root of the trial's process tree.
+    No process of it is left then, nor a candidate file. Logs, records and outputs stay in
+    `trial.scratch`. Setting `cancel` ends the trial: Failure `interrupted`. `sampler` watches the
+    GPU meanwhile; it is given the root of the trial's process tree.
 
     Raises ConfigReadOnlyError where a candidate cannot be written beside its original, and
     StateBusyError where a candidate of this name is there already.
@@ -99,7 +98,6 @@ def run_trial(
 
 
 def _results(trial: Trial, job: Job, changes: Mapping[str, Any], run: Run) -> dict[str, Any]:
-    """Items that the program left in files, and the number of these in the window."""
     outside = changes.get("written_at")
     written_at, inside = read_folder(job.folder("outputs"))
     times = [*(outside or ()), *written_at]
@@ -112,10 +110,7 @@ def _results(trial: Trial, job: Job, changes: Mapping[str, Any], run: Run) -> di
 
 
 def files_between(start: float, end: float, written_at: Sequence[float], run: Run) -> int | None:
-    """Files last written in the window; None where they are written over.
-
-    Then none is left of the batches before the window.
-    """
+    """Files last written in the window; None where they are written over."""
     before = run.whole_units - min(run.units, run.whole_units)
     if written_at and min(written_at) >= start and before > (run.effects.batch or 1.0):
         return None
@@ -125,7 +120,6 @@ def files_between(start: float, end: float, written_at: Sequence[float], run: Ru
 def _by_sandbox(
     trial: Trial, job: Job, launched: Launched, ending: TrialExit, found: Failure
 ) -> Failure | None:
-    """Return a failure caused by refused writes, or None."""
     if launched.full and (found.kind in UNEXPLAINED or launched.refused_stage == "scratch"):
         return failed(
             "disk-full",
@@ -145,9 +139,8 @@ def _by_sandbox(
     lines = [f"{each.type}: {each.message}" for each in raised]
     lines += [*reversed(ending.stderr.splitlines()), *reversed(ending.stdout.splitlines())]
     layer_full = bool(launched.changes and launched.changes["full"])
-    return full_space(job.sandbox, lines, layer_full=layer_full) or denied_write(
-        job.sandbox, lines, trial.cwd
-    )
+    full = full_space(job.sandbox, lines, layer_full=layer_full)
+    return full or denied_write(job.sandbox, lines, trial.cwd)
 
 
 def _require_laid_out(launched: Launched, ending: TrialExit) -> None:

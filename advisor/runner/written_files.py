@@ -22,16 +22,13 @@ from advisor.runner.process_records import ProcessRecord
 from advisor.sandbox.layers import COUNTED_LIMIT, RESULTS_LIMIT, holds_items, is_product
 
 NAMED_LIMIT = 8
-"""Files named in one note."""
 FIRST_ITEMS = 16
 VALUES = 64
-"""Values of an item that are compared."""
 LINE_BYTES = 1 << 20
 JSON_BYTES = 16 << 20
 """A larger document is not parsed: it has to be read whole."""
 DIGESTED_BYTES = 8 << 20
 WORDS = re.compile(r"(-?\b\d+(?:\.\d*)?(?:[eE][-+]?\d+)?\b)|([^\s,;:{}\[\]\"]+)")
-"""A number, or else a word."""
 GRID = 8
 """A picture is compared by the means of 8 x 8 fields."""
 
@@ -43,7 +40,6 @@ class ChangedFiles(NamedTuple):
     altered: tuple[str, ...]
     """Files that were there before; some are gone."""
     notes: tuple[str, ...]
-    """Sentences on all but the created files."""
 
 
 def changed_files(changes: Mapping[str, Any], root: str, *, thrown_away: bool) -> ChangedFiles:
@@ -60,9 +56,8 @@ def changed_files(changes: Mapping[str, Any], root: str, *, thrown_away: bool) -
     return ChangedFiles(created, altered, notes)
 
 
-def guarded_changes(processes: Iterable[ProcessRecord]) -> dict[str, Any]:
+def guarded_changes(processes: Sequence[ProcessRecord]) -> dict[str, Any]:
     """Changes that the probe saw Python make, as a sandbox tells them."""
-    processes = list(processes)
     altered = {path for each in processes for path in each.altered}
     made = {path for each in processes for path in each.writes if Path(path).exists()}
     created = sorted(made - altered)
@@ -70,7 +65,6 @@ def guarded_changes(processes: Iterable[ProcessRecord]) -> dict[str, Any]:
 
 
 def _note(verb: str, names: Sequence[str], end: str = "") -> tuple[str, ...]:
-    """Format `verb a, b, c and 4 more`; nothing without names."""
     more = f" and {len(names) - NAMED_LIMIT} more" if len(names) > NAMED_LIMIT else ""
     return (f"{verb} {', '.join(names[:NAMED_LIMIT])}{more}{end}",) if names else ()
 
@@ -80,7 +74,6 @@ class Items(NamedTuple):
 
     number: int
     first: Iterable[Iterable[object]] = ()
-    """Values of the first items."""
     sampled: bool = False
     """The values are samples or means, which rounding hardly moves."""
     digest: str | None = None
@@ -147,14 +140,12 @@ def read_file(path: Path, shown: str) -> list[ResultFile]:
 
 
 def _value(leaf: object) -> float | str:
-    """A finite number, or the digest of a text."""
     if isinstance(leaf, (int, float)) and math.isfinite(leaf):
         return float(leaf)
     return hashlib.blake2b(str(leaf).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _json(file: BinaryIO) -> Items:
-    """Read a JSON list, or a mapping's longest list."""
     held = json.loads(file.read(JSON_BYTES))  # of a larger one a part, which is no JSON
     lists = [held] if isinstance(held, list) else list(held.values())
     items: list[Any] = max((each for each in lists if isinstance(each, list)), key=len)
@@ -162,7 +153,6 @@ def _json(file: BinaryIO) -> Items:
 
 
 def _lines(file: BinaryIO) -> Items:
-    """Read the whole lines of a text, an item each."""
     first: list[bytes] = []
     while len(first) < FIRST_ITEMS and (line := file.readline(LINE_BYTES)).endswith(b"\n"):
         first.append(line)
@@ -177,7 +167,6 @@ def _words(text: str) -> list[object]:
 
 
 def _array(file: BinaryIO) -> Items:
-    """Read arrays; the first dimension counts items."""
     numpy: Any = importlib.import_module("numpy")
     loaded = numpy.load(file, allow_pickle=False)
     arrays = [loaded[name] for name in loaded.files] if hasattr(loaded, "files") else [loaded]
@@ -189,7 +178,6 @@ def _array(file: BinaryIO) -> Items:
 
 
 def _picture(file: BinaryIO) -> Items:
-    """Read mean brightness of a picture's fields."""
     image: Any = importlib.import_module("PIL.Image")
     with image.open(file) as picture:
         deep = picture.mode.startswith(("I", "F"))
@@ -214,4 +202,3 @@ FORMATS: dict[str, Callable[[BinaryIO], Items]] = {
     ".npz": _array,
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif"), _picture),
 }
-"""Readers by suffix; all other formats are digests."""

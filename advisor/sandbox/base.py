@@ -18,10 +18,7 @@ class Sandbox:
         """Enter the isolation before the program. Raises OSError."""
 
     def put(self, path: str, content: bytes) -> None:
-        """Show `content` at `path` to the program alone. Raises OSError.
-
-        Only an overlay can: else candidates lie beside their originals.
-        """
+        """Show `content` at `path` to the program alone. Raises OSError."""
         raise NotImplementedError
 
     def confine(self) -> None:

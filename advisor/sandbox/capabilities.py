@@ -38,7 +38,6 @@ class Capability:
 
     kind: Kind
     refused: tuple[tuple[Kind, str], ...] = ()
-    """Better kinds, and why they do not hold here."""
 
     @property
     def why_not_better(self) -> str:
@@ -47,10 +46,7 @@ class Capability:
 
 
 def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> Capability:
-    """Find a working isolation for `cwd`; cached.
-
-    Raises UsageError where GPU_ADVISOR_ISOLATION names a kind that is unknown or does not hold.
-    """
+    """Find the isolation for `cwd`. Raises UsageError if the one asked for fails."""
     forced = environ.get(FORCED) or None
     if forced is not None and forced not in KINDS:
         msg = f"{FORCED} is {forced!r}; it may be {', '.join(KINDS)}, or not be set."
@@ -63,10 +59,7 @@ def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> Capab
 
 
 def isolation_warnings(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return warnings about real writes in `cwd`.
-
-    Raises UsageError as `detect_isolation` does.
-    """
+    """Return warnings about real writes in `cwd`. Raises UsageError."""
     capability = detect_isolation(cwd, environ)
     return SandboxPolicy(kind=capability.kind, why_not_better=capability.why_not_better).notes
 
@@ -84,12 +77,7 @@ def _detected(cwd: str, forced: str | None) -> Capability:
 
 
 def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
-    """Return why `kind` does not work here, or None.
-
-    Its layers lie in memory, or in the folder `layers`.
-    """
-    if sys.platform != "linux":
-        return f"needs Linux, this is {sys.platform}"
+    """Return why `kind` does not work here, with layers in memory or `layers`."""
     try:
         if kind == "overlay" and (foreign := _foreign_group(cwd)):
             return foreign
@@ -113,11 +101,10 @@ def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
 def trial_policy(
     trial: Trial, environ: Mapping[str, str], *, scratch: Path, temporary: Path, kept: Path
 ) -> SandboxPolicy:
-    """Make the policy of one trial.
+    """Make the policy of one trial. Raises UsageError.
 
     A program that may write in its directory may still not write what is spared, nor make anything
-    beside that. `scratch` and `temporary` are the trial's own folders, `kept` is shared by the
-    trials of a call. Raises UsageError as `detect_isolation` does.
+    beside that. `kept` is shared by the trials of a call.
     """
     capability = detect_isolation(trial.cwd, environ)
     pipes = mps_pipes(environ)
@@ -159,17 +146,9 @@ def saves_as_usual(folder: str, cwd: str) -> bool:
 
 
 def checkout_policy(
-    capability: Capability,
-    top: str,
-    *,
-    scratch: Path,
-    hidden: Iterable[str] = (),
-    shown: Iterable[str] = (),
+    capability: Capability, top: str, *, scratch: Path, hidden: Iterable[str], shown: Iterable[str]
 ) -> SandboxPolicy:
-    """Make a policy that allows writes in checkout `top`.
-
-    `scratch` is the program's own folder. Landlock lets nothing new be made beside `.git`.
-    """
+    """Make a policy that allows writes in checkout `top`, except in `.git`."""
     top = os.path.realpath(top)
     repository = os.path.join(top, ".git")
     inside = _but(top, [repository]) if capability.kind == "landlock" else [top]
@@ -204,16 +183,12 @@ def cache_variables(
 
 
 def _but(folder: str, spared: Iterable[str]) -> list[str]:
-    """Return `folder` or its parts without spared ones."""
     inside = [path for path in spared if is_within(path, folder)]
     return [path for path in around(inside) if is_within(path, folder)] if inside else [folder]
 
 
 def _downloads(environ: Mapping[str, str], cwd: str) -> list[str]:
-    """Return caches of downloads, which libraries lock and fill as they read.
-
-    Those that hold the project, the home, or a cache that is computed again, are left out.
-    """
+    """Return caches of downloads, without those that hold other things."""
     known = list(caches(environ))
     home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
     apart = [cwd, home, *(folder for cache, folder in known if cache.rebuilt)]
@@ -224,7 +199,6 @@ def _downloads(environ: Mapping[str, str], cwd: str) -> list[str]:
 def _caches(
     environ: Mapping[str, str], passes: list[str], kept: Path
 ) -> tuple[tuple[str, str], ...]:
-    """Return the user's outermost caches with overlay folders."""
     found: dict[str, str] = {}
     for folder in sorted(folder for _, folder in caches(environ)):
         covered = any(is_within(folder, each) for each in [*passes, *found])
@@ -235,10 +209,7 @@ def _caches(
 
 
 def _foreign_group(cwd: str) -> str | None:
-    """Return a user-mapping reason against an overlay, or None.
-
-    A user namespace that needs no privilege knows one group of its user, not the others.
-    """
+    """Return a reason against an overlay, which holds one group alone."""
     group = Path(cwd).stat().st_gid
     if os.geteuid() == 0 or group == os.getegid():
         return None

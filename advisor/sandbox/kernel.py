@@ -20,9 +20,8 @@ MNT_DETACH = 2
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAPBSET_DROP = 24
 CAP_PERFMON = 38
-CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_SYS_CHROOT, CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_MKNOD = (
-    16, 17, 18, 19, 21, 27,
-)  # fmt: skip
+CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_SYS_CHROOT = 16, 17, 18
+CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_MKNOD = 19, 21, 27
 
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
 """Syscall numbers, the same on every architecture."""
@@ -105,12 +104,9 @@ def _checked(name: str, result: int) -> None:
 
 
 def enter_namespaces(*, network: bool = True) -> None:
-    """Enter new user and mount namespaces. Raises OSError.
+    """Enter new namespaces of users, mounts and network. Raises OSError.
 
-    Without `network` also into a network of its own, which holds the loopback alone.
-
-    All numbers of users and groups keep their meaning. Root keeps all that exist; other users
-    keep their own user and group alone.
+    Root keeps all numbers of users and groups; others keep their own user and group alone.
     """
     user, group = os.geteuid(), os.getegid()
     kinds = CLONE_NEWUSER | CLONE_NEWNS | (0 if network else CLONE_NEWNET)
@@ -135,7 +131,6 @@ def keeps_all_users() -> bool:
 
 
 def _ranges(kind: str) -> list[tuple[int, int]]:
-    """Return start and count of mapped id ranges."""
     with open(f"/proc/self/{kind}_map", encoding="ascii") as file:
         lines = [line.split() for line in file]
     return [(int(first), int(count)) for first, _, count in lines]
@@ -143,10 +138,7 @@ def _ranges(kind: str) -> list[tuple[int, int]]:
 
 @contextlib.contextmanager
 def _mapper() -> Iterator[None]:
-    """Map every number to itself after the move inside.
-
-    Only a process that stayed outside may do so. Raises OSError if it may not.
-    """
+    """Map every number to itself by a child outside. Raises OSError."""
     mine = os.getpid()
     maps = {
         kind: "".join(f"{first} {first} {count}\n" for first, count in _ranges(kind))

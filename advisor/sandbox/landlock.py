@@ -18,11 +18,7 @@ from advisor.sandbox.seccomp import METADATA, NO_FOLLOW, SyscallListener, Syscal
 VERSION = 1
 PATH_BENEATH = 1
 WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
-RIGHTS = {
-    1: WRITE_FILE | sum(1 << bit for bit in range(4, 13)),
-    2: 1 << 13,
-    3: TRUNCATE,
-}
+RIGHTS = {1: WRITE_FILE | sum(1 << bit for bit in range(4, 13)), 2: 1 << 13, 3: TRUNCATE}
 """By the interface's version: write to a file; remove and make each kind of entry; link and move
 between folders; truncate. Running and the controls of devices stay free."""
 READS_MEMORY = (kernel.CAP_SYS_PTRACE, kernel.CAP_SYS_ADMIN, kernel.CAP_PERFMON)

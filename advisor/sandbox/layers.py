@@ -12,9 +12,7 @@ from typing import Any
 from advisor.sandbox.path_policy import SYSTEM_TREES
 
 LISTED_LIMIT = 200
-"""Limit of named files of each kind."""
 COMPILED = "__pycache__"
-"""Python's own; no one misses it."""
 LOGS = (".log", ".out", ".err", ".lock", ".pid", ".tmp")
 LOG_PARTS = ("events.out.tfevents", ".wandb")
 """Endings and parts of names of files that describe the work and are none."""
@@ -32,10 +30,8 @@ COPIED_BYTES = 64 << 20
 def changes(
     kept: int, layers: Sequence[tuple[str, str]], host: int, copies: str
 ) -> dict[str, list[Any]]:
-    """Return sorted absolute paths by kind of change.
+    """Return sorted absolute paths by kind of change, and more: see `Sandbox.changes`.
 
-    Beside them `written_at`, the times at which files that are no logs were last written, and
-    `results`, new files of items, each with its copy in the folder `copies`.
     `kept` is the descriptor of the folder of all layers, each of which is (the path it lies over,
     its folder). `host` is that of the host's root, where the real files are.
     """
@@ -75,10 +71,7 @@ def holds_items(path: str, status: os.stat_result) -> bool:
 def _copied(kept: int, path: str, copy: str, name: str) -> list[dict[str, str]]:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        with (
-            open(os.open(path, flags, dir_fd=kept), "rb") as source,
-            open(copy, "xb") as target,
-        ):
+        with open(os.open(path, flags, dir_fd=kept), "rb") as source, open(copy, "xb") as target:
             shutil.copyfileobj(source, target)
     except OSError:
         return []
@@ -88,7 +81,6 @@ def _copied(kept: int, path: str, copy: str, name: str) -> list[dict[str, str]]:
 def _differences(
     kept: int, upper: str, host: int, place: str
 ) -> Iterator[tuple[str, os.stat_result | None, os.stat_result]]:
-    """Yield paths that differ from the host's, with the status of both."""
     folders = [""]
     while folders:
         inside = folders.pop()
@@ -130,10 +122,7 @@ def _mark(status: os.stat_result) -> tuple[int, ...]:
 
 
 def remove_tree(folder: str) -> None:
-    """Remove what a trial left, as far as possible.
-
-    Overlay's work folders and copies of system folders may deny even their owner.
-    """
+    """Remove what a trial left, also folders that deny their owner."""
     for place, names, _ in os.walk(folder):
         for name in names:
             path = os.path.join(place, name)

@@ -20,23 +20,14 @@ FOLDERS_LIMIT = 1000
 """A folder of more is no place where folders of several owners stand side by side."""
 
 How = Literal["overlay", "split", "sealed", "passes", "memory"]
+"""overlay: writes go to a layer. split: the same over a copy of the folder's own files, because
+others are mounted in it. sealed: shown read-only. passes: shown as it is. memory: private."""
 
 
 class Mount(NamedTuple):
     path: str
     fstype: str
     read_only: bool
-
-
-class Step(NamedTuple):
-    """One mount; parents come before their children.
-
-    overlay: writes go to a layer. split: the same over a copy of the folder's own files, because
-    others are mounted in it. sealed: shown read-only. passes: shown as it is. memory: private.
-    """
-
-    how: How
-    path: str
 
 
 class FileTree:
@@ -65,11 +56,7 @@ class FileTree:
         return os.access(path, os.W_OK)
 
     def is_foreign(self, path: str) -> bool:
-        """Return True for a folder of another user or group.
-
-        A namespace of this user cannot hold them: an overlay could not copy it up, it can only
-        stand over it.
-        """
+        """Return True for a folder of others: no overlay copies it up."""
         try:
             status = os.stat(path)
         except OSError:
@@ -84,8 +71,7 @@ def read_mounts(text: str) -> list[Mount]:
         before, _, after = line.partition(" - ")
         words, kind = before.split(), after.split()
         path = _unescaped(words[4])
-        for hidden in [each for each in seen if is_within(each, path)]:
-            del seen[hidden]
+        seen = {point: mount for point, mount in seen.items() if not is_within(point, path)}
         read_only = "ro" in words[5].split(",") or "ro" in kind[-1].split(",")
         seen[path] = Mount(path, kind[0], read_only)
     return sorted(seen.values())
@@ -93,17 +79,15 @@ def read_mounts(text: str) -> list[Mount]:
 
 def plan(
     mounts: list[Mount], places: Sequence[str], tree: FileTree, *, private_memory: bool
-) -> list[Step]:
-    """Plan the mounts of a trial's file tree.
+) -> dict[str, How]:
+    """Plan the mounts by path, parents before children. Raises OSError.
 
     `places` are where the program certainly writes: its working directory, its user's home.
-
-    Raises OSError where it cannot be.
     """
     steps = dict(_planned(mounts, places, tree))
     if private_memory and any(mount.path == SHARED_MEMORY for mount in mounts):
         steps[SHARED_MEMORY] = "memory"
-    return [Step(how, path) for path, how in sorted(steps.items(), key=lambda each: each[0])]
+    return dict(sorted(steps.items()))
 
 
 def _planned(

@@ -16,7 +16,7 @@ from typing import Any
 
 from advisor.sandbox import kernel, layers, untrusted
 from advisor.sandbox.base import Sandbox
-from advisor.sandbox.mounts import FileTree, Step, plan, read_mounts
+from advisor.sandbox.mounts import FileTree, How, plan, read_mounts
 from advisor.sandbox.path_policy import SYSTEM_TREES
 from advisor.sandbox.seccomp import RENAMES, SyscallListener, SyscallNotification, rename_folder
 
@@ -50,10 +50,8 @@ class Overlay(Sandbox):
         """Places that cannot take an overlay, such as network file systems."""
         self._put: list[str] = []
         """Files of ours that stand over the user's."""
-        self._host = -1
-        """Descriptor of the host's root."""
-        self._kept = -1
-        """Descriptor of the folder of all layers."""
+        self._host = self._kept = -1
+        """Descriptors of the host's root, and of the folder of all layers."""
 
     def enter(self) -> None:
         """Move in; files opened before are still the host's."""
@@ -72,8 +70,8 @@ class Overlay(Sandbox):
         self._kept = os.open(self._stage, os.O_RDONLY | os.O_DIRECTORY)
         root = os.path.join(self._stage, "root")
         os.mkdir(root)
-        for step in steps:
-            self._take(step, root + step.path.rstrip("/"))
+        for path, how in steps.items():
+            self._take(how, path, root + path.rstrip("/"))
         for path in () if self._policy["hidden"] else _sockets_in_use():
             with contextlib.suppress(OSError):
                 kernel.bind(path, root + path)
@@ -89,36 +87,34 @@ class Overlay(Sandbox):
         untrusted.hide(root, self._policy)
         kernel.change_root(root)
 
-    def _take(self, step: Step, target: str) -> None:
-        """Perform one step, or show the folder read-only."""
-        match step.how:
+    def _take(self, how: How, path: str, target: str) -> None:
+        match how:
             case "overlay":
                 try:
-                    self._cover(step.path, step.path, target)
+                    self._cover(path, path, target)
                 except OSError:
-                    if os.path.isdir(step.path):  # else it is gone since it was looked at
-                        self._sealed.append(step.path)
-                        _show_sealed(step.path, target)
+                    if os.path.isdir(path):  # else it is gone since it was looked at
+                        self._sealed.append(path)
+                        _show_sealed(path, target)
             case "split":
                 base = os.path.join(self._stage, f"base{len(self._layers)}")
-                sealed = _copied(step.path, base)
-                self._cover(step.path, base, target)
+                sealed = _copied(path, base)
+                self._cover(path, base, target)
                 for name in sealed:
                     with contextlib.suppress(OSError):
-                        _show_sealed(os.path.join(step.path, name), os.path.join(target, name))
+                        _show_sealed(os.path.join(path, name), os.path.join(target, name))
             case "sealed" | "passes":
                 with contextlib.suppress(FileNotFoundError, PermissionError):
-                    kernel.bind(step.path, target, deep=True)
-                    if step.how == "sealed":
+                    kernel.bind(path, target, deep=True)
+                    if how == "sealed":
                         kernel.seal(target)
             case "memory":
-                size = os.statvfs(step.path)
+                size = os.statvfs(path)
                 flags = kernel.MS_NOSUID | kernel.MS_NODEV
                 data = f"mode=1777,size={size.f_frsize * size.f_blocks}"
                 kernel.mount("tmpfs", target, "tmpfs", flags, data)
 
     def _cover(self, path: str, lower: str, target: str) -> None:
-        """Mount an overlay of `lower` with a new layer."""
         name = f"upper{len(self._layers)}"
         _lay_over(lower, target, os.path.join(self._stage, name))
         self._layers.append((path, f"{name}/upper"))
@@ -168,7 +164,6 @@ class Overlay(Sandbox):
 
 
 def _judge(notice: SyscallNotification) -> int | None:
-    """Rename a folder, or connect a socket that has a name in the file tree."""
     if notice.call is untrusted.CONNECT:
         return untrusted.connect(notice, ("/",))
     return rename_folder(notice)
@@ -235,7 +230,6 @@ def _copied(folder: str, base: str) -> list[str]:
 
 
 def _is_small(entry: os.DirEntry[str], left: int) -> bool:
-    """Return True for a readable file of at most `left` bytes."""
     return entry.is_file() and entry.stat().st_size <= left and os.access(entry.path, os.R_OK)
 
 
@@ -260,11 +254,7 @@ def _sockets_in_use() -> Iterator[str]:
             names = {line.rstrip("\n").partition(" /")[2] for line in file}
     except OSError:
         return
-    for name in names - {""}:
-        path = f"/{name}"
-        if not path.startswith(SYSTEM_TREES):
-            try:
-                if stat.S_ISSOCK(os.lstat(path).st_mode):
-                    yield path
-            except OSError:
-                continue
+    for path in {f"/{name}" for name in names if name}:
+        with contextlib.suppress(OSError):
+            if not path.startswith(SYSTEM_TREES) and stat.S_ISSOCK(os.lstat(path).st_mode):
+                yield path

@@ -16,7 +16,6 @@ PSEUDO = {
     "devtmpfs", "efivarfs", "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore",
     "rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs",
 }  # fmt: skip
-"""File systems in which there are no files."""
 
 
 class Cache(NamedTuple):
@@ -24,7 +23,6 @@ class Cache(NamedTuple):
 
     variable: str
     default: str | None
-    """Default folder; `~` is the home folder."""
     rebuilt: bool
     """Missing files are computed again; else they were downloaded."""
     in_tmpdir: bool = False
@@ -73,18 +71,14 @@ def around(protected: Iterable[str]) -> tuple[str, ...]:
         for parent in _parents(path)
         if not any(is_within(parent, each) for each in protected)
     }
-    found = []
+    others, found = {*levels, *protected, *SYSTEM_TREES}, []
     for level in sorted(levels):
         try:
             with os.scandir(level) as entries:
                 beside = sorted(each.path for each in entries if not each.is_symlink())
         except OSError:
             continue
-        found += [
-            path
-            for path in beside
-            if path not in levels and path not in SYSTEM_TREES and path not in protected
-        ]
+        found += [path for path in beside if path not in others]
     return tuple(found)
 
 

@@ -21,10 +21,7 @@ KINDS: tuple[Kind, ...] = ("overlay", "landlock", "guard")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxPolicy:
-    """Policy for temporary, real and shared writes.
-
-    Paths are absolute. The defaults confine nothing.
-    """
+    """Policy for writes, with absolute paths; the defaults confine nothing."""
 
     kind: Kind = "guard"
     passes: tuple[str, ...] = ()
@@ -38,15 +35,12 @@ class SandboxPolicy:
     shown: tuple[str, ...] = ()
     """Paths in `hidden` that are seen all the same."""
     network: bool = True
-    """An overlay leaves the network open."""
     layers: str = ""
     """Folder of this trial alone in which the layers are put together."""
     upper_bytes: int = 0
     """Limit of the program's writes, in memory; 0: `layers` is on a disk, which is the limit."""
     private_memory: bool = True
-    """Shared memory is the trial's own."""
     why_not_better: str = ""
-    """Better kinds that the host does not offer, with the reason."""
 
     @property
     def throws_away(self) -> bool:
@@ -75,7 +69,6 @@ FULL = re.compile(
     r"|PytorchStreamWriter failed writing|file write failed"
 )
 LINE_CHARS = 300
-"""Longest part of a line that is quoted."""
 SHARED_MEMORY = re.compile(r"/dev/shm|/torch_|/psm_")  # noqa: S108
 """In a line of one that ran out of another thing."""
 _PATHS = re.compile(
@@ -132,7 +125,6 @@ def _way_out(policy: SandboxPolicy) -> str:
 
 
 def _is_ours(policy: SandboxPolicy, path: str) -> bool:
-    """Return True if only the isolation denied a write."""
     if any(is_within(path, each) for each in (*policy.passes, *SYSTEM_TREES)):
         return False
     place = path

@@ -16,7 +16,7 @@ import shutil
 import socket
 import stat
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 from advisor.sandbox import kernel
@@ -90,10 +90,7 @@ class SyscallNotification(NamedTuple):
     arguments: tuple[int, ...]
 
     def place(self, folder: int | None, path: int | None, *, follows: bool = True) -> str:
-        """Return the resolved file of two arguments.
-
-        Raises OSError.
-        """
+        """Return the resolved file of two arguments. Raises OSError."""
         base = "cwd"
         if folder is not None and self.arguments[folder] & 0xFFFF_FFFF != HERE:
             base = f"fd/{self.arguments[folder] & 0xFFFF_FFFF}"
@@ -130,7 +127,6 @@ class SyscallListener:
     """Listener for `calls` of one command, where allowed.
 
     `judge` returns None to let the kernel do it, 0 when it has been done, else an error number.
-    A call that cannot be judged is denied.
     """
 
     def __init__(
@@ -138,9 +134,8 @@ class SyscallListener:
     ) -> None:
         machine = os.uname().machine
         self._seccomp = SECCOMP.get(machine)
-        numbered = {getattr(call, machine, None): call for call in calls}
-        self._calls: Mapping[int, Call] = {
-            number: call for number, call in numbered.items() if number is not None
+        self._calls: dict[int, Call] = {
+            getattr(call, machine): call for call in calls if getattr(call, machine, None)
         }
         self._judge = judge
         self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -203,7 +198,6 @@ class SyscallListener:
 
 
 def _program(architecture: int, numbers: tuple[int, ...]) -> bytes:
-    """Build the filter that reports `numbers`."""
     lines = [(LOAD, 0, 0, 4), (JUMP_IF_EQUAL, 0, len(numbers) + 1, architecture), (LOAD, 0, 0, 0)]
     for place, number in enumerate(numbers):
         lines.append((JUMP_IF_EQUAL, len(numbers) - place, 0, number))
@@ -232,7 +226,6 @@ def rename_folder(notice: SyscallNotification) -> int | None:
 
 
 def _moved(old: str, new: str) -> int:
-    """Copy a folder and remove it; return an error number."""
     try:
         if os.path.lexists(new):
             os.rmdir(new)

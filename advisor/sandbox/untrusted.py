@@ -18,11 +18,9 @@ from advisor.sandbox.seccomp import Call, SyscallNotification
 
 CONNECT = Call(42, 203)
 PIDFD_OPEN, PIDFD_GETFD = 434, 438
-"""Syscall numbers, the same on every architecture."""
 ADDRESS_BYTES = 110
 """Longest address of a socket in the file tree."""
 SET_FLAGS, UP_AND_RUNNING = 0x8914, 0x41
-"""Of a network interface."""
 
 
 def start_loopback() -> None:
@@ -61,10 +59,7 @@ def readable(policy: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def connect(notice: SyscallNotification, allowed: Sequence[str]) -> int | None:
-    """Connect an allowed socket for the program.
-
-    The kernel would read the address again, which another thread may have changed by then.
-    """
+    """Connect an allowed socket in place of the program."""
     number = notice.arguments[0] & 0xFFFF_FFFF
     with socket.socket(fileno=_copied_descriptor(notice.pid, number)) as own:
         if own.family != socket.AF_UNIX:
@@ -80,7 +75,7 @@ def connect(notice: SyscallNotification, allowed: Sequence[str]) -> int | None:
         if not any(is_within(path, each) for each in allowed):
             return errno.EACCES
         try:
-            own.connect(path)
+            own.connect(path)  # not by the kernel: a thread may have changed the address by now
         except OSError as problem:
             return problem.errno or errno.EACCES
         return 0

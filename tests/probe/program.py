@@ -174,7 +174,7 @@ def run(
     assert process.returncode is not None
     processes = measuring.finish(read_records.read())
     return ProbedRun(
-        reading=probed_run(processes, plan),
+        reading=probed_run(processes),
         records=processes,
         exit_code=process.returncode,
         stdout=said.read_text(),

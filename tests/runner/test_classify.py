@@ -1,5 +1,6 @@
 """Classification: exceptions, messages, signals and limits name a failure; a mention names none."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from advisor.model import Candidate, Effects, Failure
 from advisor.runner.classify import NEXT_STEPS, classify, log_tail
 from advisor.runner.monitor import TrialExit
 from advisor.runner.process_records import ProcessRecord, ProgramException
-from advisor.runner.resources import OomKills, oom_kills
+from advisor.runner.resources import oom_kills
 from tests.runs import a_change, a_trial
 
 TRIAL = a_trial("python", "run.py", candidate=Candidate(changes=(a_change("data.batch_size"),)))
@@ -146,21 +147,21 @@ def test_kills_that_the_kernel_counts_are_read_from_the_nearest_cgroup(
     (folder / name).write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\n")
     before = oom_kills(tmp_path)
     (folder / name).write_text("low 0\nhigh 0\nmax 40\noom 2\noom_kill 3\n")
-    assert oom_kills(tmp_path).since(before) == OomKills(cgroup=2)
+    assert oom_kills(tmp_path) - before == Counter(cgroup=2)
 
 
-HOST = OomKills(host=1)
+HOST = Counter(host=1)
 
 
 @pytest.mark.parametrize(
     ("code", "oom", "kind"),
     [
         (-9, HOST, "host-oom"),
-        (-9, OomKills(), "killed"),
+        (-9, Counter(), "killed"),
         (1, HOST, "crash-start"),  # a kill elsewhere on the host explains no other end
-        (1, OomKills(cgroup=1), "host-oom"),
-        (137, OomKills(), "killed"),  # a shell's: 128 and the signal's number
-        (135, OomKills(), "shm"),
+        (1, Counter(cgroup=1), "host-oom"),
+        (137, Counter(), "killed"),  # a shell's: 128 and the signal's number
+        (135, Counter(), "shm"),
     ],
 )
 def test_signals_and_kernel_counters(code, oom, kind) -> None:

@@ -65,15 +65,15 @@ def process(
     alone = None
     if rate is not None:
         alone = run(rate, start, effects=effects, **(measured or {}))
-    found = Measurement(run=alone, first_step=start, finished_batches=10)
+    found = Measurement(run=alone, first_step=start)
     return replace(record, measurement=found)
 
 
 BOOTED = ProcessRecord(pid=6, boot_time=90.0)
 
 
-def run_of(*processes: ProcessRecord, **plan: int) -> Run:
-    found = probed_run([BOOTED, *processes], MeasurePlan(**plan))
+def run_of(*processes: ProcessRecord) -> Run:
+    found = probed_run([BOOTED, *processes])
     assert found is not None
     return found
 
@@ -91,7 +91,7 @@ def test_one_process() -> None:
     assert (run.units_per_s, run.units, run.startup_s) == (40.0, 400.0, 9.0)
     assert run.peak_mem_gib == 1.5
     assert (run.losses, run.ranks, run.notes) == ((3.0, 2.0), 1, ())
-    assert probed_run([BOOTED, process(7, None)], MeasurePlan()) is None
+    assert probed_run([BOOTED, process(7, None)]) is None
 
 
 def test_ranks_add_up() -> None:
@@ -141,10 +141,9 @@ def test_autocast_inside_the_forward_is_seen() -> None:
     assert run.effects.dtype == run.effects.autocast_dtype == "bfloat16"
 
 
-def test_unfinished_batches_and_a_full_card_are_noted() -> None:
-    run = run_of(process(3, 1.0, memory={"alloc_retries": 2}), whole_batches=12)
-    assert run.notes[0] == "10 batches were finished to the end, 12 were asked for"
-    assert "tried again 2 times: the card is nearly full" in run.notes[1]
+def test_a_full_card_is_noted() -> None:
+    (note,) = run_of(process(3, 1.0, memory={"alloc_retries": 2})).notes
+    assert "tried again 2 times: the card is nearly full" in note
 
 
 WHOLE = MeasurePlan(mode="whole")
@@ -266,5 +265,5 @@ def test_whatever_stands_in_a_record_it_becomes_a_run_or_none(name) -> None:
         read = [parse(7, data), parse(7, data[: len(data) // 2]), parse(8, data)]
         records = [replace(one, measurement=Measurement(run=run(4.0))) for one in read]
         assert all(isinstance(one.caught, tuple) for one in records)
-        found = probed_run(records, MeasurePlan(whole_batches=3))
+        found = probed_run(records)
         assert found is None or math.isfinite(found.units_per_s)

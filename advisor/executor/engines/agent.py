@@ -1,7 +1,5 @@
 """Agent on a node: runs trials for the engine behind a pipe.
 
-    python -P -m advisor.executor.engines.agent
-
 Requests come on stdin and answers go to stdout, one JSON object a line. The agent ends itself and
 its trial when the pipe closes, when the other side is silent, or by a signal.
 """
@@ -16,7 +14,6 @@ import select
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 from advisor import __version__
@@ -41,7 +38,6 @@ class Agent:
         self._cancel = threading.Event()
         """Set by the engine's word, or with `_over`."""
         self._over = threading.Event()
-        """Nobody listens any more."""
         self._writing = threading.Lock()
         self._held = contextlib.ExitStack()
         self._engine = LocalEngine()
@@ -49,7 +45,7 @@ class Agent:
     def serve(self) -> None:
         """Answer requests until the end; then leave nothing."""
         for number in SIGNALS:
-            signal.signal(number, self._signalled)
+            signal.signal(number, lambda *_: self._end())
         for work in (self._listen, self._beat):
             threading.Thread(target=work, daemon=True).start()
         self._tell(hello={"version": __version__, "host": platform.node()})
@@ -60,7 +56,6 @@ class Agent:
                     self._tell(answer=answer)
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer of one request, a refusal included."""
         answers: dict[str, Callable[..., dict[str, Any]]] = {
             "look": self._look,
             "enter": self._enter,
@@ -82,7 +77,6 @@ class Agent:
         return {"machine": read_machine(), "warnings": isolation_warnings(cwd, os.environ)}
 
     def _enter(self, gpu_uuid: str | None, silence_s: float) -> dict[str, Any]:
-        """Hold the card, and a scratch folder."""
         self._silence_s = silence_s
         settings = EngineSettings(
             gpu_uuid=gpu_uuid,
@@ -93,7 +87,6 @@ class Agent:
         return {}
 
     def _run(self, trial: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
-        """Run a trial, if its files are those that the engine sees."""
         asked = messages.read(Trial, trial)
         here = messages.named_files(asked)
         other = [name for name, text in files.items() if here.get(name) != text]
@@ -135,12 +128,7 @@ class Agent:
                     self._requests.put(request)
         self._end()
 
-    def _signalled(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        self._end()
-
     def _end(self) -> None:
-        """End the trial that runs, and then this agent."""
         self._over.set()
         self._cancel.set()
         self._requests.put(None)

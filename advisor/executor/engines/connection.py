@@ -19,19 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from advisor import __version__, errors
-from advisor.errors import (
-    AdvisorError,
-    EngineError,
-    InterruptedByUserError,
-    NodeLostError,
-    SettingsError,
-)
 from advisor.executor.engines import messages
 from advisor.model import Machine
 from advisor.settings import EngineTable
 
 LOCAL = "local"
-"""Name of the engine that needs no carrier."""
 AGENT = ("-P", "-m", "advisor.executor.engines.agent")
 """Arguments of a node's Python; `-P` keeps the user's folder from hiding our modules."""
 KNOWN = {"slurm": "srun", "ray": "ray"}
@@ -49,8 +41,8 @@ class Ending(NamedTuple):
 
     pattern: str
     what: str
-    next_step: str
-    again: bool
+    next_step: str = ""
+    again: bool = False
     """Another node may do: a loss that nobody asked for."""
 
 
@@ -59,55 +51,41 @@ ENDINGS = (
         r"DUE TO TIME LIMIT",
         "the time limit of the allocation was reached",
         "Ask for more with --time, or for less with a smaller --budget.",
-        again=False,
     ),
-    Ending(r"DUE TO PREEMPTION", "another job took its place (preemption)", "", again=True),
-    Ending(r"DUE TO NODE FAILURE|[Nn]ode failure|NODE_FAIL", "the node failed", "", again=True),
+    Ending(r"DUE TO PREEMPTION", "another job took its place (preemption)", again=True),
+    Ending(r"DUE TO NODE FAILURE|[Nn]ode failure|NODE_FAIL", "the node failed", again=True),
     Ending(
         r"CANCELLED AT|[Jj]ob (?:\d+ )?(?:has been )?(?:cancelled|revoked)",
         "the job was cancelled (scancel)",
         "Call again when it may run; finished runs are kept.",
-        again=False,
     ),
     Ending(
         r"Unable to contact slurm controller|Zero Bytes were transmitted|Communication connection",
         "the SLURM controller does not answer",
         "Ask `scontrol ping`, and call again once it is up.",
-        again=False,
     ),
     Ending(
-        r"Unable to allocate resources: (.*)|Unable to create step for job \d+: (.*)",
-        "SLURM refused the request",
-        "Correct the words of srun in gpu-advisor.toml, table [engine.slurm].",
-        again=False,
-    ),
-    Ending(
-        r"ray: (no node has .*)",
-        "Ray refused the request",
-        "Correct the words of ray in gpu-advisor.toml, table [engine.ray].",
-        again=False,
+        r"Unable to (?:allocate resources|create step for job \d+): (.*)|ray: (no node has .*)",
+        "the cluster refused the request",
+        "Correct its command in gpu-advisor.toml, table [engine.NAME].",
     ),
     Ending(
         r"ray: (no cluster answers .*)",
         "Ray is not there",
         "Start it, or name its address: --engine ray://HOST:PORT.",
-        again=False,
     ),
-    Ending(r"ray: the worker was lost: (.*)", "the Ray worker was lost", "", again=True),
+    Ending(r"ray: the worker was lost: (.*)", "the Ray worker was lost", again=True),
     Ending(
         r"(Could not resolve hostname.*|Permission denied.*|Connection (?:refused|timed out).*)",
         "ssh could not log in",
         "Log in by hand first; keys must do without a password.",
-        again=False,
     ),
     Ending(
         r"(No module named '?advisor.*)",
         "that Python has no gpu-advisor",
         "Install it there, or name a Python that has it: `python` in [engine.NAME].",
-        again=False,
     ),
 )
-"""The first whose pattern is found tells the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,18 +118,14 @@ def interpreter_of(script: str) -> str:
     path = shutil.which(script)
     if path is None:
         msg = f"There is no `{script}` on PATH. Name it in gpu-advisor.toml, table [engine.ray]."
-        raise EngineError(msg)
+        raise errors.EngineError(msg)
     head = Path(path).read_bytes()[:500].decode(errors="replace")
     found = re.match(r"#!(?:/bin/sh\n'''exec' \"?)?([^\n\"]*python[\d.]*)", head)
     return found[1] if found else "python3"
 
 
 def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
-    """Carrier of the engine `name`; None is this machine.
-
-    `ray://HOST:PORT` is the engine `ray` at that address. Raises SettingsError for a name that is
-    unknown.
-    """
+    """Carrier of the engine `name`; None is this machine. Raises SettingsError."""
     if name == LOCAL:
         return None
     address = name if name.startswith("ray://") else ""
@@ -164,7 +138,7 @@ def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
             f"There is no engine {name!r} (known: {known}). Add a table [engine.{name}] with a "
             "command to gpu-advisor.toml: see docs/engines.md."
         )
-        raise SettingsError(msg)
+        raise errors.SettingsError(msg)
     python = (table.python if table else None) or sys.executable
     words = (*shlex.split(command), *([f"--address={address}"] if address else []))
     return Carrier(words=words, python=python)
@@ -178,7 +152,7 @@ def why_ended(said: str, code: int | None) -> Ending:
             return ending._replace(what=f"{ending.what}: {told}" if told else ending.what)
     last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
     what = last.strip() or f"its command ended with exit code {code}"
-    return Ending("", what, "", again=True)
+    return Ending("", what, again=True)
 
 
 TICK_S = 0.2
@@ -187,7 +161,6 @@ CLOSE_S = 20.0
 SIGNAL_S = 5.0
 LINES_KEPT = 50
 MOST_LOSSES = 3
-"""Nodes that a call may lose; then it ends."""
 OF_THE_NODE = (
     *("SLURM", "SRUN_", "SSH_", "RAY_", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_"),
     *("HOSTNAME", "TMPDIR", "XDG_RUNTIME_DIR", "GPU_DEVICE_ORDINAL"),
@@ -196,10 +169,7 @@ OF_THE_NODE = (
 
 
 class Connection:
-    """Agent on one node after another.
-
-    `say` hears what the carrier says until the agent is there.
-    """
+    """Agent on one node after another; `say` hears the carrier until it is there."""
 
     def __init__(
         self,
@@ -222,9 +192,7 @@ class Connection:
         self._machine: Machine | None = None
         self.silence_s = messages.SILENCE_S
         self.host = ""
-        """Name of the node."""
         self.warnings: tuple[str, ...] = ()
-        """Warnings about the isolation of trials there."""
         self.waited_s = 0.0
         """Time spent waiting for nodes, which is none of the budget's."""
 
@@ -242,8 +210,8 @@ class Connection:
 
     @property
     def machine(self) -> Machine:
-        """Machine of the node."""
-        assert self._machine is not None, "open the connection first"
+        """Machine of the node, once the connection is open."""
+        assert self._machine is not None
         return self._machine
 
     def open(self, cancel: threading.Event | None = None) -> None:
@@ -263,14 +231,13 @@ class Connection:
             raise
 
     def _greet(self, hello: Mapping[str, str]) -> None:
-        """Take the name of the node, if it has this version."""
         self.host, self._greeted = hello["host"], True
         if hello["version"] != __version__:
             msg = (
                 f"{self.host} has gpu-advisor {hello['version']}, and this is {__version__}. "
                 f"Install the same there, for {self._carrier.python}."
             )
-            raise EngineError(msg)
+            raise errors.EngineError(msg)
 
     def _look(self) -> None:
         """Give the node our variables, and take what it offers a trial."""
@@ -282,7 +249,7 @@ class Connection:
                 f"A node was lost, and {self.host} in its place is another kind of machine. Name "
                 "one kind in the engine's command, and call again."
             )
-            raise NodeLostError(msg, again=False)
+            raise errors.NodeLostError(msg, again=False)
 
     def ask(
         self,
@@ -292,10 +259,7 @@ class Connection:
         hear: Mapping[str, Callable[[str], None]] | None = None,
         **fields: Any,
     ) -> dict[str, Any]:
-        """Answer of the agent to one request.
-
-        `hear` takes its sentences by kind. Raises the agent's own refusal, and NodeLostError.
-        """
+        """Answer of the agent to one request. Raises its refusal, and NodeLostError."""
         self._tell(do=do, **fields)
         answer: dict[str, Any] = self._hear("answer", cancel, self.silence_s, hear)["answer"]
         if "problem" in answer:
@@ -318,7 +282,6 @@ class Connection:
             insist()
 
     def _start(self) -> None:
-        """Start the carrier, in a session that Ctrl-C does not reach."""
         self._lines, pipe = queue.SimpleQueue(), subprocess.PIPE
         self._said.clear()
         self._greeted = False
@@ -329,7 +292,7 @@ class Connection:
             )
         except OSError as problem:
             msg = f"{self._carrier.shown} cannot run: {problem.strerror}. Correct its command."
-            raise EngineError(msg) from problem
+            raise errors.EngineError(msg) from problem
         self._process = process
         works = (self._read, self._beat, self._overhear)
         threads = [threading.Thread(target=work, args=(process,), daemon=True) for work in works]
@@ -379,7 +342,7 @@ class Connection:
             if cancel is not None and cancel.is_set() and not cancelled:
                 if not self._greeted:
                     msg = "Interrupted while a node was waited for; finished runs are kept."
-                    raise InterruptedByUserError(msg)
+                    raise errors.InterruptedByUserError(msg)
                 cancelled = True
                 self._tell(cancel=True)
             try:
@@ -398,7 +361,7 @@ class Connection:
                 if hear is not None and kind in hear:
                     hear[kind](str(text))
 
-    def _lost(self, why: str = "") -> AdvisorError:
+    def _lost(self, why: str = "") -> errors.AdvisorError:
         """Close what is left, and tell why: no node came, or it was lost."""
         process = self._process
         self.close(SIGNAL_S if why else CLOSE_S)
@@ -407,15 +370,14 @@ class Connection:
         ended = why_ended("\n".join(self._said), process.returncode if process else None)
         why = f"{(why or ended.what).rstrip('.')}. {ended.next_step}".rstrip()
         if not self._greeted:
-            return EngineError(f"No agent came up through {self._carrier.shown}: {why}")
+            return errors.EngineError(f"No agent came up through {self._carrier.shown}: {why}")
         again = ended.again and self._losses < MOST_LOSSES
-        return NodeLostError(f"The node {self.host} was lost: {why}", again=again)
+        return errors.NodeLostError(f"The node {self.host} was lost: {why}", again=again)
 
-    def _refusal(self, answer: Mapping[str, Any]) -> AdvisorError:
-        """The agent's refusal as an error of its own class."""
-        kind = getattr(errors, str(answer["problem"]), AdvisorError)
+    def _refusal(self, answer: Mapping[str, Any]) -> errors.AdvisorError:
+        kind = getattr(errors, str(answer["problem"]), errors.AdvisorError)
         text = f"On {self.host}: {answer['text']}"
         if issubclass(kind, errors.TrialFailedError):
             return kind(str(answer["kind"]), text)
-        refusal: AdvisorError = kind(text)
+        refusal: errors.AdvisorError = kind(text)
         return refusal

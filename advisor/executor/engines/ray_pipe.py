@@ -27,7 +27,6 @@ SET_BY_RAY = ("OMP_NUM_THREADS",)
 SOON_S, SAY_S = 3.0, 10.0
 """First wait and interval of the sentences that tell who waits for what."""
 PIECE = 1 << 16
-"""Most bytes of one transfer."""
 LAST_WORDS_S = 5.0
 TRIES = 3
 

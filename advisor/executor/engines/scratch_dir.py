@@ -10,17 +10,12 @@ import signal
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.errors import StateUnusableError, TrialFailedError
 from advisor.sandbox.layers import remove_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
 
 PREFIX = "gpu-advisor-call-"
 YOUNG_S = 60.0
@@ -30,10 +25,7 @@ LEAST_BYTES = 4 << 20
 
 
 def require_room(folder: str | Path) -> None:
-    """Require disk room for the files of trials.
-
-    Raises TrialFailedError where `folder` has none.
-    """
+    """Require disk room for the files of trials. Raises TrialFailedError."""
     space = os.statvfs(folder)
     free = space.f_bavail * space.f_frsize
     if space.f_blocks and free < LEAST_BYTES:
@@ -47,9 +39,7 @@ def require_room(folder: str | Path) -> None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a folder for all trials, and remove it afterwards.
-
-    The next call removes the folder of one that was killed.
+    """Make a folder for all trials, and remove it and those of killed calls.
 
     Raises TrialFailedError where there is no room for it, StateUnusableError where no place.
     """
@@ -59,8 +49,7 @@ def scratch_folder() -> Iterator[Path]:
         msg = f"{problem.strerror}. Set TMPDIR to a folder that may be written."
         raise StateUnusableError(msg) from problem
     require_room(temporary)
-    for left in abandoned(Path(temporary)):
-        remove_tree(str(left))
+    _remove_abandoned(Path(temporary))
     folder = Path(temporary, f"{PREFIX}{secrets.token_hex(6)}")
     try:
         folder.mkdir(mode=0o700)
@@ -72,9 +61,8 @@ def scratch_folder() -> Iterator[Path]:
         remove_tree(str(folder))
 
 
-def abandoned(temporary: Path) -> list[Path]:
-    """Folders of this user's dead calls."""
-    found = []
+def _remove_abandoned(temporary: Path) -> None:
+    """Remove folders of this user's dead calls."""
     with contextlib.suppress(OSError):
         for folder in temporary.glob(f"{PREFIX}*"):
             with contextlib.suppress(OSError):  # no folder, or held
@@ -82,16 +70,12 @@ def abandoned(temporary: Path) -> list[Path]:
                 mine = status.st_uid == os.geteuid()
                 if mine and status.st_mtime < time.time() - YOUNG_S:
                     with locked(folder):
-                        found.append(folder)
-    return found
+                        remove_tree(str(folder))
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold `folder` during the context.
-
-    Raises OSError where another process does.
-    """
+    """Hold `folder` during the context. Raises OSError if another process does."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,14 +86,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def cancellable() -> Iterator[threading.Event]:
-    """Event that SIGINT and SIGTERM set.
-
-    A trial ends cleanly then; a second signal is final.
-    """
+    """Event that SIGINT and SIGTERM set; a second signal is final."""
     off = threading.Event()
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def stop(*_: object) -> None:
         if off.is_set():
             raise KeyboardInterrupt
         off.set()
