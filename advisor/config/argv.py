@@ -61,14 +61,9 @@ def split(content: bytes) -> tuple[str, ...]:
 
 
 def with_options(text: str, options: Sequence[Option]) -> Parsed:
-    """Parse leaves with the program's known `options`.
-
-    Options without a typed flag become leaves too.
-    """
+    """Parse leaves with the program's known `options`."""
     words = text.split(SEPARATOR)
-    starts = [0]
-    for word in words:
-        starts.append(starts[-1] + len(word) + 1)
+    starts = [0, *itertools.accumulate(len(word) + 1 for word in words)]
     leaves = Leaves()
     known = _Known(options)
     seen: dict[str, int] = {}
@@ -82,13 +77,12 @@ def with_options(text: str, options: Sequence[Option]) -> Parsed:
         start, end = starts[number] + offset, starts[number] + len(words[number])
         bare = offset == 0 and words[number] == typed
         value = typed not in known.negations if bare else _value(words[number][offset:])
-        leaf = Leaf(path, value, start, end, why=why, bare=bare)
-        leaves.found.append(leaf._replace(option=known.options.get(path)))
+        leaves.found.append(Leaf(path, value, start, end, why, bare, known.options.get(path)))
     for option in known.options.values():
         if option.flag not in seen:
             end = starts[option.behind + 1] - 1
-            leaf = Leaf(option.flag, option.default, end, end)
-            leaves.found.append(leaf._replace(option=option, given=False))
+            leaf = Leaf(option.flag, option.default, end, end, option=option, given=False)
+            leaves.found.append(leaf)
     leaves.notes += [f"{path} is given more than once; the last one counts" for path in repeated]
     return Parsed(text, leaves)
 
@@ -147,10 +141,7 @@ def first_own_word(words: Sequence[str]) -> int:
 def _flags(
     words: Sequence[str], first: int, bare: Iterable[str]
 ) -> list[tuple[int, str, int, str | None]]:
-    """Find flags with paths, value offsets and edit problems.
-
-    `bare` flags never take a value.
-    """
+    """Find flags with paths, value offsets and edit problems."""
     found: list[tuple[int, str, int, str | None]] = []
     end = words.index("--", first) if "--" in words[first:] else len(words)
     words, number = words[:end], first

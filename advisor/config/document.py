@@ -35,7 +35,6 @@ SUFFIXES: dict[str, Format] = {
     ".py": "python",
 }
 
-
 MAX_VALUES = 50_000
 """Most values. Real configs stay below 5,000; data files do not."""
 _BOM = b"\xef\xbb\xbf"
@@ -84,10 +83,7 @@ class Document:
         return True
 
     def with_values(self, values: Mapping[str, JsonScalar]) -> bytes:
-        """Return the bytes with other values at these paths.
-
-        A value keeps the spelling family of the one it replaces. Raises EditRefusedError.
-        """
+        """Return the bytes with other values at these paths. Raises EditRefusedError."""
         splices, wanted, gone = [], {}, set()
         for path, new in values.items():
             scalar, leaf = self._editable(path), self.parsed.leaves[path]
@@ -187,11 +183,7 @@ class Document:
 
 
 def read(path: Path | str) -> Document:
-    """The config at `path`.
-
-    Raises ConfigMissingError, ConfigUnreadableError (a directory, a pipe, no permission, not
-    UTF-8, too large) or ConfigSyntaxError (with line and column).
-    """
+    """The config at `path`. Raises ConfigMissingError, ConfigUnreadableError, ConfigSyntaxError."""
     path = Path(path)
     raw = swap.read_bytes(path)
     form = SUFFIXES.get(path.suffix.lower())
@@ -224,10 +216,7 @@ def parse(
 
 
 def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Document:
-    """Command as a document; `argv.split` gives an argv back.
-
-    `options` of its program that were not typed are scalars too: a value set there is added.
-    """
+    """Command as a document; `argv.split` gives an argv back."""
     return parse(argv.join(command), "argv", "command line", options=tuple(options))
 
 
