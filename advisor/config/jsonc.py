@@ -10,7 +10,7 @@ import json
 import re
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, Leaf, Leaves, Parsed, Syntax, syntax_error
+from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Leaf, Leaves, Parsed, Syntax, syntax_error
 
 _LEXEME = re.compile(
     r"""(?P<space>[ \t\r\n]+)
@@ -57,8 +57,7 @@ def _scan(text: str, name: str) -> tuple[list[Lexeme], str]:
         if kind == "mark":
             depth += _DEEPER.get(text[start], 0)
             if depth > MAX_DEPTH:
-                problem = f"nested more than {MAX_DEPTH} levels deep"
-                raise syntax_error(name, text, start, problem)
+                raise syntax_error(name, text, start, TOO_DEEP)
             if text[start] in "}]" and _ends_in_trailing_comma(text, lexemes):
                 blanks.append(lexemes.pop())
         lexemes.append((start, position))

@@ -53,6 +53,7 @@ COMPUTED = "it is computed"
 """Start of the reason for a value known only at run time."""
 MAX_DEPTH = 200
 """Deepest nesting. Real configs stay below 20."""
+TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 
 _NOT_A_LITERAL = re.compile(r"[\r\n]|\$\{|\{\{")
 

@@ -18,6 +18,7 @@ from advisor.config import spelling
 from advisor.config.leaves import (
     COMPUTED,
     MAX_DEPTH,
+    TOO_DEEP,
     Leaf,
     Leaves,
     Parsed,
@@ -49,8 +50,7 @@ def parse(text: str, name: str) -> Parsed:
         at = _position(text, problem)
         raise syntax_error(name, text, at, f"not valid Python: {problem.msg}") from problem
     except (ValueError, RecursionError, MemoryError) as problem:
-        stated = f"nested more than {MAX_DEPTH} levels deep"
-        raise syntax_error(name, text, 0, stated) from problem
+        raise syntax_error(name, text, 0, TOO_DEEP) from problem
     return Parsed(text, leaves)
 
 

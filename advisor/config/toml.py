@@ -7,7 +7,7 @@ import tomllib
 from typing import Any, cast
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, Leaf, Leaves, Parsed, Syntax, syntax_error
+from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Leaf, Leaves, Parsed, Syntax, syntax_error
 from advisor.config.spelling import double_quoted
 from advisor.model import JsonScalar
 
@@ -37,8 +37,7 @@ def parse(text: str, name: str) -> Parsed:
         stated = f"not valid TOML: {_AT.sub('', str(problem)).strip()}"
         raise syntax_error(name, text, _position(text, str(problem)), stated) from problem
     except RecursionError as problem:
-        stated = f"nested more than {MAX_DEPTH} levels deep"
-        raise syntax_error(name, text, 0, stated) from problem
+        raise syntax_error(name, text, 0, TOO_DEEP) from problem
     scanner = _Scanner(text, name, data)
     scanner.run()
     return Parsed(text, scanner.leaves)
@@ -125,8 +124,7 @@ class _Scanner:
     def _value(self, here: Any, path: str) -> None:
         """Read the value at `path`."""
         if path.count("[") + path.count(".") > MAX_DEPTH:
-            problem = f"nested more than {MAX_DEPTH} levels deep"
-            raise syntax_error(self._name, self._text, self._at, problem)
+            raise syntax_error(self._name, self._text, self._at, TOO_DEEP)
         opening = self._text[self._at]
         if opening not in "[{":
             self._leaf(here, path)
