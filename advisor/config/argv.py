@@ -172,7 +172,6 @@ def _flags(
 
 
 def _yacs_keys(words: Sequence[str], first: int) -> set[int]:
-    """Indices of keys in `KEY VALUE` pairs."""
     return {
         number
         for number in range(first, len(words) - 1)
@@ -183,7 +182,6 @@ def _yacs_keys(words: Sequence[str], first: int) -> set[int]:
 
 
 def _is_value(word: str) -> bool:
-    """Return True for a word that is no flag and no override."""
     is_flag = word.startswith("-") and word != "-" and not _FLOAT.fullmatch(word)
     return not is_flag and not _HYDRA.fullmatch(word)
 

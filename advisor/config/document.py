@@ -114,7 +114,6 @@ class Document:
         return scalar
 
     def _splice(self, leaf: Leaf, wanted: JsonScalar) -> Splice:
-        """The edit that gives `leaf` another value."""
         if leaf.option is not None and (not leaf.given or leaf.option.form == "pair"):
             return self._option(leaf, leaf.option, wanted)
         if not leaf.bare:
@@ -239,7 +238,6 @@ def masked_diff(before: Document, after: Document, name: str) -> str:
 
 
 def _masked(document: Document) -> bytes:
-    """Bytes of the document with masked secrets."""
     content = document.raw
     scalars = sorted(document.scalars.values(), key=lambda scalar: -scalar.span.start)
     for scalar in scalars:

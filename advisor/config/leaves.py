@@ -135,7 +135,6 @@ def scalars(parsed: Parsed, bom: int, marker: str) -> dict[str, Scalar]:
 
 
 def _why_not(text: str) -> str | None:
-    """Reason against editing this spelling."""
     found = _NOT_A_LITERAL.search(text)
     if found and found[0] in "\r\n":
         return "it spans several lines"

@@ -69,7 +69,6 @@ def _position(text: str, problem: SyntaxError) -> int:
 
 
 class _Reader:
-    """One pass over the syntax tree."""
 
     def __init__(self, text: str) -> None:
         self.found: dict[str, Leaf] = {}
@@ -131,7 +130,6 @@ class _Reader:
             del self.found[path]
 
     def _mark(self, place: str | None, why: str) -> None:
-        """Mark leaves at `place` as not editable."""
         for path in self._below(place):
             self.found[path] = self.found[path]._replace(why=why)
 
@@ -173,7 +171,6 @@ class _Reader:
             self._leaf(node, path, why)
 
     def _members(self, call: ast.Call, path: str, why: str | None) -> None:
-        """Read the arguments of nested calls."""
         if isinstance(call.func, ast.Call):
             self._members(call.func, path, why)
         for number, argument in enumerate(call.args):

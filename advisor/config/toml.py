@@ -73,7 +73,6 @@ class _Scanner:
         """Path of an array of tables to the number of its tables so far."""
 
     def run(self) -> None:
-        """Read every header and member of the text."""
         table, here = "", self._data
         while self._next():
             if self._next() == "[":
@@ -92,7 +91,6 @@ class _Scanner:
         return self._text[self._at : self._at + 1]
 
     def _keys(self) -> list[str]:
-        """Parts of a dotted key."""
         parts: list[str] = []
         while not parts or self._take(_DOT):
             part = self._take(_KEY_PART)
@@ -122,7 +120,6 @@ class _Scanner:
         self._value(here, path)
 
     def _value(self, here: Any, path: str) -> None:
-        """Read the value at `path`."""
         if path.count("[") + path.count(".") > MAX_DEPTH:
             raise syntax_error(self._name, self._text, self._at, TOO_DEEP)
         opening = self._text[self._at]

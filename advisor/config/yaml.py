@@ -83,7 +83,6 @@ def _refuse_deep(text: str, name: str) -> None:
 
 
 class _Reader:
-    """Leaves of a tree of nodes."""
 
     def __init__(self, text: str, name: str) -> None:
         self.leaves = Leaves()
