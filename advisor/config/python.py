@@ -69,7 +69,6 @@ def _position(text: str, problem: SyntaxError) -> int:
 
 
 class _Reader:
-
     def __init__(self, text: str) -> None:
         self.found: dict[str, Leaf] = {}
         self._above: set[str] = set()

@@ -83,7 +83,6 @@ def _refuse_deep(text: str, name: str) -> None:
 
 
 class _Reader:
-
     def __init__(self, text: str, name: str) -> None:
         self.leaves = Leaves()
         self._text = text

@@ -34,9 +34,8 @@ NARROW = ("bfloat16", "float16")
 def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
     """Precisions to try, bfloat16 first, as spelled values.
 
-    Each torch dtype maps to the value that asks for it, never wider than the current one. Only
-    words of the spelling family already in use: `16-mixed` gives `bf16-mixed`, `fp32` gives `bf16`
-    and `fp16`, a flag that is off can be put on. Empty where the family is not known.
+    Only words of the spelling family already in use: `16-mixed` gives `bf16-mixed`, `fp32` gives
+    `bf16` and `fp16`, a flag that is off can be put on. Empty where the family is not known.
     """
     if isinstance(knob.value, bool):
         return {} if knob.value else dict.fromkeys(_dtypes_of_flag(knob), True)
@@ -166,10 +165,7 @@ def _no_multiple(knob: Knob, value: JsonScalar) -> str | None:
 
 
 def _move_product(plan: _Plan, link: KnobConstraint) -> str | None:
-    """Keep batch x accumulation constant: the other one gives way.
-
-    A written product stays, and must divide.
-    """
+    """Keep batch x accumulation: the other gives way; a written product must divide."""
     new = number_of(plan.value)
     if not new or new < 1:
         return f"a {plan.knob.kind} is at least 1"

@@ -44,10 +44,7 @@ class Family:
 
 
 def _squeezed(value: object) -> str:
-    """Normalize the spelling of a word.
-
-    `torch.bfloat16`, `BFLOAT_16` and `bfloat16` are one.
-    """
+    """`torch.bfloat16`, `BFLOAT_16` and `bfloat16` as one word."""
     text = str(value).strip().lower()
     return re.sub(r"\A[a-z.]+\.(?=[a-z])|[_-]", "", text)
 

@@ -43,10 +43,8 @@ class _Around(NamedTuple):
 
 
 def _nearest(knob: Knob, others: Sequence[Knob]) -> list[Knob]:
-    """Knob of `others` whose path is nearest to that of `knob`, or None."""
-    if not others:
-        return []
-    return [max(others, key=lambda other: _shared(knob, other))]
+    """The knob of `others` whose path is nearest to that of `knob`, if any."""
+    return [max(others, key=lambda other: _shared(knob, other))] if others else []
 
 
 def _shared(one: Knob, other: Knob) -> int:

@@ -39,11 +39,6 @@ class Trace(NamedTuple):
         parts = math.prod(float(shares[each] or 1) for each in self.over)
         return None if number is None else round(number * self.times / parts, 6)
 
-    @property
-    def is_plain(self) -> bool:
-        """True where the value itself shows."""
-        return not self.over and self.times == 1.0
-
 
 TRACES = (
     Trace("batch_size", "batch_size"),
@@ -249,7 +244,6 @@ def trial_values(
 
 
 def _in_accumulation(group: Sequence[Suspect]) -> bool:
-    """True if one of `group` may be the accumulation."""
     return any(trace.kind == "grad_accum" for suspect in group for trace in suspect.traces)
 
 
@@ -340,7 +334,8 @@ def read_outcome(
             if (trace := _trace_to(move, kind, after, new)) is not None
         ]
         # A batch over an accumulation that moved with it shows as the quotient by definition.
-        shown = [pair for pair in shown if pair[1].is_plain] or shown
+        plain = [(move, trace) for move, trace in shown if not trace.over and trace.times == 1.0]
+        shown = plain or shown
         if len(shown) != 1 or old is None or new is None:
             unclear.add(kind)
             continue

@@ -36,10 +36,7 @@ def elsewhere(document: Document, leaf: Leaf) -> tuple[str, ...] | None:
 
 
 def target(document: Document, text: object) -> str | None:
-    """Target of a plain reference, if in this document.
-
-    Such as `${a.b}`, `<a.b>` or `@a#b`.
-    """
+    """Path in this document that `${a.b}`, `<a.b>` or `@a#b` names, if any."""
     found = _PLAIN_REFERENCE.fullmatch(text.strip()) if isinstance(text, str) else None
     if not found:
         return None
@@ -157,8 +154,6 @@ def _any(pattern: re.Pattern[str], names: Iterable[str]) -> bool:
 
 
 class _Finder:
-    """One pass over one document."""
-
     def __init__(self, document: Document, phase: Phase | None) -> None:
         self.document = document
         self.leaves = leaves(document.scalars)
@@ -193,7 +188,6 @@ class _Finder:
         return KnobConstraint(kind="reference", document=self.document.name, paths=paths, why=why)
 
     def _meaning(self, leaf: Leaf) -> Meaning | None:
-        """Meaning of `leaf` by a rule for its name, else by its words."""
         meaning = self._by_rule(leaf) or vocabulary.read(leaf)
         above = None if meaning else vocabulary.of_key_above(leaf)
         return self._meaning(above) if above else meaning
@@ -285,10 +279,8 @@ def _frozen(leaf: Leaf, kind: str) -> str | None:
 
 
 def _is_output(leaf: Leaf) -> bool:
-    """True for an editable value that names an output directory.
-
-    `dir` under `output` is read as `output_dir`.
-    """
+    """True for an editable value that names an output directory."""
+    # `dir` under `output` is read as `output_dir`.
     names = (leaf.name, *(f"{parent}_{leaf.name}" for parent in leaf.ancestors[:1]))
     known = catalogue()
     return bool(

@@ -46,18 +46,12 @@ class Leaf:
 
 @functools.lru_cache(maxsize=4096)
 def canonical(key: str) -> str:
-    """Canonical form of a key's last part.
-
-    Its words in lower case, joined by `_`.
-    """
+    """Last part of a key: its words in lower case, joined by `_`."""
     return _snake(_scoped(key)[-1])
 
 
 def _scoped(key: str) -> list[str]:
-    """Split a scoped key such as `train/AdamW.lr`.
-
-    Also `train:lr` and `train#lr`; a key with spaces or brackets is one part.
-    """
+    """Parts of `train/AdamW.lr`, `train:lr` or `train#lr`; others are one part."""
     bare = key.strip().strip("-")
     return re.split(r"[./#:]", bare) if re.fullmatch(r"[\w./#:+-]+[\w+-]", bare) else [bare]
 
@@ -86,10 +80,7 @@ def parts_of(path: str) -> tuple[Part, ...]:
 
 
 def leaves(scalars: Mapping[str, Scalar]) -> list[Leaf]:
-    """Leaves of a document, in order.
-
-    Every scalar under a key, and every list of scalars as one leaf.
-    """
+    """Leaves of a document in order; a list of scalars is one leaf."""
     groups: dict[tuple[Part, ...], list[Scalar]] = {}
     lists: set[tuple[Part, ...]] = set()
     children: dict[tuple[Part, ...], dict[str, None]] = {}
