@@ -92,10 +92,8 @@ def _text_types(text: str) -> frozenset[str]:
     return frozenset(kinds)
 
 
-WORDS = ("under", "parent")
-"""Conditions on words of the names around a leaf; with `not-` before them, the opposite."""
-KEYS = ("sibling", "document")
-"""Conditions on whole keys, as patterns."""
+AROUND = ("under", "parent", "sibling", "document")
+"""Conditions on the names around a leaf; with `not-` before them, the opposite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,19 +117,17 @@ class Rule:
     meaning: Meaning
     format: str | None = None
     phases: frozenset[str] = frozenset()
-    words: tuple[tuple[str, bool, frozenset[str]], ...] = ()
-    """Place, whether one of the words must stand there, and the words."""
-    keys: tuple[tuple[str, bool, re.Pattern[str]], ...] = ()
+    conditions: tuple[tuple[str, bool, re.Pattern[str]], ...] = ()
+    """Place, whether one of the names there must match, and the pattern."""
 
     def fits(self, leaf: Leaf, around: Mapping[str, frozenset[str]], of: str, phase: str) -> bool:
         """True if `leaf`, in a document of format `of`, meets every condition."""
         return (
             self.format in (None, of)
             and (not self.phases or phase in self.phases)
-            and all(wanted != words.isdisjoint(around[at]) for at, wanted, words in self.words)
             and all(
-                wanted == any(pattern.fullmatch(key) for key in around[at])
-                for at, wanted, pattern in self.keys
+                wanted == any(pattern.fullmatch(name) for name in around[at])
+                for at, wanted, pattern in self.conditions
             )
             and self.family.holds(leaf.value)
         )
@@ -207,15 +203,12 @@ def _family(row: Mapping[str, Any], rows: Mapping[str, Any]) -> Family:
 def _rule(row: Mapping[str, Any], families: Mapping[str, Family]) -> Rule:
     row = dict(row)
     family = row.pop("value", REGISTRY[row["kind"]].family if "kind" in row else "any")
-    conditions = [(at, True, row.pop(at)) for at in (*WORDS, *KEYS) if at in row]
-    conditions += [
-        (at, False, row.pop(f"not-{at}")) for at in (*WORDS, *KEYS) if f"not-{at}" in row
-    ]
+    wanted = [(at, True, _union(row.pop(at))) for at in AROUND if at in row]
+    banned = [(at, False, _union(row.pop(f"not-{at}"))) for at in AROUND if f"not-{at}" in row]
     return Rule(
         names=_union(row.pop("names")),
         family=families[family],
-        words=tuple((at, is_, frozenset(words)) for at, is_, words in conditions if at in WORDS),
-        keys=tuple((at, is_, _union(keys)) for at, is_, keys in conditions if at in KEYS),
+        conditions=(*wanted, *banned),
         phases=frozenset(row.pop("for", ())),
         format=row.pop("format", None),
         meaning=Meaning(**row),
