@@ -56,10 +56,7 @@ IDLE = ("data_wait", "host_to_device", "launch", "sync", "other")
 def ranged(
     runs: Sequence[Run], figure: Callable[[Run], float | None], shown: Callable[[float], str]
 ) -> str:
-    """Format the range of a figure: `40 % to 43 %`.
-
-    `not measured` where a run lacks it.
-    """
+    """Range of a figure: `40 % to 43 %`, or `not measured`."""
     values = [value for run in runs if (value := figure(run)) is not None]
     if len(values) < len(runs) or not values:
         return numbers.NOT_MEASURED
@@ -146,10 +143,7 @@ def footprint_lines(run: Run) -> list[str]:
 
 
 def diagnose(runs: Sequence[Run], *, profile: GpuProfile | None = None) -> Bottleneck | None:
-    """Name the bottleneck of equal runs.
-
-    None with fewer than two of them.
-    """
+    """Name the bottleneck of equal runs; None with fewer than two."""
     if len(runs) < FEWEST:
         return None
     run = typical(runs)

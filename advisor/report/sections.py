@@ -108,10 +108,7 @@ def outcome(report: Report) -> str:
 
 
 def title(report: Report) -> str:
-    """Title with the gain, or the outcome.
-
-    `2.91x as many tiles a second`
-    """
+    """Gain, such as `2.91x as many tiles a second`, or the outcome."""
     gain = report.gain
     if report.verdict != "improved" or gain is None:
         return outcome(report).lower()

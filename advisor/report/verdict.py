@@ -167,10 +167,7 @@ def _interrupted(found: TuningResult) -> str:
 
 
 def _improved(found: TuningResult, whole: Gain) -> str:
-    """Sentence on a proven gain.
-
-    `The tuned config gives 2.04x as many tiles a second in 6 interleaved rounds ...`
-    """
+    """Sentence on a proven gain."""
     state, objective = found.state, found.state.context.objective
     bounds = "lower 95 % bound; the machine was too unsteady to say how much more"
     if whole.high is not None:
@@ -301,10 +298,7 @@ ENDED = 2.0
 
 
 def needed_budget_s(state: TunerState) -> float:
-    """Budget for the steps that this one lacked.
-
-    What a limit of ours ended takes longer than it ran.
-    """
+    """Budget for the steps that this one lacked."""
     needed_s = [entry.needed_s * (ENDED if entry.stopped else 1.0) for entry in state.skipped]
     missing_s = (n - entry.remaining_s for n, entry in zip(needed_s, state.skipped, strict=True))
     return state.budget_for(max(0.0, sum(needed_s) - state.remaining_s, *missing_s))
