@@ -53,10 +53,7 @@ def rank_in(counts: Sequence[int], alpha: float) -> tuple[int, float]:
 
 @cache
 def signed_rank_rank(n: int, alpha: float) -> int:
-    """Rank of the Walsh average of n pairs that bounds their centre.
-
-    The bound is wrong with probability `alpha` at most.
-    """
+    """Rank of the Walsh average of n pairs that bounds their centre."""
     return rank_in(signed_rank_counts(n), alpha)[0]
 
 
@@ -93,10 +90,7 @@ def walsh_interval(values: Sequence[float], alpha: float) -> Interval:
 
 
 def interval_of(averages: Sequence[float], n: int, alpha: float) -> Interval:
-    """Interval from the ascending Walsh averages.
-
-    They are those of n values, so several `alpha` can share them.
-    """
+    """Interval from the ascending Walsh averages of n values."""
     return _bounded(averages, signed_rank_rank(n, alpha), n, alpha)
 
 
@@ -113,11 +107,7 @@ def _bounded(ascending: Sequence[float], k: int, n: int, alpha: float) -> Interv
 
 @cache
 def rank_sum_counts(one: int, other: int) -> tuple[int, ...]:
-    """Counts of two samples' orders, by U.
-
-    Mann and Whitney's U goes from 0 to one * other. Divided by their sum this is the exact null
-    distribution of U.
-    """
+    """Counts of two samples' orders by Mann and Whitney's U: its null distribution."""
     if not one or not other:
         return (1,)
     without_last, with_last = rank_sum_counts(one, other - 1), rank_sum_counts(one - 1, other)
@@ -249,10 +239,7 @@ def t_quantile(probability: float, degrees: int) -> float:
 
 
 def _t_cdf(t: float, degrees: int) -> float:
-    """P(T <= t) for t >= 0, by finite sums.
-
-    The sums over cos(theta) hold for whole degrees of freedom.
-    """
+    """P(T <= t) for t >= 0, by the finite sums for whole degrees of freedom."""
     theta = math.atan2(t, math.sqrt(degrees))
     cos2 = math.cos(theta) ** 2
     odd = degrees % 2

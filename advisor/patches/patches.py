@@ -138,10 +138,7 @@ def _set_arguments(
 
 
 def _override(source: Source, splat: ast.keyword, values: dict[str, int | bool]) -> list[Splice]:
-    """Override names that `**options` may hold.
-
-    `**{**options, "num_workers": 4}` is sure.
-    """
+    """Override names that may be in `options`: `**{**options, "num_workers": 4}`."""
     start, end = source.span(splat.value)
     pairs = "".join(f', "{name}": {value!r}' for name, value in values.items())
     splat.value = ast.Dict(

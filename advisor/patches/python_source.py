@@ -101,10 +101,7 @@ def leading_imports(tree: ast.Module) -> list[ast.stmt]:
 
 
 def behind(source: Source, node: ast.stmt) -> int | None:
-    """Offset of the end of the last line of `node`.
-
-    None where another statement shares that line.
-    """
+    """Offset of the end of a node's last line; None if it is shared."""
     _, end = source.span(node)
     rest, newline, _ = source.code[end:].partition(b"\n")
     if not newline or (rest.strip() and not rest.strip().startswith(b"#")):
