@@ -361,10 +361,8 @@ def joined(
     if not mine:
         return findings
     knobs = (*findings.knobs, *(_knob(each, phase) for each in mine))
-    found = leaves(document.scalars)
-    before = find_links(document.name, found, findings.knobs)
-    kept = (link for link in findings.links if link not in before)
-    return replace(findings, knobs=knobs, links=(*find_links(document.name, found, knobs), *kept))
+    links = find_links(document.name, leaves(document.scalars), knobs)
+    return replace(findings, knobs=knobs, links=links)
 
 
 def _knob(found: Followed, phase: Phase) -> Knob:

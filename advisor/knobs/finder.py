@@ -14,34 +14,17 @@ from advisor.knobs import candidate_values, vocabulary
 from advisor.knobs.catalogue import Meaning, catalogue, rules_for, types_of
 from advisor.knobs.constraints import find_links
 from advisor.knobs.registry import REGISTRY, KnobSpec
-from advisor.knobs.tree import Findings, Leaf, Reference, leaves, parts_of, path_of, words_of
-from advisor.model import FalseMatch, Knob, KnobConstraint, Phase
+from advisor.knobs.tree import Findings, Leaf, Reference, leaves, words_of
+from advisor.model import FalseMatch, Knob, Phase
 
 _REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
-_PLAIN_REFERENCE = re.compile(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$?@([\w#]+)|\$([A-Za-z_]\w*)")
 
 
-def elsewhere(document: Document, leaf: Leaf) -> tuple[str, ...] | None:
-    """Reason and paths of a value that lives elsewhere, or None."""
-    if repeated := document.parsed.aliases.get(leaf.scalar.path):
-        return f"repeats {repeated}: change it there", leaf.path, repeated
-    why = leaf.scalar.why
-    if leaf.value is None and why and why.startswith(COMPUTED):
-        return why, leaf.path
-    if not isinstance(leaf.value, str) or not _REFERENCE.search(leaf.value):
-        return None
-    if found := target(document, leaf.value):
-        return f"{leaf.value}: the value lives at {found}", leaf.path, found
-    return f"{leaf.value}: it is computed elsewhere", leaf.path
-
-
-def target(document: Document, text: object) -> str | None:
-    """Path in this document that `${a.b}`, `<a.b>` or `@a#b` names, if any."""
-    found = _PLAIN_REFERENCE.fullmatch(text.strip()) if isinstance(text, str) else None
-    if not found:
-        return None
-    path = path_of(parts_of(next(filter(None, found.groups())).replace("#", ".")))
-    return path if path in document.scalars else None
+def lives_elsewhere(document: Document, leaf: Leaf) -> bool:
+    """True for an alias, a computed value, and a reference such as `${a.b}`."""
+    computed = leaf.value is None and (leaf.scalar.why or "").startswith(COMPUTED)
+    refers = isinstance(leaf.value, str) and _REFERENCE.search(leaf.value) is not None
+    return leaf.scalar.path in document.parsed.aliases or computed or refers
 
 
 def files_named(leaf: Leaf) -> list[str]:
@@ -68,7 +51,7 @@ def find(document: Document, *, phase: Phase | None = None) -> Findings:
     return Findings(
         document=document.name,
         knobs=tuple(finder.knobs),
-        links=(*find_links(document.name, finder.leaves, finder.knobs), *finder.links),
+        links=find_links(document.name, finder.leaves, finder.knobs),
         traps=tuple(finder.traps),
         outputs=tuple(leaf.path for leaf in finder.leaves if _is_output(leaf)),
         references=tuple(finder.references),
@@ -161,31 +144,20 @@ class _Finder:
         self.phase = phase or _phase_of_document(document, self.leaves, self.names)
         self.knobs: list[Knob] = []
         self.traps: list[FalseMatch] = []
-        self.links: list[KnobConstraint] = []
         self.references: list[Reference] = []
 
     def run(self) -> None:
         """Sort every leaf whose name the catalogue or vocabulary knows."""
         for leaf in self.leaves:
-            for file in files_named(leaf):
-                self.references.append(Reference(path=leaf.path, file=file))
-                self.links.append(self._lives_elsewhere(f"values live in {file}", leaf.path))
+            self.references += (Reference(path=leaf.path, file=f) for f in files_named(leaf))
             known = rules_for(leaf.name) or vocabulary.speaks(leaf.name)
-            if known and (other := elsewhere(self.document, leaf)):
-                self.links.append(self._lives_elsewhere(*other))
-            elif (meaning := self._meaning(leaf)) is None:
+            if known and lives_elsewhere(self.document, leaf):
                 continue
-            elif why := meaning.trap or _unused(leaf):
+            meaning = self._meaning(leaf)
+            if meaning and (why := meaning.trap or _unused(leaf)):
                 self.traps.append(FalseMatch(document=self.document.name, path=leaf.path, why=why))
-            else:
+            elif meaning:
                 self.knobs.append(self._knob(leaf, meaning))
-                if "auto" in types_of(leaf.value):
-                    why = "auto: the value lives in the program or file that launches this one"
-                    self.links.append(self._lives_elsewhere(why, leaf.path))
-
-    def _lives_elsewhere(self, why: str, *paths: str) -> KnobConstraint:
-        """Link a path to the place of its value in this document."""
-        return KnobConstraint(kind="reference", document=self.document.name, paths=paths, why=why)
 
     def _meaning(self, leaf: Leaf) -> Meaning | None:
         meaning = self._by_rule(leaf) or vocabulary.read(leaf)

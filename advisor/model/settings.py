@@ -70,7 +70,7 @@ class KnobConstraint:
     """Knobs that move together or not at all."""
 
     kind: str
-    """product, exclusive, needs-workers, schedule, reference, override"""
+    """product, exclusive, needs-workers or schedule"""
     paths: tuple[str, ...]
     why: str
     document: str = ""
