@@ -60,23 +60,14 @@ def trial_key(
     plan: MeasurePlan,
     env: Mapping[str, str],
 ) -> str:
-    """Key of a measurement; equal keys are interchangeable.
-
-    That holds on one machine only. `env` is what the command is given, seed included, on top of the
-    caller's environment, of which the variables count that choose devices, threads or allocators
-    (SEEN_VARIABLES).
-    """
+    """Key of a measurement; on one machine equal keys are interchangeable."""
     seen = {name: os.environ[name] for name in SEEN_VARIABLES if name in os.environ}
     facts = [FORMAT, program, list(command), values, asdict(plan), {**seen, **env}]
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 
 def program_key(cwd: Path, command: tuple[str, ...] = ()) -> str:
-    """Digest of the sources and packages of `command`.
-
-    An edited source, another Python or another torch makes earlier runs stale. Environments,
-    hidden folders and folders that may not be read are skipped.
-    """
+    """Digest of the sources and packages of `command`: others make runs stale."""
     lines = installed_packages(command, cwd)
     for path in _sources(cwd):
         with contextlib.suppress(OSError):  # gone meanwhile
@@ -86,11 +77,7 @@ def program_key(cwd: Path, command: tuple[str, ...] = ()) -> str:
 
 
 def installed_packages(command: tuple[str, ...], cwd: Path) -> list[str]:
-    """Interpreter and packages of `command`, by name and version.
-
-    Nothing is run. `torch-2.4.0+cu121.dist-info` names the version of CUDA too. Empty where no word
-    of the command is a program of a Python environment.
-    """
+    """Interpreter and packages of `command`, by name and version; nothing is run."""
     lines: list[str] = []
     for word in dict.fromkeys(" ".join(command).split()):
         found = shutil.which(word) or (str(cwd / word) if "/" in word else None)

@@ -244,11 +244,7 @@ def judge_drift(
 
 
 def loss_drifts(reference: tuple[float, ...], losses: tuple[float, ...]) -> tuple[float, ...]:
-    """Relative differences of the losses, by step.
-
-    Of the last half of the steps that both runs made. Empty with fewer than 8 common steps; inf
-    where one is not finite.
-    """
+    """Relative differences of the losses in the last half of the common steps."""
     steps = min(len(reference), len(losses))
     if steps < FEWEST_LOSSES:
         return ()

@@ -28,10 +28,7 @@ RANK_SHARE = 0.75
 
 @cache
 def signed_rank_counts(n: int) -> tuple[int, ...]:
-    """Counts of the subsets of {1 ... n}, by sum.
-
-    Divided by 2**n this is the exact null distribution of the signed-rank statistic W+.
-    """
+    """Exact null distribution of the signed-rank statistic W+, times 2**n."""
     counts = [1] + [0] * (n * (n + 1) // 2)
     for rank in range(1, n + 1):
         for total in range(len(counts) - 1, rank - 1, -1):
@@ -40,10 +37,7 @@ def signed_rank_counts(n: int) -> tuple[int, ...]:
 
 
 def rank_in(counts: Sequence[int], alpha: float) -> tuple[int, float]:
-    """Largest k with P(X < k) <= alpha, and that probability.
-
-    `counts` are those of X = 0, 1 ... Here k = 0 means that nothing can be decided.
-    """
+    """Largest k with P(X < k) <= alpha, and that probability; `counts` of X = 0, 1 ..."""
     total, below, k = sum(counts), 0, 0
     while k < len(counts) and below + counts[k] <= alpha * total * (1 + 1e-12):
         below += counts[k]
@@ -64,10 +58,7 @@ def fewest_pairs(alpha: float) -> int:
 
 @cache
 def pairs_that_outlive(outliers: int, alpha: float) -> int:
-    """Fewest pairs whose bounds outlive the outliers.
-
-    However far out these lie, the bounds at `alpha` a side stay among the other pairs.
-    """
+    """Fewest pairs whose bounds stay among the others, wherever the outliers lie."""
     n = fewest_pairs(alpha)
     while outliers * n - outliers * (outliers - 1) // 2 >= signed_rank_rank(n, alpha):
         n += 1
@@ -80,11 +71,7 @@ def walsh_averages(values: Sequence[float]) -> list[float]:
 
 
 def walsh_interval(values: Sequence[float], alpha: float) -> Interval:
-    """Hodges-Lehmann estimate with exact bounds.
-
-    Each bound is wrong with `alpha` at most. `values` are on an additive scale (log ratios). Raises
-    ValueError if there are none, or if one is not finite.
-    """
+    """Hodges-Lehmann estimate with exact bounds at `alpha` a side. Raises ValueError."""
     _require_finite(values)
     return interval_of(walsh_averages(values), len(values), alpha)
 
@@ -120,22 +107,14 @@ def rank_sum_counts(one: int, other: int) -> tuple[int, ...]:
 
 
 def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: float) -> Interval:
-    """Shift of `one` above `other`, with rank bounds.
-
-    They are exact at `alpha` a side. The bounds hold if both are drawn from one shape; they are
-    infinite where values are too few.
-    """
+    """Shift of `one` above `other` with exact bounds, if both have one shape."""
     shifts = sorted(a - b for a in one for b in other)
     k, _ = rank_in(rank_sum_counts(len(one), len(other)), alpha)
     return _bounded(shifts, k, min(len(one), len(other)), alpha)
 
 
 def paired_interval(ratios: Sequence[float], *, sigma: float = 0.0) -> Interval:
-    """Centre of log ratios of rounds, with bounds.
-
-    Exact from six rounds on, below that Student's with `sigma`, as `t_interval`. One ratio has
-    infinite bounds. Raises ValueError as `walsh_interval`.
-    """
+    """Centre of log ratios: exact bounds from six rounds on, below that Student's."""
     if len(ratios) >= fewest_pairs(ALPHA):
         return walsh_interval(ratios, ALPHA)
     return t_interval(ratios, ALPHA, sigma=sigma)
@@ -189,9 +168,7 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
 
     A group holds the window rates of one process. Twice the standard deviation of one process's
     rate: two runs of the same thing differ by less in about five cases of six. The spread inside
-    processes (standard error over windows, the worst process counts) is a floor for few of them,
-    which can agree by luck. None if neither can be had: a single process with fewer than two
-    windows.
+    the worst process is a floor for few of them, which can agree by luck.
     """
     logs = [logs for group in groups if (logs := [math.log(rate) for rate in group if rate > 0])]
     floor = [statistics.stdev(g) / math.sqrt(len(g)) for g in logs if len(g) > 1]
@@ -207,10 +184,9 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
 def t_interval(values: Sequence[float], alpha: float = ALPHA, *, sigma: float = 0.0) -> Interval:
     """Mean with Student bounds at `alpha` a side.
 
-    They hold if the values are normal. For samples too small for the exact bounds. `sigma` is a
-    standard deviation that was measured elsewhere (0: none was). It counts as one more degree of
-    freedom, and as the least spread: a few values can agree by luck. Raises ValueError as
-    `walsh_interval`.
+    They hold if the values are normal. `sigma` is a standard deviation that was measured elsewhere
+    (0: none was). It counts as one more degree of freedom, and as the least spread: a few values
+    can agree by luck.
     """
     _require_finite(values)
     n = len(values)

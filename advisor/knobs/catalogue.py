@@ -227,11 +227,7 @@ TOLERANCE = 1e-3
 
 
 def log_signal(start: float, end: float, steps: int, power: int = 1) -> float:
-    """Log-signal of a schedule: log prod(1 - beta_t).
-
-    The noise rates rise in a line, with `power` 2 their square roots do.
-    Raises ValueError where a beta is outside [0, 1).
-    """
+    """Log-signal log prod(1 - beta_t). Raises ValueError for a beta outside [0, 1)."""
     betas = _betas(start, end, steps, power)
     if not all(0 <= beta < 1 for beta in betas):
         msg = f"a schedule from {start} to {end} has a noise rate outside [0, 1)"
@@ -273,6 +269,7 @@ def rescaled_schedule(
 
 
 def _betas(start: float, end: float, steps: int, power: int) -> list[float]:
+    """Noise rates that rise in a line; with `power` 2 their square roots do."""
     if steps < 2:
         return [start] * steps
     first, last = start ** (1 / power), end ** (1 / power)

@@ -41,11 +41,7 @@ def files_named(leaf: Leaf) -> list[str]:
 
 
 def find(document: Document, *, phase: Phase | None = None) -> Findings:
-    """Find knobs, links, look-alikes and output directories.
-
-    `phase`: the phase that the command says it runs (`phase_of_command`); settings that a document
-    gives no phase are of that one. Never raises for what a document holds.
-    """
+    """Find knobs, links, look-alikes and outputs; `phase` is that of the command."""
     finder = _Finder(document, phase)
     finder.run()
     return Findings(

@@ -30,11 +30,7 @@ TRAINER_METHODS = {"train", "evaluate", "predict"}
 
 
 def loader_edit(line: int, values: Mapping[str, int | bool]) -> Edit:
-    """Set `values` in the `DataLoader(...)` call at `line`.
-
-    It cannot be made if there is no such call, or if its arguments are uncertain: a value that
-    is computed or passed in is set elsewhere.
-    """
+    """Set `values` in the `DataLoader(...)` call at `line`, where they are literals."""
 
     def edit(source: Source) -> list[Splice] | None:
         call = _loader_call(source, line)
@@ -49,11 +45,7 @@ def loader_edit(line: int, values: Mapping[str, int | bool]) -> Edit:
 
 
 def statement_edit(statement: str) -> Edit:
-    """Insert `statement` after the imports at the top.
-
-    It uses `torch` and sets one of its flags. It cannot be made if `torch` is not imported by that
-    name there, or if the file sets the flag itself.
-    """
+    """Insert `statement`, which sets a flag of `torch`, after the imports at the top."""
 
     def edit(source: Source) -> list[Splice] | None:
         (wanted,) = ast.parse(statement).body
@@ -156,11 +148,9 @@ LOSSES = ("loss", "crit")
 
 
 def autocast_edit(line: int, device: str, dtype: str, *, widen: bool) -> Edit:
-    """Wrap the model's call in `torch.autocast(...)`.
+    """Wrap the model's call at `line` in `torch.autocast(...)`.
 
-    `line` is the call's. `widen`: the one tensor that the model returns goes on in float32. It
-    cannot be made if it shares its lines with another, stands under autocast already, if `torch` is
-    not imported by that name, or if the call to be widened is not certain.
+    `widen`: the one tensor that the model returns goes on in float32.
     """
 
     def edit(source: Source) -> list[Splice] | None:
@@ -207,10 +197,7 @@ def _widened(source: Source, call: ast.Call) -> Splice:
 
 
 def _called(source: Source, line: int) -> dict[str, ast.Call]:
-    """Name of the model called at `line`.
-
-    `model` or `self.model`. Not a loss, nor a function of the file or one that it imports.
-    """
+    """Calls of `model` or `self.model` at `line`: no loss, no known function."""
     functions = {
         getattr(each, "asname", None) or each.name
         for node in ast.walk(source.tree)
