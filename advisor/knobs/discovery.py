@@ -160,7 +160,6 @@ def _unknown(document: Document, findings: Findings) -> list[Leaf]:
         *(knob.path for knob in findings.knobs),
         *(trap.path for trap in findings.traps),
         *(path for link in findings.links for path in link.paths),
-        *(reference.path for reference in findings.references),
         *findings.outputs,
     }
     every = leaves(document.scalars)

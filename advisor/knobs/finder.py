@@ -14,7 +14,7 @@ from advisor.knobs import candidate_values, vocabulary
 from advisor.knobs.catalogue import Meaning, catalogue, rules_for, types_of
 from advisor.knobs.constraints import find_links
 from advisor.knobs.registry import REGISTRY, KnobSpec
-from advisor.knobs.tree import Findings, Leaf, Reference, leaves, words_of
+from advisor.knobs.tree import Findings, Leaf, leaves, words_of
 from advisor.model import FalseMatch, Knob, Phase
 
 _REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
@@ -50,7 +50,7 @@ def find(document: Document, *, phase: Phase | None = None) -> Findings:
         links=find_links(document.name, finder.leaves, finder.knobs),
         traps=tuple(finder.traps),
         outputs=tuple(leaf.path for leaf in finder.leaves if _is_output(leaf)),
-        references=tuple(finder.references),
+        files=tuple(finder.files),
         notes=document.parsed.notes,
     )
 
@@ -140,12 +140,12 @@ class _Finder:
         self.phase = phase or _phase_of_document(document, self.leaves, self.names)
         self.knobs: list[Knob] = []
         self.traps: list[FalseMatch] = []
-        self.references: list[Reference] = []
+        self.files: list[str] = []
 
     def run(self) -> None:
         """Sort every leaf whose name the catalogue or vocabulary knows."""
         for leaf in self.leaves:
-            self.references += (Reference(path=leaf.path, file=f) for f in files_named(leaf))
+            self.files += files_named(leaf)
             known = rules_for(leaf.name) or vocabulary.speaks(leaf.name)
             if known and lives_elsewhere(self.document, leaf):
                 continue

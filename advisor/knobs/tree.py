@@ -148,15 +148,6 @@ def number_of(value: object) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
-    """Key that names another file with values."""
-
-    path: str
-    file: str
-    """As written there, relative to the document's folder."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """The knobs of one document, and what surrounds them."""
 
@@ -167,7 +158,8 @@ class Findings:
     traps: tuple[FalseMatch, ...]
     outputs: tuple[str, ...]
     """Paths of the scalars that name directories the program writes to."""
-    references: tuple[Reference, ...] = ()
+    files: tuple[str, ...] = ()
+    """Files that it names as holding more values, as written there."""
     notes: tuple[str, ...] = ()
 
     def knob(self, path: str) -> Knob | None:

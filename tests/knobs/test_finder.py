@@ -109,11 +109,7 @@ def test_one_loader_block_of_a_config_with_both_phases_is_of_any_phase() -> None
 
 def test_named_files_are_reported_as_the_place_where_values_live() -> None:
     found = find("_BASE_: ../Base.yaml\ndeepspeed: ds.json\ndefaults: [{model: unet}, _self_]\n")
-    assert [reference.file for reference in found.references] == [
-        "../Base.yaml",
-        "ds.json",
-        "model/unet.yaml",
-    ]
+    assert found.files == ("../Base.yaml", "ds.json", "model/unet.yaml")
 
 
 def test_outputs_are_directories_written_to_not_data_read() -> None:
