@@ -67,12 +67,10 @@ def with_options(text: str, options: Sequence[Option]) -> Parsed:
     leaves = Leaves()
     known = _Known(options)
     seen: dict[str, int] = {}
-    repeated: dict[str, None] = {}
     for number, typed, offset, why in _flags(words, first_own_word(words), known.bare):
         path = known.flag(typed)
         if path in seen:
             leaves.drop(seen[path], seen[path] + 1)
-            repeated[path] = None
         seen[path] = len(leaves.found)
         start, end = starts[number] + offset, starts[number] + len(words[number])
         bare = offset == 0 and words[number] == typed
@@ -83,7 +81,6 @@ def with_options(text: str, options: Sequence[Option]) -> Parsed:
             end = starts[option.behind + 1] - 1
             leaf = Leaf(option.flag, option.default, end, end, option=option, given=False)
             leaves.found.append(leaf)
-    leaves.notes += [f"{path} is given more than once; the last one counts" for path in repeated]
     return Parsed(text, leaves)
 
 

@@ -100,7 +100,6 @@ class _Reader:
             place = spelling.member(path, json.loads(self._text[slice(*key)]))
             if place in seen:
                 self.leaves.drop(*seen[place])
-                self.leaves.again[place] = key[0]
             began = len(self.leaves.found)
             self.value(next(self.rest), place)
             seen[place] = began, len(self.leaves.found)

@@ -79,9 +79,6 @@ class Leaf(NamedTuple):
 class Leaves:
     """Collector of a reader, in document order."""
 
-    notes: list[str] = field(default_factory=list)
-    again: dict[str, int] = field(default_factory=dict)
-    """Path of a key that is written twice, to its last place."""
     aliases: dict[str, str] = field(default_factory=dict)
     found: list[Leaf | None] = field(default_factory=list)
 
@@ -97,11 +94,6 @@ class Parsed:
         self.text = text
         self.aliases = leaves.aliases
         self.leaves = {leaf.path: leaf for leaf in leaves.found if leaf is not None}
-        notes = list(leaves.notes)
-        for path, position in leaves.again.items():
-            line = text.count("\n", 0, position) + 1
-            notes.append(f"{path} is written more than once; the last one, on line {line}, counts")
-        self.notes = tuple(notes)
 
     def is_derived(self, path: str) -> bool:
         """Return True if the value comes from others."""

@@ -113,10 +113,7 @@ class _Reader:
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise self._error(key, "a list or a mapping stands where a key should be")
-            name = (key.tag, key.value)
-            if name in members and key.tag != f"{_CORE}merge":
-                self.leaves.again[spelling.member(path, key.value)] = key.start_mark.index
-            members[name] = key, value
+            members[key.tag, key.value] = key, value  # of a key written twice the last one counts
         for key, value in members.values():
             self.value(value, spelling.member(path, key.value), key.end_mark.index)
 

@@ -51,7 +51,6 @@ def find(document: Document, *, phase: Phase | None = None) -> Findings:
         traps=tuple(finder.traps),
         outputs=tuple(leaf.path for leaf in finder.leaves if _is_output(leaf)),
         files=tuple(finder.files),
-        notes=document.parsed.notes,
     )
 
 
