@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -36,8 +36,7 @@ SEEN_VARIABLES = (
 )  # fmt: skip
 """Variables of the caller that make another measurement of the same command."""
 
-_RUN = TypeAdapter(Run)
-_FAILURE = TypeAdapter(Failure)
+_RESULT: TypeAdapter[Run | Failure] = TypeAdapter(Run | Failure)
 
 _SCHEMA = """
 create table if not exists run (
@@ -141,10 +140,9 @@ class History:
 
     def append(self, key: str, machine: str, result: Run | Failure) -> None:
         """Keep `result`."""
-        ran = isinstance(result, Run)
-        adapter: TypeAdapter[Any] = _RUN if ran else _FAILURE
-        doc = json.dumps(masking.mask_value(json.loads(adapter.dump_json(result))))
-        row = (key, machine, time.time(), FORMAT, "ok" if ran else "failed", doc)
+        doc = json.dumps(masking.mask_value(json.loads(_RESULT.dump_json(result))))
+        outcome = "ok" if isinstance(result, Run) else "failed"
+        row = (key, machine, time.time(), FORMAT, outcome, doc)
         insert = (
             "insert into run (key, machine, created, format, outcome, doc)"
             " values (?, ?, ?, ?, ?, ?)"
@@ -158,13 +156,13 @@ class History:
         now = time.time()
         rows = self._run(
             lambda db: db.execute(
-                "select outcome, doc from run where key = ? and machine = ?"
+                "select doc from run where key = ? and machine = ?"
                 " and created > ? and created <= ? order by created desc, id desc",
                 (key, machine, now - max_age_s, now - min_age_s),
             ).fetchall()
         )
         found: list[Run | Failure] = []
-        for outcome, doc in rows:
+        for (doc,) in rows:
             with contextlib.suppress(ValidationError):
-                found.append((_RUN if outcome == "ok" else _FAILURE).validate_json(doc))
+                found.append(_RESULT.validate_json(doc))
         return found
