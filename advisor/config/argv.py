@@ -66,12 +66,10 @@ def with_options(text: str, options: Sequence[Option]) -> Parsed:
     starts = [0, *itertools.accumulate(len(word) + 1 for word in words)]
     leaves = Leaves()
     known = _Known(options)
-    seen: dict[str, int] = {}
+    seen: set[str] = set()
     for number, typed, offset, why in _flags(words, first_own_word(words), known.bare):
         path = known.flag(typed)
-        if path in seen:
-            leaves.drop(seen[path], seen[path] + 1)
-        seen[path] = len(leaves.found)
+        seen.add(path)
         start, end = starts[number] + offset, starts[number] + len(words[number])
         bare = offset == 0 and words[number] == typed
         value = typed not in known.negations if bare else _value(words[number][offset:])
