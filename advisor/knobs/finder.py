@@ -183,12 +183,8 @@ class _Finder:
         if leaf.ancestors:
             why += f" under `{leaf.ancestors[0]}`"
         why += f": {spec.words}, by {meaning.why}"
-        if phase != "any":
-            why += f", of the {phase} phase"
         if frozen:
             why += f"; not editable: {frozen}"
-        elif leaf.scalar.default_of is not None:
-            why += f"; the program's own default, {leaf.scalar.default_of}"
         is_batch = meaning.kind == "batch_size"
         return Knob(
             document=self.document.name,

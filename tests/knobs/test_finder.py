@@ -20,7 +20,7 @@ def test_a_known_look_alike_is_reported_with_its_reason() -> None:
 def test_every_knob_explains_itself() -> None:
     (knob,) = find("data: {val: {batch_size: 4}}\n").knobs
     by = "by `batch size` in its name (+6)"
-    assert knob.why == f"`batch_size` under `val`: samples of one batch, {by}, of the eval phase"
+    assert knob.why == f"`batch_size` under `val`: samples of one batch, {by}"
 
 
 @pytest.mark.parametrize(
