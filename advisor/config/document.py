@@ -124,7 +124,6 @@ class Document:
         return Splice(leaf.start - len(argv.SEPARATOR), leaf.end, "")
 
     def _option(self, leaf: Leaf, option: Option, wanted: JsonScalar) -> Splice:
-        """Edit that adds or negates an option."""
         truth = wanted if isinstance(wanted, bool) else None
         if wanted is None or (option.form in {"bare", "pair"} and truth is None):
             self._refuse(f"cannot get {leaf.path} with the value {wanted!r}")

@@ -151,11 +151,8 @@ class _Comments:
             line -= 1
         found = [self._line.match(self._text, at) for at in self._starts[line:first]]
         found.append(self._after.match(self._text, end))
-        return "\n".join(filter(None, (_stripped(each[1]) for each in found if each))) or None
-
-
-def _stripped(comment: str) -> str:
-    return comment.split("*/", maxsplit=1)[0].strip(" \t#/")
+        texts = (each[1].partition("*/")[0].strip(" \t#/") for each in found if each)
+        return "\n".join(filter(None, texts)) or None
 
 
 def line_starts(text: str) -> list[int]:

@@ -124,7 +124,6 @@ class _Reader:
         return [path for path in self.found if path == place or path.startswith(inside)]
 
     def _forget(self, place: str) -> None:
-        """Forget earlier values of a target and its parts."""
         for path in self._below(place):
             del self.found[path]
 

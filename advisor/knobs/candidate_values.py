@@ -157,7 +157,6 @@ class _Plan:
 
 
 def _no_multiple(knob: Knob, value: JsonScalar) -> str | None:
-    """Reason why the comment beside `knob` refuses `value`."""
     step, number = multiple_of(knob), number_of(value)
     if step and number is not None and number % step:
         return f'it is no multiple of {step:g}, and the comment beside it says "{knob.comment}"'

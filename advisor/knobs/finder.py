@@ -201,7 +201,6 @@ class _Finder:
         )
 
     def _switched_unit(self, leaf: Leaf) -> str | None:
-        """Unit by a switch beside the batch size."""
         row = catalogue().table["unit-switch"]
         beside = [other for other in self.leaves if other.mapping == leaf.mapping]
         words = (str(other.value).lower() for other in beside if other.name in row["keys"])
@@ -218,13 +217,11 @@ class _Finder:
 
 
 def _unused(leaf: Leaf) -> str | None:
-    """Comment that says so of the leaf, or None."""
     unused = catalogue().comments["unused"].search(leaf.comment or "")
     return f'the comment beside it says "{leaf.comment}"' if unused else None
 
 
 def _frozen(leaf: Leaf, kind: str) -> str | None:
-    """Reason why the knob is not editable, or None."""
     if candidate_values.is_ban(leaf.comment):
         return f'the comment beside it says "{leaf.comment}"'
     if leaf.is_list:

@@ -189,7 +189,6 @@ def autocast_edit(line: int, device: str, dtype: str, *, widen: bool) -> Edit:
 
 
 def _widened(source: Source, call: ast.Call) -> Splice:
-    """Append `.float()` to `call`."""
     _, end = source.span(call)
     inner = ast.Call(func=call.func, args=call.args, keywords=call.keywords)
     call.func, call.args, call.keywords = ast.Attribute(inner, "float", ast.Load()), [], []

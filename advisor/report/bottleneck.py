@@ -168,7 +168,6 @@ def diagnose(runs: Sequence[Run], *, profile: GpuProfile | None = None) -> Bottl
 
 
 def _sentence(runs: Sequence[Run], run: Run, part: str, rate: str) -> str:
-    """Sentence on the part that sets the rate."""
     by_events = run.shares.launch is not None
     least = "at least " if by_events and part == "compute" else ""
     share = ranged(runs, lambda r: part_share(r, part), numbers.percent)
