@@ -85,9 +85,8 @@ def move(
 ) -> tuple[Change, ...] | InvalidChange:
     """Move a knob with its links, or say why not.
 
-    The knob at `path` is set to `value`. Where there is an accumulation the effective batch is
-    kept, and with it the learning rate stays right. `beyond`: a batch may hold more than one
-    update did.
+    Where there is an accumulation the effective batch is kept, and with it the learning rate stays
+    right. `beyond`: a batch may hold more than one update did.
     """
     knob = findings.knob(path)
     if knob is None:

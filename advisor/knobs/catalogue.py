@@ -238,11 +238,7 @@ def log_signal(start: float, end: float, steps: int, power: int = 1) -> float:
 def rescaled_schedule(
     start: float, end: float, steps: int, new_steps: int, power: int = 1
 ) -> tuple[float, float]:
-    """Rescale a schedule's ends to the same terminal signal.
-
-    Rounded to six significant digits, where that keeps the log-signal within TOLERANCE.
-    Raises ValueError, with the numbers, where no noise rate up to LARGEST_BETA does.
-    """
+    """Ends that keep the terminal signal in `new_steps`. Raises ValueError if none do."""
     wanted = log_signal(start, end, steps, power)
     if wanted == 0:
         msg = f"a schedule from {start} to {end} adds no noise"

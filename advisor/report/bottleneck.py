@@ -1,7 +1,4 @@
-"""Bottleneck of equal runs, with measured evidence.
-
-A figure is the range over equal processes; one process names nothing.
-"""
+"""Bottleneck of equal runs, with measured evidence: ranges over processes."""
 
 from __future__ import annotations
 
