@@ -168,7 +168,7 @@ def _unknown(document: Document, findings: Findings) -> list[Leaf]:
 
 def _movable(leaf: Leaf) -> bool:
     """True for a whole, editable number that no comment protects."""
-    number = None if leaf.is_list else number_of(leaf.value)
+    number = number_of(leaf.value)
     if not leaf.scalar.editable or number is None or number < 0 or not number.is_integer():
         return False
     comments = catalogue().comments

@@ -224,7 +224,7 @@ def _unused(leaf: Leaf) -> str | None:
 def _frozen(leaf: Leaf, kind: str) -> str | None:
     if candidate_values.is_ban(leaf.comment):
         return f'the comment beside it says "{leaf.comment}"'
-    if leaf.is_list:
+    if isinstance(leaf.value, tuple):
         return "it is a list of values"
     if not leaf.scalar.editable:
         return leaf.scalar.why

@@ -39,10 +39,6 @@ class Leaf:
     comment: str | None
     """The comment beside it, on one line; of a list, also the one behind its last element."""
 
-    @property
-    def is_list(self) -> bool:
-        return isinstance(self.value, tuple)
-
 
 @functools.lru_cache(maxsize=4096)
 def canonical(key: str) -> str:
