@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from advisor.config.leaves import Leaf, Leaves, Option, Parsed, Syntax
+from advisor.config.leaves import Leaf, Option, Parsed, Syntax
 from advisor.model import JsonScalar
 
 SEPARATOR = "\0"
@@ -64,7 +64,7 @@ def with_options(text: str, options: Sequence[Option]) -> Parsed:
     """Parse leaves with the program's known `options`."""
     words = text.split(SEPARATOR)
     starts = [0, *itertools.accumulate(len(word) + 1 for word in words)]
-    leaves = Leaves()
+    found: list[Leaf] = []
     known = _Known(options)
     seen: set[str] = set()
     for number, typed, offset, why in _flags(words, first_own_word(words), known.bare):
@@ -73,13 +73,12 @@ def with_options(text: str, options: Sequence[Option]) -> Parsed:
         start, end = starts[number] + offset, starts[number] + len(words[number])
         bare = offset == 0 and words[number] == typed
         value = typed not in known.negations if bare else _value(words[number][offset:])
-        leaves.found.append(Leaf(path, value, start, end, why, bare, known.options.get(path)))
+        found.append(Leaf(path, value, start, end, why, bare, known.options.get(path)))
     for option in known.options.values():
         if option.flag not in seen:
             end = starts[option.behind + 1] - 1
-            leaf = Leaf(option.flag, option.default, end, end, option=option, given=False)
-            leaves.found.append(leaf)
-    return Parsed(text, leaves)
+            found.append(Leaf(option.flag, option.default, end, end, option=option, given=False))
+    return Parsed(text, found)
 
 
 class _Known:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from advisor.errors import ConfigSyntaxError
@@ -75,25 +75,15 @@ class Leaf(NamedTuple):
     """False for an option that was not typed: its value is the default."""
 
 
-@dataclass(slots=True)
-class Leaves:
-    """Collector of a reader, in document order."""
-
-    aliases: dict[str, str] = field(default_factory=dict)
-    found: list[Leaf | None] = field(default_factory=list)
-
-    def drop(self, start: int, end: int) -> None:
-        """Drop `found[start:end]`, replaced by a later duplicate."""
-        self.found[start:end] = [None] * (end - start)
-
-
 class Parsed:
-    """Leaves of a text, by path."""
+    """Leaves of a text, by path; of one path the last leaf counts."""
 
-    def __init__(self, text: str, leaves: Leaves) -> None:
+    def __init__(
+        self, text: str, found: Iterable[Leaf], aliases: Mapping[str, str] | None = None
+    ) -> None:
         self.text = text
-        self.aliases = leaves.aliases
-        self.leaves = {leaf.path: leaf for leaf in leaves.found if leaf is not None}
+        self.aliases = aliases or {}
+        self.leaves = {leaf.path: leaf for leaf in found}
 
     def is_derived(self, path: str) -> bool:
         """Return True if the value comes from others."""

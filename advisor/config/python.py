@@ -20,7 +20,6 @@ from advisor.config.leaves import (
     MAX_DEPTH,
     TOO_DEEP,
     Leaf,
-    Leaves,
     Parsed,
     Syntax,
     line_starts,
@@ -45,13 +44,12 @@ def parse(text: str, name: str) -> Parsed:
             tree = ast.parse(text)
         reader = _Reader(text)
         reader.body(tree.body, "", None)
-        leaves = Leaves(found=[*reader.found.values()])
     except SyntaxError as problem:
         at = _position(text, problem)
         raise syntax_error(name, text, at, f"not valid Python: {problem.msg}") from problem
     except (ValueError, RecursionError, MemoryError) as problem:
         raise syntax_error(name, text, 0, TOO_DEEP) from problem
-    return Parsed(text, leaves)
+    return Parsed(text, reader.found.values())
 
 
 def spell_text(value: str, old: str) -> str:

@@ -7,7 +7,7 @@ import tomllib
 from typing import Any, cast
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Leaf, Leaves, Parsed, Syntax, syntax_error
+from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Leaf, Parsed, Syntax, syntax_error
 from advisor.config.spelling import double_quoted
 from advisor.model import JsonScalar
 
@@ -40,7 +40,7 @@ def parse(text: str, name: str) -> Parsed:
         raise syntax_error(name, text, 0, TOO_DEEP) from problem
     scanner = _Scanner(text, name, data)
     scanner.run()
-    return Parsed(text, scanner.leaves)
+    return Parsed(text, scanner.found)
 
 
 def spell_text(value: str, old: str) -> str:
@@ -64,7 +64,7 @@ class _Scanner:
     """Scanner of valid TOML beside the `tomllib` tree."""
 
     def __init__(self, text: str, name: str, data: dict[str, Any]) -> None:
-        self.leaves = Leaves()
+        self.found: list[Leaf] = []
         self._text = text
         self._name = name
         self._data = data
@@ -144,7 +144,7 @@ class _Scanner:
         plain = isinstance(here, (str, int, float))  # else a date, which stays text
         value: JsonScalar = here if plain else word
         why = "it is a block of text" if word.startswith(('"""', "'''")) else None
-        self.leaves.found.append(Leaf(path, value, start, self._at, why))
+        self.found.append(Leaf(path, value, start, self._at, why))
 
 
 SYNTAX = Syntax(parse=parse, spell_text=spell_text)
