@@ -96,7 +96,7 @@ def move(
     plan = _Plan(document, findings, knob, value, beside or {}, beyond)
     refusal = plan.set(path, value)
     for link in findings.links:
-        if path in link.paths and link.kind in _MOVES:
+        if path in link.paths:
             refusal = refusal or _MOVES[link.kind](plan, link)
     if refusal:
         return InvalidChange(reason=f"{path} = {value}: {refusal}")

@@ -106,8 +106,7 @@ def _phase_of_leaf(leaf: Leaf, spec: KnobSpec, document: Phase, names: frozenset
         return spec.phase
     own = (w for w in leaf.name.split("_") if w in catalogue().table["own-phase-words"]["words"])
     above = (word for name in leaf.ancestors for word in reversed(name.split("_")))
-    spoken = _first(own, document) or _first(above, document)
-    if spoken:
+    if spoken := _first(itertools.chain(own, above), document):
         return spoken
     if {"train", "test"} <= names and leaf.words & {"dataloader", "data_loader"}:
         return "any"  # one block of loader settings for both
