@@ -27,7 +27,8 @@ def multiple_of(knob: Knob) -> float | None:
     return None if not bound or isinstance(knob.value, tuple) else number_of(knob.value)
 
 
-NARROW = ("bfloat16", "float16")
+BF16, FP16 = ("bfloat16",), ("float16",)
+NARROW = BF16 + FP16
 """In the order in which they are tried: bfloat16 needs no loss scaling."""
 
 
@@ -38,7 +39,7 @@ def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
     `bf16` and `fp16`, a flag that is off can be put on. Empty where the family is not known.
     """
     if isinstance(knob.value, bool):
-        return {} if knob.value else dict.fromkeys(_dtypes_of_flag(knob), True)
+        return {} if knob.value else dict.fromkeys(dtypes_of_flag(knob), True)
     row, current = row_of(knob.value)
     upper = isinstance(knob.value, str) and knob.value.isupper()
     return {
@@ -48,14 +49,14 @@ def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
     }
 
 
-def _dtypes_of_flag(knob: Knob) -> tuple[str, ...]:
+def dtypes_of_flag(knob: Knob) -> tuple[str, ...]:
     """Dtypes of a flag; `amp` leaves the choice open."""
     name = "_".join(str(part) for part in parts_of(knob.path)[-2:]).lower()
     if re.search(r"(?:fp|float|int)_?8(?!\d)", name):
         return ()
     if "bf16" in name or "bfloat16" in name:
-        return ("bfloat16",)
-    return ("float16",) if re.search(r"16|half", name) else NARROW
+        return BF16
+    return FP16 if re.search(r"16|half", name) else NARROW
 
 
 def row_of(value: object) -> tuple[dict[str, JsonScalar], str]:
