@@ -51,12 +51,10 @@ class Effects:
     left_out: int | None = None
     """Samples of one pass over the loader that drop_last leaves out."""
     padding_share: float | None = None
-    """Padded share of the batches' positions, or None."""
     prefetch_factor: int | None = None
     persistent_workers: bool | None = None
     pin_memory: bool | None = None
     loader_arguments: tuple[tuple[str, JsonScalar], ...] = ()
-    """Arguments of the measured DataLoader by name, as they were in force."""
     dtype: str | None = None
     """Dominant dtype of compute: the autocast dtype if on, else the model's: float32, bfloat16."""
     autocast_dtype: str | None = None

@@ -74,7 +74,6 @@ class KnobConstraint:
     paths: tuple[str, ...]
     why: str
     document: str = ""
-    """The document all the paths are in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
