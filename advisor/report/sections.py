@@ -75,10 +75,18 @@ def verdict(page: Page) -> str:
     return stacked(
         f"# {text(subject(report))}: {text(title(report))}",
         f"**{text(report.baseline_note)}**" if report.baseline_note else "",
-        f"**{said}.** {text(report.reason)}",
+        f"**{said}.** {text(report.reason)}{suggested(report)}",
         text(gpu_lead(page)),
         text(" ".join(filter(None, notes))),
     )
+
+
+def suggested(report: Report) -> str:
+    """Sentence on proven suggestions, where no setting was changed."""
+    found = [f"{each.title} ({each.gain.size})" for each in report.suggestions if each.gain]
+    if report.changes or not found:
+        return ""
+    return f" Faster, and yours to apply: {text(', '.join(found[:MOST_ACTIONS]))}."
 
 
 def subject(report: Report) -> str:
