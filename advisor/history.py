@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -36,8 +36,7 @@ SEEN_VARIABLES = (
 )  # fmt: skip
 """Variables of the caller that make another measurement of the same command."""
 
-_RUN = TypeAdapter(Run)
-_FAILURE = TypeAdapter(Failure)
+_RESULT: TypeAdapter[Run | Failure] = TypeAdapter(Run | Failure)
 
 _SCHEMA = """
 create table if not exists run (
@@ -60,23 +59,14 @@ def trial_key(
     plan: MeasurePlan,
     env: Mapping[str, str],
 ) -> str:
-    """Key of a measurement; equal keys are interchangeable.
-
-    That holds on one machine only. `env` is what the command is given, seed included, on top of the
-    caller's environment, of which the variables count that choose devices, threads or allocators
-    (SEEN_VARIABLES).
-    """
+    """Key of a measurement; on one machine equal keys are interchangeable."""
     seen = {name: os.environ[name] for name in SEEN_VARIABLES if name in os.environ}
     facts = [FORMAT, program, list(command), values, asdict(plan), {**seen, **env}]
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 
 def program_key(cwd: Path, command: tuple[str, ...] = ()) -> str:
-    """Digest of the sources and packages of `command`.
-
-    An edited source, another Python or another torch makes earlier runs stale. Environments,
-    hidden folders and folders that may not be read are skipped.
-    """
+    """Digest of the sources and packages of `command`: others make runs stale."""
     lines = installed_packages(command, cwd)
     for path in _sources(cwd):
         with contextlib.suppress(OSError):  # gone meanwhile
@@ -86,11 +76,7 @@ def program_key(cwd: Path, command: tuple[str, ...] = ()) -> str:
 
 
 def installed_packages(command: tuple[str, ...], cwd: Path) -> list[str]:
-    """Interpreter and packages of `command`, by name and version.
-
-    Nothing is run. `torch-2.4.0+cu121.dist-info` names the version of CUDA too. Empty where no word
-    of the command is a program of a Python environment.
-    """
+    """Interpreter and packages of `command`, by name and version; nothing is run."""
     lines: list[str] = []
     for word in dict.fromkeys(" ".join(command).split()):
         found = shutil.which(word) or (str(cwd / word) if "/" in word else None)
@@ -154,10 +140,9 @@ class History:
 
     def append(self, key: str, machine: str, result: Run | Failure) -> None:
         """Keep `result`."""
-        ran = isinstance(result, Run)
-        adapter: TypeAdapter[Any] = _RUN if ran else _FAILURE
-        doc = json.dumps(masking.mask_value(json.loads(adapter.dump_json(result))))
-        row = (key, machine, time.time(), FORMAT, "ok" if ran else "failed", doc)
+        doc = json.dumps(masking.mask_value(json.loads(_RESULT.dump_json(result))))
+        outcome = "ok" if isinstance(result, Run) else "failed"
+        row = (key, machine, time.time(), FORMAT, outcome, doc)
         insert = (
             "insert into run (key, machine, created, format, outcome, doc)"
             " values (?, ?, ?, ?, ?, ?)"
@@ -171,13 +156,13 @@ class History:
         now = time.time()
         rows = self._run(
             lambda db: db.execute(
-                "select outcome, doc from run where key = ? and machine = ?"
+                "select doc from run where key = ? and machine = ?"
                 " and created > ? and created <= ? order by created desc, id desc",
                 (key, machine, now - max_age_s, now - min_age_s),
             ).fetchall()
         )
         found: list[Run | Failure] = []
-        for outcome, doc in rows:
+        for (doc,) in rows:
             with contextlib.suppress(ValidationError):
-                found.append((_RUN if outcome == "ok" else _FAILURE).validate_json(doc))
+                found.append(_RESULT.validate_json(doc))
         return found

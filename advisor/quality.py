@@ -98,10 +98,7 @@ def seeds_matter(pairs: Sequence[Pair]) -> bool | None:
 
 
 def differences(pairs: Iterable[Pair], measure: str, sign: float) -> list[list[float]]:
-    """Loss of the candidate by run and item.
-
-    Items that cannot be paired are one.
-    """
+    """Loss of the candidate by run and item; unpaired items are one."""
     found = []
     for before, after in pairs:
         old, new = dict(before)[measure], dict(after)[measure]
@@ -112,10 +109,7 @@ def differences(pairs: Iterable[Pair], measure: str, sign: float) -> list[list[f
 
 
 def bounds(runs: Sequence[Sequence[float]]) -> Interval:
-    """Mean loss, with the wider of two bounds.
-
-    One is over the runs, one over the items.
-    """
+    """Mean loss, with the wider of its bounds over runs and over items."""
     found = [stats.paired_interval([fmean(items) for items in runs])]
     if len({len(items) for items in runs}) == 1:
         found.append(stats.paired_interval([fmean(same) for same in zip(*runs, strict=True)]))
@@ -129,10 +123,7 @@ def bounds(runs: Sequence[Sequence[float]]) -> Interval:
 
 
 def spread_of_a_run(runs: Sequence[Sequence[float]]) -> float | None:
-    """Standard deviation of a run's mean.
-
-    The larger of that between runs and that from the items within. None where neither can be had.
-    """
+    """Standard deviation of a run's mean, the larger by runs and by items."""
     found = [stdev(items) / math.sqrt(len(items)) for items in runs if len(items) > 1]
     if len(runs) > 1:
         found.append(stdev([fmean(items) for items in runs]))
@@ -140,10 +131,7 @@ def spread_of_a_run(runs: Sequence[Sequence[float]]) -> float | None:
 
 
 def rounds_needed(spread: float, gap: float, most: int) -> int | None:
-    """Runs a side that bounds half of `gap` need.
-
-    None: more than `most`.
-    """
+    """Runs a side that bounds half of `gap` need; None: more than `most`."""
     for rounds in range(2, most + 1):
         if stats.t_quantile(1 - stats.ALPHA, rounds - 1) * spread / math.sqrt(rounds) <= gap / 2:
             return rounds
@@ -216,10 +204,7 @@ def moved(measures: Mapping[str, QualityMeasure], pairs: Sequence[Pair]) -> bool
 def given_away(
     measures: Mapping[str, QualityMeasure], first: Mapping[str, float], latest: Mapping[str, float]
 ) -> dict[str, float]:
-    """Share of each tolerance already used.
-
-    It compares `latest` with the `first` original.
-    """
+    """Share of each tolerance that `latest` used of the `first` original's."""
     found = {}
     for name, measure in measures.items():
         if name not in first or name not in latest:
@@ -259,11 +244,7 @@ def judge_drift(
 
 
 def loss_drifts(reference: tuple[float, ...], losses: tuple[float, ...]) -> tuple[float, ...]:
-    """Relative differences of the losses, by step.
-
-    Of the last half of the steps that both runs made. Empty with fewer than 8 common steps; inf
-    where one is not finite.
-    """
+    """Relative differences of the losses in the last half of the common steps."""
     steps = min(len(reference), len(losses))
     if steps < FEWEST_LOSSES:
         return ()
@@ -280,10 +261,7 @@ ALIKE = 0.02
 
 
 def output_errors(before: Effects, after: Effects) -> tuple[float, ...]:
-    """Relative errors of the outputs, by forward.
-
-    Up to the first forward whose inputs were others; inf where one is not finite.
-    """
+    """Relative errors of outputs by forward, as long as the inputs are alike."""
     errors = []
     seen = zip(before.inputs, after.inputs, before.outputs, after.outputs, strict=False)
     for old_in, new_in, old, new in seen:

@@ -28,10 +28,7 @@ RANK_SHARE = 0.75
 
 @cache
 def signed_rank_counts(n: int) -> tuple[int, ...]:
-    """Counts of the subsets of {1 ... n}, by sum.
-
-    Divided by 2**n this is the exact null distribution of the signed-rank statistic W+.
-    """
+    """Exact null distribution of the signed-rank statistic W+, times 2**n."""
     counts = [1] + [0] * (n * (n + 1) // 2)
     for rank in range(1, n + 1):
         for total in range(len(counts) - 1, rank - 1, -1):
@@ -40,10 +37,7 @@ def signed_rank_counts(n: int) -> tuple[int, ...]:
 
 
 def rank_in(counts: Sequence[int], alpha: float) -> tuple[int, float]:
-    """Largest k with P(X < k) <= alpha, and that probability.
-
-    `counts` are those of X = 0, 1 ... Here k = 0 means that nothing can be decided.
-    """
+    """Largest k with P(X < k) <= alpha, and that probability; `counts` of X = 0, 1 ..."""
     total, below, k = sum(counts), 0, 0
     while k < len(counts) and below + counts[k] <= alpha * total * (1 + 1e-12):
         below += counts[k]
@@ -53,10 +47,7 @@ def rank_in(counts: Sequence[int], alpha: float) -> tuple[int, float]:
 
 @cache
 def signed_rank_rank(n: int, alpha: float) -> int:
-    """Rank of the Walsh average of n pairs that bounds their centre.
-
-    The bound is wrong with probability `alpha` at most.
-    """
+    """Rank of the Walsh average of n pairs that bounds their centre."""
     return rank_in(signed_rank_counts(n), alpha)[0]
 
 
@@ -67,10 +58,7 @@ def fewest_pairs(alpha: float) -> int:
 
 @cache
 def pairs_that_outlive(outliers: int, alpha: float) -> int:
-    """Fewest pairs whose bounds outlive the outliers.
-
-    However far out these lie, the bounds at `alpha` a side stay among the other pairs.
-    """
+    """Fewest pairs whose bounds stay among the others, wherever the outliers lie."""
     n = fewest_pairs(alpha)
     while outliers * n - outliers * (outliers - 1) // 2 >= signed_rank_rank(n, alpha):
         n += 1
@@ -83,20 +71,13 @@ def walsh_averages(values: Sequence[float]) -> list[float]:
 
 
 def walsh_interval(values: Sequence[float], alpha: float) -> Interval:
-    """Hodges-Lehmann estimate with exact bounds.
-
-    Each bound is wrong with `alpha` at most. `values` are on an additive scale (log ratios). Raises
-    ValueError if there are none, or if one is not finite.
-    """
+    """Hodges-Lehmann estimate with exact bounds at `alpha` a side. Raises ValueError."""
     _require_finite(values)
     return interval_of(walsh_averages(values), len(values), alpha)
 
 
 def interval_of(averages: Sequence[float], n: int, alpha: float) -> Interval:
-    """Interval from the ascending Walsh averages.
-
-    They are those of n values, so several `alpha` can share them.
-    """
+    """Interval from the ascending Walsh averages of n values."""
     return _bounded(averages, signed_rank_rank(n, alpha), n, alpha)
 
 
@@ -113,11 +94,7 @@ def _bounded(ascending: Sequence[float], k: int, n: int, alpha: float) -> Interv
 
 @cache
 def rank_sum_counts(one: int, other: int) -> tuple[int, ...]:
-    """Counts of two samples' orders, by U.
-
-    Mann and Whitney's U goes from 0 to one * other. Divided by their sum this is the exact null
-    distribution of U.
-    """
+    """Counts of two samples' orders by Mann and Whitney's U: its null distribution."""
     if not one or not other:
         return (1,)
     without_last, with_last = rank_sum_counts(one, other - 1), rank_sum_counts(one - 1, other)
@@ -130,22 +107,14 @@ def rank_sum_counts(one: int, other: int) -> tuple[int, ...]:
 
 
 def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: float) -> Interval:
-    """Shift of `one` above `other`, with rank bounds.
-
-    They are exact at `alpha` a side. The bounds hold if both are drawn from one shape; they are
-    infinite where values are too few.
-    """
+    """Shift of `one` above `other` with exact bounds, if both have one shape."""
     shifts = sorted(a - b for a in one for b in other)
     k, _ = rank_in(rank_sum_counts(len(one), len(other)), alpha)
     return _bounded(shifts, k, min(len(one), len(other)), alpha)
 
 
 def paired_interval(ratios: Sequence[float], *, sigma: float = 0.0) -> Interval:
-    """Centre of log ratios of rounds, with bounds.
-
-    Exact from six rounds on, below that Student's with `sigma`, as `t_interval`. One ratio has
-    infinite bounds. Raises ValueError as `walsh_interval`.
-    """
+    """Centre of log ratios: exact bounds from six rounds on, below that Student's."""
     if len(ratios) >= fewest_pairs(ALPHA):
         return walsh_interval(ratios, ALPHA)
     return t_interval(ratios, ALPHA, sigma=sigma)
@@ -199,9 +168,7 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
 
     A group holds the window rates of one process. Twice the standard deviation of one process's
     rate: two runs of the same thing differ by less in about five cases of six. The spread inside
-    processes (standard error over windows, the worst process counts) is a floor for few of them,
-    which can agree by luck. None if neither can be had: a single process with fewer than two
-    windows.
+    the worst process is a floor for few of them, which can agree by luck.
     """
     logs = [logs for group in groups if (logs := [math.log(rate) for rate in group if rate > 0])]
     floor = [statistics.stdev(g) / math.sqrt(len(g)) for g in logs if len(g) > 1]
@@ -217,10 +184,9 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
 def t_interval(values: Sequence[float], alpha: float = ALPHA, *, sigma: float = 0.0) -> Interval:
     """Mean with Student bounds at `alpha` a side.
 
-    They hold if the values are normal. For samples too small for the exact bounds. `sigma` is a
-    standard deviation that was measured elsewhere (0: none was). It counts as one more degree of
-    freedom, and as the least spread: a few values can agree by luck. Raises ValueError as
-    `walsh_interval`.
+    They hold if the values are normal. `sigma` is a standard deviation that was measured elsewhere
+    (0: none was). It counts as one more degree of freedom, and as the least spread: a few values
+    can agree by luck.
     """
     _require_finite(values)
     n = len(values)
@@ -249,10 +215,7 @@ def t_quantile(probability: float, degrees: int) -> float:
 
 
 def _t_cdf(t: float, degrees: int) -> float:
-    """P(T <= t) for t >= 0, by finite sums.
-
-    The sums over cos(theta) hold for whole degrees of freedom.
-    """
+    """P(T <= t) for t >= 0, by the finite sums for whole degrees of freedom."""
     theta = math.atan2(t, math.sqrt(degrees))
     cos2 = math.cos(theta) ** 2
     odd = degrees % 2

@@ -85,7 +85,7 @@ def _of_config(path: Path, phase: Phase | None) -> Inspected:
     except AdvisorError as problem:
         return Inspected(name=str(path), error=problem)
     found = knobs.find(document, phase=phase)
-    names = ", ".join(reference.file for reference in found.references)
+    names = ", ".join(found.files)
     notes = (f"it names {names}, which may be inspected too",) if names else ()
     found = replace(found, notes=(*found.notes, *notes))
     return Inspected(name=str(path), document=document, findings=found)

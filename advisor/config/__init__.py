@@ -1,18 +1,4 @@
-"""Configs and commands, edited byte by byte.
-
-document.py    one config of any format; other values in it, verified by reading it again; its diff
-jsonc.py yaml.py toml.py python.py argv.py   the formats
-leaves.py      scalars that a format finds, with their places and comments; options of a program
-spelling.py    spelling of a new value, and of a leaf's path: `a.b[0].c`
-swap.py        bytes from the disk, atomic swap of a config's bytes, and recovery after a kill
-originals.py   originals of rewritten configs, and the way back
-
-Libraries considered in place of modules by hand, by cases that stayed byte-exact:
-JSON: json-five 21 of 29, jsoncgx 18, tree-sitter-json 23 (it refuses NaN and 1E+8), the scanner 29.
-YAML: ruamel.yaml 10 of 32, yaml-edit 29, PyYAML's own marks, which are used here, 32.
-TOML: tomlkit keeps bytes, but tells no place of a value, which the diff and `revert` need.
-Python: LibCST would be a second parser for the places that `ast` tells.
-"""
+"""Configs and commands, edited byte by byte."""
 
 from advisor.config.document import (
     Document as Document,

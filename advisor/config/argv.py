@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from advisor.config.leaves import Leaf, Leaves, Option, Parsed, Syntax
+from advisor.config.leaves import Leaf, Option, Parsed, Syntax
 from advisor.model import JsonScalar
 
 SEPARATOR = "\0"
@@ -61,36 +61,24 @@ def split(content: bytes) -> tuple[str, ...]:
 
 
 def with_options(text: str, options: Sequence[Option]) -> Parsed:
-    """Parse leaves with the program's known `options`.
-
-    Options without a typed flag become leaves too.
-    """
+    """Parse leaves with the program's known `options`."""
     words = text.split(SEPARATOR)
-    starts = [0]
-    for word in words:
-        starts.append(starts[-1] + len(word) + 1)
-    leaves = Leaves()
+    starts = [0, *itertools.accumulate(len(word) + 1 for word in words)]
+    found: list[Leaf] = []
     known = _Known(options)
-    seen: dict[str, int] = {}
-    repeated: dict[str, None] = {}
+    seen: set[str] = set()
     for number, typed, offset, why in _flags(words, first_own_word(words), known.bare):
         path = known.flag(typed)
-        if path in seen:
-            leaves.drop(seen[path], seen[path] + 1)
-            repeated[path] = None
-        seen[path] = len(leaves.found)
+        seen.add(path)
         start, end = starts[number] + offset, starts[number] + len(words[number])
         bare = offset == 0 and words[number] == typed
         value = typed not in known.negations if bare else _value(words[number][offset:])
-        leaf = Leaf(path, value, start, end, why=why, bare=bare)
-        leaves.found.append(leaf._replace(option=known.options.get(path)))
+        found.append(Leaf(path, value, start, end, why, bare, known.options.get(path)))
     for option in known.options.values():
         if option.flag not in seen:
             end = starts[option.behind + 1] - 1
-            leaf = Leaf(option.flag, option.default, end, end)
-            leaves.found.append(leaf._replace(option=option, given=False))
-    leaves.notes += [f"{path} is given more than once; the last one counts" for path in repeated]
-    return Parsed(text, leaves)
+            found.append(Leaf(option.flag, option.default, end, end, option=option, given=False))
+    return Parsed(text, found)
 
 
 class _Known:
@@ -147,10 +135,7 @@ def first_own_word(words: Sequence[str]) -> int:
 def _flags(
     words: Sequence[str], first: int, bare: Iterable[str]
 ) -> list[tuple[int, str, int, str | None]]:
-    """Find flags with paths, value offsets and edit problems.
-
-    `bare` flags never take a value.
-    """
+    """Find flags with paths, value offsets and edit problems."""
     found: list[tuple[int, str, int, str | None]] = []
     end = words.index("--", first) if "--" in words[first:] else len(words)
     words, number = words[:end], first
@@ -181,7 +166,6 @@ def _flags(
 
 
 def _yacs_keys(words: Sequence[str], first: int) -> set[int]:
-    """Indices of keys in `KEY VALUE` pairs."""
     return {
         number
         for number in range(first, len(words) - 1)
@@ -192,7 +176,6 @@ def _yacs_keys(words: Sequence[str], first: int) -> set[int]:
 
 
 def _is_value(word: str) -> bool:
-    """Return True for a word that is no flag and no override."""
     is_flag = word.startswith("-") and word != "-" and not _FLOAT.fullmatch(word)
     return not is_flag and not _HYDRA.fullmatch(word)
 

@@ -35,7 +35,6 @@ SUFFIXES: dict[str, Format] = {
     ".py": "python",
 }
 
-
 MAX_VALUES = 50_000
 """Most values. Real configs stay below 5,000; data files do not."""
 _BOM = b"\xef\xbb\xbf"
@@ -84,10 +83,7 @@ class Document:
         return True
 
     def with_values(self, values: Mapping[str, JsonScalar]) -> bytes:
-        """Return the bytes with other values at these paths.
-
-        A value keeps the spelling family of the one it replaces. Raises EditRefusedError.
-        """
+        """Return the bytes with other values at these paths. Raises EditRefusedError."""
         splices, wanted, gone = [], {}, set()
         for path, new in values.items():
             scalar, leaf = self._editable(path), self.parsed.leaves[path]
@@ -118,7 +114,6 @@ class Document:
         return scalar
 
     def _splice(self, leaf: Leaf, wanted: JsonScalar) -> Splice:
-        """The edit that gives `leaf` another value."""
         if leaf.option is not None and (not leaf.given or leaf.option.form == "pair"):
             return self._option(leaf, leaf.option, wanted)
         if not leaf.bare:
@@ -129,7 +124,6 @@ class Document:
         return Splice(leaf.start - len(argv.SEPARATOR), leaf.end, "")
 
     def _option(self, leaf: Leaf, option: Option, wanted: JsonScalar) -> Splice:
-        """Edit that adds or negates an option."""
         truth = wanted if isinstance(wanted, bool) else None
         if wanted is None or (option.form in {"bare", "pair"} and truth is None):
             self._refuse(f"cannot get {leaf.path} with the value {wanted!r}")
@@ -187,11 +181,7 @@ class Document:
 
 
 def read(path: Path | str) -> Document:
-    """The config at `path`.
-
-    Raises ConfigMissingError, ConfigUnreadableError (a directory, a pipe, no permission, not
-    UTF-8, too large) or ConfigSyntaxError (with line and column).
-    """
+    """The config at `path`. Raises ConfigMissingError, ConfigUnreadableError, ConfigSyntaxError."""
     path = Path(path)
     raw = swap.read_bytes(path)
     form = SUFFIXES.get(path.suffix.lower())
@@ -224,10 +214,7 @@ def parse(
 
 
 def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Document:
-    """Command as a document; `argv.split` gives an argv back.
-
-    `options` of its program that were not typed are scalars too: a value set there is added.
-    """
+    """Command as a document; `argv.split` gives an argv back."""
     return parse(argv.join(command), "argv", "command line", options=tuple(options))
 
 
@@ -250,7 +237,6 @@ def masked_diff(before: Document, after: Document, name: str) -> str:
 
 
 def _masked(document: Document) -> bytes:
-    """Bytes of the document with masked secrets."""
     content = document.raw
     scalars = sorted(document.scalars.values(), key=lambda scalar: -scalar.span.start)
     for scalar in scalars:

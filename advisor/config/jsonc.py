@@ -10,7 +10,7 @@ import json
 import re
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, Leaf, Leaves, Parsed, Syntax, syntax_error
+from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Leaf, Parsed, Syntax, syntax_error
 
 _LEXEME = re.compile(
     r"""(?P<space>[ \t\r\n]+)
@@ -38,7 +38,7 @@ def parse(text: str, name: str) -> Parsed:
         raise syntax_error(name, text, position, f"not valid JSON: {reason}") from problem
     reader = _Reader(text, lexemes)
     reader.value(next(reader.rest), "")
-    return Parsed(text, reader.leaves)
+    return Parsed(text, filter(None, reader.found))
 
 
 def _scan(text: str, name: str) -> tuple[list[Lexeme], str]:
@@ -57,8 +57,7 @@ def _scan(text: str, name: str) -> tuple[list[Lexeme], str]:
         if kind == "mark":
             depth += _DEEPER.get(text[start], 0)
             if depth > MAX_DEPTH:
-                problem = f"nested more than {MAX_DEPTH} levels deep"
-                raise syntax_error(name, text, start, problem)
+                raise syntax_error(name, text, start, TOO_DEEP)
             if text[start] in "}]" and _ends_in_trailing_comma(text, lexemes):
                 blanks.append(lexemes.pop())
         lexemes.append((start, position))
@@ -80,7 +79,7 @@ class _Reader:
     """Leaves of lexemes that are known to be grammatical."""
 
     def __init__(self, text: str, lexemes: list[Lexeme]) -> None:
-        self.leaves = Leaves()
+        self.found: list[Leaf | None] = []
         self.rest = (lexeme for lexeme in lexemes if text[lexeme[0]] not in ",:")
         self._text = text
 
@@ -93,18 +92,18 @@ class _Reader:
             self._array(path)
         else:
             value = json.loads(self._text[start:end])
-            self.leaves.found.append(Leaf(path, value, start, end))
+            self.found.append(Leaf(path, value, start, end))
 
     def _object(self, path: str) -> None:
         seen: dict[str, tuple[int, int]] = {}
         while self._text[(key := next(self.rest))[0]] != "}":
             place = spelling.member(path, json.loads(self._text[slice(*key)]))
             if place in seen:
-                self.leaves.drop(*seen[place])
-                self.leaves.again[place] = key[0]
-            began = len(self.leaves.found)
+                start, end = seen[place]
+                self.found[start:end] = [None] * (end - start)
+            began = len(self.found)
             self.value(next(self.rest), place)
-            seen[place] = began, len(self.leaves.found)
+            seen[place] = began, len(self.found)
 
     def _array(self, path: str) -> None:
         number = 0

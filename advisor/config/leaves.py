@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from advisor.errors import ConfigSyntaxError
@@ -53,6 +53,7 @@ COMPUTED = "it is computed"
 """Start of the reason for a value known only at run time."""
 MAX_DEPTH = 200
 """Deepest nesting. Real configs stay below 20."""
+TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 
 _NOT_A_LITERAL = re.compile(r"[\r\n]|\$\{|\{\{")
 
@@ -74,33 +75,15 @@ class Leaf(NamedTuple):
     """False for an option that was not typed: its value is the default."""
 
 
-@dataclass(slots=True)
-class Leaves:
-    """Collector of a reader, in document order."""
-
-    notes: list[str] = field(default_factory=list)
-    again: dict[str, int] = field(default_factory=dict)
-    """Path of a key that is written twice, to its last place."""
-    aliases: dict[str, str] = field(default_factory=dict)
-    found: list[Leaf | None] = field(default_factory=list)
-
-    def drop(self, start: int, end: int) -> None:
-        """Drop `found[start:end]`, replaced by a later duplicate."""
-        self.found[start:end] = [None] * (end - start)
-
-
 class Parsed:
-    """Leaves of a text, by path."""
+    """Leaves of a text, by path; of one path the last leaf counts."""
 
-    def __init__(self, text: str, leaves: Leaves) -> None:
+    def __init__(
+        self, text: str, found: Iterable[Leaf], aliases: Mapping[str, str] | None = None
+    ) -> None:
         self.text = text
-        self.aliases = leaves.aliases
-        self.leaves = {leaf.path: leaf for leaf in leaves.found if leaf is not None}
-        notes = list(leaves.notes)
-        for path, position in leaves.again.items():
-            line = text.count("\n", 0, position) + 1
-            notes.append(f"{path} is written more than once; the last one, on line {line}, counts")
-        self.notes = tuple(notes)
+        self.aliases = aliases or {}
+        self.leaves = {leaf.path: leaf for leaf in found}
 
     def is_derived(self, path: str) -> bool:
         """Return True if the value comes from others."""
@@ -134,7 +117,6 @@ def scalars(parsed: Parsed, bom: int, marker: str) -> dict[str, Scalar]:
 
 
 def _why_not(text: str) -> str | None:
-    """Reason against editing this spelling."""
     found = _NOT_A_LITERAL.search(text)
     if found and found[0] in "\r\n":
         return "it spans several lines"
@@ -159,11 +141,8 @@ class _Comments:
             line -= 1
         found = [self._line.match(self._text, at) for at in self._starts[line:first]]
         found.append(self._after.match(self._text, end))
-        return "\n".join(filter(None, (_stripped(each[1]) for each in found if each))) or None
-
-
-def _stripped(comment: str) -> str:
-    return comment.split("*/", maxsplit=1)[0].strip(" \t#/")
+        texts = (each[1].partition("*/")[0].strip(" \t#/") for each in found if each)
+        return "\n".join(filter(None, texts)) or None
 
 
 def line_starts(text: str) -> list[int]:

@@ -88,10 +88,7 @@ class Versions:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Make the folders, and lock this config against other calls.
-
-        Raises StateBusyError and StateUnusableError.
-        """
+        """Lock this config against other calls. Raises StateBusyError and StateUnusableError."""
         try:
             self._quality.mkdir(parents=True, exist_ok=True, mode=0o700)
             handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -116,10 +113,7 @@ class Versions:
             os.close(handle)
 
     def recover(self) -> list[str]:
-        """Clean up after killed calls; return messages.
-
-        To be called while `held`.
-        """
+        """Clean up after killed calls while `held`; return messages."""
         notes = swap.recover(self._config)
         with contextlib.suppress(AdvisorError):
             current = swap.read_bytes(self._config)
@@ -157,10 +151,7 @@ def _version(number: int, kept: dict[str, Any]) -> Version:
 
 
 def recover(config: Path) -> list[str]:
-    """Remove leftovers of killed calls before `config` is read.
-
-    Returns what is worth telling, in sentences. Raises StateBusyError.
-    """
+    """Remove leftovers of killed calls; return messages. Raises StateBusyError."""
     notes: list[str] = []
     for state in existing_folders(project_root(config)):
         folder = state / "versions" / _key(state, config)

@@ -18,8 +18,8 @@ from advisor.config import spelling
 from advisor.config.leaves import (
     COMPUTED,
     MAX_DEPTH,
+    TOO_DEEP,
     Leaf,
-    Leaves,
     Parsed,
     Syntax,
     line_starts,
@@ -44,14 +44,12 @@ def parse(text: str, name: str) -> Parsed:
             tree = ast.parse(text)
         reader = _Reader(text)
         reader.body(tree.body, "", None)
-        leaves = Leaves(found=[*reader.found.values()])
     except SyntaxError as problem:
         at = _position(text, problem)
         raise syntax_error(name, text, at, f"not valid Python: {problem.msg}") from problem
     except (ValueError, RecursionError, MemoryError) as problem:
-        stated = f"nested more than {MAX_DEPTH} levels deep"
-        raise syntax_error(name, text, 0, stated) from problem
-    return Parsed(text, leaves)
+        raise syntax_error(name, text, 0, TOO_DEEP) from problem
+    return Parsed(text, reader.found.values())
 
 
 def spell_text(value: str, old: str) -> str:
@@ -69,8 +67,6 @@ def _position(text: str, problem: SyntaxError) -> int:
 
 
 class _Reader:
-    """One pass over the syntax tree."""
-
     def __init__(self, text: str) -> None:
         self.found: dict[str, Leaf] = {}
         self._above: set[str] = set()
@@ -126,12 +122,10 @@ class _Reader:
         return [path for path in self.found if path == place or path.startswith(inside)]
 
     def _forget(self, place: str) -> None:
-        """Forget earlier values of a target and its parts."""
         for path in self._below(place):
             del self.found[path]
 
     def _mark(self, place: str | None, why: str) -> None:
-        """Mark leaves at `place` as not editable."""
         for path in self._below(place):
             self.found[path] = self.found[path]._replace(why=why)
 
@@ -173,7 +167,6 @@ class _Reader:
             self._leaf(node, path, why)
 
     def _members(self, call: ast.Call, path: str, why: str | None) -> None:
-        """Read the arguments of nested calls."""
         if isinstance(call.func, ast.Call):
             self._members(call.func, path, why)
         for number, argument in enumerate(call.args):

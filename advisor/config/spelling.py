@@ -57,10 +57,7 @@ def is_same(one: JsonScalar, other: JsonScalar) -> bool:
 
 
 def spell_number(value: float) -> str:
-    """`0.0001`, never `1e-4`, which YAML 1.1 reads as text.
-
-    Raises EditRefusedError for NaN and the infinities.
-    """
+    """`0.0001`, never `1e-4`, which YAML 1.1 reads as text. Raises EditRefusedError."""
     if not math.isfinite(value):
         msg = f"{value} is no number to write into a config."
         raise EditRefusedError(msg)

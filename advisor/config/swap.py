@@ -177,10 +177,7 @@ def _digest(content: bytes) -> str:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange two files atomically; False if unsupported.
-
-    Raises OSError.
-    """
+    """Exchange two files atomically; False if unsupported. Raises OSError."""
     library = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(one), os.fsencode(other)
     where = (_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE)

@@ -7,7 +7,7 @@ import tomllib
 from typing import Any, cast
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, Leaf, Leaves, Parsed, Syntax, syntax_error
+from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Leaf, Parsed, Syntax, syntax_error
 from advisor.config.spelling import double_quoted
 from advisor.model import JsonScalar
 
@@ -37,11 +37,10 @@ def parse(text: str, name: str) -> Parsed:
         stated = f"not valid TOML: {_AT.sub('', str(problem)).strip()}"
         raise syntax_error(name, text, _position(text, str(problem)), stated) from problem
     except RecursionError as problem:
-        stated = f"nested more than {MAX_DEPTH} levels deep"
-        raise syntax_error(name, text, 0, stated) from problem
+        raise syntax_error(name, text, 0, TOO_DEEP) from problem
     scanner = _Scanner(text, name, data)
     scanner.run()
-    return Parsed(text, scanner.leaves)
+    return Parsed(text, scanner.found)
 
 
 def spell_text(value: str, old: str) -> str:
@@ -65,7 +64,7 @@ class _Scanner:
     """Scanner of valid TOML beside the `tomllib` tree."""
 
     def __init__(self, text: str, name: str, data: dict[str, Any]) -> None:
-        self.leaves = Leaves()
+        self.found: list[Leaf] = []
         self._text = text
         self._name = name
         self._data = data
@@ -74,7 +73,6 @@ class _Scanner:
         """Path of an array of tables to the number of its tables so far."""
 
     def run(self) -> None:
-        """Read every header and member of the text."""
         table, here = "", self._data
         while self._next():
             if self._next() == "[":
@@ -93,7 +91,6 @@ class _Scanner:
         return self._text[self._at : self._at + 1]
 
     def _keys(self) -> list[str]:
-        """Parts of a dotted key."""
         parts: list[str] = []
         while not parts or self._take(_DOT):
             part = self._take(_KEY_PART)
@@ -123,10 +120,8 @@ class _Scanner:
         self._value(here, path)
 
     def _value(self, here: Any, path: str) -> None:
-        """Read the value at `path`."""
         if path.count("[") + path.count(".") > MAX_DEPTH:
-            problem = f"nested more than {MAX_DEPTH} levels deep"
-            raise syntax_error(self._name, self._text, self._at, problem)
+            raise syntax_error(self._name, self._text, self._at, TOO_DEEP)
         opening = self._text[self._at]
         if opening not in "[{":
             self._leaf(here, path)
@@ -149,7 +144,7 @@ class _Scanner:
         plain = isinstance(here, (str, int, float))  # else a date, which stays text
         value: JsonScalar = here if plain else word
         why = "it is a block of text" if word.startswith(('"""', "'''")) else None
-        self.leaves.found.append(Leaf(path, value, start, self._at, why))
+        self.found.append(Leaf(path, value, start, self._at, why))
 
 
 SYNTAX = Syntax(parse=parse, spell_text=spell_text)

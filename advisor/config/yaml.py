@@ -10,7 +10,7 @@ from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, Leaf, Leaves, Parsed, Syntax, syntax_error
+from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Leaf, Parsed, Syntax, syntax_error
 from advisor.config.spelling import double_quoted
 from advisor.model import JsonScalar
 
@@ -52,7 +52,7 @@ def parse(text: str, name: str) -> Parsed:
     except yaml.reader.ReaderError as problem:
         stated = f"not valid YAML: {problem.reason}"
         raise syntax_error(name, text, problem.position, stated) from problem
-    return Parsed(text, reader.leaves)
+    return Parsed(text, reader.found, reader.aliases)
 
 
 def spell_text(value: str, old: str) -> str:
@@ -79,15 +79,13 @@ def _refuse_deep(text: str, name: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            problem = f"nested more than {MAX_DEPTH} levels deep"
-            raise syntax_error(name, text, event.start_mark.index, problem)
+            raise syntax_error(name, text, event.start_mark.index, TOO_DEEP)
 
 
 class _Reader:
-    """Leaves of a tree of nodes."""
-
     def __init__(self, text: str, name: str) -> None:
-        self.leaves = Leaves()
+        self.found: list[Leaf] = []
+        self.aliases: dict[str, str] = {}
         self._text = text
         self._name = name
         self._first: dict[int, str] = {}
@@ -98,11 +96,11 @@ class _Reader:
         is_scalar = isinstance(node, yaml.ScalarNode)
         written = self._first.setdefault(id(node), path)
         if written != path:
-            self.leaves.aliases[path] = written
+            self.aliases[path] = written
             if is_scalar:
                 value, _ = self._meaning(node)
                 why = f"it repeats {written}"
-                self.leaves.found.append(Leaf(path, value, position, position, why))
+                self.found.append(Leaf(path, value, position, position, why))
         elif is_scalar:
             self._scalar(node, path)
         elif isinstance(node, yaml.MappingNode):
@@ -116,10 +114,7 @@ class _Reader:
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise self._error(key, "a list or a mapping stands where a key should be")
-            name = (key.tag, key.value)
-            if name in members and key.tag != f"{_CORE}merge":
-                self.leaves.again[spelling.member(path, key.value)] = key.start_mark.index
-            members[name] = key, value
+            members[key.tag, key.value] = key, value  # of a key written twice the last one counts
         for key, value in members.values():
             self.value(value, spelling.member(path, key.value), key.end_mark.index)
 
@@ -128,7 +123,7 @@ class _Reader:
         start, end = node.start_mark.index, node.end_mark.index
         properties = _PROPERTIES.match(self._text, start, end)
         start = properties.end() if properties else start
-        self.leaves.found.append(Leaf(path, value, start, end, why))
+        self.found.append(Leaf(path, value, start, end, why))
 
     def _meaning(self, node: Any) -> tuple[JsonScalar, str | None]:
         """Value of a scalar, and any edit problem."""

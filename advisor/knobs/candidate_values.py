@@ -27,19 +27,19 @@ def multiple_of(knob: Knob) -> float | None:
     return None if not bound or isinstance(knob.value, tuple) else number_of(knob.value)
 
 
-NARROW = ("bfloat16", "float16")
+BF16, FP16 = ("bfloat16",), ("float16",)
+NARROW = BF16 + FP16
 """In the order in which they are tried: bfloat16 needs no loss scaling."""
 
 
 def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
     """Precisions to try, bfloat16 first, as spelled values.
 
-    Each torch dtype maps to the value that asks for it, never wider than the current one. Only
-    words of the spelling family already in use: `16-mixed` gives `bf16-mixed`, `fp32` gives `bf16`
-    and `fp16`, a flag that is off can be put on. Empty where the family is not known.
+    Only words of the spelling family already in use: `16-mixed` gives `bf16-mixed`, `fp32` gives
+    `bf16` and `fp16`, a flag that is off can be put on. Empty where the family is not known.
     """
     if isinstance(knob.value, bool):
-        return {} if knob.value else dict.fromkeys(_dtypes_of_flag(knob), True)
+        return {} if knob.value else dict.fromkeys(dtypes_of_flag(knob), True)
     row, current = row_of(knob.value)
     upper = isinstance(knob.value, str) and knob.value.isupper()
     return {
@@ -49,14 +49,14 @@ def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
     }
 
 
-def _dtypes_of_flag(knob: Knob) -> tuple[str, ...]:
+def dtypes_of_flag(knob: Knob) -> tuple[str, ...]:
     """Dtypes of a flag; `amp` leaves the choice open."""
     name = "_".join(str(part) for part in parts_of(knob.path)[-2:]).lower()
     if re.search(r"(?:fp|float|int)_?8(?!\d)", name):
         return ()
     if "bf16" in name or "bfloat16" in name:
-        return ("bfloat16",)
-    return ("float16",) if re.search(r"16|half", name) else NARROW
+        return BF16
+    return FP16 if re.search(r"16|half", name) else NARROW
 
 
 def row_of(value: object) -> tuple[dict[str, JsonScalar], str]:
@@ -86,9 +86,8 @@ def move(
 ) -> tuple[Change, ...] | InvalidChange:
     """Move a knob with its links, or say why not.
 
-    The knob at `path` is set to `value`. Where there is an accumulation the effective batch is
-    kept, and with it the learning rate stays right. `beyond`: a batch may hold more than one
-    update did.
+    Where there is an accumulation the effective batch is kept, and with it the learning rate stays
+    right. `beyond`: a batch may hold more than one update did.
     """
     knob = findings.knob(path)
     if knob is None:
@@ -98,7 +97,7 @@ def move(
     plan = _Plan(document, findings, knob, value, beside or {}, beyond)
     refusal = plan.set(path, value)
     for link in findings.links:
-        if path in link.paths and link.kind in _MOVES:
+        if path in link.paths:
             refusal = refusal or _MOVES[link.kind](plan, link)
     if refusal:
         return InvalidChange(reason=f"{path} = {value}: {refusal}")
@@ -158,7 +157,6 @@ class _Plan:
 
 
 def _no_multiple(knob: Knob, value: JsonScalar) -> str | None:
-    """Reason why the comment beside `knob` refuses `value`."""
     step, number = multiple_of(knob), number_of(value)
     if step and number is not None and number % step:
         return f'it is no multiple of {step:g}, and the comment beside it says "{knob.comment}"'
@@ -166,10 +164,7 @@ def _no_multiple(knob: Knob, value: JsonScalar) -> str | None:
 
 
 def _move_product(plan: _Plan, link: KnobConstraint) -> str | None:
-    """Keep batch x accumulation constant: the other one gives way.
-
-    A written product stays, and must divide.
-    """
+    """Keep batch x accumulation: the other gives way; a written product must divide."""
     new = number_of(plan.value)
     if not new or new < 1:
         return f"a {plan.knob.kind} is at least 1"

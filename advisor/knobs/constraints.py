@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from advisor.knobs.candidate_values import BF16, FP16, dtypes_of_flag
 from advisor.knobs.catalogue import catalogue
 from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.knobs.tree import Leaf, parts_of
@@ -43,10 +44,8 @@ class _Around(NamedTuple):
 
 
 def _nearest(knob: Knob, others: Sequence[Knob]) -> list[Knob]:
-    """Knob of `others` whose path is nearest to that of `knob`, or None."""
-    if not others:
-        return []
-    return [max(others, key=lambda other: _shared(knob, other))]
+    """The knob of `others` whose path is nearest to that of `knob`, if any."""
+    return [max(others, key=lambda other: _shared(knob, other))] if others else []
 
 
 def _shared(one: Knob, other: Knob) -> int:
@@ -79,18 +78,12 @@ def _products(around: _Around) -> Iterable[Found]:
 
 
 def _exclusives(around: _Around) -> Iterable[Found]:
-    flags = around.of_kind("precision")
+    every = around.of_kind("precision")
+    flags = [knob for knob in every if isinstance(knob.value, bool) or knob.value == "auto"]
     for half in flags:
-        others = [k for k in flags if _half(k) == "bf16" and k.phase == half.phase]
-        for other in _nearest(half, others) if _half(half) == "fp16" else ():
+        others = [k for k in flags if dtypes_of_flag(k) == BF16 and k.phase == half.phase]
+        for other in _nearest(half, others) if dtypes_of_flag(half) == FP16 else ():
             yield "exclusive", (half.path, other.path), "fp16 and bf16 exclude each other"
-
-
-def _half(knob: Knob) -> str | None:
-    path = "_".join(str(part) for part in parts_of(knob.path)[-2:]).lower()
-    if not (isinstance(knob.value, bool) or knob.value == "auto"):
-        return None
-    return "bf16" if "bf16" in path or "bfloat16" in path else "fp16" if "fp16" in path else None
 
 
 def _needing_workers(around: _Around) -> Iterable[Found]:

@@ -39,11 +39,6 @@ class Trace(NamedTuple):
         parts = math.prod(float(shares[each] or 1) for each in self.over)
         return None if number is None else round(number * self.times / parts, 6)
 
-    @property
-    def is_plain(self) -> bool:
-        """True where the value itself shows."""
-        return not self.over and self.times == 1.0
-
 
 TRACES = (
     Trace("batch_size", "batch_size"),
@@ -165,7 +160,6 @@ def _unknown(document: Document, findings: Findings) -> list[Leaf]:
         *(knob.path for knob in findings.knobs),
         *(trap.path for trap in findings.traps),
         *(path for link in findings.links for path in link.paths),
-        *(reference.path for reference in findings.references),
         *findings.outputs,
     }
     every = leaves(document.scalars)
@@ -174,7 +168,7 @@ def _unknown(document: Document, findings: Findings) -> list[Leaf]:
 
 def _movable(leaf: Leaf) -> bool:
     """True for a whole, editable number that no comment protects."""
-    number = None if leaf.is_list else number_of(leaf.value)
+    number = number_of(leaf.value)
     if not leaf.scalar.editable or number is None or number < 0 or not number.is_integer():
         return False
     comments = catalogue().comments
@@ -249,7 +243,6 @@ def trial_values(
 
 
 def _in_accumulation(group: Sequence[Suspect]) -> bool:
-    """True if one of `group` may be the accumulation."""
     return any(trace.kind == "grad_accum" for suspect in group for trace in suspect.traces)
 
 
@@ -340,7 +333,8 @@ def read_outcome(
             if (trace := _trace_to(move, kind, after, new)) is not None
         ]
         # A batch over an accumulation that moved with it shows as the quotient by definition.
-        shown = [pair for pair in shown if pair[1].is_plain] or shown
+        plain = [(move, trace) for move, trace in shown if not trace.over and trace.times == 1.0]
+        shown = plain or shown
         if len(shown) != 1 or old is None or new is None:
             unclear.add(kind)
             continue
@@ -366,10 +360,8 @@ def joined(
     if not mine:
         return findings
     knobs = (*findings.knobs, *(_knob(each, phase) for each in mine))
-    found = leaves(document.scalars)
-    before = find_links(document.name, found, findings.knobs)
-    kept = (link for link in findings.links if link not in before)
-    return replace(findings, knobs=knobs, links=(*find_links(document.name, found, knobs), *kept))
+    links = find_links(document.name, leaves(document.scalars), knobs)
+    return replace(findings, knobs=knobs, links=links)
 
 
 def _knob(found: Followed, phase: Phase) -> Knob:

@@ -14,37 +14,17 @@ from advisor.knobs import candidate_values, vocabulary
 from advisor.knobs.catalogue import Meaning, catalogue, rules_for, types_of
 from advisor.knobs.constraints import find_links
 from advisor.knobs.registry import REGISTRY, KnobSpec
-from advisor.knobs.tree import Findings, Leaf, Reference, leaves, parts_of, path_of, words_of
-from advisor.model import FalseMatch, Knob, KnobConstraint, Phase
+from advisor.knobs.tree import Findings, Leaf, leaves, words_of
+from advisor.model import FalseMatch, Knob, Phase
 
 _REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
-_PLAIN_REFERENCE = re.compile(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$?@([\w#]+)|\$([A-Za-z_]\w*)")
 
 
-def elsewhere(document: Document, leaf: Leaf) -> tuple[str, ...] | None:
-    """Reason and paths of a value that lives elsewhere, or None."""
-    if repeated := document.parsed.aliases.get(leaf.scalar.path):
-        return f"repeats {repeated}: change it there", leaf.path, repeated
-    why = leaf.scalar.why
-    if leaf.value is None and why and why.startswith(COMPUTED):
-        return why, leaf.path
-    if not isinstance(leaf.value, str) or not _REFERENCE.search(leaf.value):
-        return None
-    if found := target(document, leaf.value):
-        return f"{leaf.value}: the value lives at {found}", leaf.path, found
-    return f"{leaf.value}: it is computed elsewhere", leaf.path
-
-
-def target(document: Document, text: object) -> str | None:
-    """Target of a plain reference, if in this document.
-
-    Such as `${a.b}`, `<a.b>` or `@a#b`.
-    """
-    found = _PLAIN_REFERENCE.fullmatch(text.strip()) if isinstance(text, str) else None
-    if not found:
-        return None
-    path = path_of(parts_of(next(filter(None, found.groups())).replace("#", ".")))
-    return path if path in document.scalars else None
+def lives_elsewhere(document: Document, leaf: Leaf) -> bool:
+    """True for an alias, a computed value, and a reference such as `${a.b}`."""
+    computed = leaf.value is None and (leaf.scalar.why or "").startswith(COMPUTED)
+    refers = isinstance(leaf.value, str) and _REFERENCE.search(leaf.value) is not None
+    return leaf.scalar.path in document.parsed.aliases or computed or refers
 
 
 def files_named(leaf: Leaf) -> list[str]:
@@ -61,21 +41,16 @@ def files_named(leaf: Leaf) -> list[str]:
 
 
 def find(document: Document, *, phase: Phase | None = None) -> Findings:
-    """Find knobs, links, look-alikes and output directories.
-
-    `phase`: the phase that the command says it runs (`phase_of_command`); settings that a document
-    gives no phase are of that one. Never raises for what a document holds.
-    """
+    """Find knobs, links, look-alikes and outputs; `phase` is that of the command."""
     finder = _Finder(document, phase)
     finder.run()
     return Findings(
         document=document.name,
         knobs=tuple(finder.knobs),
-        links=(*find_links(document.name, finder.leaves, finder.knobs), *finder.links),
+        links=find_links(document.name, finder.leaves, finder.knobs),
         traps=tuple(finder.traps),
         outputs=tuple(leaf.path for leaf in finder.leaves if _is_output(leaf)),
-        references=tuple(finder.references),
-        notes=document.parsed.notes,
+        files=tuple(finder.files),
     )
 
 
@@ -131,8 +106,7 @@ def _phase_of_leaf(leaf: Leaf, spec: KnobSpec, document: Phase, names: frozenset
         return spec.phase
     own = (w for w in leaf.name.split("_") if w in catalogue().table["own-phase-words"]["words"])
     above = (word for name in leaf.ancestors for word in reversed(name.split("_")))
-    spoken = _first(own, document) or _first(above, document)
-    if spoken:
+    if spoken := _first(itertools.chain(own, above), document):
         return spoken
     if {"train", "test"} <= names and leaf.words & {"dataloader", "data_loader"}:
         return "any"  # one block of loader settings for both
@@ -157,8 +131,6 @@ def _any(pattern: re.Pattern[str], names: Iterable[str]) -> bool:
 
 
 class _Finder:
-    """One pass over one document."""
-
     def __init__(self, document: Document, phase: Phase | None) -> None:
         self.document = document
         self.leaves = leaves(document.scalars)
@@ -166,34 +138,22 @@ class _Finder:
         self.phase = phase or _phase_of_document(document, self.leaves, self.names)
         self.knobs: list[Knob] = []
         self.traps: list[FalseMatch] = []
-        self.links: list[KnobConstraint] = []
-        self.references: list[Reference] = []
+        self.files: list[str] = []
 
     def run(self) -> None:
         """Sort every leaf whose name the catalogue or vocabulary knows."""
         for leaf in self.leaves:
-            for file in files_named(leaf):
-                self.references.append(Reference(path=leaf.path, file=file))
-                self.links.append(self._lives_elsewhere(f"values live in {file}", leaf.path))
+            self.files += files_named(leaf)
             known = rules_for(leaf.name) or vocabulary.speaks(leaf.name)
-            if known and (other := elsewhere(self.document, leaf)):
-                self.links.append(self._lives_elsewhere(*other))
-            elif (meaning := self._meaning(leaf)) is None:
+            if known and lives_elsewhere(self.document, leaf):
                 continue
-            elif why := meaning.trap or _unused(leaf):
+            meaning = self._meaning(leaf)
+            if meaning and (why := meaning.trap or _unused(leaf)):
                 self.traps.append(FalseMatch(document=self.document.name, path=leaf.path, why=why))
-            else:
+            elif meaning:
                 self.knobs.append(self._knob(leaf, meaning))
-                if "auto" in types_of(leaf.value):
-                    why = "auto: the value lives in the program or file that launches this one"
-                    self.links.append(self._lives_elsewhere(why, leaf.path))
-
-    def _lives_elsewhere(self, why: str, *paths: str) -> KnobConstraint:
-        """Link a path to the place of its value in this document."""
-        return KnobConstraint(kind="reference", document=self.document.name, paths=paths, why=why)
 
     def _meaning(self, leaf: Leaf) -> Meaning | None:
-        """Meaning of `leaf` by a rule for its name, else by its words."""
         meaning = self._by_rule(leaf) or vocabulary.read(leaf)
         above = None if meaning else vocabulary.of_key_above(leaf)
         return self._meaning(above) if above else meaning
@@ -222,12 +182,8 @@ class _Finder:
         if leaf.ancestors:
             why += f" under `{leaf.ancestors[0]}`"
         why += f": {spec.words}, by {meaning.why}"
-        if phase != "any":
-            why += f", of the {phase} phase"
         if frozen:
             why += f"; not editable: {frozen}"
-        elif leaf.scalar.default_of is not None:
-            why += f"; the program's own default, {leaf.scalar.default_of}"
         is_batch = meaning.kind == "batch_size"
         return Knob(
             document=self.document.name,
@@ -244,7 +200,6 @@ class _Finder:
         )
 
     def _switched_unit(self, leaf: Leaf) -> str | None:
-        """Unit by a switch beside the batch size."""
         row = catalogue().table["unit-switch"]
         beside = [other for other in self.leaves if other.mapping == leaf.mapping]
         words = (str(other.value).lower() for other in beside if other.name in row["keys"])
@@ -261,16 +216,14 @@ class _Finder:
 
 
 def _unused(leaf: Leaf) -> str | None:
-    """Comment that says so of the leaf, or None."""
     unused = catalogue().comments["unused"].search(leaf.comment or "")
     return f'the comment beside it says "{leaf.comment}"' if unused else None
 
 
 def _frozen(leaf: Leaf, kind: str) -> str | None:
-    """Reason why the knob is not editable, or None."""
     if candidate_values.is_ban(leaf.comment):
         return f'the comment beside it says "{leaf.comment}"'
-    if leaf.is_list:
+    if isinstance(leaf.value, tuple):
         return "it is a list of values"
     if not leaf.scalar.editable:
         return leaf.scalar.why
@@ -285,10 +238,8 @@ def _frozen(leaf: Leaf, kind: str) -> str | None:
 
 
 def _is_output(leaf: Leaf) -> bool:
-    """True for an editable value that names an output directory.
-
-    `dir` under `output` is read as `output_dir`.
-    """
+    """True for an editable value that names an output directory."""
+    # `dir` under `output` is read as `output_dir`.
     names = (leaf.name, *(f"{parent}_{leaf.name}" for parent in leaf.ancestors[:1]))
     known = catalogue()
     return bool(

@@ -32,7 +32,6 @@ class KnobSpec:
     names: tuple[str, ...] = ()
     """Patterns of whole names, beside the rules of catalogue.toml."""
     phase: Phase | None = None
-    """The phase it always belongs to."""
     usual_phase: Phase | None = None
     """The phase where nothing says otherwise."""
     unit: str | None = None

@@ -39,25 +39,15 @@ class Leaf:
     comment: str | None
     """The comment beside it, on one line; of a list, also the one behind its last element."""
 
-    @property
-    def is_list(self) -> bool:
-        return isinstance(self.value, tuple)
-
 
 @functools.lru_cache(maxsize=4096)
 def canonical(key: str) -> str:
-    """Canonical form of a key's last part.
-
-    Its words in lower case, joined by `_`.
-    """
+    """Last part of a key: its words in lower case, joined by `_`."""
     return _snake(_scoped(key)[-1])
 
 
 def _scoped(key: str) -> list[str]:
-    """Split a scoped key such as `train/AdamW.lr`.
-
-    Also `train:lr` and `train#lr`; a key with spaces or brackets is one part.
-    """
+    """Parts of `train/AdamW.lr`, `train:lr` or `train#lr`; others are one part."""
     bare = key.strip().strip("-")
     return re.split(r"[./#:]", bare) if re.fullmatch(r"[\w./#:+-]+[\w+-]", bare) else [bare]
 
@@ -86,10 +76,7 @@ def parts_of(path: str) -> tuple[Part, ...]:
 
 
 def leaves(scalars: Mapping[str, Scalar]) -> list[Leaf]:
-    """Leaves of a document, in order.
-
-    Every scalar under a key, and every list of scalars as one leaf.
-    """
+    """Leaves of a document in order; a list of scalars is one leaf."""
     groups: dict[tuple[Part, ...], list[Scalar]] = {}
     lists: set[tuple[Part, ...]] = set()
     children: dict[tuple[Part, ...], dict[str, None]] = {}
@@ -157,15 +144,6 @@ def number_of(value: object) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
-    """Key that names another file with values."""
-
-    path: str
-    file: str
-    """As written there, relative to the document's folder."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """The knobs of one document, and what surrounds them."""
 
@@ -176,7 +154,8 @@ class Findings:
     traps: tuple[FalseMatch, ...]
     outputs: tuple[str, ...]
     """Paths of the scalars that name directories the program writes to."""
-    references: tuple[Reference, ...] = ()
+    files: tuple[str, ...] = ()
+    """Files that it names as holding more values, as written there."""
     notes: tuple[str, ...] = ()
 
     def knob(self, path: str) -> Knob | None:

@@ -205,10 +205,7 @@ def _around(leaf: Leaf, kind: KindOfName) -> Iterator[tuple[str, int]]:
 
 
 def of_key_above(leaf: Leaf) -> Leaf | None:
-    """Give `leaf` the name of the key above it.
-
-    Only where its own name means no more than a value.
-    """
+    """Give `leaf` the key above as its name, if its own says nothing."""
     known = vocabulary()
     row = known.table["value-of-the-key-above"]
     words = words_in(leaf.name)

@@ -27,8 +27,7 @@ Purpose = Literal[
 EffectVerdict = Literal["took effect", "ignored", "unknown"]
 
 TrainingSign = Literal["optimizer", "backward", "gradients"]
-"""optimizer: one of torch's stepped; backward, gradients: the program takes gradients and steps by
-itself."""
+"""optimizer: one of torch's stepped; backward, gradients: the program steps by itself."""
 
 SAMPLER_FORWARDS = 4
 """From so many forwards a unit on it is an iterative sampler."""
@@ -52,12 +51,10 @@ class Effects:
     left_out: int | None = None
     """Samples of one pass over the loader that drop_last leaves out."""
     padding_share: float | None = None
-    """Padded share of the batches' positions, or None."""
     prefetch_factor: int | None = None
     persistent_workers: bool | None = None
     pin_memory: bool | None = None
     loader_arguments: tuple[tuple[str, JsonScalar], ...] = ()
-    """Arguments of the measured DataLoader by name, as they were in force."""
     dtype: str | None = None
     """Dominant dtype of compute: the autocast dtype if on, else the model's: float32, bfloat16."""
     autocast_dtype: str | None = None
@@ -104,7 +101,6 @@ class WhatIfOutcome:
     """As asked for: `loader.num_workers=4@train.py:88`."""
     applied: bool
     why: str | None = None
-    """Why it did not apply, where it did not."""
     cost_s: float | None = None
     """Paid once, before the window: compilation."""
     caution: str | None = None
@@ -135,7 +131,6 @@ class Flops:
     per_step: float | None = None
     """At least: an operation that torch has no formula for is not counted."""
     why: str | None = None
-    """Why nothing was counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +186,7 @@ class Shares:
     sync: float | None = None
     """A device had nothing to do because the host had waited for it instead of queueing ahead."""
     other: float | None = None
-    """Host code between the calls above: tokenising, clipping, post-processing, writing; where a
-    device computes, with nothing queued for it."""
+    """Host code between the calls above; where a device computes, with nothing queued for it."""
     saving: float | None = None
 
 
@@ -211,7 +205,6 @@ class Stage:
     """Network of a multi-network inference."""
 
     name: str
-    """Of its class."""
     site: str | None = None
     """`relight.py:61` where it was called first."""
     share: float
@@ -312,22 +305,19 @@ class Run:
     """Units/s of consecutive sub-windows; steadiness only, never a sample of runs."""
     disturbance: Disturbance = field(default_factory=Disturbance)
     step_ms: float | None = None
-    """Mean wall time of one step: of an optimizer or the program's own training step, of a loader
-    batch, or of a root forward."""
+    """Mean wall time of one training step, loader batch or root forward."""
     step_kind: str | None = None
     probe_share: float = 0.0
     """Share of the window in the probe's hooks, on a CPU, as they measured it."""
     latency_p50_ms: float | None = None
-    """Half of the batches were done so long after they were begun, or sooner: what the user of any
-    of their items waits. None where only a part of one batch was seen."""
+    """Half of the batches took so long, or less; None where only a part of one was seen."""
     latency_p95_ms: float | None = None
     """The same of 95 in a hundred; of fewer than 20 the slowest."""
     wait_share: float | None = None
     """Part of the window inside the loader's `__next__`; None without a loader."""
     shares: Shares = field(default_factory=Shares)
     stages: tuple[Stage, ...] = ()
-    """Networks that took turns, in the order of their first calls; none of a training, and where
-    there is only one."""
+    """Networks that took turns in an inference, in the order of their first calls."""
     phases: tuple[RunPhase, ...] = ()
     """Of the whole process, in seconds; they sum to its wall time. None of several ranks."""
     host_growth_gib_per_min: float | None = None
@@ -360,8 +350,7 @@ class Run:
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()
     files_created: tuple[str, ...] = ()
-    """Outside the scratch directory, relative to the working directory. Gone again where the
-    isolation throws away what a program writes."""
+    """Outside the scratch directory, relative to the working directory; an overlay drops them."""
     files_changed: tuple[str, ...] = ()
     """Files of the user that the program altered or removed; named like `files_created`."""
     files_in_window: int | None = None
@@ -371,7 +360,6 @@ class Run:
     isolation: str | None = None
     """Isolation of the writes: overlay, landlock, or guard (nothing but names)."""
     to_its_end: bool = False
-    """The program was run to its own end."""
     stdout_tail: str = ""
     startup_s: float | None = None
     """Process start to first step."""

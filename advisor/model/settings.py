@@ -70,11 +70,10 @@ class KnobConstraint:
     """Knobs that move together or not at all."""
 
     kind: str
-    """product, exclusive, needs-workers, schedule, reference, override"""
+    """product, exclusive, needs-workers or schedule"""
     paths: tuple[str, ...]
     why: str
     document: str = ""
-    """The document all the paths are in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,15 +100,11 @@ class Change:
     old: JsonScalar
     new: JsonScalar
     name: str | None = None
-    """Longer name where knobs share one: `train.batch_size`. None: by the
-    last part of its path."""
+    """Longer name where knobs share one: `train.batch_size`."""
 
     @property
     def label(self) -> str:
-        """Short name and value: `batch 8`, `train batch 8`, `lr 0.1`.
-
-        Of a longer name the word that tells it from others stands first.
-        """
+        """Short name and value: `batch 8`, `train batch 8`, `lr 0.1`."""
         *above, leaf = (self.name or leaf_of(self.path)).split(".")
         value = self.new if isinstance(self.new, str) else json.dumps(self.new)
         return " ".join((*above[:1], SHORT_NAMES.get(self.kind, leaf), value))

@@ -65,30 +65,26 @@ class MeasurePlan:
     """Task of the probe inside one process."""
 
     mode: Literal["window", "whole", "observe"] = "window"
-    """window: stop once the window is full. whole: let the program end by itself, measuring.
-    observe: record effects only, never stop."""
+    """window: stop once it is full; whole: measure to the end; observe: record effects only."""
     measure_s: float = 3.0
     min_steps: int = 20
     whole_batches: int = 0
     """In window mode, finish at least this many loader batches before stopping."""
     longest_s: float | None = None
-    """In window mode, stop so long after the first step however full the window is: for a run of
-    which only the effects are asked for."""
+    """In window mode, stop so long after the first step however full the window is."""
     validation: bool = False
     """Measure the validations of a training, not its updates."""
     forwards_per_unit: float | None = None
     """Known from an earlier whole unit: lets an iterative sampler stop inside a batch."""
     ceilings_workers: tuple[int, ...] = ()
-    """After the window: profile one step, then iterate the program's own DataLoader alone at each
-    of these worker counts."""
+    """After the window: profile one step, then run the loader alone with each worker count."""
     ceilings_s: float = 1.5
     trace: bool = False
     """After the window: list the operations and storages of one step, for a prediction."""
     stand_in: GpuProfile | None = None
     """Card that the program believes to have, on a host without one."""
     whatif: str | None = None
-    """A what-if of the catalogue, tried in-process: `channels_last`,
-    `loader.num_workers=4,loader.prefetch_factor=4@train.py:88`, ..."""
+    """A what-if, tried in-process: `channels_last`, `loader.num_workers=4@train.py:88`."""
     memory_cap_gib: float | None = None
     """Cap on the CUDA allocator, to stand in for a smaller card."""
     unit_regex: str | None = None
@@ -145,8 +141,7 @@ class Trial:
     allow_writes: bool = False
     """Let the program open the user's existing files for writing, where nothing isolates it."""
     spared: tuple[str, ...] = ()
-    """Absolute paths that are not written all the same. Where Landlock holds, nothing can then be
-    made beside them either."""
+    """Absolute paths never written. Under Landlock nothing can be made beside them either."""
     hidden: tuple[str, ...] = ()
     """Folders of the host that the program cannot read, nor connect to sockets of others."""
     shown: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from advisor import numbers
@@ -62,15 +63,15 @@ def config_patch(program: Program, state: TunerState, suggestion: Suggestion) ->
 def code_edit(line: int, suggestion: Suggestion, original: Run) -> Edit | None:
     """Edit at `line` that does what was tried; None without one."""
     if suggestion.arguments:
-        return patches.loader_edit(line, dict(suggestion.arguments))
+        return partial(patches.loader_edit, line, dict(suggestion.arguments))
     switch, value = switch_of(suggestion.title)
     if switch.statement:
-        return patches.statement_edit(switch.statement.format(value=value))
+        return partial(patches.statement_edit, switch.statement.format(value=value))
     if switch.name == "autocast":
         whatif = suggestion.run.whatif
         device = (original.effects.device or "cpu").partition(":")[0]
         widen = whatif is not None and whatif.one_tensor is True
-        return patches.autocast_edit(line, device, value, widen=widen)
+        return partial(patches.autocast_edit, line, device, value, widen=widen)
     return None
 
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
 from advisor.patches.python_source import (
-    Edit,
     Source,
     Splice,
     behind,
@@ -29,46 +28,30 @@ ARGUMENTS = {each.kind: each.trainer_argument for each in LOADER_ARGUMENTS if ea
 TRAINER_METHODS = {"train", "evaluate", "predict"}
 
 
-def loader_edit(line: int, values: Mapping[str, int | bool]) -> Edit:
-    """Set `values` in the `DataLoader(...)` call at `line`.
-
-    It cannot be made if there is no such call, or if its arguments are uncertain: a value that
-    is computed or passed in is set elsewhere.
-    """
-
-    def edit(source: Source) -> list[Splice] | None:
-        call = _loader_call(source, line)
-        trainer = None if call else _trainer_arguments(source, line)
-        if call is not None:
-            return _set_arguments(source, call, values)
-        if trainer is None or not values.keys() <= ARGUMENTS.keys():
-            return None
-        return _set_arguments(source, trainer, {ARGUMENTS[n]: v for n, v in values.items()})
-
-    return edit
+def loader_edit(line: int, values: Mapping[str, int | bool], source: Source) -> list[Splice] | None:
+    """Set `values` in the `DataLoader(...)` call at `line`, where they are literals."""
+    call = _loader_call(source, line)
+    trainer = None if call else _trainer_arguments(source, line)
+    if call is not None:
+        return _set_arguments(source, call, values)
+    if trainer is None or not values.keys() <= ARGUMENTS.keys():
+        return None
+    return _set_arguments(source, trainer, {ARGUMENTS[n]: v for n, v in values.items()})
 
 
-def statement_edit(statement: str) -> Edit:
-    """Insert `statement` after the imports at the top.
-
-    It uses `torch` and sets one of its flags. It cannot be made if `torch` is not imported by that
-    name there, or if the file sets the flag itself.
-    """
-
-    def edit(source: Source) -> list[Splice] | None:
-        (wanted,) = ast.parse(statement).body
-        block = leading_imports(source.tree)
-        flag = statement.partition("(")[0].partition(" =")[0]
-        used = (n for n in ast.walk(source.tree) if isinstance(n, ast.Attribute))
-        if not imports_torch(block) or any(ast.unparse(node) == flag for node in used):
-            return None
-        at = behind(source, block[-1])
-        if at is None:
-            return None
-        source.tree.body.insert(source.tree.body.index(block[-1]) + 1, wanted)
-        return [(at, at, source.newline * 2 + statement.encode())]
-
-    return edit
+def statement_edit(statement: str, source: Source) -> list[Splice] | None:
+    """Insert `statement`, which sets a flag of `torch`, after the imports at the top."""
+    (wanted,) = ast.parse(statement).body
+    block = leading_imports(source.tree)
+    flag = statement.partition("(")[0].partition(" =")[0]
+    used = (n for n in ast.walk(source.tree) if isinstance(n, ast.Attribute))
+    if not imports_torch(block) or any(ast.unparse(node) == flag for node in used):
+        return None
+    at = behind(source, block[-1])
+    if at is None:
+        return None
+    source.tree.body.insert(source.tree.body.index(block[-1]) + 1, wanted)
+    return [(at, at, source.newline * 2 + statement.encode())]
 
 
 def _loader_call(source: Source, line: int) -> ast.Call | None:
@@ -138,10 +121,7 @@ def _set_arguments(
 
 
 def _override(source: Source, splat: ast.keyword, values: dict[str, int | bool]) -> list[Splice]:
-    """Override names that `**options` may hold.
-
-    `**{**options, "num_workers": 4}` is sure.
-    """
+    """Override names that may be in `options`: `**{**options, "num_workers": 4}`."""
     start, end = source.span(splat.value)
     pairs = "".join(f', "{name}": {value!r}' for name, value in values.items())
     splat.value = ast.Dict(
@@ -158,51 +138,46 @@ LOSSES = ("loss", "crit")
 """Parts of the names of what a model's output is given to."""
 
 
-def autocast_edit(line: int, device: str, dtype: str, *, widen: bool) -> Edit:
-    """Wrap the model's call in `torch.autocast(...)`.
+def autocast_edit(
+    line: int, device: str, dtype: str, source: Source, *, widen: bool
+) -> list[Splice] | None:
+    """Wrap the model's call at `line` in `torch.autocast(...)`.
 
-    `line` is the call's. `widen`: the one tensor that the model returns goes on in float32. It
-    cannot be made if it shares its lines with another, stands under autocast already, if `torch` is
-    not imported by that name, or if the call to be widened is not certain.
+    `widen`: the one tensor that the model returns goes on in float32.
     """
-
-    def edit(source: Source) -> list[Splice] | None:
-        found = _statement(source, line)
-        if found is None or not imports_torch(source.tree.body):
-            return None
-        statement, block, above = found
-        withs = [node for node in above if isinstance(node, (ast.With, ast.AsyncWith))]
-        if any("autocast" in ast.unparse(item) for node in withs for item in node.items):
-            return None
-        first, indent = source.indent(statement)
-        _, end = source.span(statement)
-        rest = source.code[end:].partition(b"\n")[0].strip()
-        called = _called(source, line)
-        if indent.strip() or (rest and not rest.startswith(b"#")):
-            return None
-        if widen and len(called) != 1:
-            return None
-        head = f'with torch.autocast("{device}", dtype=torch.{dtype}):'
-        unit = b"\t" if b"\t" in indent else b"    "
-        splices: list[Splice] = [(first, first, indent + head.encode() + source.newline + unit)]
-        at = first
-        for text in source.code[first:end].split(b"\n"):
-            if at > first and text.strip():
-                splices.append((at, at, unit))
-            at += len(text) + 1
-        if widen:
-            splices.append(_widened(source, *called.values()))
-        wrapped = ast.parse(f"{head}\n    pass").body[0]
-        assert isinstance(wrapped, ast.With)
-        wrapped.body = [statement]
-        block[block.index(statement)] = wrapped
-        return splices
-
-    return edit
+    found = _statement(source, line)
+    if found is None or not imports_torch(source.tree.body):
+        return None
+    statement, block, above = found
+    withs = [node for node in above if isinstance(node, (ast.With, ast.AsyncWith))]
+    if any("autocast" in ast.unparse(item) for node in withs for item in node.items):
+        return None
+    first, indent = source.indent(statement)
+    _, end = source.span(statement)
+    rest = source.code[end:].partition(b"\n")[0].strip()
+    called = _called(source, line)
+    if indent.strip() or (rest and not rest.startswith(b"#")):
+        return None
+    if widen and len(called) != 1:
+        return None
+    head = f'with torch.autocast("{device}", dtype=torch.{dtype}):'
+    unit = b"\t" if b"\t" in indent else b"    "
+    splices: list[Splice] = [(first, first, indent + head.encode() + source.newline + unit)]
+    at = first
+    for text in source.code[first:end].split(b"\n"):
+        if at > first and text.strip():
+            splices.append((at, at, unit))
+        at += len(text) + 1
+    if widen:
+        splices.append(_widened(source, *called.values()))
+    wrapped = ast.parse(f"{head}\n    pass").body[0]
+    assert isinstance(wrapped, ast.With)
+    wrapped.body = [statement]
+    block[block.index(statement)] = wrapped
+    return splices
 
 
 def _widened(source: Source, call: ast.Call) -> Splice:
-    """Append `.float()` to `call`."""
     _, end = source.span(call)
     inner = ast.Call(func=call.func, args=call.args, keywords=call.keywords)
     call.func, call.args, call.keywords = ast.Attribute(inner, "float", ast.Load()), [], []
@@ -210,10 +185,7 @@ def _widened(source: Source, call: ast.Call) -> Splice:
 
 
 def _called(source: Source, line: int) -> dict[str, ast.Call]:
-    """Name of the model called at `line`.
-
-    `model` or `self.model`. Not a loss, nor a function of the file or one that it imports.
-    """
+    """Calls of `model` or `self.model` at `line`: no loss, no known function."""
     functions = {
         getattr(each, "asname", None) or each.name
         for node in ast.walk(source.tree)

@@ -101,10 +101,7 @@ def leading_imports(tree: ast.Module) -> list[ast.stmt]:
 
 
 def behind(source: Source, node: ast.stmt) -> int | None:
-    """Offset of the end of the last line of `node`.
-
-    None where another statement shares that line.
-    """
+    """Offset of the end of a node's last line; None if it is shared."""
     _, end = source.span(node)
     rest, newline, _ = source.code[end:].partition(b"\n")
     if not newline or (rest.strip() and not rest.strip().startswith(b"#")):
@@ -113,11 +110,7 @@ def behind(source: Source, node: ast.stmt) -> int | None:
 
 
 def patch_of(path: Path, cwd: Path, edit: Edit) -> str | None:
-    """Unified diff of `edit` that `git apply` accepts.
-
-    It applies at the root of the repository, or in `cwd` where there is none. None if the edit
-    cannot be made, or if the edited code is not the tree that was meant.
-    """
+    """Diff of `edit` for `git apply`; None if the edited code is not what was meant."""
     source = read_source(path)
     splices = edit(source) if source else None
     if source is None or splices is None:

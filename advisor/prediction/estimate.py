@@ -31,21 +31,12 @@ INFERENCE = Rates(
     compute={MATRIX: 0.9, CONVOLUTION: 0.9, GROUPED: 0.4, ATTENTION: 0.9, OTHER: 1.0},
     bandwidth=0.7,
 )
-"""Fitted on 52 models of timm's published RTX 3090 table (autocast, inference).
-
-On the 208 others the median error was 13 %, and 9 in 10 were within 26 %. On 260 of the RTX 4090
-table, of which none was fitted, these were 17 and 47 %.
-"""
+"""Fitted on 52 models of timm's RTX 3090 table (autocast); docs/prediction.md has the errors."""
 TRAINING = Rates(
     compute={MATRIX: 0.9, CONVOLUTION: 0.9, GROUPED: 0.1, ATTENTION: 0.3, OTHER: 1.0},
     bandwidth=0.55,
 )
-"""Fitted on 32 models of timm's published RTX 3090 table (autocast, training).
-
-On the 128 others the median error was 15 %, and 9 in 10 were within 46 %. That table knew no fused
-attention: its rate was fitted on 28 rows of llm-foundry's A100 table. On its 111 others the median
-error was 5 %, and 9 in 10 were within 15 %.
-"""
+"""Fitted on 32 models of that table; attention on 28 rows of llm-foundry's A100 table."""
 VALIDATED = {
     ("rtx-3090", False): 0.35,
     ("rtx-3090", True): 0.5,
@@ -53,22 +44,13 @@ VALIDATED = {
     ("a100-80", True): 0.15,
     ("a100-40", True): 0.15,
 }
-"""Errors of 9 in 10 models that were not fitted, rounded up, by card and `trains`.
-
-Image models on the RTX cards, language models on the A100, in 16 bits.
-"""
+"""Errors of 9 in 10 models that were not fitted, rounded up, by card and `trains`."""
 NOT_VALIDATED = 0.6
-"""Error that is assumed elsewhere.
-
-Of 62 rows of language models in float32 on six cards, none fitted, 9 in 10 were within 54 %.
-"""
+"""Error that is assumed elsewhere."""
 TRANSFER_ERROR = 0.3
 """Error where the program was timed on another card."""
 STEADY_CLOCK = 0.83
-"""Share of the datasheet's tensor rates that cards other than GeForce hold in matrix products.
-
-GeForce cards run above the clock of their datasheets. Fitted with the attention of TRAINING.
-"""
+"""Share of the datasheet's tensor rates that cards other than GeForce hold in matrix products."""
 KERNEL_S = 3e-6
 """Least time of a kernel on the card."""
 LAUNCH_S = 6e-6

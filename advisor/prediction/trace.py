@@ -65,10 +65,7 @@ def parse(content: object, batch: float) -> Trace:
 
 
 def at_batch(small: Trace, large: Trace, batch: float) -> Trace:
-    """Trace of another batch: each figure is linear in it.
-
-    Raises PredictionError where the two steps did different things.
-    """
+    """Trace of another batch, linear in it. Raises PredictionError for different steps."""
     same = small.names == large.names and len(small.held) == len(large.held)
     freed = [[min(event, 0.0) for event in each.events] for each in (small, large)]
     if not same or freed[0] != freed[1] or small.batch == large.batch:

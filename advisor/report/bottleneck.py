@@ -1,7 +1,4 @@
-"""Bottleneck of equal runs, with measured evidence.
-
-A figure is the range over equal processes; one process names nothing.
-"""
+"""Bottleneck of equal runs, with measured evidence: ranges over processes."""
 
 from __future__ import annotations
 
@@ -56,10 +53,7 @@ IDLE = ("data_wait", "host_to_device", "launch", "sync", "other")
 def ranged(
     runs: Sequence[Run], figure: Callable[[Run], float | None], shown: Callable[[float], str]
 ) -> str:
-    """Format the range of a figure: `40 % to 43 %`.
-
-    `not measured` where a run lacks it.
-    """
+    """Range of a figure: `40 % to 43 %`, or `not measured`."""
     values = [value for run in runs if (value := figure(run)) is not None]
     if len(values) < len(runs) or not values:
         return numbers.NOT_MEASURED
@@ -146,10 +140,7 @@ def footprint_lines(run: Run) -> list[str]:
 
 
 def diagnose(runs: Sequence[Run], *, profile: GpuProfile | None = None) -> Bottleneck | None:
-    """Name the bottleneck of equal runs.
-
-    None with fewer than two of them.
-    """
+    """Name the bottleneck of equal runs; None with fewer than two."""
     if len(runs) < FEWEST:
         return None
     run = typical(runs)
@@ -174,7 +165,6 @@ def diagnose(runs: Sequence[Run], *, profile: GpuProfile | None = None) -> Bottl
 
 
 def _sentence(runs: Sequence[Run], run: Run, part: str, rate: str) -> str:
-    """Sentence on the part that sets the rate."""
     by_events = run.shares.launch is not None
     least = "at least " if by_events and part == "compute" else ""
     share = ranged(runs, lambda r: part_share(r, part), numbers.percent)

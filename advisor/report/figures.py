@@ -1,8 +1,4 @@
-"""Figure of a report, as SVG: throughput and memory by batch size.
-
-The background is transparent and colours are mid-tones: one file reads well on white and on dark
-pages.
-"""
+"""Figure of a report, as SVG for white and dark pages: throughput and memory by batch size."""
 
 from __future__ import annotations
 

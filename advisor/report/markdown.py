@@ -35,10 +35,7 @@ def as_markdown(raw: str) -> Markup:
 
 
 def text(value: object) -> Markup:
-    """Line of prose, with code spans and nothing else.
-
-    All other Markdown and HTML is shown as written.
-    """
+    """Line of prose, with code spans and nothing else."""
     if isinstance(value, Markup):
         return value
     line = one_line(str(value))
@@ -95,10 +92,7 @@ def stacked(*blocks: str) -> Markup:
 
 
 def details(summary: object, *blocks: str) -> Markup:
-    """Blocks that open on a click; no Markdown is read in their summary.
-
-    Nothing without a block.
-    """
+    """Blocks that open on a click, below a plain summary; empty without blocks."""
     head = f"<details>\n<summary>{_calm(one_line(str(summary)))}</summary>"
     body = stacked(*blocks)
     return stacked(head, body, "</details>") if body else body

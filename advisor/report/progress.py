@@ -69,16 +69,14 @@ class Progress:
 
     def note(self, text: str) -> None:
         """One line that stays."""
-        self._plain(one_line(text))
-        if self._live is not None:
-            with contextlib.suppress(OSError, ValueError):
-                self._live.console.print(one_line(text))
+        self._print(one_line(text), above_view=True)
 
-    def _plain(self, line: str) -> None:
-        """Line of a stream; a live view shows it in its own way."""
-        if self._live is None:
-            with contextlib.suppress(OSError, ValueError):  # a closed pipe, a closed file
+    def _print(self, line: str, *, above_view: bool = False) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a closed pipe, a closed file
+            if self._live is None:
                 print(line, file=self._stream, flush=True)
+            elif above_view:
+                self._live.console.print(line)
 
     def status(self, text: str) -> None:
         """Latest state of what runs; only a live view shows it."""
@@ -87,7 +85,7 @@ class Progress:
     def stage(self, name: str) -> None:
         """Begin the stage with this purpose."""
         self._stage = STAGES.get(name, name)
-        self._plain(f"{self._stage} ({self._elapsed()})")
+        self._print(f"{self._stage} ({self._elapsed()})")
 
     def trial_started(self, number: int, label: str) -> None:
         """Show process `number` of this call."""
@@ -105,7 +103,7 @@ class Progress:
             results = (*self._variants.get(label, ()), attempt.result)
             self._variants = {**self._variants, label: results}
         number = "kept run" if attempt.reused else f"trial {self._number}"
-        self._plain("  ".join((number, label, purpose, *self._facts(attempt))))
+        self._print("  ".join((number, label, purpose, *self._facts(attempt))))
 
     def trial_stopped(self, label: str, why: str) -> None:
         """Say that a limit of ours ended a process."""

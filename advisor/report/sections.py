@@ -108,10 +108,7 @@ def outcome(report: Report) -> str:
 
 
 def title(report: Report) -> str:
-    """Title with the gain, or the outcome.
-
-    `2.91x as many tiles a second`
-    """
+    """Gain, such as `2.91x as many tiles a second`, or the outcome."""
     gain = report.gain
     if report.verdict != "improved" or gain is None:
         return outcome(report).lower()
@@ -290,10 +287,6 @@ def time(page: Page) -> str:
     )
 
 
-LEAST_SHARE = 0.001
-"""Of a smaller part no time is shown."""
-
-
 def _time_rows(sides: list[Side]) -> Iterator[tuple[str, ...]]:
     """Time and share of each part that is worth a line."""
     counted_by_events = any("launch" in side.shares for side in sides)
@@ -307,8 +300,6 @@ def _part(side: Side, part: str) -> str:
     if part not in side.shares or not side.units_per_s:
         return ""
     share = side.shares[part]
-    if share < LEAST_SHARE:
-        return numbers.percent(share)
     return f"{numbers.duration(share / side.units_per_s, 3)} ({numbers.percent(share)})"
 
 

@@ -167,10 +167,7 @@ def _interrupted(found: TuningResult) -> str:
 
 
 def _improved(found: TuningResult, whole: Gain) -> str:
-    """Sentence on a proven gain.
-
-    `The tuned config gives 2.04x as many tiles a second in 6 interleaved rounds ...`
-    """
+    """Sentence on a proven gain."""
     state, objective = found.state, found.state.context.objective
     bounds = "lower 95 % bound; the machine was too unsteady to say how much more"
     if whole.high is not None:
@@ -205,7 +202,7 @@ def _nothing_proven(found: TuningResult) -> str:
             f"The best candidate failed in the comparison ({last.failure.kind}: {evidence}), so "
             "nothing was written."
         )
-    if best := (last and _compared(label_of(last), last, state)) or best_candidate(found):
+    if best := (last and _compared(last, state)) or best_candidate(found):
         least = f"{state.context.smallest_gain:.0%}"
         unproven = f"The best candidate, {best.label}, was not proven to gain more than {least}"
         return f"{unproven}: {best.text}."
@@ -226,17 +223,14 @@ def _nothing_proven(found: TuningResult) -> str:
 def best_candidate(found: TuningResult) -> CandidateEntry | None:
     """Most promising unproven candidate or suggestion, with its gain."""
     state = found.state
-    compared = [(label_of(each), each) for each in reversed(state.confirmations)]
-    for label, step in (*compared, *_likely_suggestions(state)):
-        best = _compared(label, step, state)
-        if best is not None and best.ratio > 1:
+    compared = [_compared(each, state) for each in reversed(state.confirmations)]
+    suggested = [_compared(step, state, title) for title, step in _likely_suggestions(state)]
+    for best in filter(None, (*compared, *suggested)):
+        if best.ratio > 1:
             return best
     # One fast run says nothing where rounds were run.
-    known = {
-        step.ab_test.after.candidate.key
-        for label, step in compared
-        if _compared(label, step, state)
-    }
+    tried = [each for each in state.confirmations if _compared(each, state)]
+    known = {each.ab_test.after.candidate.key for each in tried}
     known |= {suggestion.variant.candidate.key for suggestion in state.suggestions}
     for ratio, candidate, why in _faster(found):
         if not why and candidate.key not in known:
@@ -244,14 +238,10 @@ def best_candidate(found: TuningResult) -> CandidateEntry | None:
     return None
 
 
-def label_of(step: Comparison) -> str:
-    """Label of the candidate of a comparison."""
-    return step.ab_test.after.label
-
-
-def _compared(label: str, step: Comparison, state: TunerState) -> CandidateEntry | None:
+def _compared(step: Comparison, state: TunerState, title: str = "") -> CandidateEntry | None:
     """Candidate with the gain of its rounds; None without an interval."""
     gain = Gain.of(step.interval(state.context.objective))
+    label = title or step.ab_test.after.label
     return CandidateEntry(label=label, ratio=gain.ratio, gain=gain) if gain else None
 
 
@@ -301,10 +291,7 @@ ENDED = 2.0
 
 
 def needed_budget_s(state: TunerState) -> float:
-    """Budget for the steps that this one lacked.
-
-    What a limit of ours ended takes longer than it ran.
-    """
+    """Budget for the steps that this one lacked."""
     needed_s = [entry.needed_s * (ENDED if entry.stopped else 1.0) for entry in state.skipped]
     missing_s = (n - entry.remaining_s for n, entry in zip(needed_s, state.skipped, strict=True))
     return state.budget_for(max(0.0, sum(needed_s) - state.remaining_s, *missing_s))

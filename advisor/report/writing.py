@@ -31,10 +31,7 @@ def _parser() -> MarkdownIt:
 
 
 def page(report: Report, drawn: bytes | None, stem: str = "report") -> str:
-    """`report` as a page with its figure, `drawn`, inside.
-
-    `stem` is that of the files of patches beside it.
-    """
+    """`report` as a page with its figure inside; `stem` is that of its patches."""
     image = EMBEDDED + base64.b64encode(drawn).decode() if drawn else ""
     text, parser = sections.render(report, stem, image), _parser()
     heading = next((line for line in text.splitlines() if line.startswith("# ")), "# report")
@@ -77,10 +74,7 @@ def claim(
 
 
 def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -> None:
-    """Write the report into its places, with secrets masked.
-
-    Raises OutputRefusedError when a place cannot be written.
-    """
+    """Write the report into its places, with secrets masked. Raises OutputRefusedError."""
     claimed = claimed or claim(report_md)
     report_md = Path(os.path.realpath(report_md))
     report = masked(report)
@@ -110,11 +104,7 @@ def holds_finished(report_md: Path) -> bool:
 
 
 def write_page(report: Report, place: Path, claimed: files.Claim, source: Path) -> None:
-    """Write the HTML page of `report`, with secrets masked.
-
-    `source` is the report.json; its patches lie beside it. Raises OutputRefusedError when the page
-    cannot be written.
-    """
+    """Write the page of the report in `source`, with secrets masked. Raises OutputRefusedError."""
     report = masked(report)
     drawn = page(report, figures.draw(report), source.stem)
     marked = f"{drawn}\n{files.MARKS['.html']}\n"
@@ -137,10 +127,7 @@ def masked(report: Report) -> Report:
 
 
 def load(path: Path) -> Report:
-    """Load the report in `path`.
-
-    Raises ReportError: it is missing, not JSON, of another schema version, or a field is wrong.
-    """
+    """Load the report in `path`. Raises ReportError."""
     try:
         return Report.model_validate_json(files.read_whole(path))
     except OSError as problem:

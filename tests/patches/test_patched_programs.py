@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -115,7 +116,7 @@ def test_what_a_what_if_did_the_patch_does_again(style, tmp_path) -> None:
     tried = measured(work, of_loader(values, None))
     assert tried.whatif.applied, tried.whatif.why
     name, _, line = (tried.effects.loader_site or "").rpartition(":")
-    apply(work, patch_of(work / name, work, patches.loader_edit(int(line), values)))
+    apply(work, patch_of(work / name, work, partial(patches.loader_edit, int(line), values)))
     for file in work.glob("*.py"):
         ast.parse(file.read_text())
     after = measured(work)
@@ -132,6 +133,6 @@ def test_the_autocast_that_was_tried_the_patch_does_again(tmp_path) -> None:
     tried = measured(work, "autocast=bfloat16")
     assert tried.whatif.one_tensor is True
     name, _, line = (tried.effects.model_site or "").rpartition(":")
-    edit = patches.autocast_edit(int(line), "cpu", "bfloat16", widen=True)
+    edit = partial(patches.autocast_edit, int(line), "cpu", "bfloat16", widen=True)
     apply(work, patch_of(work / name, work, edit))
     assert (tried.effects.dtype, measured(work).effects.dtype) == ("bfloat16", "bfloat16")

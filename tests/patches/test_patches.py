@@ -1,6 +1,7 @@
 """Patches of the user's code: `git apply` takes them, and only what was meant moves."""
 
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -57,12 +58,12 @@ WIDENED = [
     ),
 ]
 EDITS = {
-    "workers": lambda line: loader_edit(line, {"num_workers": 2, "pin_memory": True}),
-    "no workers": lambda line: loader_edit(line, {"num_workers": 0}),
-    "flag": lambda _: statement_edit(FLAG),
-    "threads": lambda _: statement_edit("torch.set_num_threads(4)"),
-    "autocast": lambda line: autocast_edit(line, "cpu", "bfloat16", widen=False),
-    "widened": lambda line: autocast_edit(line, "cpu", "bfloat16", widen=True),
+    "workers": lambda line: partial(loader_edit, line, {"num_workers": 2, "pin_memory": True}),
+    "no workers": lambda line: partial(loader_edit, line, {"num_workers": 0}),
+    "flag": lambda _: partial(statement_edit, FLAG),
+    "threads": lambda _: partial(statement_edit, "torch.set_num_threads(4)"),
+    "autocast": lambda line: partial(autocast_edit, line, "cpu", "bfloat16", widen=False),
+    "widened": lambda line: partial(autocast_edit, line, "cpu", "bfloat16", widen=True),
 }
 """Each edit, of the call that begins on a line."""
 EDITED = [
