@@ -57,14 +57,6 @@ TABLE = (
         prepare=("python", "prepare.py"),
     ),
     Program(
-        name="list_inference",
-        command=("python", "predict.py", "reviews.txt"),
-        batch=4,
-        workers=None,
-        trains=False,
-        prepare=("python", "prepare.py"),
-    ),
-    Program(
         name="queue_server",
         command=("python", "server.py", "serve.yaml"),
         config="serve.yaml",
