@@ -28,8 +28,6 @@ class Program:
     accumulation: float = 1.0
     """Batches of one update; told for trainings only."""
     trains: bool = True
-    loses: bool = False
-    """With a larger batch it leaves results out: none may be written or advised."""
     ranks: int = 1
     prepare: tuple[str, ...] | None = None
     """Makes its data, once, before anything is measured."""
@@ -126,13 +124,5 @@ TABLE = (
         config="config.yaml",
         batch=8,
         accumulation=3,
-    ),
-    Program(
-        name="super_resolution",
-        command=("python", "test.py", "-opt", "options.yml"),
-        config="options.yml",
-        batch=1,
-        trains=False,
-        loses=True,
     ),
 )
