@@ -118,11 +118,4 @@ TABLE = (
         batch=4,
         workers=1,
     ),
-    Program(
-        name="iterable_stream",
-        command=("python", "pretrain.py", "config.yaml"),
-        config="config.yaml",
-        batch=8,
-        accumulation=3,
-    ),
 )
