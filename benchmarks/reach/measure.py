@@ -124,11 +124,8 @@ class Place:
 def place(program: Program, root: Path) -> Place:
     """`program` in a fresh folder below `root`, its data made."""
     folder = root / program.name
-    shutil.copytree(
-        PROGRAMS / (program.folder or program.name),
-        folder,
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PROGRAMS / program.name, folder, ignore=ignored)
     shutil.copy(PROGRAMS / "step_clock.py", folder)
     port = str(_free_port())
     command = tuple(word.replace("{port}", port) for word in program.command)
@@ -219,11 +216,10 @@ def misread(program: Program, seen: dict[str, Any]) -> list[str]:
         wrong.append(f"rate off by {seen['error']:+.1%}")
     wanted: dict[str, Any] = {
         "unit": "samples",
+        "batch": program.batch,
         "workers": program.workers,
         "ranks": program.ranks,
     }
-    if program.batch is not None:
-        wanted["batch"] = program.batch
     if program.trains:
         wanted["accumulation"] = program.accumulation
     for name, value in wanted.items():

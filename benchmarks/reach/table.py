@@ -15,14 +15,12 @@ class Program:
     """One program: how it is called, and the truth that its rate, batch and loader must show."""
 
     name: str
-    folder: str | None = None
-    """Below `published`; None: of the same name."""
     command: tuple[str, ...]
     """`python` stands for the interpreter, `{port}` for a free port."""
     config: str | None = None
     """Path in the folder of the document that is tuned; None: the command alone."""
-    batch: float | None
-    """Units of one batch; None: it varies from batch to batch."""
+    batch: float
+    """Units of one batch."""
     workers: int | None = 0
     """None: there is no loader."""
     accumulation: float = 1.0
@@ -43,6 +41,7 @@ class Program:
 
 
 TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "{port}")
+TRAIN_NET = ("train_net.py", "--config-file", "configs/base.yaml")
 
 TABLE = (
     Program(
@@ -98,23 +97,7 @@ TABLE = (
     ),
     Program(
         name="detection",
-        command=("python", "train_net.py", "--config-file", "configs/base.yaml"),
-        config="configs/base.yaml",
-        batch=2,
-    ),
-    Program(
-        name="detection_opts",
-        folder="detection",
-        command=(
-            "python",
-            "train_net.py",
-            "--config-file",
-            "configs/base.yaml",
-            "SOLVER.IMS_PER_BATCH",
-            "4",
-            "DATALOADER.NUM_WORKERS",
-            "1",
-        ),
+        command=("python", *TRAIN_NET, "SOLVER.IMS_PER_BATCH", "4", "DATALOADER.NUM_WORKERS", "1"),
         batch=4,
         workers=1,
     ),
