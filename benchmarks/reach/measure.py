@@ -154,11 +154,11 @@ class TuningResult:
     """What does not hold; empty where all does."""
 
 
-def measured(program: Program, root: Path, *, window: str, profile_only: bool) -> TuningResult:
+def measured(program: Program, root: Path, *, profile_only: bool) -> TuningResult:
     """Profile, then optimize `program`, and hold both against its table row."""
     here = place(program, root)
     before = here.files()
-    profile, wrong = profiled(here, window)
+    profile, wrong = profiled(here)
     left = changed(before, here.files())
     wrong += [f"profile left {path}" for path in left]
     tuned = None
@@ -184,10 +184,10 @@ def changed(before: dict[str, str], after: dict[str, str]) -> list[str]:
 TOLERANCE = 0.02
 
 
-def profiled(here: Place, window: str) -> tuple[dict[str, Any], list[str]]:
+def profiled(here: Place) -> tuple[dict[str, Any], list[str]]:
     """What `profile` told beside the clock of the same run, and what of it is wrong."""
     with listening() as clock:
-        done = here.run("profile", "--json", "--window", window, clock=clock)
+        done = here.run("profile", "--json", "--window", "3s", clock=clock)
     found = json.loads(done.stdout) if done.stdout.startswith("{") else {}
     if not found.get("ok"):
         why = (found.get("failure") or {}).get("evidence") or done.stderr.strip()[-300:]
