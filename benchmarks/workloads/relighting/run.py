@@ -30,16 +30,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--batch-size", type=int, default=1, help="images segmented at once")
     parser.add_argument("--num-gpus", type=int, default=1, help="processes, each on its own GPU")
     parser.add_argument("--limit", type=int, help="only the first so many rows")
-    parser.add_argument("--on-error", choices=["raise", "skip"])
-    parser.add_argument("--target-size", choices=["own", "first"])
     parser.add_argument("--trace", type=Path, help="folder to keep when each stage ran")
     parser.add_argument("--scale", type=int, default=1, help="larger images, wider networks")
     args = parser.parse_args(argv)
     cfg = yaml.safe_load(args.config.read_text(encoding="utf-8"))
-    if args.on_error is not None:
-        cfg["pipeline"]["on_error"] = args.on_error
-    if args.target_size is not None:
-        cfg["segmentation"]["target_size"] = args.target_size
     cfg["scale"] = args.scale
     cfg["trace"] = args.trace
     cfg["batch_size"] = args.batch_size
