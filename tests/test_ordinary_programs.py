@@ -1,7 +1,7 @@
-"""Three ordinary programs whose true rates are known by their waits: what their users met.
+"""Two ordinary programs whose true rates are known by their waits: what their users met.
 
-An image classifier with argparse and YAML, a sampler with JSON that writes PNGs, and a text trainer
-with flags alone. Each is tuned once; every test reads the same answers.
+An image classifier with argparse and YAML, and a sampler with JSON that writes PNGs. Each is tuned
+once; every test reads the same answers.
 """
 
 import json
@@ -43,7 +43,6 @@ CASES = {
     for case in (
         Case("classify", "train.yaml", TRAIN_YAML, ("--config", "train.yaml"), (1.3, 2.0)),
         Case("sample", "sample.json", SAMPLE_JSON, ("sample.json",), (3.2, 3.4)),
-        Case("text", "", "", (), (1.1, 1.17)),
     )
 }
 NAMES = tuple(CASES)
@@ -65,10 +64,8 @@ def project(folder: Path, case: Case) -> tuple[str, ...]:
     (folder / ".git").mkdir(parents=True)
     program = f"ordinary_{case.name}.py"
     (folder / program).write_bytes((PROGRAMS / program).read_bytes())
-    if case.config:
-        (folder / case.config).write_text(case.text)
-    config = (case.config,) if case.config else ()
-    return (*config, "--", sys.executable, program, *case.words)
+    (folder / case.config).write_text(case.text)
+    return (case.config, "--", sys.executable, program, *case.words)
 
 
 @pytest.fixture(scope="module")
