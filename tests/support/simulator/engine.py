@@ -1,8 +1,5 @@
 """An engine without processes: it answers from a formula or from recorded runs, in virtual time.
 
-What a strategy is worth, and what noise and disturbance do to it, is judged here: the truth is
-known, an hour of trials takes a moment, and equal seeds give equal answers.
-
 A table of recorded runs is one JSON file: `{"machine": Machine, "cells": [{"values": {"batch_size":
 8}, "outcomes": [Run or Failure, ...]}, ...]}`, the fields as in `advisor.model`.
 """
