@@ -12,9 +12,6 @@ Each step is bounded by the time that is left, and its programs by limits of the
 by its budget (DEM 110 s, Emberformer 90 s, the last three 60 s each). Relighting, head pose and
 speech come last, where 105 s are left; `--minutes 13` holds all, `--only relighting` one.
 
-Without a network, carry the wheels that the interpreter lacks beside torch: with one and the same
-Python, `pip download --only-binary=:all: -d wheels PACKAGE ...`; there,
-`pip install --no-index --find-links wheels --target carried PACKAGE ...`, and in the checkout
-`PYTHONPATH=carried python -m benchmarks.gpu`. The packages are pydantic, psutil, nvidia-ml-py,
-jinja2 and pyyaml, for the workloads numpy and pillow; the gate's step needs git.
+Beside torch the interpreter needs pydantic, psutil, nvidia-ml-py, jinja2 and pyyaml, for the
+workloads numpy and pillow; the gate's step needs git. Without a network carry their wheels.
 """
