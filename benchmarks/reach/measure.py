@@ -86,10 +86,9 @@ class Place:
     runtime: Path
 
     def run(self, *words: str, clock: Clock | None = None) -> subprocess.CompletedProcess[str]:
-        """`gpu-advisor WORDS [CONFIG] -- COMMAND` in the folder."""
-        config = [self.program.config] if self.program.config else []
+        """`gpu-advisor WORDS CONFIG -- COMMAND` in the folder."""
         return subprocess.run(
-            [sys.executable, "-m", "advisor", *words, *config, "--", *self.command],
+            [sys.executable, "-m", "advisor", *words, self.program.config, "--", *self.command],
             cwd=self.folder,
             env=self.environment(clock),
             stdin=subprocess.DEVNULL,

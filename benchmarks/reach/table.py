@@ -17,8 +17,8 @@ class Program:
     name: str
     command: tuple[str, ...]
     """`python` stands for the interpreter, `{port}` for a free port."""
-    config: str | None = None
-    """Path in the folder of the document that is tuned; None: the command alone."""
+    config: str
+    """Path in the folder of the document that is tuned."""
     batch: float
     """Units of one batch."""
     workers: int | None = 0
@@ -41,7 +41,6 @@ class Program:
 
 
 TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "{port}")
-TRAIN_NET = ("train_net.py", "--config-file", "configs/base.yaml")
 
 TABLE = (
     Program(
@@ -94,11 +93,5 @@ TABLE = (
         batch=16,
         ranks=2,
         minutes=4,
-    ),
-    Program(
-        name="detection",
-        command=("python", *TRAIN_NET, "SOLVER.IMS_PER_BATCH", "4", "DATALOADER.NUM_WORKERS", "1"),
-        batch=4,
-        workers=1,
     ),
 )
