@@ -110,3 +110,28 @@ def test_the_parent_never_imports_torch() -> None:
 def test_the_command_line_starts_without_torch() -> None:
     code = "import sys, advisor.__main__; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+HELPERS = ("tests.nvml_stub", "tests.support", "tests.simulated_gpu")
+"""Programs and simulators that tests and benchmarks share."""
+
+
+def named_imports(folder: str) -> set[tuple[str, str]]:
+    """File and module of each import below `folder`."""
+    found = set()
+    for path in (PACKAGE.parent / folder).rglob("*.py"):
+        if "fixtures" in path.parts:
+            continue
+        for node in nodes(path):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                found |= {(path.name, f"{node.module}.{alias.name}") for alias in node.names}
+            elif isinstance(node, ast.Import):
+                found |= {(path.name, alias.name) for alias in node.names}
+    return found
+
+
+def test_tests_and_benchmarks_share_only_helpers() -> None:
+    imported = named_imports("tests")
+    assert not [each for each in imported if each[1].startswith("benchmarks.")]
+    wanted = {each for each in named_imports("benchmarks") if each[1].startswith("tests.")}
+    assert not [each for each in wanted if not each[1].startswith(HELPERS)]
