@@ -1,6 +1,6 @@
 """Knobs whose names nobody could know: are they found by experiment, and only they?
 
-    python -m benchmarks.discovery [--programs 40] [--seed 1] [-v]
+    python -m benchmarks.discovery [--programs 40] [--seed 1]
 
 Each program gets a nested config (JSON or YAML), a command line, or both, with names drawn at
 random; batch, workers, accumulation or sampling steps stand in it, or in the code. Beside them
@@ -265,7 +265,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("-v", action="store_true", dest="verbose")
     args = parser.parse_args()
     draw, score = random.Random(args.seed), Score()
     with tempfile.TemporaryDirectory(prefix="made-up-") as folder:
@@ -273,9 +272,7 @@ def main() -> None:
         for number in range(args.programs):
             place = Path(folder, f"{number:02d}")
             place.mkdir()
-            line = judge(make(draw, place), score)
-            if args.verbose:
-                print(f"{number:02d}  {line}", flush=True)
+            print(f"{number:02d}  {judge(make(draw, place), score)}", flush=True)
     print(table(score))
 
 

@@ -15,6 +15,7 @@ import math
 import random
 import statistics
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from advisor.model import Run
@@ -45,7 +46,7 @@ class Recorded:
 
     def problem(self, seed: int) -> Problem:
         """The surface with the runs of every cell in the order of the seed."""
-        machine = self._table.machine()
+        machine = self._table.machine
         found = {name: self._values(name) for name in ("batch_size", "num_workers")}
         axes = {name: values for name, values in found.items() if values}
         return Problem(
@@ -64,11 +65,11 @@ class Recorded:
 
     def _engine(self, seed: int) -> RecordedEngine:
         rng = random.Random(seed)
-        cells = [
+        cells = tuple(
             GridPoint(values=c.values, outcomes=tuple(rng.sample(c.outcomes, len(c.outcomes))))
             for c in self._table.cells
-        ]
-        return RecordedEngine(Table(cells, self._table.machine()), seed=seed)
+        )
+        return RecordedEngine(replace(self._table, cells=cells), seed=seed)
 
     def true_rate(self, values: Values) -> float | None:
         """Median of the cell; None where nothing was recorded."""

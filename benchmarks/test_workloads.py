@@ -1,7 +1,4 @@
-"""Short runs of the reference workloads, each in a fresh process.
-
-python -m pytest benchmarks/test_workloads.py --benchmark-enable
-"""
+"""Short runs of the reference workloads, each in a fresh process."""
 
 from __future__ import annotations
 

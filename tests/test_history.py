@@ -29,20 +29,12 @@ def test_results_come_back_as_they_were_the_newest_first(tmp_path) -> None:
     assert history.find("key", "machine", max_age_s=0) == []
 
 
-def damaged(path: Path) -> None:
-    path.write_bytes(b"no database at all" * 100)
-
-
 def of_another_shape(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("create table run (id integer)")
 
 
-def a_folder(path: Path) -> None:
-    path.mkdir()
-
-
-@pytest.mark.parametrize("spoil", [damaged, of_another_shape, a_folder])
+@pytest.mark.parametrize("spoil", [of_another_shape, Path.mkdir], ids=["shape", "folder"])
 def test_without_a_store_measurements_live_as_long_as_the_call(tmp_path, spoil) -> None:
     """What stands in its place is kept, and said once."""
     path = tmp_path / "h.sqlite"

@@ -86,7 +86,6 @@ def test_the_help_of_optimize_fits_one_screen() -> None:
     lines = advisor("optimize", "--help").stdout.splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 100
-    assert "[-- COMMAND ...]" in lines[0]
     options = {word for line in lines for word in re.findall(r"^  (?:-h, )?(--[a-z-]+)", line)}
     assert len(options - {"--help"}) <= 16
 
@@ -143,10 +142,7 @@ def test_every_error_of_the_tree_is_raised_somewhere() -> None:
         path.read_text() for path in (ROOT / "advisor").rglob("*.py") if path.name != "errors.py"
     )
     for cls in leaves(errors.AdvisorError):
-        if cls.__module__ == errors.__name__:
-            assert re.search(rf"\b{cls.__name__}\(", source), f"{cls.__name__} is never raised"
-    for kind in errors.FAILURE_EXIT_CODES:
-        assert f'"{kind}"' in source, f"{kind} is never found"
+        assert re.search(rf"\b{cls.__name__}\(", source), f"{cls.__name__} is never raised"
 
 
 @pytest.mark.parametrize(("encoding", "flags"), [("utf-8:strict", []), ("ascii", ["--json"])])

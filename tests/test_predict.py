@@ -165,20 +165,14 @@ def test_the_largest_batch_fits_and_a_slightly_larger_one_does_not(
 def test_the_suggested_batch_is_the_smallest_that_ties_with_the_best() -> None:
     """Launches take the same time at every batch until the card's own work takes longer."""
 
-    def at(batch: float) -> Trace:
-        ops = (Operation(MATRIX, "float32", 1e9 * batch, 1e3),) * 20
+    def at(batch: float, flops: float) -> Trace:
+        ops = (Operation(MATRIX, "float32", flops * batch, 1e3),) * 20
         return Trace(batch=batch, names=("mm",) * 20, ops=ops, held=(), events=())
 
     card, run = profiles.by_name("rtx-4060"), a_run(effects=Effects(data_items=1000))
-    found = Traced(run=run, own=at(1), doubled=at(2))
-    assert suggested_batch(found, card, 1000) == 1
-    light = replace(found, own=light_of(at(1)), doubled=light_of(at(2)))
+    heavy, light = (Traced(run=run, own=at(1, f), doubled=at(2, f)) for f in (1e9, 1e6))
+    assert suggested_batch(heavy, card, 1000) == 1
     assert suggested_batch(light, card, 1000) > 16
-
-
-def light_of(trace: Trace) -> Trace:
-    """The same with a thousandth of its operations."""
-    return replace(trace, ops=tuple(op._replace(flops=op.flops / 1000) for op in trace.ops))
 
 
 def test_a_measured_card_scales_the_other_ones() -> None:

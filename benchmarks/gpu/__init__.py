@@ -12,21 +12,6 @@ Each step is bounded by the time that is left, and its programs by limits of the
 by its budget (DEM 110 s, Emberformer 90 s, the last three 60 s each). Relighting, head pose and
 speech come last, where 105 s are left; `--minutes 13` holds all, `--only relighting` one.
 
-From a source checkout, nothing installed and no network: beside torch the interpreter needs
-psutil, nvidia-ml-py, jinja2, pyyaml, numpy and pillow (the workloads) and pydantic, and the gate's
-step needs git. Where some are missing, carry their wheels: with a network and the same Python,
-`pip download --only-binary=:all: -d wheels pydantic psutil nvidia-ml-py jinja2 pyyaml numpy pillow`
-brings them with what they need (pydantic-core, annotated-types, typing-extensions,
-typing-inspection, markupsafe); there,
-`pip install --no-index --find-links wheels --target carried pydantic ...`, and in the checkout
-`PYTHONPATH=carried python -m benchmarks.gpu`.
-
-    __main__.py   the steps in order, within the time
-    record.py     lines, and the two files they go into
-    bench.py      what a step is given: the card's facts, measured programs
-    program.py    the loop that is measured, with an account of its own, in its own process
-    facts.py      steps: what the card says, what the probe costs
-    rates.py      steps: rates and shares against the program's own account
-    memory.py     steps: memory that runs out, comes back, or is capped
-    whole.py      steps: the reference workloads tuned end to end, the gate
+Beside torch the interpreter needs pydantic, psutil, nvidia-ml-py, jinja2 and pyyaml, for the
+workloads numpy and pillow; the gate's step needs git. Without a network carry their wheels.
 """

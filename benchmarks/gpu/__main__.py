@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 import time
 import traceback
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.gpu import facts, memory, rates, whole
-from benchmarks.gpu.bench import ROOT, Bench
+from benchmarks.gpu.bench import ROOT, Bench, environ_of
 from benchmarks.gpu.record import Record
 
 if TYPE_CHECKING:
@@ -53,12 +52,13 @@ def main(argv: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="gpu-bench-") as folder:
         results = ROOT / "benchmarks" / "results"
         record = Record(folder=args.output or (Path(folder) if args.simulated else results))
+        environ = environ_of(Path(folder), alone=args.simulated)
         bench = Bench(
             folder=Path(folder),
             until=time.monotonic() + 60 * args.minutes,
             simulated=args.simulated,
             short=args.simulated and not args.only,
-            environ=environ_of(Path(folder), simulated=args.simulated),
+            environ=on_two_cards(environ) if args.simulated else environ,
             own_time={"SIMULATED_GPU_OWN_TIME": "1"} if args.simulated else {},
         )
         for name in ("card", *(step for step in chosen if step != "card")):
@@ -67,25 +67,13 @@ def main(argv: list[str] | None = None) -> int:
     return int(not record.as_expected)
 
 
-def environ_of(folder: Path, *, simulated: bool) -> Mapping[str, str]:
-    """Of every process: the checkout on the path, and two cards where there is none.
-
-    Nobody else measures on a simulated card, and what others do says nothing of it.
-    """
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environ = {**os.environ, "PYTHONPATH": path, "NO_COLOR": "1"}
-    if not simulated:
-        return environ
+def on_two_cards(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The same with two simulated cards, where there is none."""
     from tests import simulated_gpu
 
     first = simulated_gpu.Card(memory_gib=80.0, memory_scale=256.0, copy_us_per_mb=2_000.0)
     other = replace(first, name="NVIDIA L4", uuid="GPU-22222222-0000-0000-0000-000000000002")
-    alone = {
-        "GPU_ADVISOR_RUNTIME_DIR": str(folder),
-        "GPU_ADVISOR_OTHERS": "unseen",
-        "OMP_NUM_THREADS": "1",
-    }
-    return simulated_gpu.environment((first, other), base={**environ, **alone})
+    return simulated_gpu.environment((first, other), base=environ)
 
 
 def run_step(bench: Bench, record: Record, name: str) -> None:

@@ -102,6 +102,16 @@ class Bench:
         return run_trial(trial, sampler=lambda root: Sampler(pids=[root], environ=seen))
 
 
+def environ_of(folder: Path, *, alone: bool) -> dict[str, str]:
+    """Of every process: the checkout on the path; `alone`: nobody else is waited for or seen."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environ = {**os.environ, "PYTHONPATH": path, "NO_COLOR": "1"}
+    if alone:
+        environ |= {"GPU_ADVISOR_RUNTIME_DIR": str(folder), "GPU_ADVISOR_OTHERS": "unseen"}
+        environ |= {"OMP_NUM_THREADS": "1"}
+    return environ
+
+
 def own_rate(run: Run) -> float | None:
     """Samples a second by the program's own account, over the window that was measured."""
     found = OWN_STEPS.search(run.stdout_tail)

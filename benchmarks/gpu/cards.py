@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmarks.gpu.bench import ROOT
+from benchmarks.gpu.bench import environ_of
 from benchmarks.gpu.whole import WORKLOADS, copy_project
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 CARDS: dict[str, tuple[dict[str, Any], dict[str, object]]] = {
     "rtx-3090": (
@@ -78,7 +74,7 @@ def tuned(workload: str, card: str, budget: str, output: Path) -> dict[str, Any]
         stub = nvml_stub.build(Path(folder) / "nvml")
         stub.write(table)
         with nvml_stub.metered(stub, table) as meter:
-            base = stub.env({**os.environ, **alone(Path(folder)), **meter})
+            base = stub.env({**environ_of(Path(folder), alone=True), **meter})
             environ = simulated_gpu.environment((shown,), base=base)
             words = [word.format(config=work.config) for word in work.program]
             config = filter(None, [work.config])
@@ -95,17 +91,6 @@ def tuned(workload: str, card: str, budget: str, output: Path) -> dict[str, Any]
             (output / f"{workload}-{card}{suffix}").write_text(text, encoding="utf-8")
         found: dict[str, Any] = json.loads(text)
         return found
-
-
-def alone(folder: Path) -> Mapping[str, str]:
-    """Variables of a process that shares its card with nobody."""
-    return {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        "GPU_ADVISOR_RUNTIME_DIR": str(folder),
-        "GPU_ADVISOR_OTHERS": "unseen",
-        "OMP_NUM_THREADS": "1",
-        "NO_COLOR": "1",
-    }
 
 
 def row(workload: str, card: str, report: dict[str, Any] | None) -> str:

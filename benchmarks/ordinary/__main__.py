@@ -1,6 +1,6 @@
 """Ten ordinary programs, tuned in three minutes and held against a stopwatch.
 
-    python -m benchmarks.ordinary [NAME ...] [--budget 3m] [--neighbour] [--flat] [--rounds 4]
+    python -m benchmarks.ordinary [NAME ...] [--budget 3m] [--neighbour] [--flat]
 
 Each program of `programs/` is tuned in a folder of its own. Then the original and the tuned command
 run four times each, in turns and without gpu-advisor: the median ratio of their own clocks is the
@@ -207,7 +207,7 @@ def tuned_command(program: Program, report: dict[str, Any], settings: str) -> li
 
 
 def stopwatch(
-    program: Program, report: dict[str, Any], settings: str, folder: Path, rounds: int
+    program: Program, report: dict[str, Any], settings: str, folder: Path
 ) -> tuple[float, ...]:
     """Ratio of each round; the tuned command runs first in every second one."""
     original = folder / "original"
@@ -218,7 +218,7 @@ def stopwatch(
     before = (program.command(settings), original)
     after = (tuned_command(program, report, settings), folder)
     ratios = []
-    for number in range(rounds):
+    for number in range(ROUNDS):
         if number % 2:
             tuned, untuned = rate(*after), rate(*before)
         else:
@@ -227,7 +227,7 @@ def stopwatch(
     return tuple(ratios)
 
 
-def run(program: Program, *, flat: bool, budget: str, beside: bool, rounds: int) -> Outcome:
+def run(program: Program, *, flat: bool, budget: str, beside: bool) -> Outcome:
     """Tune one program, then hold the result against the stopwatch."""
     settings = program.flat if flat else program.starved
     with tempfile.TemporaryDirectory(prefix="ordinary-") as name:
@@ -253,7 +253,7 @@ def run(program: Program, *, flat: bool, budget: str, beside: bool, rounds: int)
             report = json.loads((folder / "report.json").read_text())
         ratios: tuple[float, ...] = ()
         if report.get("changes"):
-            ratios = stopwatch(program, report, settings, folder, rounds)
+            ratios = stopwatch(program, report, settings, folder)
     gain = report.get("gain") or {}
     return Outcome(
         name=program.name,
@@ -294,7 +294,6 @@ def main() -> None:
     parser.add_argument("--budget", default="3m")
     parser.add_argument("--neighbour", action="store_true")
     parser.add_argument("--flat", action="store_true")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the stopwatch (4)")
     args = parser.parse_args()
     print("| program | verdict | s | claimed | interval | stopwatch | inside | written |")
     print("|:--|:--|--:|--:|:--|:--|:--|:--|")
@@ -302,8 +301,7 @@ def main() -> None:
     for case in CASES:
         if args.names and case.name not in args.names:
             continue
-        how = {"flat": args.flat, "budget": args.budget, "beside": args.neighbour}
-        found.append(run(case, **how, rounds=args.rounds))
+        found.append(run(case, flat=args.flat, budget=args.budget, beside=args.neighbour))
         print(row(found[-1]), flush=True)
         if found[-1].verdict != "improved":
             print(f"  {found[-1].reason}", file=sys.stderr, flush=True)

@@ -37,7 +37,6 @@ def main() -> None:
     names = [each.name for each in TABLE]
     parser.add_argument("--program", action="append", choices=names, metavar="NAME")
     parser.add_argument("--profile-only", action="store_true")
-    parser.add_argument("--window", default="3s", help="of `profile` (default 3s)")
     args = parser.parse_args()
     print(f"{platform.machine()}, Python {platform.python_version()}, {time.strftime('%F')}\n")
     print("| " + " | ".join(HEADS) + " |\n|" + " --- |" * len(HEADS), flush=True)
@@ -49,9 +48,7 @@ def main() -> None:
             print(f"{program.name}: {why}", file=sys.stderr)
             continue
         with tempfile.TemporaryDirectory(prefix="reach-") as folder:
-            outcome = measured(
-                program, Path(folder), window=args.window, profile_only=args.profile_only
-            )
+            outcome = measured(program, Path(folder), profile_only=args.profile_only)
         failed |= bool(outcome.wrong)
         print(row(outcome), flush=True)
     raise SystemExit(failed)

@@ -86,10 +86,9 @@ class Place:
     runtime: Path
 
     def run(self, *words: str, clock: Clock | None = None) -> subprocess.CompletedProcess[str]:
-        """`gpu-advisor WORDS [CONFIG] -- COMMAND` in the folder."""
-        config = [self.program.config] if self.program.config else []
+        """`gpu-advisor WORDS CONFIG -- COMMAND` in the folder."""
         return subprocess.run(
-            [sys.executable, "-m", "advisor", *words, *config, "--", *self.command],
+            [sys.executable, "-m", "advisor", *words, self.program.config, "--", *self.command],
             cwd=self.folder,
             env=self.environment(clock),
             stdin=subprocess.DEVNULL,
@@ -124,11 +123,8 @@ class Place:
 def place(program: Program, root: Path) -> Place:
     """`program` in a fresh folder below `root`, its data made."""
     folder = root / program.name
-    shutil.copytree(
-        PROGRAMS / (program.folder or program.name),
-        folder,
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PROGRAMS / program.name, folder, ignore=ignored)
     shutil.copy(PROGRAMS / "step_clock.py", folder)
     port = str(_free_port())
     command = tuple(word.replace("{port}", port) for word in program.command)
@@ -157,11 +153,11 @@ class TuningResult:
     """What does not hold; empty where all does."""
 
 
-def measured(program: Program, root: Path, *, window: str, profile_only: bool) -> TuningResult:
+def measured(program: Program, root: Path, *, profile_only: bool) -> TuningResult:
     """Profile, then optimize `program`, and hold both against its table row."""
     here = place(program, root)
     before = here.files()
-    profile, wrong = profiled(here, window)
+    profile, wrong = profiled(here)
     left = changed(before, here.files())
     wrong += [f"profile left {path}" for path in left]
     tuned = None
@@ -187,10 +183,10 @@ def changed(before: dict[str, str], after: dict[str, str]) -> list[str]:
 TOLERANCE = 0.02
 
 
-def profiled(here: Place, window: str) -> tuple[dict[str, Any], list[str]]:
+def profiled(here: Place) -> tuple[dict[str, Any], list[str]]:
     """What `profile` told beside the clock of the same run, and what of it is wrong."""
     with listening() as clock:
-        done = here.run("profile", "--json", "--window", window, clock=clock)
+        done = here.run("profile", "--json", "--window", "3s", clock=clock)
     found = json.loads(done.stdout) if done.stdout.startswith("{") else {}
     if not found.get("ok"):
         why = (found.get("failure") or {}).get("evidence") or done.stderr.strip()[-300:]
@@ -219,11 +215,10 @@ def misread(program: Program, seen: dict[str, Any]) -> list[str]:
         wrong.append(f"rate off by {seen['error']:+.1%}")
     wanted: dict[str, Any] = {
         "unit": "samples",
+        "batch": program.batch,
         "workers": program.workers,
         "ranks": program.ranks,
     }
-    if program.batch is not None:
-        wanted["batch"] = program.batch
     if program.trains:
         wanted["accumulation"] = program.accumulation
     for name, value in wanted.items():
@@ -280,12 +275,6 @@ def unproven(program: Program, report: dict[str, Any]) -> list[str]:
         wrong.append("changes without an improvement")
     if report["verdict"] == "partial" and not re.search(r"--budget \d", report["reason"]):
         wrong.append("the answer is partial")
-    if program.loses:
-        wrong += [
-            f"written or advised: {t}"
-            for t in [*map(str, report["changes"]), *(a["title"] for a in report["suggestions"])]
-            if "batch" in t
-        ]
     moved = {change["kind"]: change for change in report["changes"]}
     batch, accumulation = moved.get("batch_size"), moved.get("grad_accum")
     if program.trains and batch is not None:

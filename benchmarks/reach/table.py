@@ -15,21 +15,17 @@ class Program:
     """One program: how it is called, and the truth that its rate, batch and loader must show."""
 
     name: str
-    folder: str | None = None
-    """Below `published`; None: of the same name."""
     command: tuple[str, ...]
     """`python` stands for the interpreter, `{port}` for a free port."""
-    config: str | None = None
-    """Path in the folder of the document that is tuned; None: the command alone."""
-    batch: float | None
-    """Units of one batch; None: it varies from batch to batch."""
+    config: str
+    """Path in the folder of the document that is tuned."""
+    batch: float
+    """Units of one batch."""
     workers: int | None = 0
     """None: there is no loader."""
     accumulation: float = 1.0
     """Batches of one update; told for trainings only."""
     trains: bool = True
-    loses: bool = False
-    """With a larger batch it leaves results out: none may be written or advised."""
     ranks: int = 1
     prepare: tuple[str, ...] | None = None
     """Makes its data, once, before anything is measured."""
@@ -54,14 +50,6 @@ TABLE = (
         batch=4,
         workers=None,
         accumulation=4,
-        prepare=("python", "prepare.py"),
-    ),
-    Program(
-        name="list_inference",
-        command=("python", "predict.py", "reviews.txt"),
-        batch=4,
-        workers=None,
-        trains=False,
         prepare=("python", "prepare.py"),
     ),
     Program(
@@ -105,42 +93,5 @@ TABLE = (
         batch=16,
         ranks=2,
         minutes=4,
-    ),
-    Program(
-        name="detection",
-        command=("python", "train_net.py", "--config-file", "configs/base.yaml"),
-        config="configs/base.yaml",
-        batch=2,
-    ),
-    Program(
-        name="detection_opts",
-        folder="detection",
-        command=(
-            "python",
-            "train_net.py",
-            "--config-file",
-            "configs/base.yaml",
-            "SOLVER.IMS_PER_BATCH",
-            "4",
-            "DATALOADER.NUM_WORKERS",
-            "1",
-        ),
-        batch=4,
-        workers=1,
-    ),
-    Program(
-        name="iterable_stream",
-        command=("python", "pretrain.py", "config.yaml"),
-        config="config.yaml",
-        batch=8,
-        accumulation=3,
-    ),
-    Program(
-        name="super_resolution",
-        command=("python", "test.py", "-opt", "options.yml"),
-        config="options.yml",
-        batch=1,
-        trains=False,
-        loses=True,
     ),
 )

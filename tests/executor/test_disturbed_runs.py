@@ -53,9 +53,10 @@ def test_a_machine_that_stays_busy_still_gives_an_answer_that_says_so(tmp_path) 
     assert search.values["batch_size"] > 1
     proof = search.state.confirmations[-1]
     assert proof.used_contended_rounds
-    line = reported(search, tmp_path).load_note
-    assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in line
-    assert "rerun on an idle machine" in line
+    report = reported(search, tmp_path)
+    assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in report.load_note
+    assert "rerun on an idle machine" in report.load_note
+    assert any(r.contended and r.counted for found in report.comparisons for r in found.rounds)
 
 
 def test_a_large_gain_is_proven_beside_a_busy_neighbour(tmp_path) -> None:

@@ -4,7 +4,6 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import nvml_stub
@@ -51,17 +50,3 @@ def nvml(shared_process: StubProcess) -> StubProcess:
     """A process on the full stub, one busy H100 scripted."""
     shared_process.stub.write(nvml_stub.H100)
     return shared_process
-
-
-@pytest.fixture
-def old_driver(tmp_path: Path) -> Iterator[Callable[..., StubProcess]]:
-    """Makes a process on a stub without the symbols named."""
-    processes = []
-
-    def make(*without: str) -> StubProcess:
-        processes.append(StubProcess(nvml_stub.build(tmp_path / "old", without)))
-        return processes[-1]
-
-    yield make
-    for process in processes:
-        process.close()

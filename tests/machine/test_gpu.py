@@ -10,7 +10,6 @@ import pytest
 from nvml_stub import H100, LAPTOP
 
 from advisor.machine import gpu
-from advisor.model import Gpu
 
 SECOND = {f"gpu1.{key}": value for key, value in LAPTOP.items()} | {
     "gpu1.power.limit": 115_000,
@@ -28,10 +27,6 @@ SLICES = {
 }
 
 
-def read_gpus(environ: dict[str, str]) -> tuple[tuple[Gpu, ...], str | None]:
-    return gpu.read_gpus(environ)
-
-
 def fresh(root: Path, env: dict[str, str]) -> str:
     """The GPUs of a new process, for what is asked once a process."""
     code = "from advisor.machine import gpu; print(gpu.read_gpus())"
@@ -42,7 +37,7 @@ def fresh(root: Path, env: dict[str, str]) -> str:
 
 
 def test_a_card_is_described_in_full(nvml) -> None:
-    (card,), note = nvml.call(read_gpus, {})
+    (card,), note = nvml.call(gpu.read_gpus, {})
     assert note is None
     assert (card.index, card.name, card.uuid) == (0, H100["name"], H100["uuid"])
     assert card.memory_total_gib == pytest.approx(79.65, abs=0.01)
@@ -53,7 +48,7 @@ def test_a_card_is_described_in_full(nvml) -> None:
 
 def test_what_a_card_withholds_is_none(nvml) -> None:
     nvml.stub.write({"count": 1, "err.memory": 4, "err.mig": 999})
-    (card,), note = nvml.call(read_gpus, {})
+    (card,), note = nvml.call(gpu.read_gpus, {})
     assert (card.name, note) == ("unknown NVIDIA GPU", None)
     assert {card.uuid, card.memory_total_gib, card.memory_free_gib, card.driver} == {None}
     assert {card.power_limit_w, card.compute_capability, card.profile, card.mig} == {None}
@@ -75,7 +70,7 @@ def test_what_a_card_withholds_is_none(nvml) -> None:
 def test_cuda_visible_devices_chooses_as_cuda_does(nvml, visible, indices) -> None:
     """By index or UUID prefix; an invalid entry ends the list."""
     nvml.stub.write(TWO_CARDS)
-    cards, note = nvml.call(read_gpus, {"CUDA_VISIBLE_DEVICES": visible})
+    cards, note = nvml.call(gpu.read_gpus, {"CUDA_VISIBLE_DEVICES": visible})
     assert [card.index for card in cards] == indices
     hidden = f"CUDA_VISIBLE_DEVICES={visible!r} hides the 2 GPUs of this host."
     assert note == (None if indices else hidden)
@@ -84,15 +79,15 @@ def test_cuda_visible_devices_chooses_as_cuda_does(nvml, visible, indices) -> No
 def test_a_card_cut_into_slices_appears_as_its_slices(nvml) -> None:
     """A slice has the memory it was given and, even a large one, is no card of the profile."""
     nvml.stub.write(H100, SLICES)
-    cards, _ = nvml.call(read_gpus, {})
+    cards, _ = nvml.call(gpu.read_gpus, {})
     assert [(c.uuid, c.index, c.mig, c.profile) for c in cards] == [
         ("MIG-aaaa", 0, True, None),
         ("MIG-bbbb", 0, True, None),
     ]
-    (chosen,), _ = nvml.call(read_gpus, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb"})
+    (chosen,), _ = nvml.call(gpu.read_gpus, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb"})
     assert (chosen.uuid, chosen.memory_total_gib) == ("MIG-bbbb", 79.0)
     nvml.stub.write(H100, mig=1)
-    (whole,), _ = nvml.call(read_gpus, {})
+    (whole,), _ = nvml.call(gpu.read_gpus, {})
     assert (whole.uuid, whole.mig) == (H100["uuid"], True)
 
 
@@ -106,7 +101,7 @@ def test_a_card_cut_into_slices_appears_as_its_slices(nvml) -> None:
 )
 def test_no_card_has_a_reason(nvml, script, words) -> None:
     nvml.stub.write(script)
-    cards, note = nvml.call(read_gpus, {})
+    cards, note = nvml.call(gpu.read_gpus, {})
     assert cards == ()
     assert words in note
 

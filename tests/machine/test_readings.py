@@ -1,10 +1,14 @@
 """Every reading of one GPU through the real pynvml: its value, or None and the reason."""
 
+import contextlib
+
+import nvml_stub
 import pytest
 from nvml_stub import GIB, H100
 
 from advisor.machine import gpu
 from advisor.machine.readings import GpuProcess, GpuReader, GpuSample
+from tests.machine.conftest import StubProcess
 
 # Field of GpuSample, key of the stub's script, raw value, value in our unit.
 READINGS = [
@@ -86,14 +90,12 @@ def test_a_reading_that_failed_is_asked_again(nvml) -> None:
     assert (lost.power_w, back.power_w) == (None, 5.0)
 
 
-def test_an_older_driver_is_read_as_far_as_it_can(old_driver) -> None:
+def test_an_older_driver_is_read_as_far_as_it_can(tmp_path) -> None:
     """Memory then holds the driver's part, and who is on the card is not known."""
-    process = old_driver(
-        "nvmlDeviceGetComputeRunningProcesses_v3",
-        "nvmlDeviceGetMemoryInfo_v2",
-    )
-    process.stub.write(H100, events=0x8)
-    sample, gaps = process.call(read)
+    without = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetMemoryInfo_v2")
+    with contextlib.closing(StubProcess(nvml_stub.build(tmp_path, without))) as process:
+        process.stub.write(H100, events=0x8)
+        sample, gaps = process.call(read)
     assert sample.event_reasons == 0x8
     assert sample.mem_used_gib == pytest.approx(12 + 600 / 1024)
     assert (sample.processes, list(gaps)) == (None, ["processes"])

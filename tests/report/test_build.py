@@ -217,14 +217,6 @@ def test_runs_of_a_configuration_are_those_of_baseline_and_comparisons(tmp_path)
     assert [run.units_per_s for run in build.runs_of(found, ORIGINAL)] == [4.0, 5.0]
 
 
-def test_a_busy_machine_is_in_the_first_lines(tmp_path) -> None:
-    report = report_of(tmp_path, on_formula(load_s=1e-6, slowed=1.0, held=lambda *_: 1.0))
-    assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in report.load_note
-    assert verdict.UNDER_LOAD in report.load_note
-    assert report.load_note in "\n".join(sections.render(report).splitlines()[:6])
-    assert any(r.contended and r.counted for found in report.comparisons for r in found.rounds)
-
-
 @pytest.mark.parametrize(("others_cpus", "shown"), [(None, None), (0.2, "0.20")])
 def test_background_load_is_named_with_the_busiest(others_cpus, shown) -> None:
     who = [Neighbour(name="cc1plus", cpus=0.84), Neighbour(name="kworker", cpus=0.03)]

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from advisor.analysis.measurement import NO_RUN, Measurement
-from advisor.errors import FAILURE_EXIT_CODES
 from advisor.model import Candidate, Effects, Failure
-from advisor.runner.classify import NEXT_STEPS, classify, log_tail
+from advisor.runner.classify import classify, log_tail
 from advisor.runner.monitor import TrialExit
 from advisor.runner.process_records import ProcessRecord, ProgramException
 from advisor.runner.resources import oom_kills
@@ -240,10 +239,6 @@ error in batch: 0.12
 0 OOM errors
 std::bad_alloc handler installed
 """.splitlines()
-
-
-def test_every_kind_has_a_next_step() -> None:
-    assert NEXT_STEPS.keys() == FAILURE_EXIT_CODES.keys()
 
 
 def test_the_last_line_of_a_traceback_names_the_kind() -> None:

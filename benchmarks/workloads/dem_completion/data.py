@@ -43,8 +43,7 @@ class DemTiles(Dataset[dict[str, Any]]):
     """Tiles of a memory-mapped raster that hold at least one void pixel.
 
     `count` keeps that many of them, evenly spread; `shard`, as "1/4", every fourth from the second.
-    `image_size` is accepted as in every config
-    of this family; the tile is as large as the weights want it.
+    `image_size` is never used: the tile is as large as the weights want it.
     """
 
     def __init__(

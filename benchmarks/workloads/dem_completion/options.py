@@ -23,9 +23,6 @@ def parse(argv: list[str] | None = None) -> Options:
     parser.add_argument("-c", "--config", type=Path, required=True)
     parser.add_argument("-p", "--phase", choices=["train", "test"], default="test")
     parser.add_argument("-b", "--batch", type=int, help="batch size of this phase")
-    parser.add_argument("-gpu", "--gpu_ids", type=int, help="CUDA device; CPU if there is none")
-    parser.add_argument("--resume_state", help="weights")
-    parser.add_argument("--input_img", type=Path, help="raster with voids, .npy, nodata -9999")
     parser.add_argument("--n_timestep", type=int, help="reverse steps a tile")
     parser.add_argument("--tile_overlap", type=int, help="pixels that neighbouring tiles share")
     parser.add_argument("--sample_num", type=int, default=0, help="intermediate images to save")
@@ -43,10 +40,6 @@ def parse(argv: list[str] | None = None) -> Options:
     network = opt["model"]["which_networks"][0]["args"]
     if args.batch is not None:
         opt["datasets"][args.phase]["dataloader"]["args"]["batch_size"] = args.batch
-    if args.gpu_ids is not None:
-        opt["gpu_ids"] = [args.gpu_ids]
-    if args.resume_state is not None:
-        opt["path"]["resume_state"] = args.resume_state
     if args.n_timestep is not None:
         network["beta_schedule"]["test"]["n_timestep"] = args.n_timestep
     if args.sample_num is not None:
@@ -54,7 +47,7 @@ def parse(argv: list[str] | None = None) -> Options:
     if args.seed is not None:
         opt["seed"] = args.seed
     data = opt["datasets"]["test"]["which_dataset"]["args"]
-    for name in ("input_img", "tile_overlap", "tiles", "shard"):
+    for name in ("tile_overlap", "tiles", "shard"):
         if getattr(args, name) is not None:
             data[name] = getattr(args, name)
 

@@ -46,7 +46,7 @@ def test(opt: options.Options) -> None:
     scale = opt["scale"]
     chosen = dict(opt["datasets"]["test"]["which_dataset"]["args"])
     tile, overlap = data.TILE * scale, chosen.pop("tile_overlap") * scale
-    path = chosen.pop("input_img", None) or generated_raster(scale)
+    path = generated_raster(scale)
     tiles = data.DemTiles(
         path, overlap, tile, chosen.pop("tiles", None), chosen.pop("shard", None), **chosen
     )
@@ -67,17 +67,16 @@ def test(opt: options.Options) -> None:
     np.save(folder / "completed.npy", filled)
     raster.write_hillshade(folder / "hillshade.png", filled)
     metrics = {"tiles": done, "n_timestep": len(beta)}
-    if terrain.truth_path(Path(path)).exists():
-        truth = np.load(terrain.truth_path(Path(path)))
-        inside = void & mosaic.covered
-        metrics["void_rmse_m"] = raster.void_rmse_m(filled, truth, inside)
-        metrics["slope_error"] = raster.slope_error(filled, truth, inside)
-        print(f"void RMSE: {metrics['void_rmse_m']:.4f} m")
-        print(f"slope error: {metrics['slope_error']:.4f}")
-        seams = raster.seams(filled, truth, inside, np.array(tiles.corners), tile)
-        if seams is not None:
-            metrics["seams"] = seams
-            print(f"seams: {seams:.4f}")
+    truth = np.load(terrain.truth_path(path))
+    inside = void & mosaic.covered
+    metrics["void_rmse_m"] = raster.void_rmse_m(filled, truth, inside)
+    metrics["slope_error"] = raster.slope_error(filled, truth, inside)
+    print(f"void RMSE: {metrics['void_rmse_m']:.4f} m")
+    print(f"slope error: {metrics['slope_error']:.4f}")
+    seams = raster.seams(filled, truth, inside, np.array(tiles.corners), tile)
+    if seams is not None:
+        metrics["seams"] = seams
+        print(f"seams: {seams:.4f}")
     (folder / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
     print(f"wrote {folder}")
 

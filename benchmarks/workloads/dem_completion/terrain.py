@@ -63,7 +63,7 @@ def generate(folder: Path, shape: tuple[int, int], seed: int) -> Path:
 
 
 def truth_path(raster: Path) -> Path:
-    """Where the known elevations of `raster` lie, if they are known."""
+    """Where the known elevations of `raster` lie."""
     return raster.with_suffix(".truth.npy")
 
 

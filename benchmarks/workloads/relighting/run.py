@@ -26,24 +26,17 @@ def main(argv: list[str] | None = None) -> None:
     """Reads the command line and the config, shares the rows out, and prints what came of it."""
     parser = argparse.ArgumentParser(prog="relighting")
     parser.add_argument("-c", "--config", type=Path, required=True)
-    parser.add_argument("--csv", type=Path, help="images to relight; generated ones by default")
     parser.add_argument("--batch-size", type=int, default=1, help="images segmented at once")
     parser.add_argument("--num-gpus", type=int, default=1, help="processes, each on its own GPU")
     parser.add_argument("--limit", type=int, help="only the first so many rows")
-    parser.add_argument("--on-error", choices=["raise", "skip"])
-    parser.add_argument("--target-size", choices=["own", "first"])
     parser.add_argument("--trace", type=Path, help="folder to keep when each stage ran")
     parser.add_argument("--scale", type=int, default=1, help="larger images, wider networks")
     args = parser.parse_args(argv)
     cfg = yaml.safe_load(args.config.read_text(encoding="utf-8"))
-    if args.on_error is not None:
-        cfg["pipeline"]["on_error"] = args.on_error
-    if args.target_size is not None:
-        cfg["segmentation"]["target_size"] = args.target_size
     cfg["scale"] = args.scale
     cfg["trace"] = args.trace
     cfg["batch_size"] = args.batch_size
-    table = args.csv or portraits.dataset(cfg["data"]["portraits"], args.scale, cfg["seed"])
+    table = portraits.dataset(cfg["data"]["portraits"], args.scale, cfg["seed"])
     cfg["limit"] = args.limit
     folder = Path(cfg["output"]["dir"])
     folder.mkdir(parents=True, exist_ok=True)
@@ -84,7 +77,7 @@ def relight(rank: int, ranks: int, cfg: dict[str, Any], table: Path, folder: Pat
             continue
         done += len(batch)
         if rank == 0:
-            overlap += [iou for pair in zip(batch, masks, strict=True) if (iou := agreement(*pair))]
+            overlap += map(agreement, batch, masks)
         if time.perf_counter() - printed > LOG_EVERY_S:
             printed = time.perf_counter()
             print(f"process {rank}: {done}/{len(mine)}  {printed - started:.1f} s", flush=True)
@@ -101,12 +94,9 @@ def relight(rank: int, ranks: int, cfg: dict[str, Any], table: Path, folder: Pat
     (folder / f"shard_{rank}.json").write_text(json.dumps(shard, indent=2) + "\n")
 
 
-def agreement(path: Path, mask: portraits.Array) -> float | None:
-    """Intersection over union with the true mask, where that is known."""
-    truth = portraits.truth_path(path)
-    if not truth.exists():
-        return None
-    true, seen = portraits.read(truth)[..., 0] > 0.5, mask > 0.5
+def agreement(path: Path, mask: portraits.Array) -> float:
+    """Intersection over union with the true mask."""
+    true, seen = portraits.read(portraits.truth_path(path))[..., 0] > 0.5, mask > 0.5
     return float((true & seen).sum() / max((true | seen).sum(), 1))
 
 
@@ -119,7 +109,7 @@ def summary(folder: Path, ranks: int, wall_s: float) -> None:
         print(f"{name}: {seconds:.2f} s  {seconds / whole_s:.1%}")
     done, failed = (sum(shard[key] for shard in shards) for key in ("processed", "failed"))
     iou = shards[0]["mask_iou"]
-    print(f"mask IoU: {iou:.4f}" if iou is not None else "no truth to compare with")
+    print(f"mask IoU: {iou:.4f}" if iou is not None else "no mask was made")
     print(f"Processed: {done} in {wall_s:.1f} s")
     print(f"Failed: {failed}")
 

@@ -1,19 +1,17 @@
 """An engine without processes: it answers from a formula or from recorded runs, in virtual time.
 
-What a strategy is worth, and what noise and disturbance do to it, is judged here: the truth is
-known, an hour of trials takes a moment, and equal seeds give equal answers.
-
 A table of recorded runs is one JSON file: `{"machine": Machine, "cells": [{"values": {"batch_size":
 8}, "outcomes": [Run or Failure, ...]}, ...]}`, the fields as in `advisor.model`.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import random
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Protocol, Self
@@ -231,32 +229,22 @@ class GridPoint:
     outcomes: Annotated[tuple[Run | Failure, ...], Field(min_length=1)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    cells: tuple[GridPoint, ...]
-    machine: Machine = QUIET_MACHINE
-
-
-_TABLE = TypeAdapter(_File)
-
-
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """A surface of recorded runs: those of a cell are given one after another, then again."""
 
-    def __init__(self, cells: Iterable[GridPoint], recorded_on: Machine = QUIET_MACHINE) -> None:
-        self.cells = tuple(cells)
-        self._recorded_on = recorded_on
-        self._turns = [itertools.cycle(cell.outcomes) for cell in self.cells]
+    cells: tuple[GridPoint, ...]
+    machine: Machine = QUIET_MACHINE
+    """Where they were recorded."""
 
     @classmethod
     def read(cls, path: Path) -> Table:
         """From a file."""
-        found = _TABLE.validate_json(path.read_bytes())
-        return cls(found.cells, found.machine)
+        return TypeAdapter(cls).validate_json(path.read_bytes())
 
-    def machine(self) -> Machine:
-        """Where they were recorded."""
-        return self._recorded_on
+    @functools.cached_property
+    def _turns(self) -> list[Iterator[Run | Failure]]:
+        return [itertools.cycle(cell.outcomes) for cell in self.cells]
 
     def answer(self, trial: Trial, values: Values, original: Values) -> Run | Failure:
         """The next run of the first cell whose values are all in force."""

@@ -11,7 +11,6 @@ from advisor.model import (
     Failure,
     JsonScalar,
     LoaderCeiling,
-    MeasurePlan,
     Run,
     Shares,
     Telemetry,
@@ -28,6 +27,7 @@ LOSSES = 16
 NAMED = {"gradient_checkpointing": "recomputes"}
 """Settings whose effect has another name."""
 WARM_STEPS = 6
+"""In which a process warms up, before its window."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +160,7 @@ class Formula:
             latency_p95_ms=1000.0 * batch / rate,
             telemetry=self._told_by_card(rate, seconds),
             wait_share=max(0.0, 1.0 - step_s * self.rate(used) / batch),
-            whole_units=finished + self._before_window(plan, batch),
+            whole_units=finished + (0.0 if plan.whole or self.sampler else WARM_STEPS * batch),
             peak_mem_gib=memory_gib,
             losses=losses,
             shares=Shares(host_to_device=self.copies),
@@ -178,10 +178,6 @@ class Formula:
             exit_code=0,
             wall_s=startup_s + seconds + alone_s + ending_s,
         )
-
-    def _before_window(self, plan: MeasurePlan, batch: float) -> float:
-        """Units of the steps in which a process warms up."""
-        return 0.0 if plan.whole or self.sampler else WARM_STEPS * batch
 
     def _told_by_card(self, rate: float, seconds: float) -> Telemetry:
         if self.power_w is None:

@@ -1,7 +1,4 @@
-"""A whole search over a program that is a formula: facts, an executor on its own clock, the loop.
-
-Tests judge the strategy by it, and `benchmarks.search_quality` measures it.
-"""
+"""A whole search over a program that is a formula: its facts, an executor, and the loop."""
 
 import time
 from collections.abc import Callable, Mapping
