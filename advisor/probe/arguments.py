@@ -1,8 +1,7 @@
 """Arguments that the program declares and parses.
 
-`install` listens to the values during a measured run.
-`start_recording` serves a run that ends once its arguments are parsed. It records every option
-that a parser declares. Libraries built on argparse or click need nothing of their own here.
+`install` listens to the values during a measured run. `start_recording` serves a run that ends once
+its arguments are parsed, and records every option that a parser declares.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ LEAVE = getattr(sys.modules.get("posix"), "_exit", os._exit)
 """The system's own exit: no handler of the program runs."""
 
 Option = Dict[str, Any]
-"""One option, as the parent reads it."""
 
 
 def install(argparse: Any, session: Session) -> None:
@@ -136,9 +134,7 @@ def _is_program() -> bool:
 
 
 def _module_path(path: str) -> str:
-    for end in (".py", "/__main__"):
-        path = path[: -len(end)] if path.endswith(end) else path
-    return path
+    return path.removesuffix(".py").removesuffix("/__main__")
 
 
 def _option(flags: Iterable[Any], default: Any, form: str = "joint", **more: Any) -> Option:
@@ -321,9 +317,8 @@ def _hook_exec(recorder: Recorder) -> None:
     def run(source: Any, globals: Any = None, locals: Any = None, **extra: Any) -> None:  # noqa: A002
         frame = sys._getframe(1)
         names = frame.f_globals if globals is None else globals
+        inner = frame.f_locals if globals is None and locals is None else locals
         declared = set(names)
-        inner = names if locals is None else locals
-        inner = frame.f_locals if globals is None and locals is None else inner
         before(source, names, inner, **extra)
         if isinstance(source, str) and "sys.argv" in source and "globals()" in source:
             found = {n: v for n, v in names.items() if n in declared and not n.startswith("_")}

@@ -6,6 +6,7 @@ first batch is searched in full. The path to the value that gave the count serve
 
 from __future__ import annotations
 
+import itertools
 import sys
 from typing import Any, Iterator, Tuple
 
@@ -130,13 +131,8 @@ def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 def tensors_in(value: Any, limit: int = 16) -> list[Any]:
     """The first tensors of a nested value."""
-    found = []
-    for _, child in walk(value):
-        if is_tensor(child):
-            found.append(child)
-            if len(found) == limit:
-                break
-    return found
+    found = (child for _, child in walk(value) if is_tensor(child))
+    return list(itertools.islice(found, limit))
 
 
 KEY = -7004
@@ -254,7 +250,6 @@ class Padding:
         try:
             lengths, width = _lengths(batch)
         except Exception:  # a batch of the program's own kind, or of another form than the first
-            self._positions = 0
             return False
         self._rows += len(lengths)
         self._positions += len(lengths) * width

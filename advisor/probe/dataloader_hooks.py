@@ -190,17 +190,9 @@ def describe(session: Session, index: int) -> None:
     """Write the facts of a loader to the log."""
     facts = session.loaders[index]
     content = {name: facts[name] for name in DESCRIBED}
-    content["other_thread"] = None not in (session.thread, facts["thread"]) and (
-        session.thread != facts["thread"]
-    )
+    content["other_thread"] = len({session.thread, facts["thread"]} - {None}) > 1
     content["padding"] = facts["padding"] and facts["padding"].summary()
     session.add(("loader", index, content))
-
-
-def describe_all(session: Session) -> None:
-    """Write the facts of each loader."""
-    for index in range(len(session.loaders)):
-        describe(session, index)
 
 
 def _length(dataset: Any) -> int | None:

@@ -89,12 +89,6 @@ def describe(session: Session, entry: Module, at_end: bool = False) -> None:
     session.add(("module", entry.index, content))
 
 
-def describe_all(session: Session) -> None:
-    """Write the facts of each module."""
-    for entry in session.modules:
-        session.attempt(describe, session, entry, True)
-
-
 def begin(session: Session, entry: Module, module: Any) -> None:
     """Count a call that begins, and look at some of them."""
     entry.calls += 1
@@ -114,9 +108,8 @@ def failed(session: Session, entry: Module, inputs: Any, problem: BaseException)
     session.record_exception(problem, "forward", entry.counter.count(inputs))
 
 
-def items_of(session: Session, entry: Module, args: Any, kwargs: Any, output: Any) -> float:
+def items_of(session: Session, entry: Module, inputs: Any, output: Any) -> float:
     """Items of this call; observe the first ones."""
-    inputs = (args, kwargs or {})
     if entry.calls <= OUTPUTS_KEPT and entry.parameters and session.capture is None:
         tensors = [t for t in batches.tensors_in(inputs, 4) if t.numel()]
         came_out = batches.tensors_in(output, 4)

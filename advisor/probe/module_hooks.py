@@ -86,7 +86,7 @@ def install(torch: Any, session: Session) -> None:
         for name in ("_forward_hooks", "_forward_hooks_with_kwargs", ALWAYS):
             module.__dict__.get(name, {}).pop(POST, None)
         entrance.reopen()
-        session.attempt(_leave, session, current, args, kwargs, output, entered, end)
+        session.attempt(_leave, session, current, (args, kwargs or {}), output, entered, end)
         if current is not None:
             session.step_ended(end)
         session.spent_s += clock() - end
@@ -139,30 +139,24 @@ def _is_light(session: Session, module: Any) -> bool:
 
 
 def _leave(
-    session: Session,
-    entry: Module | None,
-    args: Any,
-    kwargs: Any,
-    output: Any,
-    start: float,
-    end: float,
+    session: Session, entry: Module | None, inputs: Any, output: Any, start: float, end: float
 ) -> None:
-    """Record the end of a call, even a failed one."""
+    """Record the end of a call, even a failed one; `inputs` are its arguments by place and name."""
     problem = sys.exc_info()[1] if output is None else None
     if entry is None:
         if problem is not None:
             session.record_exception(problem, "forward")
         return
     if problem is not None:
-        module_facts.failed(session, entry, (args, kwargs or {}), problem)
+        module_facts.failed(session, entry, inputs, problem)
         return
-    items = module_facts.items_of(session, entry, args, kwargs, output)
+    items = module_facts.items_of(session, entry, inputs, output)
     session.add(("call", start, end, entry.index, items, session.torch.is_grad_enabled()))
     if session.thread is None:
         session.thread = threading.get_ident()
     alone = not (session.loaders or session.optimizers_built)
     if alone and session.capture is None:
-        module_facts.record_numbers(session, entry, args, kwargs or {}, items)
+        module_facts.record_numbers(session, entry, *inputs, items)
     session.at("call", module=entry.index)
 
 
@@ -219,7 +213,7 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) ->
             raise
         if entry is not None and entrance.wanted:
             end = clock()
-            session.attempt(_leave, session, entry, args, kwargs, output, start, end)
+            session.attempt(_leave, session, entry, (args, kwargs), output, start, end)
             session.step_ended(end)
             session.spent_s += clock() - end
         return output

@@ -96,14 +96,15 @@ class OpTrace:
             raise self._problem
         if not self._lists:
             return {"flops": {"per_step": self._flops}, "footprint": self._footprint()}
-        found = {
-            "dtypes": list(self._dtypes),
-            "names": self._names,
-            "ops": self._ops,
-            "held": self._held,
-            "events": list(self._events),
+        return {
+            "trace": {
+                "dtypes": list(self._dtypes),
+                "names": self._names,
+                "ops": self._ops,
+                "held": self._held,
+                "events": list(self._events),
+            }
         }
-        return {"trace": found}
 
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Add one operation, unless the loader makes a batch or an earlier one failed."""
@@ -136,8 +137,7 @@ class OpTrace:
         moved = sum(each.numel() * each.element_size() for each in (*inputs, *outputs))
         floats = [each for each in inputs if each.is_floating_point()]
         factors = [max(floats, key=lambda each: each.numel())] if floats else outputs
-        dtype = str(factors[0].dtype) if factors else "none"
-        dtype = dtype.replace("torch.", "")
+        dtype = str(factors[0].dtype).replace("torch.", "") if factors else "none"
         dtype = "tf32" if dtype == "float32" and kind in self._tf32 else dtype
         index = self._dtypes.setdefault(dtype, len(self._dtypes))
         self._names.append(func.overloadpacket.__name__)
@@ -149,18 +149,13 @@ class OpTrace:
         key = storage._cdata
         if key in self._known:
             return False
-        size = storage.nbytes()
-        if made:
-            number = self._made
-            self._made += 1
-            self._events.append(size)
-        else:
-            number = None
-            self._held.append(size)
+        number = self._made
+        self._made += made
+        (self._events if made else self._held).append(storage.nbytes())
 
         def freed(_: Any) -> None:
             self._known.pop(key, None)
-            if number is not None:
+            if made:
                 self._events.append(-1 - number)
 
         self._known[key] = weakref.ref(storage, freed)

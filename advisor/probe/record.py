@@ -15,8 +15,6 @@ from . import cuda_events, dataloader_hooks, module_facts, training_hooks
 from .recorder import VERSION, write_whole
 from .session import Session
 
-GIB = 1024.0**3
-
 
 def put(session: Session, content: dict[str, Any]) -> None:
     """Write `content` as this process's record, atomically, from any thread."""
@@ -44,8 +42,10 @@ def keep(session: Session) -> None:
     session.reading = True
     if session.device is not None:
         session.attempt(session.device.finish)
-    for describe in (dataloader_hooks.describe_all, module_facts.describe_all):
-        session.attempt(describe, session)
+    for index in range(len(session.loaders)):
+        session.attempt(dataloader_hooks.describe, session, index)
+    for entry in session.modules:
+        session.attempt(module_facts.describe, session, entry, True)
     session.recorder.close()
     session.facts.update(facts(session))
 
@@ -120,7 +120,7 @@ def memory(session: Session) -> dict[str, Any]:
         return {}
     stats = [torch.cuda.memory_stats(n) for n in range(torch.cuda.device_count())]
     return {
-        "allocated_gib": max(s.get("allocated_bytes.all.peak", 0) for s in stats) / GIB,
-        "reserved_gib": max(s.get("reserved_bytes.all.peak", 0) for s in stats) / GIB,
+        "allocated_gib": max(s.get("allocated_bytes.all.peak", 0) for s in stats) / cuda_events.GIB,
+        "reserved_gib": max(s.get("reserved_bytes.all.peak", 0) for s in stats) / cuda_events.GIB,
         "alloc_retries": sum(s.get("num_alloc_retries", 0) for s in stats),
     }
