@@ -8,8 +8,7 @@
     threads=4           of the CPU in one operation
     tf32  cudnn_benchmark  non_blocking  fused
 
-Several are joined by commas. The record's entry `whatif` tells which of them applied. The effect is
-seen by the same observation as in every other run.
+Several are joined by commas. The record's entry `whatif` tells which of them applied.
 """
 
 from __future__ import annotations
@@ -116,11 +115,8 @@ def _change_module(
 
 
 def _cap_memory(torch: Any, cap_gib: float) -> None:
-    """Cap device memory to emulate a smaller card.
-
-    Torch switches the current card, so the program's choice is restored.
-    """
-    before = torch.cuda.current_device()
+    """Cap device memory to emulate a smaller card."""
+    before = torch.cuda.current_device()  # the call below switches it
     for index in range(torch.cuda.device_count()):
         total = torch.cuda.get_device_properties(index).total_memory / 1024.0**3
         if cap_gib < total:
@@ -249,10 +245,7 @@ def _leave_autocast(module: Any, args: Any, output: Any) -> Any:
 
 
 def _channels_last(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
-    """Convert parameters in place to channels-last.
-
-    Undo leaves the layout, because derived tensors share it.
-    """
+    """Convert parameters in place; undo leaves them, as derived tensors share them."""
     if not any(parameter.dim() == 4 for parameter in module.parameters()):
         return "the model has no 2-d convolution"
     module.to(memory_format=torch.channels_last)
@@ -312,10 +305,6 @@ def compilations() -> int:
     return sum(int(count) for kind in kinds for count in kind.values())
 
 
-def _threads(torch: Any, overrides: Overrides, module: Any, value: str) -> None:
-    torch.set_num_threads(int(value))
-
-
 def _cudnn_benchmark(torch: Any, overrides: Overrides, module: Any, value: str) -> None:
     torch.backends.cudnn.benchmark = True
 
@@ -339,5 +328,5 @@ MODULES: dict[str, Callable[[Any, Overrides, Any, str], str | None]] = {
     "compile": _compile,
     "cudnn_benchmark": _cudnn_benchmark,
     "tf32": _tf32,
-    "threads": _threads,
+    "threads": lambda torch, _, __, value: torch.set_num_threads(int(value)),
 }

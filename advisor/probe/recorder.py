@@ -74,9 +74,7 @@ class Recorder:
 
     def known_steps(self, built: bool = False) -> int:
         """Steps so far; of optimizers where they step, or one is `built`."""
-        if built:
-            return self.counts["step"]
-        return self.counts["step"] or max(self.counts.values())
+        return self.counts["step"] or (0 if built else max(self.counts.values()))
 
     def at_work(self) -> bool:
         """Return True once steps have begun."""

@@ -51,7 +51,8 @@ def watch_device(session: Session) -> None:
                 event = None if unseen else device.event()
             start = clock()
             moved = original(it, *args, **kwargs)
-            if was and not moved.is_cuda and not _non_blocking(args, kwargs):
+            queued = kwargs.get("non_blocking") or any(each is True for each in args)
+            if was and not moved.is_cuda and not queued:
                 _waited(session, start, name)
             elif event is not None and moved.is_cuda:
                 session.add(("copy", start, clock()))
@@ -78,8 +79,3 @@ def _names_card(args: Any, kwargs: Any, name: str) -> bool:
     if hasattr(target, "is_cuda"):  # the text of a tensor waits for its numbers
         return bool(target.is_cuda)
     return name == "cuda" or isinstance(target, int) or "cuda" in str(target)[:16]
-
-
-def _non_blocking(args: Any, kwargs: Any) -> bool:
-    """Return True for a copy that the host does not wait for."""
-    return bool(kwargs.get("non_blocking")) or any(each is True for each in args)
