@@ -141,7 +141,7 @@ def _is_light(session: Session, module: Any) -> bool:
 def _leave(
     session: Session, entry: Module | None, inputs: Any, output: Any, start: float, end: float
 ) -> None:
-    """Record the end of a call, even a failed one; `inputs` are its arguments by place and name."""
+    """Record the end of a call, even a failed one."""
     problem = sys.exc_info()[1] if output is None else None
     if entry is None:
         if problem is not None:
