@@ -105,13 +105,10 @@ def stages(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
 
 
 def sync_points(log: EventLog, window: Window) -> tuple[SyncPoint, ...]:
-    """Synchronizing lines of the recorded steps, the costliest first.
-
-    Steps of the window count; where none of them was recorded in full, those of the run that were.
-    """
+    """Synchronizing lines of the recorded steps, the costliest first."""
     series = window.series
     bounds = _recorded(log, series.bounds[window.first : window.last + 1])
-    bounds = bounds or _recorded(log, series.bounds)
+    bounds = bounds or _recorded(log, series.bounds)  # steps of the window may be counted only
     if not bounds:
         return ()
     many = len(bounds) - 1
@@ -144,17 +141,14 @@ def _recorded(log: EventLog, bounds: Sequence[float]) -> Sequence[float]:
 
 
 def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
-    """Phases from the first finished step to the last event, by the host's clock.
-
-    Where two kinds overlap, the first of the list below has the time.
-    """
+    """Phases from the first finished step to the last event, by the host's clock."""
     if not series.steps:
         return ()
     start = series.bounds[0]
     end = max([log.last_time() or start, *(save.end for save in log.saves[-1:])])
     own = [fetch for fetch in log.fetches if fetch.loader in series.loaders]
     between = [Span(old.start, new.end) for old, new in pairwise(own) if old.ended_pass]
-    kinds: dict[str, Sequence[Span]] = {
+    kinds: dict[str, Sequence[Span]] = {  # where two overlap, the first has the time
         "saving": log.saves,
         "validation": _validation(log, series),
         "between epochs": between,

@@ -97,9 +97,8 @@ class ModuleFacts:
     """Token positions of the calls of `token_items` items."""
     token_items: Finite = 0.0
     inputs: tuple[tuple[float, ...], ...] = ()
-    """Numbers that went into its first calls."""
     outputs: tuple[tuple[float, ...], ...] = ()
-    """Numbers that came out of them."""
+    """Numbers that went into its first calls, and that came out."""
 
     @property
     def tokens_per_item(self) -> float | None:

@@ -1,7 +1,6 @@
 """Batches: items in a batch of any container.
 
-A batch may be a tensor, or a dict, list, tuple, dataclass or object that holds some, nested. The
-first batch is searched in full. The path to the value that gave the count serves those after it.
+The first batch is searched in full. The path to what gave its count serves those after it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Start of the probe in one process.
-
-What only a program with torch needs is imported when torch is.
-"""
+"""Start of the probe in one process."""
 
 from __future__ import annotations
 
@@ -60,7 +57,7 @@ def start(spec_path: str) -> None:
 
 
 def _part(name: str) -> Any:
-    """Import a module of the probe when it is needed."""
+    """Import a module of the probe once the program needs it."""
     return importlib.import_module(f".{name}", __package__)
 
 

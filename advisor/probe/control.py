@@ -18,7 +18,6 @@ from . import cuda_events, diagnostics, record, sync_calls
 from .session import Session
 
 TICK_S = 0.05
-"""Time between two ticks."""
 BEAT_S = 1.0
 """Shortest time between two rewrites of the record."""
 
@@ -93,10 +92,7 @@ def _obey(session: Session) -> None:
 
 
 def stop(session: Session) -> NoReturn:
-    """Write the record and leave at once.
-
-    Raising would run the program's own handlers (and save a checkpoint), so it is os._exit.
-    """
+    """Write the record and leave at once, past the program's own handlers."""
     session.stopping = True
     record.write(session, "stopped")
     leave(session, 0)

@@ -101,10 +101,7 @@ class DeviceClock:
         return float(self._passed + self._base.elapsed_time(event) / 1000.0)
 
     def _compared(self) -> tuple[Any, float]:
-        """Compare one event of the idle card with host time.
-
-        A busy host notices late, so the event noticed soonest counts.
-        """
+        """Compare one event of the idle card with host time."""
         self._cuda.synchronize(self._card)
         found = []
         for _ in range(COMPARED):
@@ -112,15 +109,12 @@ class DeviceClock:
             event = self.event()
             event.synchronize()
             found.append((clock() - before, before, event))
-        _, before, event = min(found, key=lambda each: each[0])
+        _, before, event = min(found, key=lambda each: each[0])  # a busy host notices late
         return event, before
 
 
 def card_in_use(session: Session) -> int | None:
-    """Index of the card that holds most parameters.
-
-    Without any parameter to go by (a compiled function, plain tensors) it is the current one.
-    """
+    """Index of the card that holds most parameters, else the current one."""
     torch = session.torch
     if torch is None or not torch.cuda.is_initialized():
         return None

@@ -15,7 +15,6 @@ from .session import Session
 NUMBER = "_gpu_advisor_loader"
 """Attribute of loaders and their iterators: process and index into the session's loaders."""
 DESCRIBED = ("site", "arguments", "pass_items", "left_out", "iterated")
-"""Facts that go into the log."""
 IN_FORCE = (
     "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "drop_last", "timeout",
     "multiprocessing_context", "in_order", "pin_memory_device",
@@ -203,10 +202,7 @@ def _length(dataset: Any) -> int | None:
 
 
 def items_of_a_pass(torch: Any, loader: Any) -> int | None:
-    """Items of one pass, over all ranks.
-
-    The whole data set without a sampler length, and None for an endless one.
-    """
+    """Items of one pass, over all ranks; None for an endless one."""
     held = _length(loader.dataset)
     own = getattr(loader, "batch_sampler", None)
     sampler = getattr(loader if own is None else own, "sampler", None)

@@ -1,8 +1,4 @@
-"""Diagnostics after the window: the operations of one step, and the loader alone.
-
-The window is kept, whatever goes wrong here. One of the program's own next steps is profiled. Then
-the loader is rebuilt at several worker counts and drained.
-"""
+"""Diagnostics after the window, which is kept, whatever goes wrong here."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ clock = time.perf_counter
 
 
 class Diagnosis:
-    """Profile of a step, then the loader alone."""
+    """Profile of one of the program's next steps, then its loader alone."""
 
     def __init__(
         self, session: Session, command: dict[str, Any], stop: Callable[[Session], object]
@@ -43,7 +39,6 @@ class Diagnosis:
         self._optimizer: int | None = None
         """Id of the one whose step ends a profiled step."""
         self.found: dict[str, Any] = {"ceilings": []}
-        """Entries of the record."""
 
     def begin(self) -> None:
         """Leave out the profile where torch shows nothing, or steps are long."""

@@ -52,7 +52,6 @@ class Module:
 DESCRIBED = (
     "name", "site", "parameters", "same_shape", "flags", "shapes", "tokens", "token_items",
 )  # fmt: skip
-"""Attributes that go into the log."""
 
 
 def known(session: Session, module: Any) -> Module:

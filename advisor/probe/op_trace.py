@@ -30,10 +30,7 @@ MOST_OPERATIONS = 100_000
 
 
 class OpTrace:
-    """Operations of one step.
-
-    `lists`: each of them, and the storages that they make; else their sum.
-    """
+    """Operations of one step: with `lists` each of them, else their sum."""
 
     def __init__(self, session: Session, optimizer: Any = None, *, lists: bool = True) -> None:
         self._session, self._torch = session, session.torch
@@ -57,13 +54,10 @@ class OpTrace:
         self._mode = _mode(self, session.torch)
 
     def begin(self) -> None:
-        """Watch every operation from now on.
-
-        A card's optimizers go through all parameters at once, where a CPU's go one by one.
-        """
+        """Watch every operation from now on."""
         for group in getattr(self._optimizer, "param_groups", ()) if self._lists else ():
             if group.get("foreach", 0) is None and not group.get("fused"):
-                group["foreach"] = True
+                group["foreach"] = True  # all parameters at once, as on a card
         if not self._lists and self._session.device is not None:
             self._torch.cuda.reset_peak_memory_stats()
         self._collects = gc.isenabled()

@@ -22,7 +22,6 @@ FILE = "loaded.jsonl"
 LINES = 4000
 """Limit of files recorded by one process."""
 HASHED_BYTES = 16 << 20
-"""Size limit in bytes of a hashed file."""
 
 
 class Origins:

@@ -266,10 +266,7 @@ def _laid_out(module: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _compile(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
-    """Compile the forward alone, and keep its hooks.
-
-    Calls that compile, and a few after them, are kept out of the window.
-    """
+    """Compile the forward alone, and keep its hooks."""
     if not hasattr(module, "_compiled_call_impl"):
         return f"torch {torch.__version__} cannot compile a module in place"
     if any_compiled(module):

@@ -83,11 +83,8 @@ class Recorder:
 
 
 def write_whole(path: str, text: str, flags: int) -> None:
-    """Write `text` in one call. Raises OSError on a full disk.
-
-    A name that is no UTF-8 must not cost the record: its odd characters become question marks.
-    """
-    data = text.encode("utf-8", "replace")
+    """Write `text` in one call. Raises OSError on a full disk."""
+    data = text.encode("utf-8", "replace")  # a name that is no UTF-8 must not cost the record
     file = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o644)
     try:
         written = os.write(file, data)

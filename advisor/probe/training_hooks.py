@@ -77,17 +77,14 @@ def _may_end_step(session: Session, kind: str, end: float) -> None:
 
 
 def _keep_loss(session: Session, tensors: Any) -> None:
-    """Copy the loss without waiting for its value.
-
-    A copy, because a CUDA graph writes each loss to the same place. A captured loss is no value.
-    """
+    """Copy the loss without waiting for its value."""
     unscaled, session.unscaled = session.unscaled, None
-    if session.capture is not None:
+    if session.capture is not None:  # it has no value yet
         return
     tensor = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
     if unscaled is None and getattr(tensor, "numel", lambda: 0)() == 1:
         unscaled = tensor.detach()
-    if unscaled is not None:
+    if unscaled is not None:  # a CUDA graph writes each loss to the same place
         session.losses.append(unscaled.clone() if unscaled.device.type == "cuda" else unscaled)
         if len(session.losses) > 2 * LOSSES_KEPT:
             del session.losses[LOSSES_KEPT]
