@@ -64,8 +64,7 @@ def write(session: Session, state: str) -> None:
 
 def state_of(session: Session) -> dict[str, Any]:
     """Return the program's progress and errors."""
-    recorder = session.recorder
-    first, last = recorder.first_time, recorder.last_time
+    recorder, last = session.recorder, session.recorder.last_time
     as_they_are = (
         "pid", "state", "boot_time", "optimizers_built", "exception", "swallowed", "guard",
         "writes", "altered", "errors", "notes",
@@ -74,7 +73,6 @@ def state_of(session: Session) -> dict[str, Any]:
         "version": VERSION,
         "ppid": os.getppid(),
         "alone": session.diagnosis is not None,
-        "first_step_time": None if first is None else first + session.epoch,
         "last_step_time": None if last is None else last + session.epoch,
         "steps": recorder.known_steps(),
         "whole_steps": recorder.known_steps(session.optimizers_built > 0),

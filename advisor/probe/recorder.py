@@ -34,7 +34,6 @@ class Recorder:
         """Appends one event; hooks look it up at each use, as it may be turned elsewhere."""
         self.counts: Dict[str, int] = dict.fromkeys(STEPS, 0)
         """Events of each kind that were flushed."""
-        self.first_time: float | None = None
         self.last_time: float | None = None
         self.last_items = 0.0
         """Items of the latest batch, or else forward."""
@@ -53,12 +52,10 @@ class Recorder:
         write_whole(self._path, json.dumps(events, default=str) + "\n", os.O_APPEND)
 
     def _count(self, event: Event) -> None:
-        kind, start, end = event[:3]
+        kind, _, end = event[:3]
         if kind == "batch" and event[4] == PASS_ENDED:
             return
         self.counts[kind] += 1
-        if self.first_time is None:
-            self.first_time = end if kind == "batch" else start
         self.last_time = max(end, self.last_time or end)
         if kind in ("batch", "call"):
             self.last_items = event[4]
