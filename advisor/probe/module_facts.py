@@ -29,8 +29,6 @@ class Module:
         self.calls = 0
         self.light = False
         """A loss function or the like beside a real network."""
-        self.entered = False
-        """It was called from outside any module."""
         self.counter = batches.Counter(least_depth=2)  # (args, kwargs) are no batch themselves
         self.shapes: list[str] = []
         """Shapes of the tensors that went into its first call, the batch dimension left out."""
@@ -67,6 +65,9 @@ def known(session: Session, module: Any) -> Module:
         if entry is None:
             entry = Module(module, len(session.modules), size)
             session.modules.append(entry)
+            session.heavy_modules += bool(size)
+            for act in session.on_module if size else ():
+                session.attempt(act, module)
         entry.module = weakref.ref(module)
         session.modules_by_id[id(module)] = entry
         describe(session, entry)

@@ -120,11 +120,6 @@ def _tracing_of(torch: Any) -> Callable[[], object]:
 def _enter(session: Session, module: Any) -> Module | None:
     """Return the entry of a called module, if counted."""
     entry = module_facts.known(session, module)
-    if not entry.entered:
-        entry.entered = True
-        session.heavy_modules += bool(entry.parameters)
-        for act in session.on_module if entry.parameters else ():
-            session.attempt(act, module)
     if not entry.parameters and session.heavy_modules:
         entry.light = True
         return None

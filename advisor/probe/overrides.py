@@ -23,7 +23,7 @@ from typing import Any, Callable, Iterable
 
 from .call_sites import call_site
 from .module_facts import any_compiled
-from .session import MISSING, Patches, Session, restore
+from .session import MISSING, Session, restore
 
 LOADER = "loader."
 WITHOUT_WORKERS = {
@@ -47,7 +47,7 @@ class Overrides:
     def __init__(self, session: Session, asked: str) -> None:
         self.session = session
         self.asked = asked
-        self.patches = Patches()
+        self.patches = session.patches
         words, _, site = asked.partition("@")
         self.site: str | None = site or None
         pairs = (word.partition("=") for word in words.split(","))
@@ -93,7 +93,6 @@ def install(torch: Any, session: Session) -> None:
     if not asked:
         return
     session.overrides = overrides = Overrides(session, str(asked))
-    session.patches.on_undo(overrides.patches.undo)
     loader = {n: v for n, v in overrides.settings.items() if n.startswith(LOADER)}
     if loader:
         _loader(torch, overrides, loader)
