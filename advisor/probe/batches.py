@@ -242,7 +242,7 @@ class Padding:
     """Padding in the batches of one loader."""
 
     def __init__(self) -> None:
-        self._rows = self._positions = self._used = 0
+        self.counts = {"rows": 0, "positions": 0, "padded": 0}
 
     def note(self, batch: Any) -> bool:
         """Count one batch; return False without padding evidence."""
@@ -250,17 +250,11 @@ class Padding:
             lengths, width = _lengths(batch)
         except Exception:  # a batch of the program's own kind, or of another form than the first
             return False
-        self._rows += len(lengths)
-        self._positions += len(lengths) * width
-        self._used += sum(lengths)
+        positions = len(lengths) * width
+        self.counts["rows"] += len(lengths)
+        self.counts["positions"] += positions
+        self.counts["padded"] += positions - sum(lengths)
         return True
-
-    def summary(self) -> dict[str, Any] | None:
-        """Return counts of rows, positions and padding, or None."""
-        if not self._positions:
-            return None
-        padded = self._positions - self._used
-        return {"rows": self._rows, "positions": self._positions, "padded": padded}
 
 
 def _lengths(batch: Any) -> tuple[list[int], int]:

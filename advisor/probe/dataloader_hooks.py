@@ -190,7 +190,7 @@ def describe(session: Session, index: int) -> None:
     facts = session.loaders[index]
     content = {name: facts[name] for name in DESCRIBED}
     content["other_thread"] = len({session.thread, facts["thread"]} - {None}) > 1
-    content["padding"] = facts["padding"] and facts["padding"].summary()
+    content.update(facts["padding"].counts if facts["padding"] else {})
     session.add(("loader", index, content))
 
 

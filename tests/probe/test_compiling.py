@@ -28,7 +28,6 @@ NOTED = (
     "module_facts.known",
     "module_facts.samples",
     "batches._lengths",
-    "batches.Padding.summary",
     "record.facts",
     "record.memory",
     "recorder.Recorder.flush",
