@@ -27,8 +27,6 @@ class Module:
         self.site = call_sites.call_site()
         """`file.py:line` of its first call."""
         self.calls = 0
-        self.light = False
-        """A loss function or the like beside a real network."""
         self.counter = batches.Counter(least_depth=2)  # (args, kwargs) are no batch themselves
         self.shapes: list[str] = []
         """Shapes of the tensors that went into its first call, the batch dimension left out."""

@@ -121,16 +121,15 @@ def _enter(session: Session, module: Any) -> Module | None:
     """Return the entry of a called module, if counted."""
     entry = module_facts.known(session, module)
     if not entry.parameters and session.heavy_modules:
-        entry.light = True
         return None
     module_facts.begin(session, entry, module)
     return entry
 
 
 def _is_light(session: Session, module: Any) -> bool:
-    """Return True for a known call that needs no record."""
-    entry = session.modules_by_id.get(id(module))
-    return entry is not None and entry.light and entry.module() is module
+    """Return True for a loss function or the like beside a real network."""
+    entry = session.modules_by_id.get(id(module)) if session.heavy_modules else None
+    return entry is not None and not entry.parameters and entry.module() is module
 
 
 def _leave(

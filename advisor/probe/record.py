@@ -64,7 +64,7 @@ def write(session: Session, state: str) -> None:
 
 def state_of(session: Session) -> dict[str, Any]:
     """Return the program's progress and errors."""
-    recorder, last = session.recorder, session.recorder.last_time
+    recorder = session.recorder
     as_they_are = (
         "pid", "state", "boot_time", "optimizers_built", "exception", "swallowed", "guard",
         "writes", "altered", "errors", "notes",
@@ -73,7 +73,7 @@ def state_of(session: Session) -> dict[str, Any]:
         "version": VERSION,
         "ppid": os.getppid(),
         "alone": session.diagnosis is not None,
-        "last_step_time": None if last is None else last + session.epoch,
+        "last_step_time": recorder.last_time,
         "steps": recorder.known_steps(),
         "whole_steps": recorder.known_steps(session.optimizers_built > 0),
         "rank": _distributed("RANK", "get_rank", 0),

@@ -35,9 +35,11 @@ class Recorder:
         self.counts: Dict[str, int] = dict.fromkeys(STEPS, 0)
         """Events of each kind that were flushed."""
         self.last_time: float | None = None
+        """Epoch seconds of the end of the latest of them."""
+        self._epoch = time.time() - time.perf_counter()
         self.last_items = 0.0
         """Items of the latest batch, or else forward."""
-        self.add(("clock", time.time() - time.perf_counter()))
+        self.add(("clock", self._epoch))
 
     def flush(self) -> None:
         """Write what was appended since the last flush."""
@@ -56,7 +58,7 @@ class Recorder:
         if kind == "batch" and event[4] == PASS_ENDED:
             return
         self.counts[kind] += 1
-        self.last_time = max(end, self.last_time or end)
+        self.last_time = max(end + self._epoch, self.last_time or 0.0)
         if kind in ("batch", "call"):
             self.last_items = event[4]
 

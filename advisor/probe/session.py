@@ -94,8 +94,6 @@ class Session:
         self.state = "torch" if self.torch is not None else "booted"
         self.muted: bool | None = None
         """True in a DataLoader worker; None until it is known."""
-        self.epoch = time.time() - time.perf_counter()
-        """Seconds since 1970 when the process's clock stood at 0."""
         self.recorder = Recorder(self.records, self.pid)
         self.counting = False
         """Only what counts steps is recorded."""
