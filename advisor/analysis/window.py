@@ -130,11 +130,7 @@ def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
         if discard < series.steps and clock[discard] > limit:
             discard = min(discard, max(3, workers + 2, bisect.bisect_left(clock, limit)))
     first = max(discard, bisect.bisect_left(series.bounds, log.warm_until))
-    return _settled(series, first, max(5, 2 * workers))
-
-
-def _settled(series: StepSeries, first: int, size: int) -> int:
-    clock = series.clock
+    size = max(5, 2 * workers)
     blocks = [clock[k + size] - clock[k] for k in range(first, series.steps - size + 1, size)]
     while len(blocks) >= 4 and blocks[0] > SETTLED * median(blocks[1:]):
         first += size

@@ -130,11 +130,8 @@ def _is_program() -> bool:
     """Return True in the program, False in a launcher."""
     script = os.environ.get("GPU_ADVISOR_PARSE_SCRIPT", "")
     path = os.path.realpath(sys.argv[0] if sys.argv else "")
-    return _module_path(path).endswith(_module_path(script))
-
-
-def _module_path(path: str) -> str:
-    return path.removesuffix(".py").removesuffix("/__main__")
+    path, script = (each.removesuffix(".py").removesuffix("/__main__") for each in (path, script))
+    return path.endswith(script)
 
 
 def _option(flags: Iterable[Any], default: Any, form: str = "joint", **more: Any) -> Option:
@@ -195,12 +192,10 @@ def _of_argparse(parser: Any, command: str | None) -> Iterator[Option]:
 def _default_of(parser: Any, action: Any) -> Any:
     """Return the default, converted where it is text."""
     default = parser._defaults.get(action.dest, action.default)
-    if isinstance(default, str) and callable(action.type):
-        try:
-            return action.type(default)
-        except Exception:
-            return default
-    return default
+    try:
+        return action.type(default) if isinstance(default, str) and action.type else default
+    except Exception:
+        return default
 
 
 def _command_of(parser: Any, around: Any) -> str | None:

@@ -277,7 +277,11 @@ def read_numbers(event: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def samples(tensor: Any) -> Any:
     """Copy a few numbers of the first item, without waiting for them."""
-    first = _plain(tensor.detach())
+    functorch: Any = getattr(sys.modules["torch"]._C, "_functorch", None)
+    wrapped = getattr(functorch, "is_functorch_wrapped_tensor", None)
+    first = tensor.detach()
+    while wrapped is not None and wrapped(first):
+        first = functorch.get_unwrapped(first)
     first = first[0] if first.dim() > 1 else first
     flat = first.flatten() if first.is_contiguous() else first.reshape(-1)
     return flat[:: max(1, flat.numel() // SAMPLES)][:SAMPLES].clone()
@@ -287,12 +291,3 @@ def _read(tensors: list[Any]) -> list[float]:
     """Real numbers of some samples."""
     plain = [tensor for tensor in tensors if not tensor.is_complex()]
     return [float(value) for tensor in plain for value in tensor.to("cpu").tolist()]
-
-
-def _plain(tensor: Any) -> Any:
-    """Return the tensor below torch.func transforms."""
-    functorch: Any = getattr(sys.modules["torch"]._C, "_functorch", None)
-    wrapped = getattr(functorch, "is_functorch_wrapped_tensor", None)
-    while wrapped is not None and wrapped(tensor):
-        tensor = functorch.get_unwrapped(tensor)
-    return tensor
