@@ -21,7 +21,6 @@ from . import (
 )
 from .session import Session
 
-FLAG = "_gpu_advisor_hooked"
 PARTS = (
     cuda_stand_in.install, dataloader_hooks.install, module_hooks.install,
     training_hooks.backwards, training_hooks.asked_for, training_hooks.scaler,
@@ -31,11 +30,8 @@ PARTS = (
 
 
 def install(torch: Any, session: Session) -> None:
-    """Install all torch hooks once."""
-    if getattr(torch, FLAG, False):
-        return
+    """Install all torch hooks."""
     session.patches.on_undo(functools.partial(record.aside, session))
-    session.patches.put(torch, FLAG, True)
     session.torch = torch
     session.tick = functools.partial(control.tick, session)
     for part in PARTS:

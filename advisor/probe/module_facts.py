@@ -242,11 +242,9 @@ def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, item
     """
     if not entry.numbered:
         return
-    session.reading = True
     given = {**{str(number): value for number, value in enumerate(args)}, **kwargs}
     numbers = {name: _first_number(value, items) for name, value in given.items()}
     found = {name: number for name, number in numbers.items() if number is not None}
-    session.reading = False
     entry.numbered = bool(found)
     event = ("numbers", entry.index, found)
     if session.device is None or not any(map(batches.is_tensor, found.values())):
