@@ -96,15 +96,13 @@ def _chain_excepthook(session: Session) -> None:
 
 def _wrap_exit(session: Session) -> None:
     """Programs that leave by os._exit run no atexit handler."""
-    leave = os._exit
 
     def _exit(status: int) -> None:
         try:
             _finish(session)
         finally:
-            leave(status)
+            session.leave(status)
 
-    session.leave = leave
     os._exit = _exit  # type: ignore[assignment]
 
 

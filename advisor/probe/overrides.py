@@ -47,7 +47,6 @@ class Overrides:
     def __init__(self, session: Session, asked: str) -> None:
         self.session = session
         self.asked = asked
-        self.patches = session.patches
         words, _, site = asked.partition("@")
         self.site: str | None = site or None
         pairs = (word.partition("=") for word in words.split(","))
@@ -129,7 +128,7 @@ def _loader(torch: Any, overrides: Overrides, settings: dict[str, str]) -> None:
     wanted: dict[str, Any] = {name[len(LOADER) :]: int(value) for name, value in settings.items()}
     wanted.update({name: bool(wanted[name]) for name in FLAGS if name in wanted})
 
-    @overrides.patches.wrap(loader, "__init__")
+    @overrides.session.patches.wrap(loader, "__init__")
     def __init__(build: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         ours = session.diagnosis is None and not session.muted
         if ours and overrides.site in (None, call_site()):
@@ -185,14 +184,14 @@ def _non_blocking(torch: Any, overrides: Overrides) -> None:
         return moved
 
     for name in ("to", "cuda"):
-        overrides.patches.wrap(torch.Tensor, name)(copy)
+        overrides.session.patches.wrap(torch.Tensor, name)(copy)
 
 
 def _fused(torch: Any, overrides: Overrides) -> None:
     """Make an optimizer fused where all its parameters are on a GPU."""
     optimizer = sys.modules["torch.optim.optimizer"].Optimizer
 
-    @overrides.patches.wrap(optimizer, "__init__")
+    @overrides.session.patches.wrap(optimizer, "__init__")
     def __init__(build: Any, self: Any, params: Any, defaults: Any) -> None:
         build(self, params, defaults)
         tensors = [each for group in self.param_groups for each in group["params"]]
@@ -220,7 +219,7 @@ def _autocast(torch: Any, overrides: Overrides, module: Any, value: str) -> str 
         module.register_forward_hook(_leave_autocast, always_call=True),
     )
     for hook in hooks:
-        overrides.patches.on_undo(hook.remove)
+        overrides.session.patches.on_undo(hook.remove)
     return None
 
 
@@ -249,7 +248,7 @@ def _channels_last(torch: Any, overrides: Overrides, module: Any, value: str) ->
         return "the model has no 2-d convolution"
     module.to(memory_format=torch.channels_last)
     hook = module.register_forward_pre_hook(_laid_out, with_kwargs=True)
-    overrides.patches.on_undo(hook.remove)
+    overrides.session.patches.on_undo(hook.remove)
     return None
 
 
