@@ -1,9 +1,4 @@
-"""Propagation of the probe into child processes.
-
-Two variables start the probe in another process. A program that starts another one with an
-environment that lacks them gets them added, and the trial's own folder for temporary files, which
-in the user's would be left or denied.
-"""
+"""Propagation of the probe into child processes, whatever environment they are given."""
 
 from __future__ import annotations
 
@@ -17,6 +12,7 @@ from .session import Session
 SPEC = "GPU_ADVISOR_SPEC"
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 TEMPORARY = "TMPDIR"
+"""The trial's own: in another, files would be left or denied."""
 ISOLATING = re.compile(
     r"(?:\S*/)?(?:(sudo|su|doas|docker|podman|singularity|apptainer)"
     r"|env (-i|-|--ignore-environment)"

@@ -1,8 +1,7 @@
 """Watch the files that a program changes, and protect the user's existing ones.
 
 Python tells an audit hook of every file it is about to open, rename or remove. What existed under
-the protected directory before the trial started is refused, before it is touched; what is new is
-let through and listed. Libraries that write from C without telling Python are wrapped by name.
+the protected directory before the trial is refused, before it is touched; what is new is listed.
 """
 
 from __future__ import annotations

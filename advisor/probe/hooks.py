@@ -1,8 +1,4 @@
-"""Installation of all hooks in torch.
-
-Every hook appends one event and, when something is due, ticks. Errors of ours are kept in the
-record and never reach the program.
-"""
+"""Hooks in torch: each appends an event; errors of ours stay here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Profile of one whole step: floating-point operations, storages, memory by kind.
 
-A dispatch mode sees every operation below autograd. Views and scalars cost nothing and are left
-out. The trace is plain numbers; `advisor/prediction` says what they cost on a card. Memory by kind
-is known of a card only, whose allocator keeps the peak.
+A dispatch mode sees every operation below autograd; views and scalars cost nothing. The trace is
+plain numbers, of which `advisor/prediction` says what they cost on a card.
 """
 
 from __future__ import annotations

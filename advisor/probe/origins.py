@@ -1,9 +1,8 @@
 """Source files that a run loaded from the project.
 
-Python tells an audit hook of every code object it is about to run, of every extension and of every
-file it opens. What lies in one of the two checkouts, or is named like a file that differs between
-them, becomes a line of `loaded.jsonl` at once, so that a process that is killed has told it too.
-One file serves all processes of the trial: each line is appended whole.
+Python tells an audit hook of all code that it runs and of all files that it opens. What lies in one
+of the two checkouts, or is named like a file that differs between them, becomes a line of
+`loaded.jsonl` at once: a process that is killed has told it too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Event log of this process: hooks append, `flush` writes.
 
-`events-<pid>.jsonl` holds one line for each flush, a JSON list of events; an event is a list whose
-first item is its kind. `advisor/analysis/events.py` reads it and names the fields of each kind.
+`advisor/analysis/events.py` reads it, and names the fields of each kind of event.
 """
 
 from __future__ import annotations
