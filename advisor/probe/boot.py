@@ -63,7 +63,7 @@ def _part(name: str) -> Any:
 
 def _torch(torch: Any, session: Session, guard: Guard) -> None:
     session.state = "torch"
-    _part("hooks").install(torch, session)
+    _part("control").install(torch, session)
     guard.wrap_savers(torch)
 
 
