@@ -23,7 +23,6 @@ from . import (
     module_hooks,
     overrides,
     record,
-    sync_calls,
     training_hooks,
 )
 from .session import Session
@@ -89,7 +88,7 @@ def begin_clock(session: Session) -> None:
     card = cuda_events.card_in_use(session)
     if card is not None:
         session.device = cuda_events.DeviceClock(session, card)
-        sync_calls.watch_device(session)
+        cuda_events.watch_device(session)
 
 
 def _obey(session: Session) -> None:
