@@ -42,9 +42,10 @@ def start(spec_path: str) -> None:
     _wrap_exit(session)
     os.register_at_fork(after_in_child=lambda: _forked(session))
     guard = Guard(session, spec_path)
-    guard.watch()
+    if guard.listens:
+        sys.addaudithook(guard.audit)
     if session.spec.get("origins"):
-        _part("origins").Origins(session).watch()
+        sys.addaudithook(_part("origins").Origins(session).hear)
     compiler = "torch._dynamo.eval_frame"
     actions: dict[str, Action] = {
         **dict.fromkeys(SAVER_MODULES, guard.wrap_savers),

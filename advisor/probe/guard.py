@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 import stat
-import sys
 import threading
 import time
 from typing import Any, Tuple
@@ -48,7 +47,7 @@ class Guard:
     def __init__(self, session: Session, spec_path: str) -> None:
         spec = session.spec
         self._session = session
-        self._listens = bool(spec.get("guarded", True))
+        self.listens = bool(spec.get("guarded", True))
         """Otherwise the kernel refuses or discards the writes itself."""
         self._refuses = not spec.get("allow_writes")
         self._protect = _folder(str(spec["protect"]))
@@ -61,12 +60,8 @@ class Guard:
         self._judging = threading.local()
         """Set in a thread whose own calls must not be judged again."""
 
-    def watch(self) -> None:
-        """Listen to Python; this cannot be taken back."""
-        if self._listens:
-            sys.addaudithook(self._audit)
-
-    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+    def audit(self, event: str, args: tuple[Any, ...]) -> None:
+        """Audit hook of Python's, which cannot be taken back."""
         if event in EVENTS and (event != "open" or len(args) == 3):
             for path in _changed(event, args):
                 self.touch(path, tree=event in TREES)
@@ -74,7 +69,7 @@ class Guard:
     def touch(self, path: Any, *, tree: bool = False) -> None:
         """Check a change of `path`, or of its `tree`."""
         busy = getattr(self._judging, "busy", False)
-        if busy or not self._listens or not isinstance(path, (str, bytes, os.PathLike)):
+        if busy or not self.listens or not isinstance(path, (str, bytes, os.PathLike)):
             return
         self._judging.busy = True
         try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from typing import Any
 
 from .guard import writes
@@ -27,18 +26,14 @@ class Origins:
     """Tells of each file once."""
 
     def __init__(self, session: Session) -> None:
-        spec = session.spec.get("origins") or {}
+        spec = session.spec["origins"]
         self._roots = tuple(os.path.join(str(root), "") for root in spec.get("roots", ()))
         self._names = frozenset(map(str, spec.get("names", ())))
         self._path = os.path.join(session.records, FILE)
         self._reported: set[tuple[str, str]] = set()
 
-    def watch(self) -> None:
-        """Listen to Python; this cannot be taken back."""
-        if self._roots:
-            sys.addaudithook(self._hear)
-
-    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+    def hear(self, event: str, args: tuple[Any, ...]) -> None:
+        """Audit hook of Python's, which cannot be taken back."""
         try:
             if event == "exec":
                 self._look("ran", os.fsdecode(args[0].co_filename))
