@@ -14,7 +14,7 @@ from typing import Any
 
 from .module_facts import has_tf32, parameters
 from .overrides import compilations
-from .session import Session
+from .session import Patches, Session
 
 MATRIX, CONVOLUTION, GROUPED, ATTENTION, OTHER = range(5)
 """Classes of operations that run at rates of their own."""
@@ -23,7 +23,6 @@ PRODUCTS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
 CONVOLUTIONS = ("convolution", "_convolution", "convolution_backward")
 ATTENTION_FLOPS = {False: 4, True: 10}
 """Per query, key and channel, of a forward and of a backward with its recomputation."""
-INFERENCE = ("__enter__", "__exit__")
 MOST_OPERATIONS = 100_000
 """A step of more is not traced."""
 
@@ -46,8 +45,7 @@ class OpTrace:
         """Bytes of storages that were there before the step."""
         self._known: dict[int, Any] = {}
         self._tf32 = _tf32(session.torch)
-        self._guards: dict[str, Any] = {}
-        """Torch's own beginning and end of inference mode."""
+        self._patches = Patches()
         self._collects = False
         """Python's collector was on."""
         self._mode = _mode(self, session.torch)
@@ -63,26 +61,19 @@ class OpTrace:
         gc.collect()
         gc.disable()  # it would free in other places at another batch
         self._mode.__enter__()
-        guard = self._torch.inference_mode
-        for name in INFERENCE:
-            self._guards[name] = getattr(guard, name)
-            setattr(guard, name, self._again_after(self._guards[name]))
+        for name in ("__enter__", "__exit__"):
+            self._patches.wrap(self._torch.inference_mode, name)(self._enter_again)
 
-    def _again_after(self, original: Any) -> Any:
-        """Wrap an end of inference mode, which turns off a mode that was entered within it."""
-
-        def wrapped(guard: Any, *problem: Any) -> None:
-            original(guard, *problem)
-            self._mode.__exit__(None, None, None)
-            self._mode.__enter__()
-
-        return wrapped
+    def _enter_again(self, original: Any, *args: Any) -> None:
+        """Enter the mode again after inference mode, whose end turns it off."""
+        original(*args)
+        self._mode.__exit__(None, None, None)
+        self._mode.__enter__()
 
     def end(self) -> dict[str, Any]:
         """Stop watching; return entries of the record."""
         self._mode.__exit__(None, None, None)
-        for name, original in self._guards.items():
-            setattr(self._torch.inference_mode, name, original)
+        self._patches.undo()
         if self._collects:
             gc.enable()
         if self._problem is not None:
