@@ -1,4 +1,4 @@
-"""Control of the probe in a process with torch: hooks, flushes and commands.
+"""Control of the probe beside torch: hooks, flushes and commands.
 
 The parent writes `command-<pid>.json`, always replaced whole: {number, phase, ...}.
 

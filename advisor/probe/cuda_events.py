@@ -1,4 +1,4 @@
-"""CUDA events: device clock, copies and waits, captured graphs, and the card in use.
+"""Events of CUDA: clock, copies, waits, captured graphs, the card in use.
 
 The host runs ahead of the device, so its own clock at a step's end says only when work was queued.
 An event recorded there says when it was finished; it is read once the device has passed it, and
