@@ -18,8 +18,6 @@ from advisor.analysis.step_series import TRAINING, StepSeries, calls_of_networks
 from advisor.analysis.window import Window
 from advisor.model import RunPhase, Shares, Stage, SyncPoint
 
-FEWEST_NETWORKS = 2
-"""Networks that make stages."""
 MOST_POINTS = 8
 RARE = 0.01
 """Fewer calls a step are none of the loop's."""
@@ -101,7 +99,7 @@ def stages(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
                 batch=most_common([call.items for call in calls]),
             )
             found.append(stage)
-    return tuple(found) if len(found) >= FEWEST_NETWORKS else ()
+    return tuple(found) if len(found) > 1 else ()
 
 
 def sync_points(log: EventLog, window: Window) -> tuple[SyncPoint, ...]:

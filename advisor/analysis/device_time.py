@@ -91,7 +91,6 @@ def seconds(
 
 
 def _move_lost(found: dict[str, float], held: dict[str, float], total: float) -> None:
-    """Attribute lost time to its cause."""
     waited = sum(held.values())
     idle = {name: found[name] for name in ("launch", "other")}
     # without waits a step would take as long as the device works or the host does

@@ -103,7 +103,6 @@ def _run(
 
 
 def _effects(log: EventLog, loader: int | None, module: int | None) -> Effects | None:
-    """Effects that the facts of a loader and a module tell."""
     if loader is None and module is None:
         return None
     return effects_of(log.loader(loader), log.module(module))

@@ -209,7 +209,6 @@ def _command_of(parser: Any, around: Any) -> str | None:
 
 
 def _of_click(command: Any, name: str | None) -> Iterator[Option]:
-    """Options of a command of click or typer."""
     for param in command.params:
         is_help = param.name in ("help", "install_completion", "show_completion")
         if param.param_type_name != "option" or is_help:

@@ -99,7 +99,6 @@ def at(value: Any, path: Path) -> Any:
 
 
 def _children(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield steps and children of a container."""
     if isinstance(value, dict) or callable(getattr(value, "keys", None)):
         for key in list(value.keys())[:WIDTH]:
             yield (True, key), value[key]

@@ -236,9 +236,8 @@ def _name(dtype: Any) -> str:
 def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, items: float) -> None:
     """Record numeric arguments that distinguish sampler steps.
 
-    Only numbers that every call has tell steps apart, so a call without any is the last one read.
-    Tensors count that hold one number, or one for each item. Those on a card are copied without
-    waiting for it, and recorded once it has passed that copy.
+    Only numbers of every call do, so a call without any is the last one read. Those on a card are
+    copied without waiting for it.
     """
     if not entry.numbered:
         return
@@ -286,6 +285,5 @@ def samples(tensor: Any) -> Any:
 
 
 def _read(tensors: list[Any]) -> list[float]:
-    """Real numbers of some samples."""
     plain = [tensor for tensor in tensors if not tensor.is_complex()]
     return [float(value) for tensor in plain for value in tensor.to("cpu").tolist()]

@@ -59,7 +59,6 @@ class Origins:
 
 
 def _digest(path: str) -> str | None:
-    """Digest of a file's current bytes, or None."""
     if not os.path.isfile(path) or os.path.getsize(path) > HASHED_BYTES:
         return None
     with open(path, "rb") as file:
