@@ -36,7 +36,7 @@ class Diagnosis:
         self._profile: op_trace.OpTrace | None = None
         self._optimizer: int | None = None
         """Id of the one whose step ends a profiled step."""
-        self.found: dict[str, Any] = {"ceilings": []}
+        session.facts["ceilings"] = []
 
     def begin(self) -> None:
         """Leave out the profile where torch shows nothing, or steps are long."""
@@ -44,7 +44,7 @@ class Diagnosis:
         if self._step_s > LONGEST_S and not self._lists:
             why = f"a step takes longer than {LONGEST_S:g} s"
         if why is not None:
-            self.found["flops"] = {"why": why}
+            self._session.facts["flops"] = {"why": why}
             self._drain_and_stop()
 
     def at(self, kind: str, optimizer: Any = None, module: Any = None) -> None:
@@ -59,7 +59,7 @@ class Diagnosis:
                 self._profile = op_trace.OpTrace(self._session, optimizer, lists=self._lists)
                 self._profile.begin()
                 return
-            self.found.update(self._profile.end())
+            self._session.facts.update(self._profile.end())
         except Exception as problem:
             self._session.fail(problem)
         self._drain_and_stop()
@@ -87,7 +87,7 @@ class Diagnosis:
                 self._session.note(f"{alone}: {type(problem).__name__}: {problem}")
                 continue
             if rate is not None:
-                self.found["ceilings"].append({"workers": workers, "units_per_s": rate})
+                self._session.facts["ceilings"].append({"workers": workers, "units_per_s": rate})
 
 
 def _rebuilt(torch: Any, loader: Any, workers: int) -> Any:

@@ -47,7 +47,7 @@ def keep(session: Session) -> None:
     for entry in session.modules:
         session.attempt(module_facts.describe, session, entry, True)
     session.recorder.close()
-    session.facts.update(facts(session))
+    facts(session)
 
 
 def write(session: Session, state: str) -> None:
@@ -55,9 +55,8 @@ def write(session: Session, state: str) -> None:
     session.state = state
     if session.diagnosis is None:
         session.attempt(keep, session)
-    found = session.diagnosis.found if session.diagnosis is not None else {}
     try:
-        put(session, {**state_of(session), **session.facts, **found})
+        put(session, {**state_of(session), **session.facts})
     except OSError:
         pass
 
@@ -93,8 +92,8 @@ def _distributed(name: str, getter: str, default: int) -> int:
         return default
 
 
-def facts(session: Session) -> dict[str, Any]:
-    """Facts of the process at its end, each independent of the others."""
+def facts(session: Session) -> None:
+    """Read facts of the process at its end, each independent of the others."""
     overrides = session.overrides
     read: dict[str, Callable[[], Any]] = {
         "whatif": lambda: overrides.summary() if overrides is not None else None,
@@ -102,13 +101,11 @@ def facts(session: Session) -> dict[str, Any]:
         "card": lambda: cuda_events.card_facts(session),
         "losses": lambda: training_hooks.loss_values(session),
     }
-    found: dict[str, Any] = {}
     for name, fact in read.items():
         try:
-            found[name] = fact()
+            session.facts[name] = fact()
         except Exception as problem:
             session.fail(problem)
-    return found
 
 
 def memory(session: Session) -> dict[str, Any]:
