@@ -64,8 +64,7 @@ def install(torch: Any, session: Session) -> None:
                 return fetch(self)
             finally:
                 session.fetching = False
-        if enter >= session.due or session.device is not None:
-            session.step_ended(enter)
+        session.step_ended(enter)
         if session.thread in (None, get_ident()):  # else work goes on
             session.entrance.shut()  # transforms are modules too
         session.spent_s += clock() - enter

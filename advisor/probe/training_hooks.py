@@ -159,8 +159,7 @@ def optimizers(torch: Any, session: Session) -> None:
         session.add(("step", entered or end, end, number_of(optimizer)))
         entered = 0.0
         session.at("step", optimizer)
-        if end >= session.due or session.device is not None:
-            session.step_ended(end)
+        session.step_ended(end)
         session.spent_s += clock() - end
 
     session.patches.on_undo(module.register_optimizer_step_pre_hook(before).remove)
