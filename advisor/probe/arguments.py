@@ -15,7 +15,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterable, Iterator
 
-from .session import Session
+from .session import Patches, Session
 
 NAMES_KEPT = 400
 CHOICES_KEPT = 100
@@ -46,43 +46,35 @@ def install(argparse: Any, session: Session) -> None:
 
 def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception], None]) -> None:
     """Call `keep` with each outermost parser, its result, and the parsers that it called."""
-    parser = argparse.ArgumentParser
     at_work: list[list[Any]] = []
 
-    def listening(parse: Any) -> Any:
-        @functools.wraps(parse)
-        def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if at_work:
-                at_work[0].append(self)
-                return parse(self, *args, **kwargs)
-            at_work.append([])
+    def listening(parse: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        if at_work:
+            at_work[0].append(self)
+            return parse(self, *args, **kwargs)
+        at_work.append([])
+        try:
+            result = parse(self, *args, **kwargs)
             try:
-                result = parse(self, *args, **kwargs)
-                try:
-                    keep(self, result, at_work[0])
-                except Exception as problem:
-                    fail(problem)
-                return result
-            finally:
-                at_work.clear()
-
-        return wrapped
+                keep(self, result, at_work[0])
+            except Exception as problem:
+                fail(problem)
+            return result
+        finally:
+            at_work.clear()
 
     for name in ("parse_known_args", "_parse_known_args"):  # jsonargparse only calls the inner one
-        setattr(parser, name, listening(getattr(parser, name)))
+        Patches().wrap(argparse.ArgumentParser, name)(listening)
 
 
 def _hook(owner: Any, name: str, act: Callable[..., None]) -> None:
     """Call `act(result, *args)` after each call of a function."""
-    original = getattr(owner, name)
 
-    @functools.wraps(original)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    @Patches().wrap(owner, name)
+    def wrapped(original: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         act(result, *args, **kwargs)
         return result
-
-    setattr(owner, name, wrapped)
 
 
 def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:

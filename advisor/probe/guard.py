@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any, Tuple
 
-from .session import Session
+from .session import Patches, Session
 
 EXIT_CODE = 97
 WRITES_KEPT = 200
@@ -118,21 +118,17 @@ class Guard:
     def wrap_savers(self, module: Any) -> None:
         """Wrap the functions of a library that write from C."""
         for name, function, position, keyword in SAVERS:
-            original = getattr(module, function, None)
-            if name == module.__name__ and original is not None:
-                setattr(module, function, self._wrapped(original, position, keyword))
+            if name == module.__name__ and hasattr(module, function):
+                save = functools.partial(self._save, position, keyword)
+                Patches().wrap(module, function)(save)
 
-    def _wrapped(self, original: Any, position: int, keyword: str) -> Any:
-        @functools.wraps(original)
-        def saver(*args: Any, **kwargs: Any) -> Any:
-            self.touch(args[position] if len(args) > position else kwargs.get(keyword))
-            start = time.perf_counter()
-            try:
-                return original(*args, **kwargs)
-            finally:
-                self._session.add(("save", start, time.perf_counter()))
-
-        return saver
+    def _save(self, position: int, keyword: str, original: Any, *args: Any, **kwargs: Any) -> Any:
+        self.touch(args[position] if len(args) > position else kwargs.get(keyword))
+        start = time.perf_counter()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self._session.add(("save", start, time.perf_counter()))
 
 
 def writes(mode: Any, flags: Any = 0, *_: Any) -> bool:
