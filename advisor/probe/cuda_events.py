@@ -38,6 +38,7 @@ class DeviceClock:
         self._card = card
         self._stream = self._cuda.current_stream(card)
         """Stream of the model, whose work is timed."""
+        self._apart = APART_S
         self._stepped = self._latest = float("-inf")
         """Host times of the latest mark at a step's end, and of the latest of all."""
         self._pending: Deque[Tuple[float, Any, Any, Any]] = deque()
@@ -52,8 +53,7 @@ class DeviceClock:
         An `inner` mark, within a step, never takes the place of the one at its end.
         """
         latest = self._latest if inner else self._stepped
-        apart_s = RARELY_S if self._session.counting else APART_S
-        if now - latest < apart_s or self._cuda.is_current_stream_capturing():
+        if now - latest < self._apart or self._cuda.is_current_stream_capturing():
             return
         self.queue(now)
         self._latest = now
@@ -61,6 +61,10 @@ class DeviceClock:
             self._stream = self._cuda.current_stream(self._card)
         else:
             self._stepped = now
+
+    def mark_rarely(self) -> None:
+        """Set few marks from now on."""
+        self._apart = RARELY_S
 
     def event(self) -> Any:
         """Create an event on the watched card's stream."""

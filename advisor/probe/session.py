@@ -179,6 +179,8 @@ class Session:
             return
         self.counting = counting
         self.entrance.wanted = calls
+        if counting and self.device is not None:
+            self.device.mark_rarely()
         self.add(("hooks", time.perf_counter(), counting, calls))
 
     def step_aside(self, problem: BaseException) -> None:
