@@ -8,8 +8,10 @@ from typing import Any, Callable
 from . import batches, op_trace
 from .session import Session
 
-LONGEST_S = 5.0
-"""A longer step is not profiled: two of them may pass until one is seen whole."""
+LONGEST_S = 10.0
+"""Steps to profile that take longer are not waited for."""
+WHOLE = 2
+"""Steps that begin before one is seen from its begin to its end."""
 PATIENCE = 8.0
 """A loader is given this many times the measured seconds, start-up included."""
 REBUILT = ("collate_fn", "pin_memory", "worker_init_fn", "generator")
@@ -41,8 +43,8 @@ class Diagnosis:
     def begin(self) -> None:
         """Leave out the profile where torch shows nothing, or steps are long."""
         why = op_trace.why_not(self._session)
-        if self._step_s > LONGEST_S and not self._lists:
-            why = f"a step takes longer than {LONGEST_S:g} s"
+        if WHOLE * self._step_s > LONGEST_S and not self._lists:
+            why = f"{WHOLE} steps take longer than {LONGEST_S:g} s"
         if why is not None:
             self._session.facts["flops"] = {"why": why}
             self._drain_and_stop()
