@@ -198,6 +198,16 @@ class LayerObserver:
         return None
 
 
+def settle_recurrent(nn: Any, module: Any, counter: Counter, inputs: Any) -> None:
+    """Count along the batch axis of recurrent layers that no hook may enter."""
+    layers = (each for each in module.modules() if isinstance(each, nn.RNNBase))
+    layer = next(layers, None)
+    if layer is not None:
+        axis = int(not layer.batch_first)
+        rows = (path for path, shape in _inputs(inputs) if len(shape) > axis)
+        counter.keep(next(rows, None), axis)
+
+
 def known_parameters(held: Any) -> list[Any]:
     """Parameters that have a shape."""
     return [p for p in held.values() if p is not None and "Uninitialized" not in type(p).__name__]

@@ -134,6 +134,9 @@ def _observed(session: Session, entry: Module, inputs: Any, output: Any) -> None
             entry.flags["compute_dtype"] = most
         if entry.calls == 1:
             observer.settle(entry.counter, inputs)
+    elif entry.calls == 1 and entry.flags.get("compiled"):
+        module = entry.module()
+        batches.settle_recurrent(session.torch.nn, module, entry.counter, inputs)
     if entry.calls == 1:
         _note_shapes(entry, inputs, output)
         entry.ids = _token_ids(inputs, output)

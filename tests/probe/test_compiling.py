@@ -54,6 +54,13 @@ def test_a_compiled_module_is_not_traced_into_us(tmp_path, how) -> None:
     assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=0.03)
 
 
+def test_a_compiled_recurrent_module_is_counted_along_its_batch(tmp_path) -> None:
+    """Its words come in columns; the state, whose first dimension are layers, is no batch."""
+    outcome = python(tmp_path, "ok_compiled.py", "words", begin=compiling)
+    assert outcome.measured.effects.batch == 4
+    assert outcome.measured.units_per_s == pytest.approx(outcome.true_rate(), rel=0.03)
+
+
 def test_compilation_is_kept_out_of_the_window(tmp_path) -> None:
     """The window begins after the calls that compiled, and their cost is told; what was not asked
     for stays."""
