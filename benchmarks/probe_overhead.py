@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from advisor.probe import control, hooks
+from advisor.probe import control
 from advisor.probe.session import Session
 from benchmarks.gpu.program import Kernels
 
@@ -69,7 +69,7 @@ class Loop:
     def probed(self, folder: str, *, counting: bool) -> float:
         """Seconds of a step under the hooks, once they know the loop."""
         session = Session({"records": folder, "plan": {"mode": "observe"}})
-        hooks.install(torch, session)
+        control.install(torch, session)
         try:
             self.take(WARM)
             control.tick(session, time.perf_counter())

@@ -18,8 +18,6 @@ from advisor.analysis.step_series import TRAINING, StepSeries, calls_of_networks
 from advisor.analysis.window import Window
 from advisor.model import RunPhase, Shares, Stage, SyncPoint
 
-FEWEST_NETWORKS = 2
-"""Networks that make stages."""
 MOST_POINTS = 8
 RARE = 0.01
 """Fewer calls a step are none of the loop's."""
@@ -101,17 +99,14 @@ def stages(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
                 batch=most_common([call.items for call in calls]),
             )
             found.append(stage)
-    return tuple(found) if len(found) >= FEWEST_NETWORKS else ()
+    return tuple(found) if len(found) > 1 else ()
 
 
 def sync_points(log: EventLog, window: Window) -> tuple[SyncPoint, ...]:
-    """Synchronizing lines of the recorded steps, the costliest first.
-
-    Steps of the window count; where none of them was recorded in full, those of the run that were.
-    """
+    """Synchronizing lines of the recorded steps, the costliest first."""
     series = window.series
     bounds = _recorded(log, series.bounds[window.first : window.last + 1])
-    bounds = bounds or _recorded(log, series.bounds)
+    bounds = bounds or _recorded(log, series.bounds)  # steps of the window may be counted only
     if not bounds:
         return ()
     many = len(bounds) - 1
@@ -144,17 +139,14 @@ def _recorded(log: EventLog, bounds: Sequence[float]) -> Sequence[float]:
 
 
 def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
-    """Phases from the first finished step to the last event, by the host's clock.
-
-    Where two kinds overlap, the first of the list below has the time.
-    """
+    """Phases from the first finished step to the last event, by the host's clock."""
     if not series.steps:
         return ()
     start = series.bounds[0]
     end = max([log.last_time() or start, *(save.end for save in log.saves[-1:])])
     own = [fetch for fetch in log.fetches if fetch.loader in series.loaders]
     between = [Span(old.start, new.end) for old, new in pairwise(own) if old.ended_pass]
-    kinds: dict[str, Sequence[Span]] = {
+    kinds: dict[str, Sequence[Span]] = {  # where two overlap, the first has the time
         "saving": log.saves,
         "validation": _validation(log, series),
         "between epochs": between,

@@ -91,13 +91,9 @@ def seconds(
 
 
 def _move_lost(found: dict[str, float], held: dict[str, float], total: float) -> None:
-    """Attribute lost time to its cause.
-
-    Without those waits a step would take as long as the device works or the host does, whichever
-    is longer.
-    """
     waited = sum(held.values())
     idle = {name: found[name] for name in ("launch", "other")}
+    # without waits a step would take as long as the device works or the host does
     lost = min(total - max(found["compute"], total - waited), sum(idle.values()))
     found["sync"] = 0.0
     if waited < ASKED * total or lost <= 0:

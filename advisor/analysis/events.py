@@ -38,15 +38,6 @@ def typed(values: Mapping[str, JsonScalar], name: str, kind: type[T]) -> T | Non
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaddingCount:
-    """Positions of a loader's batches, and padded ones."""
-
-    rows: int
-    positions: int
-    padded: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderFacts:
     """Facts of one DataLoader's construction and use."""
 
@@ -59,7 +50,10 @@ class LoaderFacts:
     iterated: bool = False
     other_thread: bool = False
     """Its batches are taken by another thread than the one that works."""
-    padding: PaddingCount | None = None
+    rows: int = 0
+    positions: int = 0
+    padded: int = 0
+    """Rows of its batches, their positions, and the padded ones of these."""
 
     @property
     def workers(self) -> int:
@@ -69,14 +63,12 @@ class LoaderFacts:
     @property
     def padding_share(self) -> float | None:
         """Padded share of batch positions."""
-        found = self.padding
-        return found.padded / found.positions if found and found.positions else None
+        return self.padded / self.positions if self.positions else None
 
     @property
     def tokens_per_item(self) -> float | None:
         """Tokens of one item, without padding."""
-        found = self.padding
-        return (found.positions - found.padded) / found.rows if found and found.rows > 0 else None
+        return (self.positions - self.padded) / self.rows if self.rows > 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +89,8 @@ class ModuleFacts:
     """Token positions of the calls of `token_items` items."""
     token_items: Finite = 0.0
     inputs: tuple[tuple[float, ...], ...] = ()
-    """Numbers that went into its first calls."""
     outputs: tuple[tuple[float, ...], ...] = ()
-    """Numbers that came out of them."""
+    """Numbers that went into its first calls, and that came out."""
 
     @property
     def tokens_per_item(self) -> float | None:

@@ -20,10 +20,7 @@ SKIPPED_SHARE = 0.02
 
 
 def train_loaders(log: EventLog) -> tuple[int | None, set[int], set[int]]:
-    """Loader that is counted, others in turn, and all that go beside it.
-
-    The last are those in turn, and those drawn together with it (`zip`).
-    """
+    """Counted loader, others in turn, and these with those drawn beside."""
     turns = _turns(log, [each.end for each in log.passes])
     lead = max(turns, key=lambda loader: len(turns[loader]), default=None)
     if lead is None:

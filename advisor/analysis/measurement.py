@@ -101,7 +101,6 @@ def _run(
 
 
 def _effects(log: EventLog, loader: int | None, module: int | None) -> Effects | None:
-    """Effects that the facts of a loader and a module tell."""
     if loader is None and module is None:
         return None
     return effects_of(log.loader(loader), log.module(module))
@@ -151,12 +150,9 @@ def recorded_stretch(log: EventLog, series: StepSeries, plan: MeasurePlan, windo
 
 
 def probe_share(log: EventLog, window: Window) -> float:
-    """Share of the window that the hooks took; 0 on a card.
-
-    There the host runs ahead, and loses little of a step.
-    """
+    """Share of the window that the hooks took; 0 on a card."""
     inside = [each for each in log.spent if window.start <= each.time <= window.end]
-    if log.marks or len(inside) < 2:
+    if log.marks or len(inside) < 2:  # on a card the host runs ahead
         return 0.0
     (began, before_s), (ended, after_s) = inside[0], inside[-1]
     return max(0.0, (after_s - before_s) / (ended - began)) if ended > began else 0.0

@@ -29,7 +29,6 @@ class StepSeries:
 
     kind: str
     source: str = ""
-    """Description of how the units were counted."""
     unit: str = "sample"
     """`sample`, else `step` where samples are unknown."""
     bounds: list[float] = field(default_factory=list)

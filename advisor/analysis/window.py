@@ -1,15 +1,6 @@
 """Measured window: steps of one kind, on a clock that stands still in validation.
 
-The rule, by which equal configs have one rate wherever their windows end:
-
-- Validation between training steps is taken off the clock. It lasts from its first batch until
-  training goes on.
-- The end of an epoch belongs to training, because the loader starts again there. Whole epochs are
-  measured where they are short. A longer epoch pays for its one restart in proportion, by the
-  restarts that were seen, else by the first start of workers that do not persist. A sampler's
-  batch pays for the pause before it in the same way.
-- The window ends after the planned seconds and steps. Where validation or slow steps hold it up,
-  it ends late with a part of them.
+`docs/how-it-measures.md` has the rule by which equal configs have one rate, wherever windows end.
 """
 
 from __future__ import annotations
@@ -130,11 +121,7 @@ def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
         if discard < series.steps and clock[discard] > limit:
             discard = min(discard, max(3, workers + 2, bisect.bisect_left(clock, limit)))
     first = max(discard, bisect.bisect_left(series.bounds, log.warm_until))
-    return _settled(series, first, max(5, 2 * workers))
-
-
-def _settled(series: StepSeries, first: int, size: int) -> int:
-    clock = series.clock
+    size = max(5, 2 * workers)
     blocks = [clock[k + size] - clock[k] for k in range(first, series.steps - size + 1, size)]
     while len(blocks) >= 4 and blocks[0] > SETTLED * median(blocks[1:]):
         first += size

@@ -1,8 +1,7 @@
 """Arguments that the program declares and parses.
 
-`install` listens to the values during a measured run.
-`start_recording` serves a run that ends once its arguments are parsed. It records every option
-that a parser declares. Libraries built on argparse or click need nothing of their own here.
+`install` listens to the values during a measured run. `start_recording` serves a run that ends once
+its arguments are parsed, and records every option that a parser declares.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterable, Iterator
 
-from .session import Session
+from .session import Patches, Session
 
 NAMES_KEPT = 400
 CHOICES_KEPT = 100
@@ -32,7 +31,6 @@ LEAVE = getattr(sys.modules.get("posix"), "_exit", os._exit)
 """The system's own exit: no handler of the program runs."""
 
 Option = Dict[str, Any]
-"""One option, as the parent reads it."""
 
 
 def install(argparse: Any, session: Session) -> None:
@@ -48,43 +46,35 @@ def install(argparse: Any, session: Session) -> None:
 
 def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception], None]) -> None:
     """Call `keep` with each outermost parser, its result, and the parsers that it called."""
-    parser = argparse.ArgumentParser
     at_work: list[list[Any]] = []
 
-    def listening(parse: Any) -> Any:
-        @functools.wraps(parse)
-        def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if at_work:
-                at_work[0].append(self)
-                return parse(self, *args, **kwargs)
-            at_work.append([])
+    def listening(parse: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        if at_work:
+            at_work[0].append(self)
+            return parse(self, *args, **kwargs)
+        at_work.append([])
+        try:
+            result = parse(self, *args, **kwargs)
             try:
-                result = parse(self, *args, **kwargs)
-                try:
-                    keep(self, result, at_work[0])
-                except Exception as problem:
-                    fail(problem)
-                return result
-            finally:
-                at_work.clear()
-
-        return wrapped
+                keep(self, result, at_work[0])
+            except Exception as problem:
+                fail(problem)
+            return result
+        finally:
+            at_work.clear()
 
     for name in ("parse_known_args", "_parse_known_args"):  # jsonargparse only calls the inner one
-        setattr(parser, name, listening(getattr(parser, name)))
+        Patches().wrap(argparse.ArgumentParser, name)(listening)
 
 
 def _hook(owner: Any, name: str, act: Callable[..., None]) -> None:
     """Call `act(result, *args)` after each call of a function."""
-    original = getattr(owner, name)
 
-    @functools.wraps(original)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    @Patches().wrap(owner, name)
+    def wrapped(original: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         act(result, *args, **kwargs)
         return result
-
-    setattr(owner, name, wrapped)
 
 
 def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:
@@ -132,13 +122,8 @@ def _is_program() -> bool:
     """Return True in the program, False in a launcher."""
     script = os.environ.get("GPU_ADVISOR_PARSE_SCRIPT", "")
     path = os.path.realpath(sys.argv[0] if sys.argv else "")
-    return _module_path(path).endswith(_module_path(script))
-
-
-def _module_path(path: str) -> str:
-    for end in (".py", "/__main__"):
-        path = path[: -len(end)] if path.endswith(end) else path
-    return path
+    path, script = (each.removesuffix(".py").removesuffix("/__main__") for each in (path, script))
+    return path.endswith(script)
 
 
 def _option(flags: Iterable[Any], default: Any, form: str = "joint", **more: Any) -> Option:
@@ -199,12 +184,10 @@ def _of_argparse(parser: Any, command: str | None) -> Iterator[Option]:
 def _default_of(parser: Any, action: Any) -> Any:
     """Return the default, converted where it is text."""
     default = parser._defaults.get(action.dest, action.default)
-    if isinstance(default, str) and callable(action.type):
-        try:
-            return action.type(default)
-        except Exception:
-            return default
-    return default
+    try:
+        return action.type(default) if isinstance(default, str) and action.type else default
+    except Exception:
+        return default
 
 
 def _command_of(parser: Any, around: Any) -> str | None:
@@ -218,7 +201,6 @@ def _command_of(parser: Any, around: Any) -> str | None:
 
 
 def _of_click(command: Any, name: str | None) -> Iterator[Option]:
-    """Options of a command of click or typer."""
     for param in command.params:
         is_help = param.name in ("help", "install_completion", "show_completion")
         if param.param_type_name != "option" or is_help:
@@ -321,9 +303,8 @@ def _hook_exec(recorder: Recorder) -> None:
     def run(source: Any, globals: Any = None, locals: Any = None, **extra: Any) -> None:  # noqa: A002
         frame = sys._getframe(1)
         names = frame.f_globals if globals is None else globals
+        inner = frame.f_locals if globals is None and locals is None else locals
         declared = set(names)
-        inner = names if locals is None else locals
-        inner = frame.f_locals if globals is None and locals is None else inner
         before(source, names, inner, **extra)
         if isinstance(source, str) and "sys.argv" in source and "globals()" in source:
             found = {n: v for n, v in names.items() if n in declared and not n.startswith("_")}

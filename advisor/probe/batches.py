@@ -1,11 +1,11 @@
 """Batches: items in a batch of any container.
 
-A batch may be a tensor, or a dict, list, tuple, dataclass or object that holds some, nested. The
-first batch is searched in full. The path to the value that gave the count serves those after it.
+The first batch is searched in full. The path to what gave its count serves those after it.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 from typing import Any, Iterator, Tuple
 
@@ -99,7 +99,6 @@ def at(value: Any, path: Path) -> Any:
 
 
 def _children(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield steps and children of a container."""
     if isinstance(value, dict) or callable(getattr(value, "keys", None)):
         for key in list(value.keys())[:WIDTH]:
             yield (True, key), value[key]
@@ -130,13 +129,8 @@ def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 def tensors_in(value: Any, limit: int = 16) -> list[Any]:
     """The first tensors of a nested value."""
-    found = []
-    for _, child in walk(value):
-        if is_tensor(child):
-            found.append(child)
-            if len(found) == limit:
-                break
-    return found
+    found = (child for _, child in walk(value) if is_tensor(child))
+    return list(itertools.islice(found, limit))
 
 
 KEY = -7004
@@ -257,26 +251,19 @@ class Padding:
     """Padding in the batches of one loader."""
 
     def __init__(self) -> None:
-        self._rows = self._positions = self._used = 0
+        self.counts = {"rows": 0, "positions": 0, "padded": 0}
 
     def note(self, batch: Any) -> bool:
         """Count one batch; return False without padding evidence."""
         try:
             lengths, width = _lengths(batch)
         except Exception:  # a batch of the program's own kind, or of another form than the first
-            self._positions = 0
             return False
-        self._rows += len(lengths)
-        self._positions += len(lengths) * width
-        self._used += sum(lengths)
+        positions = len(lengths) * width
+        self.counts["rows"] += len(lengths)
+        self.counts["positions"] += positions
+        self.counts["padded"] += positions - sum(lengths)
         return True
-
-    def summary(self) -> dict[str, Any] | None:
-        """Return counts of rows, positions and padding, or None."""
-        if not self._positions:
-            return None
-        padded = self._positions - self._used
-        return {"rows": self._rows, "positions": self._positions, "padded": padded}
 
 
 def _lengths(batch: Any) -> tuple[list[int], int]:

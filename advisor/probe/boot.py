@@ -1,7 +1,4 @@
-"""Start of the probe in one process.
-
-What only a program with torch needs is imported when torch is.
-"""
+"""Start of the probe in one process."""
 
 from __future__ import annotations
 
@@ -45,9 +42,10 @@ def start(spec_path: str) -> None:
     _wrap_exit(session)
     os.register_at_fork(after_in_child=lambda: _forked(session))
     guard = Guard(session, spec_path)
-    guard.watch()
+    if guard.listens:
+        sys.addaudithook(guard.audit)
     if session.spec.get("origins"):
-        _part("origins").Origins(session).watch()
+        sys.addaudithook(_part("origins").Origins(session).hear)
     compiler = "torch._dynamo.eval_frame"
     actions: dict[str, Action] = {
         **dict.fromkeys(SAVER_MODULES, guard.wrap_savers),
@@ -60,13 +58,13 @@ def start(spec_path: str) -> None:
 
 
 def _part(name: str) -> Any:
-    """Import a module of the probe when it is needed."""
+    """Import a module of the probe once the program needs it."""
     return importlib.import_module(f".{name}", __package__)
 
 
 def _torch(torch: Any, session: Session, guard: Guard) -> None:
     session.state = "torch"
-    _part("hooks").install(torch, session)
+    _part("control").install(torch, session)
     guard.wrap_savers(torch)
 
 
@@ -99,15 +97,13 @@ def _chain_excepthook(session: Session) -> None:
 
 def _wrap_exit(session: Session) -> None:
     """Programs that leave by os._exit run no atexit handler."""
-    leave = os._exit
 
     def _exit(status: int) -> None:
         try:
             _finish(session)
         finally:
-            leave(status)
+            session.leave(status)
 
-    session.leave = leave
     os._exit = _exit  # type: ignore[assignment]
 
 

@@ -1,4 +1,4 @@
-"""Periodic work of the probe: flushes and commands.
+"""Control of the probe beside torch: hooks, flushes and commands.
 
 The parent writes `command-<pid>.json`, always replaced whole: {number, phase, ...}.
 
@@ -9,18 +9,43 @@ The parent writes `command-<pid>.json`, always replaced whole: {number, phase, .
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 from typing import Any, NoReturn
 
-from . import cuda_events, diagnostics, record, sync_calls
+from . import (
+    cuda_events,
+    cuda_stand_in,
+    dataloader_hooks,
+    diagnostics,
+    module_hooks,
+    overrides,
+    record,
+    training_hooks,
+)
 from .session import Session
 
+HOOKS = (
+    cuda_stand_in.install, dataloader_hooks.install, module_hooks.install,
+    training_hooks.backwards, training_hooks.asked_for, training_hooks.scaler,
+    training_hooks.optimizers, training_hooks.recomputing, cuda_events.install, overrides.install,
+)  # fmt: skip
+"""Parts that are hooked, each by itself: where one cannot be, the others are."""
+
 TICK_S = 0.05
-"""Time between two ticks."""
 BEAT_S = 1.0
 """Shortest time between two rewrites of the record."""
+
+
+def install(torch: Any, session: Session) -> None:
+    """Install all torch hooks."""
+    session.patches.on_undo(functools.partial(record.aside, session))
+    session.torch = torch
+    session.tick = functools.partial(tick, session)
+    for hook in HOOKS:
+        session.attempt(hook, torch, session)
 
 
 def tick(session: Session, now: float) -> None:
@@ -63,7 +88,7 @@ def begin_clock(session: Session) -> None:
     card = cuda_events.card_in_use(session)
     if card is not None:
         session.device = cuda_events.DeviceClock(session, card)
-        sync_calls.watch_device(session)
+        cuda_events.watch_device(session)
 
 
 def _obey(session: Session) -> None:
@@ -93,10 +118,7 @@ def _obey(session: Session) -> None:
 
 
 def stop(session: Session) -> NoReturn:
-    """Write the record and leave at once.
-
-    Raising would run the program's own handlers (and save a checkpoint), so it is os._exit.
-    """
+    """Write the record and leave at once, past the program's own handlers."""
     session.stopping = True
     record.write(session, "stopped")
     leave(session, 0)

@@ -1,4 +1,4 @@
-"""CUDA events: device clock, captured graphs, and the card in use.
+"""Events of CUDA: clock, copies, waits, captured graphs, the card in use.
 
 The host runs ahead of the device, so its own clock at a step's end says only when work was queued.
 An event recorded there says when it was finished; it is read once the device has passed it, and
@@ -7,11 +7,12 @@ nothing waits for the device until the window is over.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter, deque
-from typing import Any, Deque, Tuple
+from typing import Any, Callable, Deque, Tuple
 
-from . import module_facts
+from . import call_sites, module_facts
 from .session import Session
 
 APART_S = 0.001
@@ -21,6 +22,9 @@ RARELY_S = 0.02
 COMPARED = 8
 """Times that the two clocks are read beside each other."""
 GIB = 1024.0**3
+WAITS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")
+"""Methods of a tensor that give its numbers to the host."""
+MOVES = ("to", "cuda")
 
 clock = time.perf_counter
 
@@ -101,10 +105,7 @@ class DeviceClock:
         return float(self._passed + self._base.elapsed_time(event) / 1000.0)
 
     def _compared(self) -> tuple[Any, float]:
-        """Compare one event of the idle card with host time.
-
-        A busy host notices late, so the event noticed soonest counts.
-        """
+        """Compare one event of the idle card with host time."""
         self._cuda.synchronize(self._card)
         found = []
         for _ in range(COMPARED):
@@ -112,15 +113,73 @@ class DeviceClock:
             event = self.event()
             event.synchronize()
             found.append((clock() - before, before, event))
-        _, before, event = min(found, key=lambda each: each[0])
+        _, before, event = min(found, key=lambda each: each[0])  # a busy host notices late
         return event, before
 
 
-def card_in_use(session: Session) -> int | None:
-    """Index of the card that holds most parameters.
+def watch_device(session: Session) -> None:
+    """Record this thread's device copies and waits."""
+    tensor, cuda = session.torch.Tensor, session.torch.cuda
+    own = threading.get_ident()
 
-    Without any parameter to go by (a compiled function, plain tensors) it is the current one.
-    """
+    def is_left_alone() -> bool:
+        return session.counting or session.reading or threading.get_ident() != own
+
+    def waiting(name: str, *, on_device: bool = True) -> Callable[..., Any]:
+        def wait(original: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_left_alone() or (on_device and not args[0].is_cuda):
+                return original(*args, **kwargs)
+            start = clock()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                _waited(session, start, name)
+
+        return wait
+
+    def moving(name: str) -> Callable[..., Any]:
+        def move(original: Any, it: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_left_alone():
+                return original(it, *args, **kwargs)
+            was, device = it.is_cuda, session.device
+            event = None
+            if not was and _names_card(args, kwargs, name):
+                unseen = session.capture is not None or device.is_aside()
+                event = None if unseen else device.event()
+            start = clock()
+            moved = original(it, *args, **kwargs)
+            queued = kwargs.get("non_blocking") or any(each is True for each in args)
+            if was and not moved.is_cuda and not queued:
+                _waited(session, start, name)
+            elif event is not None and moved.is_cuda:
+                session.add(("copy", start, clock()))
+                device.queue(clock(), event)
+            return moved
+
+        return move
+
+    for name in WAITS:
+        session.patches.wrap(tensor, name)(waiting(name))
+    for name in MOVES:
+        session.patches.wrap(tensor, name)(moving(name))
+    for owner in (cuda.Event, cuda.Stream, cuda):
+        session.patches.wrap(owner, "synchronize")(waiting("synchronize", on_device=False))
+
+
+def _waited(session: Session, start: float, name: str) -> None:
+    """Record a wait of the host, with the user's line where one led to it."""
+    session.add(("wait", start, clock(), call_sites.user_site() or "", name))
+
+
+def _names_card(args: Any, kwargs: Any, name: str) -> bool:
+    target = kwargs.get("device", args[0] if args else None)
+    if hasattr(target, "is_cuda"):  # the text of a tensor waits for its numbers
+        return bool(target.is_cuda)
+    return name == "cuda" or isinstance(target, int) or "cuda" in str(target)[:16]
+
+
+def card_in_use(session: Session) -> int | None:
+    """Index of the card that holds most parameters, else the current one."""
     torch = session.torch
     if torch is None or not torch.cuda.is_initialized():
         return None

@@ -39,9 +39,6 @@ class _Idle:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def query(self) -> bool:
-        return True
-
     def elapsed_time(self, _: Any) -> float:
         return 1.0
 

@@ -15,7 +15,6 @@ from .session import Session
 NUMBER = "_gpu_advisor_loader"
 """Attribute of loaders and their iterators: process and index into the session's loaders."""
 DESCRIBED = ("site", "arguments", "pass_items", "left_out", "iterated")
-"""Facts that go into the log."""
 IN_FORCE = (
     "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "drop_last", "timeout",
     "multiprocessing_context", "in_order", "pin_memory_device",
@@ -65,8 +64,7 @@ def install(torch: Any, session: Session) -> None:
                 return fetch(self)
             finally:
                 session.fetching = False
-        if enter >= session.due or session.device is not None:
-            session.step_ended(enter)
+        session.step_ended(enter)
         if session.thread in (None, get_ident()):  # else work goes on
             session.entrance.shut()  # transforms are modules too
         session.spent_s += clock() - enter
@@ -190,17 +188,9 @@ def describe(session: Session, index: int) -> None:
     """Write the facts of a loader to the log."""
     facts = session.loaders[index]
     content = {name: facts[name] for name in DESCRIBED}
-    content["other_thread"] = None not in (session.thread, facts["thread"]) and (
-        session.thread != facts["thread"]
-    )
-    content["padding"] = facts["padding"] and facts["padding"].summary()
+    content["other_thread"] = len({session.thread, facts["thread"]} - {None}) > 1
+    content.update(facts["padding"].counts if facts["padding"] else {})
     session.add(("loader", index, content))
-
-
-def describe_all(session: Session) -> None:
-    """Write the facts of each loader."""
-    for index in range(len(session.loaders)):
-        describe(session, index)
 
 
 def _length(dataset: Any) -> int | None:
@@ -211,10 +201,7 @@ def _length(dataset: Any) -> int | None:
 
 
 def items_of_a_pass(torch: Any, loader: Any) -> int | None:
-    """Items of one pass, over all ranks.
-
-    The whole data set without a sampler length, and None for an endless one.
-    """
+    """Items of one pass, over all ranks; None for an endless one."""
     held = _length(loader.dataset)
     own = getattr(loader, "batch_sampler", None)
     sampler = getattr(loader if own is None else own, "sampler", None)

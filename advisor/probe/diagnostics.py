@@ -1,8 +1,4 @@
-"""Diagnostics after the window: the operations of one step, and the loader alone.
-
-The window is kept, whatever goes wrong here. One of the program's own next steps is profiled. Then
-the loader is rebuilt at several worker counts and drained.
-"""
+"""Diagnostics after the window, which is kept, whatever goes wrong here."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ clock = time.perf_counter
 
 
 class Diagnosis:
-    """Profile of a step, then the loader alone."""
+    """Profile of one of the program's next steps, then its loader alone."""
 
     def __init__(
         self, session: Session, command: dict[str, Any], stop: Callable[[Session], object]
@@ -42,8 +38,7 @@ class Diagnosis:
         self._profile: op_trace.OpTrace | None = None
         self._optimizer: int | None = None
         """Id of the one whose step ends a profiled step."""
-        self.found: dict[str, Any] = {"ceilings": []}
-        """Entries of the record."""
+        session.facts["ceilings"] = []
 
     def begin(self) -> None:
         """Leave out the profile where torch shows nothing, or steps are long."""
@@ -51,7 +46,7 @@ class Diagnosis:
         if WHOLE * self._step_s > LONGEST_S and not self._lists:
             why = f"{WHOLE} steps take longer than {LONGEST_S:g} s"
         if why is not None:
-            self.found["flops"] = {"why": why}
+            self._session.facts["flops"] = {"why": why}
             self._drain_and_stop()
 
     def at(self, kind: str, optimizer: Any = None, module: Any = None) -> None:
@@ -66,7 +61,7 @@ class Diagnosis:
                 self._profile = op_trace.OpTrace(self._session, optimizer, lists=self._lists)
                 self._profile.begin()
                 return
-            self.found.update(self._profile.end())
+            self._session.facts.update(self._profile.end())
         except Exception as problem:
             self._session.fail(problem)
         self._drain_and_stop()
@@ -94,7 +89,7 @@ class Diagnosis:
                 self._session.note(f"{alone}: {type(problem).__name__}: {problem}")
                 continue
             if rate is not None:
-                self.found["ceilings"].append({"workers": workers, "units_per_s": rate})
+                self._session.facts["ceilings"].append({"workers": workers, "units_per_s": rate})
 
 
 def _rebuilt(torch: Any, loader: Any, workers: int) -> Any:

@@ -1,22 +1,17 @@
-"""Propagation of the probe into child processes.
-
-Two variables start the probe in another process. A program that starts another one with an
-environment that lacks them gets them added, and the trial's own folder for temporary files, which
-in the user's would be left or denied.
-"""
+"""Propagation of the probe into child processes, whatever environment they are given."""
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from typing import Any, Mapping, Sequence
 
-from .session import Session
+from .session import Patches, Session
 
 SPEC = "GPU_ADVISOR_SPEC"
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 TEMPORARY = "TMPDIR"
+"""The trial's own: in another, files would be left or denied."""
 ISOLATING = re.compile(
     r"(?:\S*/)?(?:(sudo|su|doas|docker|podman|singularity|apptainer)"
     r"|env (-i|-|--ignore-environment)"
@@ -42,15 +37,12 @@ def carried(environment: Mapping[Any, Any]) -> dict[str, str]:
 
 def popen(subprocess: Any, session: Session) -> None:
     """Wrap `subprocess.Popen` once its module is imported."""
-    build = subprocess.Popen.__init__
 
-    @functools.wraps(build)
-    def __init__(self: Any, args: Any, *rest: Any, **kwargs: Any) -> None:
+    @Patches().wrap(subprocess.Popen, "__init__")
+    def __init__(build: Any, self: Any, args: Any, *rest: Any, **kwargs: Any) -> None:
         try:
             if kwargs.get("env") is not None:
                 kwargs["env"] = carried(kwargs["env"])
         except Exception as problem:  # what the program asked for is done all the same
             session.fail(problem)
         build(self, args, *rest, **kwargs)
-
-    subprocess.Popen.__init__ = __init__

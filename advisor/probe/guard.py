@@ -1,8 +1,7 @@
 """Watch the files that a program changes, and protect the user's existing ones.
 
 Python tells an audit hook of every file it is about to open, rename or remove. What existed under
-the protected directory before the trial started is refused, before it is touched; what is new is
-let through and listed. Libraries that write from C without telling Python are wrapped by name.
+the protected directory before the trial is refused, before it is touched; what is new is listed.
 """
 
 from __future__ import annotations
@@ -10,12 +9,11 @@ from __future__ import annotations
 import functools
 import os
 import stat
-import sys
 import threading
 import time
 from typing import Any, Tuple
 
-from .session import Session
+from .session import Patches, Session
 
 EXIT_CODE = 97
 WRITES_KEPT = 200
@@ -49,7 +47,7 @@ class Guard:
     def __init__(self, session: Session, spec_path: str) -> None:
         spec = session.spec
         self._session = session
-        self._listens = bool(spec.get("guarded", True))
+        self.listens = bool(spec.get("guarded", True))
         """Otherwise the kernel refuses or discards the writes itself."""
         self._refuses = not spec.get("allow_writes")
         self._protect = _folder(str(spec["protect"]))
@@ -62,12 +60,8 @@ class Guard:
         self._judging = threading.local()
         """Set in a thread whose own calls must not be judged again."""
 
-    def watch(self) -> None:
-        """Listen to Python; this cannot be taken back."""
-        if self._listens:
-            sys.addaudithook(self._audit)
-
-    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+    def audit(self, event: str, args: tuple[Any, ...]) -> None:
+        """Audit hook of Python's, which cannot be taken back."""
         if event in EVENTS and (event != "open" or len(args) == 3):
             for path in _changed(event, args):
                 self.touch(path, tree=event in TREES)
@@ -75,7 +69,7 @@ class Guard:
     def touch(self, path: Any, *, tree: bool = False) -> None:
         """Check a change of `path`, or of its `tree`."""
         busy = getattr(self._judging, "busy", False)
-        if busy or not self._listens or not isinstance(path, (str, bytes, os.PathLike)):
+        if busy or not self.listens or not isinstance(path, (str, bytes, os.PathLike)):
             return
         self._judging.busy = True
         try:
@@ -124,21 +118,17 @@ class Guard:
     def wrap_savers(self, module: Any) -> None:
         """Wrap the functions of a library that write from C."""
         for name, function, position, keyword in SAVERS:
-            original = getattr(module, function, None)
-            if name == module.__name__ and original is not None:
-                setattr(module, function, self._wrapped(original, position, keyword))
+            if name == module.__name__ and hasattr(module, function):
+                save = functools.partial(self._save, position, keyword)
+                Patches().wrap(module, function)(save)
 
-    def _wrapped(self, original: Any, position: int, keyword: str) -> Any:
-        @functools.wraps(original)
-        def saver(*args: Any, **kwargs: Any) -> Any:
-            self.touch(args[position] if len(args) > position else kwargs.get(keyword))
-            start = time.perf_counter()
-            try:
-                return original(*args, **kwargs)
-            finally:
-                self._session.add(("save", start, time.perf_counter()))
-
-        return saver
+    def _save(self, position: int, keyword: str, original: Any, *args: Any, **kwargs: Any) -> Any:
+        self.touch(args[position] if len(args) > position else kwargs.get(keyword))
+        start = time.perf_counter()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self._session.add(("save", start, time.perf_counter()))
 
 
 def writes(mode: Any, flags: Any = 0, *_: Any) -> bool:

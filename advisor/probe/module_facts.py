@@ -27,10 +27,6 @@ class Module:
         self.site = call_sites.call_site()
         """`file.py:line` of its first call."""
         self.calls = 0
-        self.light = False
-        """A loss function or the like beside a real network."""
-        self.entered = False
-        """It was called from outside any module."""
         self.counter = batches.Counter(least_depth=2)  # (args, kwargs) are no batch themselves
         self.shapes: list[str] = []
         """Shapes of the tensors that went into its first call, the batch dimension left out."""
@@ -52,7 +48,6 @@ class Module:
 DESCRIBED = (
     "name", "site", "parameters", "same_shape", "flags", "shapes", "tokens", "token_items",
 )  # fmt: skip
-"""Attributes that go into the log."""
 
 
 def known(session: Session, module: Any) -> Module:
@@ -68,6 +63,9 @@ def known(session: Session, module: Any) -> Module:
         if entry is None:
             entry = Module(module, len(session.modules), size)
             session.modules.append(entry)
+            session.heavy_modules += bool(size)
+            for act in session.on_module if size else ():
+                session.attempt(act, module)
         entry.module = weakref.ref(module)
         session.modules_by_id[id(module)] = entry
         describe(session, entry)
@@ -89,12 +87,6 @@ def describe(session: Session, entry: Module, at_end: bool = False) -> None:
     session.add(("module", entry.index, content))
 
 
-def describe_all(session: Session) -> None:
-    """Write the facts of each module."""
-    for entry in session.modules:
-        session.attempt(describe, session, entry, True)
-
-
 def begin(session: Session, entry: Module, module: Any) -> None:
     """Count a call that begins, and look at some of them."""
     entry.calls += 1
@@ -114,9 +106,8 @@ def failed(session: Session, entry: Module, inputs: Any, problem: BaseException)
     session.record_exception(problem, "forward", entry.counter.count(inputs))
 
 
-def items_of(session: Session, entry: Module, args: Any, kwargs: Any, output: Any) -> float:
+def items_of(session: Session, entry: Module, inputs: Any, output: Any) -> float:
     """Items of this call; observe the first ones."""
-    inputs = (args, kwargs or {})
     if entry.calls <= OUTPUTS_KEPT and entry.parameters and session.capture is None:
         tensors = [t for t in batches.tensors_in(inputs, 4) if t.numel()]
         came_out = batches.tensors_in(output, 4)
@@ -248,17 +239,14 @@ def _name(dtype: Any) -> str:
 def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, items: float) -> None:
     """Record numeric arguments that distinguish sampler steps.
 
-    Only numbers that every call has tell steps apart, so a call without any is the last one read.
-    Tensors count that hold one number, or one for each item. Those on a card are copied without
-    waiting for it, and recorded once it has passed that copy.
+    Only numbers of every call do, so a call without any is the last one read. Those on a card are
+    copied without waiting for it.
     """
     if not entry.numbered:
         return
-    session.reading = True
     given = {**{str(number): value for number, value in enumerate(args)}, **kwargs}
     numbers = {name: _first_number(value, items) for name, value in given.items()}
     found = {name: number for name, number in numbers.items() if number is not None}
-    session.reading = False
     entry.numbered = bool(found)
     event = ("numbers", entry.index, found)
     if session.device is None or not any(map(batches.is_tensor, found.values())):
@@ -289,22 +277,16 @@ def read_numbers(event: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def samples(tensor: Any) -> Any:
     """Copy a few numbers of the first item, without waiting for them."""
-    first = _plain(tensor.detach())
+    functorch: Any = getattr(sys.modules["torch"]._C, "_functorch", None)
+    wrapped = getattr(functorch, "is_functorch_wrapped_tensor", None)
+    first = tensor.detach()
+    while wrapped is not None and wrapped(first):
+        first = functorch.get_unwrapped(first)
     first = first[0] if first.dim() > 1 else first
     flat = first.flatten() if first.is_contiguous() else first.reshape(-1)
     return flat[:: max(1, flat.numel() // SAMPLES)][:SAMPLES].clone()
 
 
 def _read(tensors: list[Any]) -> list[float]:
-    """Real numbers of some samples."""
     plain = [tensor for tensor in tensors if not tensor.is_complex()]
     return [float(value) for tensor in plain for value in tensor.to("cpu").tolist()]
-
-
-def _plain(tensor: Any) -> Any:
-    """Return the tensor below torch.func transforms."""
-    functorch: Any = getattr(sys.modules["torch"]._C, "_functorch", None)
-    wrapped = getattr(functorch, "is_functorch_wrapped_tensor", None)
-    while wrapped is not None and wrapped(tensor):
-        tensor = functorch.get_unwrapped(tensor)
-    return tensor

@@ -86,7 +86,7 @@ def install(torch: Any, session: Session) -> None:
         for name in ("_forward_hooks", "_forward_hooks_with_kwargs", ALWAYS):
             module.__dict__.get(name, {}).pop(POST, None)
         entrance.reopen()
-        session.attempt(_leave, session, current, args, kwargs, output, entered, end)
+        session.attempt(_leave, session, current, (args, kwargs or {}), output, entered, end)
         if current is not None:
             session.step_ended(end)
         session.spent_s += clock() - end
@@ -120,32 +120,20 @@ def _tracing_of(torch: Any) -> Callable[[], object]:
 def _enter(session: Session, module: Any) -> Module | None:
     """Return the entry of a called module, if counted."""
     entry = module_facts.known(session, module)
-    if not entry.entered:
-        entry.entered = True
-        session.heavy_modules += bool(entry.parameters)
-        for act in session.on_module if entry.parameters else ():
-            session.attempt(act, module)
     if not entry.parameters and session.heavy_modules:
-        entry.light = True
         return None
     module_facts.begin(session, entry, module)
     return entry
 
 
 def _is_light(session: Session, module: Any) -> bool:
-    """Return True for a known call that needs no record."""
-    entry = session.modules_by_id.get(id(module))
-    return entry is not None and entry.light and entry.module() is module
+    """Return True for a loss function or the like beside a real network."""
+    entry = session.modules_by_id.get(id(module)) if session.heavy_modules else None
+    return entry is not None and not entry.parameters and entry.module() is module
 
 
 def _leave(
-    session: Session,
-    entry: Module | None,
-    args: Any,
-    kwargs: Any,
-    output: Any,
-    start: float,
-    end: float,
+    session: Session, entry: Module | None, inputs: Any, output: Any, start: float, end: float
 ) -> None:
     """Record the end of a call, even a failed one."""
     problem = sys.exc_info()[1] if output is None else None
@@ -154,15 +142,15 @@ def _leave(
             session.record_exception(problem, "forward")
         return
     if problem is not None:
-        module_facts.failed(session, entry, (args, kwargs or {}), problem)
+        module_facts.failed(session, entry, inputs, problem)
         return
-    items = module_facts.items_of(session, entry, args, kwargs, output)
+    items = module_facts.items_of(session, entry, inputs, output)
     session.add(("call", start, end, entry.index, items, session.torch.is_grad_enabled()))
     if session.thread is None:
         session.thread = threading.get_ident()
     alone = not (session.loaders or session.optimizers_built)
     if alone and session.capture is None:
-        module_facts.record_numbers(session, entry, args, kwargs or {}, items)
+        module_facts.record_numbers(session, entry, *inputs, items)
     session.at("call", module=entry.index)
 
 
@@ -219,7 +207,7 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) ->
             raise
         if entry is not None and entrance.wanted:
             end = clock()
-            session.attempt(_leave, session, entry, args, kwargs, output, start, end)
+            session.attempt(_leave, session, entry, (args, kwargs), output, start, end)
             session.step_ended(end)
             session.spent_s += clock() - end
         return output

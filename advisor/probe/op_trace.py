@@ -1,8 +1,7 @@
 """Profile of one whole step: floating-point operations, storages, memory by kind.
 
-A dispatch mode sees every operation below autograd. Views and scalars cost nothing and are left
-out. The trace is plain numbers; `advisor/prediction` says what they cost on a card. Memory by kind
-is known of a card only, whose allocator keeps the peak.
+A dispatch mode sees every operation below autograd; views and scalars cost nothing. The trace is
+plain numbers, of which `advisor/prediction` says what they cost on a card.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 
 from .module_facts import has_tf32, parameters
 from .overrides import compilations
-from .session import Session
+from .session import Patches, Session
 
 MATRIX, CONVOLUTION, GROUPED, ATTENTION, OTHER = range(5)
 """Classes of operations that run at rates of their own."""
@@ -24,16 +23,12 @@ PRODUCTS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
 CONVOLUTIONS = ("convolution", "_convolution", "convolution_backward")
 ATTENTION_FLOPS = {False: 4, True: 10}
 """Per query, key and channel, of a forward and of a backward with its recomputation."""
-INFERENCE = ("__enter__", "__exit__")
 MOST_OPERATIONS = 100_000
 """A step of more is not traced."""
 
 
 class OpTrace:
-    """Operations of one step.
-
-    `lists`: each of them, and the storages that they make; else their sum.
-    """
+    """Operations of one step: with `lists` each of them, else their sum."""
 
     def __init__(self, session: Session, optimizer: Any = None, *, lists: bool = True) -> None:
         self._session, self._torch = session, session.torch
@@ -50,60 +45,50 @@ class OpTrace:
         """Bytes of storages that were there before the step."""
         self._known: dict[int, Any] = {}
         self._tf32 = _tf32(session.torch)
-        self._guards: dict[str, Any] = {}
-        """Torch's own beginning and end of inference mode."""
+        self._patches = Patches()
         self._collects = False
         """Python's collector was on."""
         self._mode = _mode(self, session.torch)
 
     def begin(self) -> None:
-        """Watch every operation from now on.
-
-        A card's optimizers go through all parameters at once, where a CPU's go one by one.
-        """
+        """Watch every operation from now on."""
         for group in getattr(self._optimizer, "param_groups", ()) if self._lists else ():
             if group.get("foreach", 0) is None and not group.get("fused"):
-                group["foreach"] = True
+                group["foreach"] = True  # all parameters at once, as on a card
         if not self._lists and self._session.device is not None:
             self._torch.cuda.reset_peak_memory_stats()
         self._collects = gc.isenabled()
         gc.collect()
         gc.disable()  # it would free in other places at another batch
         self._mode.__enter__()
-        guard = self._torch.inference_mode
-        for name in INFERENCE:
-            self._guards[name] = getattr(guard, name)
-            setattr(guard, name, self._again_after(self._guards[name]))
+        for name in ("__enter__", "__exit__"):
+            self._patches.wrap(self._torch.inference_mode, name)(self._enter_again)
 
-    def _again_after(self, original: Any) -> Any:
-        """Wrap an end of inference mode, which turns off a mode that was entered within it."""
-
-        def wrapped(guard: Any, *problem: Any) -> None:
-            original(guard, *problem)
-            self._mode.__exit__(None, None, None)
-            self._mode.__enter__()
-
-        return wrapped
+    def _enter_again(self, original: Any, *args: Any) -> None:
+        """Enter the mode again after inference mode, whose end turns it off."""
+        original(*args)
+        self._mode.__exit__(None, None, None)
+        self._mode.__enter__()
 
     def end(self) -> dict[str, Any]:
         """Stop watching; return entries of the record."""
         self._mode.__exit__(None, None, None)
-        for name, original in self._guards.items():
-            setattr(self._torch.inference_mode, name, original)
+        self._patches.undo()
         if self._collects:
             gc.enable()
         if self._problem is not None:
             raise self._problem
         if not self._lists:
             return {"flops": {"per_step": self._flops}, "footprint": self._footprint()}
-        found = {
-            "dtypes": list(self._dtypes),
-            "names": self._names,
-            "ops": self._ops,
-            "held": self._held,
-            "events": list(self._events),
+        return {
+            "trace": {
+                "dtypes": list(self._dtypes),
+                "names": self._names,
+                "ops": self._ops,
+                "held": self._held,
+                "events": list(self._events),
+            }
         }
-        return {"trace": found}
 
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Add one operation, unless the loader makes a batch or an earlier one failed."""
@@ -136,8 +121,7 @@ class OpTrace:
         moved = sum(each.numel() * each.element_size() for each in (*inputs, *outputs))
         floats = [each for each in inputs if each.is_floating_point()]
         factors = [max(floats, key=lambda each: each.numel())] if floats else outputs
-        dtype = str(factors[0].dtype) if factors else "none"
-        dtype = dtype.replace("torch.", "")
+        dtype = str(factors[0].dtype).replace("torch.", "") if factors else "none"
         dtype = "tf32" if dtype == "float32" and kind in self._tf32 else dtype
         index = self._dtypes.setdefault(dtype, len(self._dtypes))
         self._names.append(func.overloadpacket.__name__)
@@ -149,18 +133,13 @@ class OpTrace:
         key = storage._cdata
         if key in self._known:
             return False
-        size = storage.nbytes()
-        if made:
-            number = self._made
-            self._made += 1
-            self._events.append(size)
-        else:
-            number = None
-            self._held.append(size)
+        number = self._made
+        self._made += made
+        (self._events if made else self._held).append(storage.nbytes())
 
         def freed(_: Any) -> None:
             self._known.pop(key, None)
-            if number is not None:
+            if made:
                 self._events.append(-1 - number)
 
         self._known[key] = weakref.ref(storage, freed)

@@ -1,9 +1,8 @@
 """Source files that a run loaded from the project.
 
-Python tells an audit hook of every code object it is about to run, of every extension and of every
-file it opens. What lies in one of the two checkouts, or is named like a file that differs between
-them, becomes a line of `loaded.jsonl` at once, so that a process that is killed has told it too.
-One file serves all processes of the trial: each line is appended whole.
+Python tells an audit hook of all code that it runs and of all files that it opens. What lies in one
+of the two checkouts, or is named like a file that differs between them, becomes a line of
+`loaded.jsonl` at once: a process that is killed has told it too.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from typing import Any
 
 from .guard import writes
@@ -22,25 +20,20 @@ FILE = "loaded.jsonl"
 LINES = 4000
 """Limit of files recorded by one process."""
 HASHED_BYTES = 16 << 20
-"""Size limit in bytes of a hashed file."""
 
 
 class Origins:
     """Tells of each file once."""
 
     def __init__(self, session: Session) -> None:
-        spec = session.spec.get("origins") or {}
+        spec = session.spec["origins"]
         self._roots = tuple(os.path.join(str(root), "") for root in spec.get("roots", ()))
         self._names = frozenset(map(str, spec.get("names", ())))
         self._path = os.path.join(session.records, FILE)
         self._reported: set[tuple[str, str]] = set()
 
-    def watch(self) -> None:
-        """Listen to Python; this cannot be taken back."""
-        if self._roots:
-            sys.addaudithook(self._hear)
-
-    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+    def hear(self, event: str, args: tuple[Any, ...]) -> None:
+        """Audit hook of Python's, which cannot be taken back."""
         try:
             if event == "exec":
                 self._look("ran", os.fsdecode(args[0].co_filename))
@@ -66,7 +59,6 @@ class Origins:
 
 
 def _digest(path: str) -> str | None:
-    """Digest of a file's current bytes, or None."""
     if not os.path.isfile(path) or os.path.getsize(path) > HASHED_BYTES:
         return None
     with open(path, "rb") as file:

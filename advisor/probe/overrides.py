@@ -8,8 +8,7 @@
     threads=4           of the CPU in one operation
     tf32  cudnn_benchmark  non_blocking  fused
 
-Several are joined by commas. The record's entry `whatif` tells which of them applied. The effect is
-seen by the same observation as in every other run.
+Several are joined by commas. The record's entry `whatif` tells which of them applied.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import Any, Callable, Iterable
 
 from .call_sites import call_site
 from .module_facts import any_compiled
-from .session import MISSING, Patches, Session, restore
+from .session import MISSING, Session, restore
 
 LOADER = "loader."
 WITHOUT_WORKERS = {
@@ -48,7 +47,6 @@ class Overrides:
     def __init__(self, session: Session, asked: str) -> None:
         self.session = session
         self.asked = asked
-        self.patches = Patches()
         words, _, site = asked.partition("@")
         self.site: str | None = site or None
         pairs = (word.partition("=") for word in words.split(","))
@@ -94,7 +92,6 @@ def install(torch: Any, session: Session) -> None:
     if not asked:
         return
     session.overrides = overrides = Overrides(session, str(asked))
-    session.patches.on_undo(overrides.patches.undo)
     loader = {n: v for n, v in overrides.settings.items() if n.startswith(LOADER)}
     if loader:
         _loader(torch, overrides, loader)
@@ -116,11 +113,8 @@ def _change_module(
 
 
 def _cap_memory(torch: Any, cap_gib: float) -> None:
-    """Cap device memory to emulate a smaller card.
-
-    Torch switches the current card, so the program's choice is restored.
-    """
-    before = torch.cuda.current_device()
+    """Cap device memory to emulate a smaller card."""
+    before = torch.cuda.current_device()  # the call below switches it
     for index in range(torch.cuda.device_count()):
         total = torch.cuda.get_device_properties(index).total_memory / 1024.0**3
         if cap_gib < total:
@@ -134,7 +128,7 @@ def _loader(torch: Any, overrides: Overrides, settings: dict[str, str]) -> None:
     wanted: dict[str, Any] = {name[len(LOADER) :]: int(value) for name, value in settings.items()}
     wanted.update({name: bool(wanted[name]) for name in FLAGS if name in wanted})
 
-    @overrides.patches.wrap(loader, "__init__")
+    @overrides.session.patches.wrap(loader, "__init__")
     def __init__(build: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         ours = session.diagnosis is None and not session.muted
         if ours and overrides.site in (None, call_site()):
@@ -190,14 +184,14 @@ def _non_blocking(torch: Any, overrides: Overrides) -> None:
         return moved
 
     for name in ("to", "cuda"):
-        overrides.patches.wrap(torch.Tensor, name)(copy)
+        overrides.session.patches.wrap(torch.Tensor, name)(copy)
 
 
 def _fused(torch: Any, overrides: Overrides) -> None:
     """Make an optimizer fused where all its parameters are on a GPU."""
     optimizer = sys.modules["torch.optim.optimizer"].Optimizer
 
-    @overrides.patches.wrap(optimizer, "__init__")
+    @overrides.session.patches.wrap(optimizer, "__init__")
     def __init__(build: Any, self: Any, params: Any, defaults: Any) -> None:
         build(self, params, defaults)
         tensors = [each for group in self.param_groups for each in group["params"]]
@@ -225,7 +219,7 @@ def _autocast(torch: Any, overrides: Overrides, module: Any, value: str) -> str 
         module.register_forward_hook(_leave_autocast, always_call=True),
     )
     for hook in hooks:
-        overrides.patches.on_undo(hook.remove)
+        overrides.session.patches.on_undo(hook.remove)
     return None
 
 
@@ -249,15 +243,12 @@ def _leave_autocast(module: Any, args: Any, output: Any) -> Any:
 
 
 def _channels_last(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
-    """Convert parameters in place to channels-last.
-
-    Undo leaves the layout, because derived tensors share it.
-    """
+    """Convert parameters in place; undo leaves them, as derived tensors share them."""
     if not any(parameter.dim() == 4 for parameter in module.parameters()):
         return "the model has no 2-d convolution"
     module.to(memory_format=torch.channels_last)
     hook = module.register_forward_pre_hook(_laid_out, with_kwargs=True)
-    overrides.patches.on_undo(hook.remove)
+    overrides.session.patches.on_undo(hook.remove)
     return None
 
 
@@ -273,10 +264,7 @@ def _laid_out(module: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _compile(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
-    """Compile the forward alone, and keep its hooks.
-
-    Calls that compile, and a few after them, are kept out of the window.
-    """
+    """Compile the forward alone, and keep its hooks."""
     if not hasattr(module, "_compiled_call_impl"):
         return f"torch {torch.__version__} cannot compile a module in place"
     if any_compiled(module):
@@ -312,10 +300,6 @@ def compilations() -> int:
     return sum(int(count) for kind in kinds for count in kind.values())
 
 
-def _threads(torch: Any, overrides: Overrides, module: Any, value: str) -> None:
-    torch.set_num_threads(int(value))
-
-
 def _cudnn_benchmark(torch: Any, overrides: Overrides, module: Any, value: str) -> None:
     torch.backends.cudnn.benchmark = True
 
@@ -339,5 +323,5 @@ MODULES: dict[str, Callable[[Any, Overrides, Any, str], str | None]] = {
     "compile": _compile,
     "cudnn_benchmark": _cudnn_benchmark,
     "tf32": _tf32,
-    "threads": _threads,
+    "threads": lambda torch, _, __, value: torch.set_num_threads(int(value)),
 }

@@ -15,8 +15,6 @@ from . import cuda_events, dataloader_hooks, module_facts, training_hooks
 from .recorder import VERSION, write_whole
 from .session import Session
 
-GIB = 1024.0**3
-
 
 def put(session: Session, content: dict[str, Any]) -> None:
     """Write `content` as this process's record, atomically, from any thread."""
@@ -44,10 +42,12 @@ def keep(session: Session) -> None:
     session.reading = True
     if session.device is not None:
         session.attempt(session.device.finish)
-    for describe in (dataloader_hooks.describe_all, module_facts.describe_all):
-        session.attempt(describe, session)
+    for index in range(len(session.loaders)):
+        session.attempt(dataloader_hooks.describe, session, index)
+    for entry in session.modules:
+        session.attempt(module_facts.describe, session, entry, True)
     session.recorder.close()
-    session.facts.update(facts(session))
+    facts(session)
 
 
 def write(session: Session, state: str) -> None:
@@ -55,9 +55,8 @@ def write(session: Session, state: str) -> None:
     session.state = state
     if session.diagnosis is None:
         session.attempt(keep, session)
-    found = session.diagnosis.found if session.diagnosis is not None else {}
     try:
-        put(session, {**state_of(session), **session.facts, **found})
+        put(session, {**state_of(session), **session.facts})
     except OSError:
         pass
 
@@ -65,7 +64,6 @@ def write(session: Session, state: str) -> None:
 def state_of(session: Session) -> dict[str, Any]:
     """Return the program's progress and errors."""
     recorder = session.recorder
-    first, last = recorder.first_time, recorder.last_time
     as_they_are = (
         "pid", "state", "boot_time", "optimizers_built", "exception", "swallowed", "guard",
         "writes", "altered", "errors", "notes",
@@ -74,8 +72,7 @@ def state_of(session: Session) -> dict[str, Any]:
         "version": VERSION,
         "ppid": os.getppid(),
         "alone": session.diagnosis is not None,
-        "first_step_time": None if first is None else first + session.epoch,
-        "last_step_time": None if last is None else last + session.epoch,
+        "last_step_time": recorder.last_time,
         "steps": recorder.known_steps(),
         "whole_steps": recorder.known_steps(session.optimizers_built > 0),
         "rank": _distributed("RANK", "get_rank", 0),
@@ -95,8 +92,8 @@ def _distributed(name: str, getter: str, default: int) -> int:
         return default
 
 
-def facts(session: Session) -> dict[str, Any]:
-    """Facts of the process at its end, each independent of the others."""
+def facts(session: Session) -> None:
+    """Read facts of the process at its end, each independent of the others."""
     overrides = session.overrides
     read: dict[str, Callable[[], Any]] = {
         "whatif": lambda: overrides.summary() if overrides is not None else None,
@@ -104,13 +101,11 @@ def facts(session: Session) -> dict[str, Any]:
         "card": lambda: cuda_events.card_facts(session),
         "losses": lambda: training_hooks.loss_values(session),
     }
-    found: dict[str, Any] = {}
     for name, fact in read.items():
         try:
-            found[name] = fact()
+            session.facts[name] = fact()
         except Exception as problem:
             session.fail(problem)
-    return found
 
 
 def memory(session: Session) -> dict[str, Any]:
@@ -120,7 +115,7 @@ def memory(session: Session) -> dict[str, Any]:
         return {}
     stats = [torch.cuda.memory_stats(n) for n in range(torch.cuda.device_count())]
     return {
-        "allocated_gib": max(s.get("allocated_bytes.all.peak", 0) for s in stats) / GIB,
-        "reserved_gib": max(s.get("reserved_bytes.all.peak", 0) for s in stats) / GIB,
+        "allocated_gib": max(s.get("allocated_bytes.all.peak", 0) for s in stats) / cuda_events.GIB,
+        "reserved_gib": max(s.get("reserved_bytes.all.peak", 0) for s in stats) / cuda_events.GIB,
         "alloc_retries": sum(s.get("num_alloc_retries", 0) for s in stats),
     }

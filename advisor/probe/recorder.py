@@ -1,7 +1,6 @@
 """Event log of this process: hooks append, `flush` writes.
 
-`events-<pid>.jsonl` holds one line for each flush, a JSON list of events; an event is a list whose
-first item is its kind. `advisor/analysis/events.py` reads it and names the fields of each kind.
+`advisor/analysis/events.py` reads it, and names the fields of each kind of event.
 """
 
 from __future__ import annotations
@@ -34,11 +33,12 @@ class Recorder:
         """Appends one event; hooks look it up at each use, as it may be turned elsewhere."""
         self.counts: Dict[str, int] = dict.fromkeys(STEPS, 0)
         """Events of each kind that were flushed."""
-        self.first_time: float | None = None
         self.last_time: float | None = None
+        """Epoch seconds of the end of the latest of them."""
+        self._epoch = time.time() - time.perf_counter()
         self.last_items = 0.0
         """Items of the latest batch, or else forward."""
-        self.add(("clock", time.time() - time.perf_counter()))
+        self.add(("clock", self._epoch))
 
     def flush(self) -> None:
         """Write what was appended since the last flush."""
@@ -53,13 +53,11 @@ class Recorder:
         write_whole(self._path, json.dumps(events, default=str) + "\n", os.O_APPEND)
 
     def _count(self, event: Event) -> None:
-        kind, start, end = event[:3]
+        kind, _, end = event[:3]
         if kind == "batch" and event[4] == PASS_ENDED:
             return
         self.counts[kind] += 1
-        if self.first_time is None:
-            self.first_time = end if kind == "batch" else start
-        self.last_time = max(end, self.last_time or end)
+        self.last_time = max(end + self._epoch, self.last_time or 0.0)
         if kind in ("batch", "call"):
             self.last_items = event[4]
 
@@ -74,9 +72,7 @@ class Recorder:
 
     def known_steps(self, built: bool = False) -> int:
         """Steps so far; of optimizers where they step, or one is `built`."""
-        if built:
-            return self.counts["step"]
-        return self.counts["step"] or max(self.counts.values())
+        return self.counts["step"] or (0 if built else max(self.counts.values()))
 
     def at_work(self) -> bool:
         """Return True once steps have begun."""
@@ -85,11 +81,8 @@ class Recorder:
 
 
 def write_whole(path: str, text: str, flags: int) -> None:
-    """Write `text` in one call. Raises OSError on a full disk.
-
-    A name that is no UTF-8 must not cost the record: its odd characters become question marks.
-    """
-    data = text.encode("utf-8", "replace")
+    """Write `text` in one call. Raises OSError on a full disk."""
+    data = text.encode("utf-8", "replace")  # a name that is no UTF-8 must not cost the record
     file = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o644)
     try:
         written = os.write(file, data)

@@ -76,7 +76,6 @@ class Session:
         self.stacks: Any = None
         self.patches = Patches()
         self.overrides: Any = None
-        """The plan's overrides, once torch is there."""
         self.stand_in: Any = None
         """Card that the CPU stands in for, of a prediction."""
         self.tick: Callable[[float], object] = float
@@ -95,8 +94,6 @@ class Session:
         self.state = "torch" if self.torch is not None else "booted"
         self.muted: bool | None = None
         """True in a DataLoader worker; None until it is known."""
-        self.epoch = time.time() - time.perf_counter()
-        """Seconds since 1970 when the process's clock stood at 0."""
         self.recorder = Recorder(self.records, self.pid)
         self.counting = False
         """Only what counts steps is recorded."""
@@ -109,7 +106,6 @@ class Session:
         self.modules_by_id: dict[int, Any] = {}
         """An id may come back after its module is gone."""
         self.in_call = False
-        """Inside a module's forward."""
         self.capture: Any = None
         """True during a CUDA graph capture, which forbids queuing and waiting."""
         self.graph_replayed = False
@@ -178,10 +174,7 @@ class Session:
             self.tick(now)
 
     def switch(self, *, counting: bool, calls: bool = True) -> None:
-        """Record only what counts steps, or everything again.
-
-        `calls`: forwards are counted.
-        """
+        """Record only what counts steps (forwards if `calls`), or everything again."""
         if counting == self.counting:
             return
         self.counting = counting
@@ -218,11 +211,8 @@ class Session:
     def record_exception(
         self, problem: BaseException, where: str, items: float | None = None
     ) -> None:
-        """Record an exception inside a fetch, forward or backward, with the size of its batch.
-
-        The parent sees later if the program lived on. One of the diagnostics is ours.
-        """
-        if self.diagnosis is not None:
+        """Record an exception inside a fetch, forward or backward."""
+        if self.diagnosis is not None:  # the exception is ours
             return
         if len(self.swallowed) < KEPT:
             self.recorder.flush()

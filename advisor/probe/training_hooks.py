@@ -77,17 +77,14 @@ def _may_end_step(session: Session, kind: str, end: float) -> None:
 
 
 def _keep_loss(session: Session, tensors: Any) -> None:
-    """Copy the loss without waiting for its value.
-
-    A copy, because a CUDA graph writes each loss to the same place. A captured loss is no value.
-    """
+    """Copy the loss without waiting for its value."""
     unscaled, session.unscaled = session.unscaled, None
-    if session.capture is not None:
+    if session.capture is not None:  # it has no value yet
         return
     tensor = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
     if unscaled is None and getattr(tensor, "numel", lambda: 0)() == 1:
         unscaled = tensor.detach()
-    if unscaled is not None:
+    if unscaled is not None:  # a CUDA graph writes each loss to the same place
         session.losses.append(unscaled.clone() if unscaled.device.type == "cuda" else unscaled)
         if len(session.losses) > 2 * LOSSES_KEPT:
             del session.losses[LOSSES_KEPT]
@@ -162,8 +159,7 @@ def optimizers(torch: Any, session: Session) -> None:
         session.add(("step", entered or end, end, number_of(optimizer)))
         entered = 0.0
         session.at("step", optimizer)
-        if end >= session.due or session.device is not None:
-            session.step_ended(end)
+        session.step_ended(end)
         session.spent_s += clock() - end
 
     session.patches.on_undo(module.register_optimizer_step_pre_hook(before).remove)

@@ -108,7 +108,7 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
     waits = _known(rank.run.wait_share for rank in ranks)
     tokens = _known(rank.run.tokens_per_s for rank in ranks)
     starts = _known(process.boot_time for process in processes)
-    steps = _known(rank.record.first_step_time for rank in ranks)
+    first_step = min(rank.record.measurement.first_step for rank in ranks)
     alone = len(ranks) == 1
     return replace(
         lead.run,
@@ -126,7 +126,7 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
         cards=tuple(_known(rank.record.card for rank in ranks)),
         ranks=len(ranks),
         rank_units_per_s=() if alone else rates,
-        startup_s=min(steps) - min(starts) if starts and steps else None,
+        startup_s=first_step - min(starts) if starts else None,
         window_ended_s=lead.run.window_end - min(starts) if starts else None,
         notes=tuple(dict.fromkeys(_notes(ranks, len(able) - len(ranks)))),
         **{name: getattr(first, name) for name in OF_THE_FIRST},

@@ -70,7 +70,6 @@ class ProcessRecord:
     optimizers_built: int = 0
     whole_steps: int = 0
     """Of those that came to their end; an update may have many passes."""
-    first_step_time: Finite | None = None
     last_step_time: Finite | None = None
     rank: int = 0
     world_size: int = 1

@@ -104,6 +104,6 @@ def probe_overhead(bench: Bench) -> Iterator[Line]:
         f"{middle:+.2%} ({low:+.2%} to {high:+.2%}, {rounds} rounds), {added_us:+.0f} us of "
         f"{found['step_ms']:.2f} ms",
         None if bench.simulated else middle <= OVERHEAD_SHARE,
-        "fewer marks: APART_S in advisor/probe/cuda_events.py; the wrappers of sync_calls.py; "
+        "fewer marks: APART_S in advisor/probe/cuda_events.py; the wrappers of watch_device there; "
         "loss copies in training_hooks.py",
     )  # fmt: skip

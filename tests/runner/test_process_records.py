@@ -25,7 +25,7 @@ def content(pid: int, **other: Any) -> dict[str, Any]:
     return {
         "version": VERSION, "pid": pid, "ppid": 1, "boot_time": start - 5, "state": "stopped",
         "steps": 10, "rank": 0, "world_size": 1,
-        "first_step_time": start - 1, "last_step_time": start + 10, "errors": [], "notes": [],
+        "last_step_time": start + 10, "errors": [], "notes": [],
         "swallowed": [], "writes": [],
         "losses": [3.0, 2.0], "memory": {"allocated_gib": 1.5}, **other,
     }  # fmt: skip
@@ -88,7 +88,7 @@ def with_batch(record: ProcessRecord, batch: float) -> ProcessRecord:
 def test_one_process() -> None:
     """What was not measured is None; a launcher makes no step."""
     run = run_of(process(7, 40.0), process(8, None))
-    assert (run.units_per_s, run.units, run.startup_s) == (40.0, 400.0, 9.0)
+    assert (run.units_per_s, run.units, run.startup_s) == (40.0, 400.0, 10.0)
     assert run.peak_mem_gib == 1.5
     assert (run.losses, run.ranks, run.notes) == ((3.0, 2.0), 1, ())
     assert probed_run([BOOTED, process(7, None)]) is None
