@@ -236,7 +236,7 @@ def _name(dtype: Any) -> str:
     return str(dtype).rsplit(".", 1)[-1]
 
 
-def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, items: float) -> None:
+def record_numbers(session: Session, entry: Module, inputs: Any, items: float) -> None:
     """Record numeric arguments that distinguish sampler steps.
 
     Only numbers of every call do, so a call without any is the last one read. Those on a card are
@@ -244,6 +244,7 @@ def record_numbers(session: Session, entry: Module, args: Any, kwargs: Any, item
     """
     if not entry.numbered:
         return
+    args, kwargs = inputs
     given = {**{str(number): value for number, value in enumerate(args)}, **kwargs}
     numbers = {name: _first_number(value, items) for name, value in given.items()}
     found = {name: number for name, number in numbers.items() if number is not None}

@@ -150,7 +150,7 @@ def _leave(
         session.thread = threading.get_ident()
     alone = not (session.loaders or session.optimizers_built)
     if alone and session.capture is None:
-        module_facts.record_numbers(session, entry, *inputs, items)
+        module_facts.record_numbers(session, entry, inputs, items)
     session.at("call", module=entry.index)
 
 
