@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
-from advisor.errors import OPTIMIZE_EXIT_CODES, AdvisorError
+from advisor import errors
 from tests.support import ray_cluster, slurm
 
 if TYPE_CHECKING:
@@ -56,24 +56,20 @@ GONE_S, ENDED_S = 35.0, 180.0
 
 
 class Part(NamedTuple):
-    """Part of a call that is killed."""
+    """Part of a call that is killed, and the command of its engine."""
 
     engine: str
-    """Command that carries the pipe."""
     kill: Callable[[psutil.Process], object]
     """Is given the call."""
-    cluster: str = ""
 
 
-def named(text: str, among: psutil.Process | None = None) -> psutil.Process:
-    """Process with `text` in its command line, below `among` if given."""
-    found = among.children(recursive=True) if among else psutil.process_iter()
-    for each in found:
+def kill_named(text: str, among: psutil.Process | None = None) -> None:
+    """Kill the first process with `text` in its command line, below `among` if given."""
+    for each in among.children(recursive=True) if among else psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if text in " ".join(each.cmdline()):
-                return each
-    msg = f"no process of {text}"
-    raise LookupError(msg)
+                each.kill()
+                return
 
 
 def kill_daemon(name: str, *words: str) -> None:
@@ -87,12 +83,12 @@ def kill_daemon(name: str, *words: str) -> None:
 AGENT = "advisor.executor.engines.agent"
 SRUN, RAY = "srun --gres=gpu:h100:1", "ray --accelerator-type=H100"
 PARTS = {
-    "agent": Part("env", lambda call: named(AGENT, call).kill()),
+    "agent": Part("env", lambda call: kill_named(AGENT, call)),
     "driver": Part("env", lambda call: call.kill()),
-    "node daemon": Part(SRUN, lambda _: kill_daemon("slurmd-n2", "slurmd", "-N", "n2"), "slurm"),
-    "controller": Part(SRUN, lambda _: kill_daemon("slurmctld", "slurmctld"), "slurm"),
-    "worker": Part(RAY, lambda _: named("ray::").kill(), "ray"),
-    "head": Part(RAY, lambda _: named("gcs_server").kill(), "ray"),
+    "node daemon": Part(SRUN, lambda _: kill_daemon("slurmd-n2", "slurmd", "-N", "n2")),
+    "controller": Part(SRUN, lambda _: kill_daemon("slurmctld", "slurmctld")),
+    "worker": Part(RAY, lambda _: kill_named("ray::")),
+    "head": Part(RAY, lambda _: kill_named("gcs_server")),
 }
 
 
@@ -100,10 +96,10 @@ PARTS = {
 def cluster_of(part: Part) -> Iterator[None]:
     """Cluster that the engine of `part` needs."""
     with contextlib.ExitStack() as stack:
-        if part.cluster == "slurm":
+        if part.engine == SRUN:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-")))
             os.environ["SLURM_CONF"] = stack.enter_context(slurm.cluster(folder))["SLURM_CONF"]
-        if part.cluster == "ray":
+        if part.engine == RAY:
             os.environ["RAY_ADDRESS"] = stack.enter_context(ray_cluster.cluster()).address
         yield
 
@@ -128,7 +124,7 @@ def outcome(part: Part, after_s: float) -> str:
             stderr=(folder / "stderr").open("wb"),
         )
         time.sleep(after_s)
-        with contextlib.suppress(psutil.Error, LookupError):
+        with contextlib.suppress(psutil.Error):
             part.kill(call)
         try:
             code = call.wait(ENDED_S)
@@ -150,16 +146,10 @@ def verdict(folder: Path, code: int) -> str:
         time.sleep(0.5)
     if left:
         return f"LEFT RUNNING {left}"
-    kinds = {each.exit_code: each.__name__ for each in error_kinds(AdvisorError)}
-    ends = {value: name for name, value in OPTIMIZE_EXIT_CODES.items()}
+    found = [each for each in vars(errors).values() if isinstance(each, type)]
+    kinds = {getattr(each, "exit_code", None): each.__name__ for each in found}
+    ends = {value: name for name, value in errors.OPTIMIZE_EXIT_CODES.items()}
     return ends.get(code) or kinds.get(code) or ("killed" if code < 0 else f"EXIT {code}")
-
-
-def error_kinds(kind: type[AdvisorError]) -> Iterator[type[AdvisorError]]:
-    """All classes of errors, the most general first."""
-    yield kind
-    for each in kind.__subclasses__():
-        yield from error_kinds(each)
 
 
 def running(folder: Path) -> list[str]:
@@ -178,11 +168,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--times", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     print("| killed | calls | ended in |\n|:--|--:|:--|", flush=True)
     for name in args.parts or PARTS:
-        part, chance = PARTS[name], random.Random(f"{name} {args.seed}")
+        part, chance = PARTS[name], random.Random(name)
         ends: Counter[str] = Counter()
         left = args.times
         while left:
