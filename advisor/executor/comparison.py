@@ -226,10 +226,7 @@ class Comparison:
     def _bounds(
         self, objective: Objective, arm: str, rounds: Sequence[Round[TrialResult]], *, slowed: str
     ) -> Interval | None:
-        """Bounds of the log gain by `rounds`, and by all runs but the slowed ones.
-
-        Those of `slowed` count, too. None without a round.
-        """
+        """Log gain's bounds by rounds, and by sound or `slowed` runs."""
         ratios = self.log_gains(objective, arm, rounds)
         if not ratios:
             return None
@@ -262,11 +259,7 @@ class Comparison:
         return statistics.median(objective.score(run) for run in self.runs(arm))
 
     def _drift(self, objective: Objective, arm: str) -> float | None:
-        """Score of the first variant outside of the rounds.
-
-        None where it agrees with theirs. That is where the two differ by more than half of the
-        interval's width.
-        """
+        """The first variant's score outside of the rounds, where it is another."""
         found = self._paired(objective, arm)
         if found is None or len(self.outside) < FEWEST:
             return None
@@ -276,10 +269,7 @@ class Comparison:
         return outside if abs(math.log(change)) > half else None
 
     def drift_note(self, objective: Objective, unit: str) -> str | None:
-        """Sentence on a drift of the first variant.
-
-        `unit` is that of the objective: `samples/s`.
-        """
+        """Sentence on a drift of the first variant, in `unit` (`samples/s`)."""
         outside = self._drift(objective, AFTER)
         if outside is None:
             return None
@@ -378,10 +368,7 @@ def alike(runs: Mapping[str, TrialResult]) -> bool:
 
 
 def loads_alike(others_cpus: Sequence[float | None]) -> bool:
-    """True if these loads are nearly equal.
-
-    None stands for an unknown load.
-    """
+    """True if these loads are nearly equal; None: unknown, taken for none."""
     held = [cpus or 0.0 for cpus in others_cpus]
     return max(held) - min(held) <= max(ALIKE, ALIKE * max(held))
 

@@ -81,10 +81,7 @@ class Budget:
 
 @dataclass(kw_only=True)
 class Executor:
-    """Executor of variants of one program.
-
-    It measures on one engine and keeps all results.
-    """
+    """Executor of variants of one program."""
 
     engine: Engine
     program: Program
@@ -159,10 +156,7 @@ class Executor:
             self._ahead |= {each.key: each for each in self._run_all(several)}
 
     def measure(self, request: TrialRequest) -> TrialResult | SkippedRun:
-        """Measure one run, once more where it was contended.
-
-        The less contended one counts.
-        """
+        """Measure one run, once more where contended; the less contended counts."""
         first = self.run_once(request)
         if not self._is_to_repeat(first):
             return first
@@ -184,11 +178,7 @@ class Executor:
         return self.patient and answer.run.wall_s <= EXPENSIVE * self.budget.total_s
 
     def compare(self, ab_test: ABTest) -> Comparison:
-        """Run a test in interleaved rounds.
-
-        A contended round is run again whole, within a bound. A proof in which runs collapsed goes
-        on while the budget allows it.
-        """
+        """Run a test in interleaved rounds."""
         from_original = ab_test.before == Variant() and ab_test.purpose not in UNTIMED
         baselines = self._baselines() if from_original else []
         outside = tuple(run for run in baselines if not contended(run))
@@ -369,10 +359,7 @@ class _Rounds:
         repeats = max(2, test.rounds // 2) if self.executor.patient else 0
 
         def reason(runs: Mapping[str, TrialResult]) -> str | None:
-            """Reason to repeat a round, or None.
-
-            A busy machine must do once enough rounds were repeated.
-            """
+            """Reason to repeat a round; none once enough rounds were repeated."""
             found = None if test.purpose == "quality" else contended_arms(runs)
             spent = sum(r.contended is not None for r in self.rounds) >= repeats
             return None if spent and alike(runs) else found

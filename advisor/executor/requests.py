@@ -204,10 +204,7 @@ class Program:
     def content(
         self, config: documents.Document, candidate: Candidate, outputs: str | None = None
     ) -> bytes:
-        """Bytes of one config with `candidate`'s values, verified.
-
-        What it names as output goes to the folder `outputs`.
-        """
+        """Bytes of one config with `candidate`'s values, its outputs in `outputs`."""
         values: dict[str, JsonScalar] = {
             c.path: c.new for c in candidate.changes if c.document == config.name
         }
@@ -221,10 +218,7 @@ class Program:
         command_line: documents.Document | None = None,
         outputs: str | None = None,
     ) -> tuple[str, ...]:
-        """Command with `candidate`'s values.
-
-        What it writes goes to the folder `outputs`.
-        """
+        """Command with `candidate`'s values, its outputs in the folder `outputs`."""
         document = command_line or self.command_line
         scalars = document.scalars
         values: dict[str, JsonScalar] = {

@@ -187,10 +187,7 @@ def suggest_changes(state: TunerState) -> Stage:
 
 
 def compare_faster(state: TunerState) -> Stage:
-    """Compare the most promising suggestions, each in its share of the budget.
-
-    Those within the tie wait for a second look.
-    """
+    """Compare the most promising suggestions, each in its share of the budget."""
     waiting = [s for s in state.suggestions if s.outcome is None and is_sure(state, s.run)]
     waiting = sorted(waiting, key=lambda each: -each.gain)[:MOST_COMPARED]
     for number, suggestion in enumerate(waiting):
@@ -297,7 +294,6 @@ def try_variant(
     """Sound run of `variant`; None where it did not fit, apply or keep the bounds.
 
     It is not begun where the budget does not hold its comparison, beside that of an earlier one.
-    Variants that may follow run beside it where there are cards.
     """
     waiting = any(each.outcome is None for each in state.suggestions)
     compared_s = FEWEST_ROUNDS * state.round_s * (2 if waiting else 1)

@@ -25,10 +25,7 @@ LINKED = "Moves with what it is linked to."
 def decisions(
     state: TunerState, winner: Candidate, trials: Sequence[TrialResult], *, whole: bool
 ) -> tuple[Decision, ...]:
-    """Decide on every knob and every linked value.
-
-    `whole`: every stage of the search ran.
-    """
+    """Decide on every knob and linked value; `whole`: every stage ran."""
     changes = {(c.document, c.path): c for c in winner.changes}
     found = []
     for knob in state.all_knobs:

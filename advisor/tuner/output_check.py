@@ -70,10 +70,7 @@ def in_window(run: Run) -> float:
 
 
 def _fewer_items(before: Run, after: Run) -> str:
-    """Find files with too few entries.
-
-    Entries that may still lie in a buffer are counted.
-    """
+    """Find files with too few entries, those in a buffer counted."""
     if not before.whole_units or (before.files_in_window or 0) >= A_FILE_EACH * in_window(before):
         return ""
     data = after.effects.data_items
@@ -115,10 +112,7 @@ def _other_items(originals: Sequence[Run], after: Run) -> str:
 def _alike(
     some: Sequence[ResultFile], others: Sequence[ResultFile]
 ) -> list[tuple[ResultFile, ResultFile]]:
-    """Pairs of files with one path.
-
-    A single file of its kind may carry a time stamp.
-    """
+    """Pairs of files with one path, or single ones of one kind."""
     pairs = [(one, other) for one in some for other in others if one.path == other.path]
     if pairs or len(some) != 1 or len(others) != 1:
         return pairs
@@ -149,10 +143,7 @@ def unread(originals: Sequence[Run], runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def _same(one: Sequence[float | str], other: Sequence[float | str], strays: float) -> bool:
-    """True if texts are equal and numbers are close.
-
-    A share of `strays` of the numbers may differ.
-    """
+    """True if texts are equal and all numbers but `strays` are close."""
     if len(one) != len(other):
         return False
     apart = 0

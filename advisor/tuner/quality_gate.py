@@ -211,10 +211,7 @@ def confirm_quality(
 def rounds_to_confirm(
     state: TunerState, reference: Reference, screening: Verdict
 ) -> tuple[int, str]:
-    """Runs a side that confirm a candidate, and the reason if none do.
-
-    Without a sign that seeds matter, only other items can, in one run.
-    """
+    """Runs a side that confirm a candidate, and the reason if none do."""
     seeded = [(values_of(state, run),) * 2 for run in reference.runs]
     if quality.seeds_matter(seeded) is False:
         others = state.context.workload.confirm_quality_command is not None
@@ -285,10 +282,7 @@ def figure_of(judgement: quality.QualityJudgement, *, declared: bool) -> str:
 def run_seeds(
     state: TunerState, variant: Variant, count: int, expected_s: float = 0.0
 ) -> Trials[tuple[tuple[Run, ...], str]]:
-    """Runs of the quality command with the seeds that choose.
-
-    It ends where one does not fit, fails, or lacks a measure; the reason stands beside the runs.
-    """
+    """Runs of the quality command with choosing seeds, and why they end."""
     runs: list[Run] = []
     for repeat in range(CHOOSING, CHOOSING + count):
         request = seeded_request(state, None, variant, repeat, expected_s=expected_s)

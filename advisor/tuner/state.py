@@ -318,10 +318,7 @@ class TunerState:
         return self.context.objective.metric.gain(median, score(run))
 
     def is_faster(self, run: Run, than: Run) -> bool:
-        """True if `run` beats `than` by a tie.
-
-        So does a run that alone is inside the constraints.
-        """
+        """True if `run` beats `than` by a tie or alone keeps constraints."""
         objective = self.context.objective
         if objective.broken(run):
             return False

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 
 class LocalEngine:
-    """Engine of a single machine.
-
-    `cancel` may come from outside, see `cancellable`.
-    """
+    """Engine of a single machine."""
 
     def __init__(self, settings: EngineSettings | None = None) -> None:
         self._settings = settings or EngineSettings()

@@ -14,10 +14,7 @@ from advisor.model import Failure, Run, Trial
 
 
 class RemoteEngine:
-    """Engine at the other end of a connection.
-
-    A lost node is raised, and the next call asks for another one.
-    """
+    """Engine at the end of a connection, on one node after another."""
 
     equal_gpus: tuple[str, ...] = ()
 
