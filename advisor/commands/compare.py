@@ -247,7 +247,7 @@ def request(arm: Arm, purpose: Purpose, window_s: float) -> TrialRequest:
 def warm_up(arms: Sequence[Arm], executor: Executor, window_s: float) -> None:
     """Run each variant once; caches are full then."""
     for arm in arms:
-        answer = executor.run_once(request(arm, "profile", window_s), earlier_calls=False)
+        answer = executor.run_once(request(arm, "profile", window_s))
         if isinstance(answer, SkippedRun):
             msg = (
                 "The budget ended before each variant had run once. Call again with a larger "

@@ -190,25 +190,14 @@ class Executor:
         found = (a for a in self.attempts if a.request.purpose == "baseline")
         return [a.run for a in found if a.run and not a.reused and not a.repeated]
 
-    def run_once(
-        self, request: TrialRequest, *, earlier_calls: bool = True
-    ) -> TrialResult | SkippedRun:
-        """Run `request` once, or take a kept result.
-
-        After the loss of a node it runs again on the next one.
-        """
+    def run_once(self, request: TrialRequest) -> TrialResult | SkippedRun:
+        """Run `request`, or take a kept result; a lost node is replaced."""
         while True:
             try:
-                return self.run_here(request, earlier_calls=earlier_calls)
+                return self.run_together([request])[0]
             except NodeLostError as lost:
                 if not lost.again:
                     raise
-
-    def run_here(
-        self, request: TrialRequest, *, earlier_calls: bool = True
-    ) -> TrialResult | SkippedRun:
-        """Run `request` on the node at hand. Raises NodeLostError."""
-        return self.run_together([request], earlier_calls=earlier_calls)[0]
 
     def run_together(
         self, requests: Sequence[TrialRequest], *, earlier_calls: bool = True
