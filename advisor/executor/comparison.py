@@ -124,17 +124,11 @@ class Comparison:
     remaining_s: float
 
     @property
-    def uncontended(self) -> tuple[Round[TrialResult], ...]:
-        """Whole rounds that no background load slowed."""
-        return tuple(r for r in self.rounds if not r.failed and self._contended(r) is None)
-
-    @property
     def whole(self) -> tuple[Round[TrialResult], ...]:
         """The uncontended rounds where they are enough, else all without a failure."""
-        quiet = self.uncontended
-        if len(quiet) >= self.ab_test.rounds:
-            return quiet
-        return tuple(r for r in self.rounds if not r.failed)
+        sound = tuple(r for r in self.rounds if not r.failed)
+        quiet = tuple(r for r in sound if self._contended(r) is None)
+        return quiet if len(quiet) >= self.ab_test.rounds else sound
 
     @property
     def fair(self) -> tuple[Round[TrialResult], ...]:
