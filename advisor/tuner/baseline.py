@@ -141,7 +141,9 @@ def discover_knobs(state: TunerState) -> Stage:
     seen = state.original.effects
     sources = [(source.document, source.findings) for source in state.context.sources]
     findings = [each for _, each in sources]
-    kinds = discovery.open_kinds(findings, seen, worth_a_process(state), phases(state))
+    tunable = ["batch_size", "num_workers", "grad_accum"]
+    tunable += ["timesteps"] * bool(state.context.workload.quality)
+    kinds = discovery.open_kinds(findings, seen, tunable, phases(state))
     left = discovery.find_suspects(sources, seen, kinds)
     doubts = {suspect: suspect.kinds for suspect in left}
     followed: list[Followed] = []
@@ -176,14 +178,6 @@ def discover_knobs(state: TunerState) -> Stage:
             blamed = [move.suspect for move in moved if str(move.new) in named]
             left = tuple(each for each in again if each not in blamed) or again
     return with_followed(state, followed)
-
-
-def worth_a_process(state: TunerState) -> tuple[str, ...]:
-    """Kinds that the search could tune, were they found."""
-    context = state.context
-    kinds = ["batch_size", "num_workers", "grad_accum"]
-    kinds += ["timesteps"] * bool(context.workload.quality)
-    return tuple(kinds)
 
 
 def planned(
