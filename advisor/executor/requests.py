@@ -248,10 +248,8 @@ class Program:
 
     def trial(self, id_: str, request: TrialRequest, scratch: Path) -> Trial:
         """Trial of `request`, with its outputs in `scratch`."""
-        candidate, plan = (
-            request.variant.candidate,
-            replace(request.plan, whatif=request.variant.whatif),
-        )
+        candidate = request.variant.candidate
+        plan = replace(request.plan, whatif=request.variant.whatif)
         outputs = str(scratch / "outputs")
         seed = self.seed if request.repeat is None else (self.seed or 0) + request.repeat
         document = self.commands.get(request.command)
