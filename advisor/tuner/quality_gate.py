@@ -17,14 +17,7 @@ from advisor.executor.comparison import AFTER, BEFORE
 from advisor.executor.requests import ABTest, CommandName, TrialRequest, Variant
 from advisor.model import Candidate, Failure, MeasurePlan, Run
 from advisor.tuner import output_check
-from advisor.tuner.state import (
-    MARGIN,
-    OUT_OF_TIME,
-    Trials,
-    TunerState,
-    run_comparison,
-    run_trial,
-)
+from advisor.tuner.state import MARGIN, OUT_OF_TIME, Trials, TunerState, run_comparison, run_trial
 
 FIRST_QUALITY = 3.0
 """Short processes that a quality run may take, before one was seen."""
@@ -166,11 +159,7 @@ def assess(
 
 
 def confirm_quality(
-    state: TunerState,
-    reference: Reference,
-    variant: Variant,
-    screening: Verdict,
-    name: str = "It",
+    state: TunerState, reference: Reference, variant: Variant, screening: Verdict, name: str = "It"
 ) -> Trials[Verdict]:
     """True if pairs of other seeds, or other items, are inside the tolerance as well."""
     if not screening.inside:

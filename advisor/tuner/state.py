@@ -404,11 +404,7 @@ class TunerState:
         """Skip `what`, which did not fit the budget."""
         remaining_s = self.remaining_s - kept_s
         entry = Skipped(
-            what=what,
-            needed_s=needed_s,
-            remaining_s=remaining_s,
-            matters=matters,
-            stopped=stopped,
+            what=what, needed_s=needed_s, remaining_s=remaining_s, matters=matters, stopped=stopped
         )
         others = tuple(each for each in self.skipped if each.what != what)
         return replace(self, skipped=(*others, entry))

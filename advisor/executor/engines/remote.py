@@ -63,9 +63,7 @@ class RemoteEngine:
         if not self._connection.is_open:
             self._connection.open(self._cancel)
         self._connection.ask(
-            "enter",
-            gpu_uuid=self._settings.gpu_uuid,
-            silence_s=self._connection.silence_s,
+            "enter", gpu_uuid=self._settings.gpu_uuid, silence_s=self._connection.silence_s
         )
 
 
