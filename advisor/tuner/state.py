@@ -540,11 +540,6 @@ class Stop:
     needed_s: float | None = None
     """budget-too-small: the budget that would do."""
 
-    @property
-    def whole(self) -> bool:
-        """True if every stage ran."""
-        return self.reason == "done"
-
 
 def make_request(
     state: TunerState,
