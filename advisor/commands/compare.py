@@ -80,8 +80,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
             "rounds, and a threshold lies above 0 and below 100 percent."
         )
         raise UsageError(msg)
-    arms = arms_of(args.configs, command, args.workload, args.ranks or ())
-    found = measure(arms, args, started)
+    found = measure(arms_of(args, command or []), args, started)
     output.show(found, as_table(found), as_json=args.json)
     return EXIT_CODES[found["outcome"]]
 
@@ -130,14 +129,9 @@ class Arm:
         }
 
 
-def arms_of(
-    configs: Sequence[Path],
-    command: list[str] | None,
-    workload: str | None,
-    counts: Sequence[int] = (),
-) -> list[Arm]:
+def arms_of(args: argparse.Namespace, command: list[str]) -> list[Arm]:
     """Variants in order: configs, commands, or numbers of ranks."""
-    blocks = split_blocks(command or [])
+    configs, counts, blocks = args.configs, args.ranks or (), split_blocks(command)
     if counts:
         if configs or len(blocks) != 1:
             msg = "--ranks compares one command, without configs: `--ranks 1,2 -- torchrun a.py`."
@@ -155,9 +149,9 @@ def arms_of(
             f"as in `gpu-advisor compare -- python a.py {SEPARATOR} python b.py`."
         )
         raise UsageError(msg)
-    template = [_placeholder(word, configs) for word in command or ()]
+    template = [_placeholder(word, configs) for word in command]
     named: list[tuple[list[Path], list[str]]] = [([config], template) for config in configs]
-    workload = workload or _workload_of(configs)
+    workload = args.workload or _workload_of(configs)
     arms = []
     for name, (paths, words) in zip(
         NAMES, named or [([], block) for block in blocks], strict=False
