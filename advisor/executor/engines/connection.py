@@ -223,21 +223,19 @@ class Connection:
         begun = time.monotonic()
         try:
             self._start()
-            self._greet(self._hear("hello", cancel, silence_s=None)["hello"])
+            hello = self._hear("hello", cancel, silence_s=None)["hello"]
+            self.host, self._greeted = hello["host"], True
+            if hello["version"] != __version__:
+                msg = (
+                    f"{self.host} has gpu-advisor {hello['version']}, and this is {__version__}. "
+                    f"Install the same there, for {self._carrier.python}."
+                )
+                raise errors.EngineError(msg)
             self.waited_s += time.monotonic() - begun
             self._look()
         except BaseException:
             self.close()
             raise
-
-    def _greet(self, hello: Mapping[str, str]) -> None:
-        self.host, self._greeted = hello["host"], True
-        if hello["version"] != __version__:
-            msg = (
-                f"{self.host} has gpu-advisor {hello['version']}, and this is {__version__}. "
-                f"Install the same there, for {self._carrier.python}."
-            )
-            raise errors.EngineError(msg)
 
     def _look(self) -> None:
         """Give the node our variables, and take what it offers a trial."""
