@@ -92,8 +92,6 @@ class Executor:
     listener: Listener
     attempts: list[TrialResult] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
-    stopped: list[TrialRequest] = field(default_factory=list)
-    """Requests whose process the budget ended: they failed in nothing."""
     patient: bool = True
     """True if to run a contended run again: not after that was in vain, until an uncontended one
     is seen."""
@@ -263,7 +261,6 @@ class Executor:
             raise InterruptedByUserError(msg)
         ours = by_budget or request.limit_s is not None
         if isinstance(result, Failure) and result.kind == "timeout" and ours:
-            self.stopped.append(request)
             why = "the budget is spent"
             if not by_budget:
                 why = f"no item within {request.limit_s:.0f} s"
