@@ -94,7 +94,6 @@ class Arm:
     """The config's path, or the command."""
     asked: invocation.Invocation
     ranks: int | None = None
-    """Number of ranks, where numbers of them are compared."""
     warm_up: Run | None = None
     verdict: Verdict | None = None
     reason: str = ""

@@ -118,7 +118,6 @@ class TorchFacts(BaseModel):
     python: str
     executable: str
     missing: str | None = None
-    """Why torch could not be imported."""
     torch: str | None = None
     cuda: str | None = None
     rocm: str | None = None

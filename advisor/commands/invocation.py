@@ -232,10 +232,7 @@ def shown(path: Path) -> Path:
 
 
 def split(command: str, paths: Sequence[Path], cwd: Path) -> tuple[str, ...]:
-    """Split a declared command into argv, through `bash -c` with shell operators.
-
-    `{config}` becomes the first config's path as seen from `cwd`.
-    """
+    """Split a declared command into argv, through `bash -c` with shell operators."""
     text = command
     if paths:
         real = Path(os.path.realpath(paths[0]))

@@ -89,10 +89,7 @@ def interleaved(
 __all__ = ["AFTER", "ALPHA", "BEFORE", "Comparison"]
 
 ALIKE = 0.25
-"""Largest difference of the background load of two equally contended arms.
-
-The larger of a quarter of a CPU and a quarter of the load.
-"""
+"""Largest difference of the loads of two equally contended arms: in CPUs, or as a share."""
 FEWEST = 2
 """Rounds that an interval needs; runs that tell a speed."""
 WON = 4
@@ -106,7 +103,6 @@ PROBE_MARGIN, MOST_OURS = 2.0, 0.5
 """A hook costs up to twice what it measures of itself; no more of a gain is doubted."""
 
 UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
-"""Note on every gain that rests on such rounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +116,6 @@ class Comparison:
     failure: Failure | None = None
     """The end of it: nothing is proven then."""
     cut_short: bool = False
-    """The budget ended before the rounds did."""
     remaining_s: float
 
     @property
@@ -409,7 +404,6 @@ FACTS: dict[str, Callable[[Run], object | None]] = {
     "shape of the inputs": lambda run: run.effects.input_shapes or None,
     "units of the whole run": lambda run: (run.whole_units or None) if run.to_its_end else None,
 }
-"""Facts of a run that equal work has in common."""
 
 
 def _constant(runs: Sequence[Run], read: Callable[[Run], object | None]) -> object | None:

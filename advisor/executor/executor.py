@@ -1,8 +1,4 @@
-"""Executor of requests: kept runs first, then processes.
-
-The tuner above never sees a process, a file or a clock. It gets results, and the budget that was
-left after each.
-"""
+"""Executor of requests: kept runs first, then processes."""
 
 from __future__ import annotations
 
@@ -96,7 +92,6 @@ class Executor:
     """True if to run a contended run again: not after that was in vain, until an uncontended one
     is seen."""
     cards: int = 1
-    """Cards on which trials run at once."""
     _ahead: dict[str, _Begun] = field(default_factory=dict)
     """Trials that ran beside others before they were asked for, by key."""
     _last_id: int = 0
@@ -106,10 +101,7 @@ class Executor:
         request: TrialRequest | ABTest,
         ahead: Callable[[], Iterable[TrialRequest]] = lambda: (),
     ) -> TrialResult | Comparison | SkippedRun:
-        """Result of `request`. Raises InterruptedByUserError; finished runs are kept.
-
-        `ahead`: requests that may follow, which run on further cards meanwhile.
-        """
+        """Result of `request`. Raises InterruptedByUserError; finished runs are kept."""
         if request.purpose != "baseline":
             self.run_cache.check_speed([run.units_per_s for run in self._baselines()])
         if isinstance(request, ABTest):

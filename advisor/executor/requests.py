@@ -132,7 +132,6 @@ class TrialResult:
     took_s: float = 0.0
     """Time of the process with its preparation."""
     remaining_s: float
-    """Budget that was left after it."""
 
     @property
     def run(self) -> Run | None:
@@ -162,7 +161,6 @@ def contended(run: Run) -> bool:
 
 COMMAND_LINE = "command line"
 SEED = "{seed}"
-"""Stands for the seed in a command."""
 SEEDS = 2**32
 """Number of seeds, that of Python's hashes."""
 

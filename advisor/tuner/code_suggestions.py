@@ -46,7 +46,6 @@ LAUNCH_BOUND = 0.2
 
 
 Tried = tuple[Variant, Run]
-"""A variant, and its sound run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,6 @@ class Switch:
     needs: frozenset[str] = frozenset()
     """cuda, training, compute: much of it without a GPU; tolerance: it changes rounding."""
     values: Callable[[TunerState], tuple[str, ...]] = lambda _: ("",)
-    """Values to set it to."""
     statement: str = ""
     """Code that can stand by itself after the imports."""
     code: str = ""

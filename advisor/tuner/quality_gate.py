@@ -53,7 +53,6 @@ class Verdict:
     refuted: bool = True
     """Other runs or seeds would not help: the next candidate may be tried."""
     pairs: Pairs = field(default_factory=list)
-    """Pairs that were judged."""
     judgements: tuple[quality.QualityJudgement, ...] = ()
 
 

@@ -60,9 +60,7 @@ class Grid:
     points: tuple[Point, ...]
     """All runs, for the model."""
     most: int
-    """Largest batch that is tried."""
     stop: str = FLAT
-    """The reason why the search ended."""
     refused: frozenset[GridPoint] = frozenset()
 
     def without(self, point: GridPoint, why: str, *, larger: bool | None = None) -> Grid:
