@@ -28,6 +28,11 @@ AGENT = ("-P", "-m", "advisor.executor.engines.agent")
 """Arguments of a node's Python; `-P` keeps the user's folder from hiding our modules."""
 KNOWN = {"slurm": "srun", "ray": "ray"}
 """Command of an engine that gpu-advisor.toml does not define."""
+SHEBANG = re.compile(
+    r"#!(?:/bin/sh\n'''exec' \"?)?\s*(?P<env>/\S+/env\s+)?"
+    r"(?P<python>(?:/[^\n\"]*/)?(?:python|pypy)[\d.]*)[\s\"]"
+)
+"""First line of a script; the long form is pip's, for long paths and those with blanks."""
 RAY_PIPE = str(Path(__file__).with_name("ray_pipe.py"))
 ADDED: dict[str, tuple[str, ...]] = {
     "srun": ("--unbuffered", "--nodes=1", "--ntasks=1", "--cpu-bind=none"),
@@ -106,22 +111,25 @@ class Carrier:
         first, *own = self.words
         program = os.path.basename(first)  # noqa: PTH119  a word of a command
         if program == "ray":
-            return (interpreter_of(first), RAY_PIPE, *own, "--", self.python, *AGENT)
+            script = shutil.which(first)
+            if script is None:
+                msg = f"There is no `{first}` on PATH. Name it in gpu-advisor.toml, [engine.ray]."
+                raise errors.EngineError(msg)
+            python = interpreter_of(script) or "python3"
+            return (python, RAY_PIPE, *own, "--", self.python, *AGENT)
         added = ADDED.get(program, ())
         if program == "srun" and "SLURM_JOB_ID" in environ:
             added = (*added, "--overlap")  # the step that we are holds all CPUs
         return (first, *added, *own, self.python, *AGENT)
 
 
-def interpreter_of(script: str) -> str:
-    """Python that runs a script which pip installed. Raises EngineError without one."""
-    path = shutil.which(script)
-    if path is None:
-        msg = f"There is no `{script}` on PATH. Name it in gpu-advisor.toml, table [engine.ray]."
-        raise errors.EngineError(msg)
-    head = Path(path).read_bytes()[:500].decode(errors="replace")
-    found = re.match(r"#!(?:/bin/sh\n'''exec' \"?)?([^\n\"]*python[\d.]*)", head)
-    return found[1] if found else "python3"
+def interpreter_of(script: str, path: str | None = None) -> str | None:
+    """Python that the first line of a script names; None if it is no Python."""
+    with open(script, "rb") as file:  # noqa: PTH123  a program may be gigabytes
+        found = SHEBANG.match(file.read(500).decode(errors="replace"))
+    if found is None:
+        return None
+    return found["python"] if found["env"] is None else shutil.which(found["python"], path=path)
 
 
 def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
