@@ -261,15 +261,8 @@ def compare(arms: Sequence[Arm], executor: Executor, args: argparse.Namespace) -
     """Run the rounds of all variants; None without a second one."""
     if len(arms) < FEWEST:
         return None
-    found = executor.compare(
-        ABTest(
-            purpose="confirm",
-            title="compare",
-            requests=tuple(request(arm, "confirm", args.window) for arm in arms),
-            names=tuple(arm.name for arm in arms),
-            rounds=args.rounds,
-        )
-    )
+    requests = tuple(request(arm, "confirm", args.window) for arm in arms)
+    found = run_rounds(arms, executor, requests, args.rounds)
     each = [(arm.warm_up, *found.runs(arm.name)) for arm in arms]
     works = [[run for run in runs if run is not None] for runs in each]
     for arm, work in zip(arms[1:], works[1:], strict=True):
@@ -281,6 +274,16 @@ def compare(arms: Sequence[Arm], executor: Executor, args: argparse.Namespace) -
             if arm.name in failed:
                 arm.drop("failed", failure_text(found.failure))
     return found
+
+
+def run_rounds(
+    arms: Sequence[Arm], executor: Executor, requests: tuple[TrialRequest, ...], rounds: int
+) -> Comparison:
+    """Run interleaved rounds of one request a variant."""
+    purpose, names = requests[0].purpose, tuple(arm.name for arm in arms)
+    return executor.compare(
+        ABTest(purpose=purpose, title=purpose, requests=requests, names=names, rounds=rounds)
+    )
 
 
 def notes_on(rounds: Comparison) -> list[str]:
@@ -306,15 +309,7 @@ def check_quality(arms: Sequence[Arm], executor: Executor, window_s: float) -> N
         )
         for arm in arms
     )
-    found = executor.compare(
-        ABTest(
-            purpose="quality",
-            title="quality",
-            requests=requests,
-            names=tuple(arm.name for arm in arms),
-            rounds=QUALITY_ROUNDS,
-        )
-    )
+    found = run_rounds(arms, executor, requests, QUALITY_ROUNDS)
     first, *others = (
         [read_measures(measures, run.stdout_tail) for run in found.runs(arm.name)] for arm in arms
     )
