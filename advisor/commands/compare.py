@@ -281,9 +281,7 @@ def run_rounds(
 ) -> Comparison:
     """Run interleaved rounds of one request a variant."""
     purpose, names = requests[0].purpose, tuple(arm.name for arm in arms)
-    return executor.compare(
-        ABTest(purpose=purpose, title=purpose, requests=requests, names=names, rounds=rounds)
-    )
+    return executor.compare(ABTest(purpose=purpose, requests=requests, names=names, rounds=rounds))
 
 
 def notes_on(rounds: Comparison) -> list[str]:

@@ -377,7 +377,8 @@ class _Rounds:
         request = replace(request, expected_s=self.took_s[arm])
         if test.purpose == "quality":  # each round has a seed; tests share their runs
             return replace(request, repeat=(request.repeat or 0) + number - 1)
-        request = replace(request, series=f"{test.title}, round {number}")
+        series = f"comparison {len(self.executor.comparisons) + 1}, round {number}"
+        request = replace(request, series=series)
         if test.finish_once and arm == test.names[-1] and not self.rounds:
             return replace(request, plan=replace(request.plan, whole_batches=1))
         return request

@@ -88,7 +88,6 @@ class ABTest:
     """Variants for interleaved rounds of fresh processes."""
 
     purpose: Purpose
-    title: str
     requests: tuple[TrialRequest, ...]
     """One a variant; the others are compared with the first."""
     names: tuple[str, ...] = (BEFORE, AFTER)

@@ -204,7 +204,6 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
         return state.skip(suggestion.title, FEWEST_ROUNDS * round_s, matters=False)
     ab_test = ABTest(
         purpose="whatif",
-        title=suggestion.title,
         requests=(
             make_request(state, Variant(candidate=state.best), "whatif", ran=state.best_run),
             make_request(state, variant, "whatif", ran=state.best_run),

@@ -59,7 +59,6 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
             break
         ab_test = ABTest(
             purpose="confirm",
-            title=f"{winner.label} against {base.label}{', again' * again}",
             requests=(
                 make_request(state, Variant(candidate=base), "confirm"),
                 make_request(state, Variant(candidate=winner), "confirm", ran=state.incumbent_run),

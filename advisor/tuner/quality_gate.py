@@ -182,8 +182,7 @@ def confirm_quality(
     if needed_s > state.remaining_s - kept_s:
         state = state.skip(what, needed_s, kept_s=kept_s)
         return state, replace(open_, why=over_budget)
-    title = f"quality of {variant.label}"
-    ab_test = ABTest(purpose="quality", title=title, requests=requests, rounds=rounds)
+    ab_test = ABTest(purpose="quality", requests=requests, rounds=rounds)
     state, result = yield from run_comparison(state, ab_test, what, needed_s / rounds)
     if result.cut_short:
         return state, replace(open_, why=over_budget)
