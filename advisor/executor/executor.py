@@ -428,6 +428,4 @@ def is_equal(original: Run, other: _Begun, uuid: str) -> bool:
 
 def _background_load(attempt: TrialResult) -> tuple[bool, float]:
     run = attempt.run
-    if run is None:
-        return (True, 0.0)
-    return (contended(run), run.disturbance.others_cpus or 0.0)
+    return (contended(run), run.disturbance.others_cpus or 0.0) if run else (True, 0.0)

@@ -225,8 +225,7 @@ class Connection:
     def open(self, cancel: threading.Event | None = None) -> None:
         """Start an agent and wait for it, as long as a queue takes.
 
-        Raises EngineError where none comes that fits, and NodeLostError where another kind of
-        machine comes in the place of the lost one.
+        Raises EngineError, and NodeLostError where another kind of machine comes.
         """
         begun = time.monotonic()
         try:
