@@ -19,6 +19,7 @@ from advisor.commands.doctor import (
     checked,
     verdict,
 )
+from advisor.machine.lock import gpu_lock
 from advisor.model import Disturbance, Gpu, Neighbour
 from advisor.sandbox.capabilities import Capability
 from tests.support.simulator.engine import QUIET_MACHINE
@@ -51,6 +52,7 @@ WELL = Readings(
     uvm_missing=False,
     isolation=Capability(kind="overlay"),
     crowd=Disturbance(disturbed=False, others_cpus=0.1),
+    own_calls=(),
     torch=TORCH,
 )
 """A machine that costs nothing."""
@@ -80,6 +82,7 @@ def no_cards(note: str, devices: int = 1) -> Readings:
         ("memory", on(ram_left_gib=3.0), "3.0 of 128.0 GiB left", "ps "),
         ("shared memory", on(shm_left_gib=0.06), "0.06 GiB", "--shm-size"),
         ("other programs", on(crowd=CROWD), "6.0 of 16 CPUs busy (ffmpeg 6.0)", "ps "),
+        ("other programs", on(crowd=CROWD, own_calls=("process 7",)), "process 7", "has ended"),
         ("isolation", on(isolation=GUARD), "overlay: EPERM", "sysctl"),
         ("torch", torch(cuda=None, available=False), "built for CPUs", "pip install"),
         ("torch", torch(available=False, warned=("too old",)), "too old", "pip install"),
@@ -125,22 +128,27 @@ def checks_of(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any
     return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
 
 
-def test_a_call_reads_driver_and_torch_and_leaves_nothing(
+def test_a_call_reads_driver_torch_and_lock_and_leaves_nothing(
     gpu_advisor, bare_python, tmp_path
 ) -> None:
-    """No file of the project is run."""
+    """No file of the project is run, and another call of ours is named as the disturbance."""
     project = tmp_path / "project"
     project.mkdir()
     (project / "torch.py").write_text("raise SystemExit('a file of the project was run')\n")
     project.chmod(0o555)
     stub = nvml_stub.build(tmp_path / "nvml")
     stub.write(nvml_stub.H100)
+    locks = tmp_path / "locks"
+    env = {**stub.env(CLEAN), "GPU_ADVISOR_RUNTIME_DIR": str(locks)}
     words = ("doctor", "--json", "--", str(bare_python), "x.py")
-    found = checks_of(gpu_advisor.call(*words, cwd=project, env=stub.env(CLEAN)))
+    with gpu_lock(None, folder=locks):
+        done = gpu_advisor.call(*words, cwd=project, env=env)
+    found = checks_of(done)
     assert nvml_stub.H100["name"] in found["GPU"]["value"]
     assert found["torch"]["status"] == "unknown"
     assert "ModuleNotFoundError" in found["torch"]["value"]
     assert found["isolation"]["value"].split()[0] in {"overlay", "landlock", "guard"}
+    assert f"process {os.getpid()}" in found["other programs"]["value"]
     assert [path.name for path in project.iterdir()] == ["torch.py"]
 
 

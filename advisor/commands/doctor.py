@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict
 from advisor import __version__, numbers
 from advisor.commands import output
 from advisor.executor.engines.connection import interpreter_of
-from advisor.machine import contention, host
+from advisor.machine import contention, host, lock
 from advisor.machine.contention import OTHERS_SHARE
 from advisor.machine.gpu import uvm_loaded
 from advisor.machine.host import nvidia_devices, read_machine
@@ -84,6 +84,8 @@ class Readings:
     """The driver lists a card, but CUDA's own device file is not there."""
     isolation: Capability
     crowd: Disturbance
+    own_calls: tuple[str, ...]
+    """Other calls of gpu-advisor that measure meanwhile."""
     torch: TorchFacts | str
     """Or why nobody answered."""
 
@@ -103,6 +105,7 @@ def take(command: Sequence[str]) -> Readings:
         uvm_missing=bool(machine.gpus) and not uvm_loaded(),
         isolation=detect_isolation(str(Path.cwd())),
         crowd=crowd,
+        own_calls=lock.holders(),
         torch=ask_torch(command),
     )
 
@@ -240,13 +243,16 @@ def shared_memory(readings: Readings) -> Finding:
 
 
 def other_programs(readings: Readings) -> Finding:
-    """CPUs that others hold."""
+    """CPUs that others hold, and calls of gpu-advisor beside this one."""
     crowd, shown = readings.crowd, readings.cpus_shown
     if crowd.others_cpus is None:
         return Finding("not told here", unknown=True)
     who = ", ".join(f"{each.name} {each.cpus:.1f}" for each in crowd.who)
     value = f"{crowd.others_cpus:.1f} of {shown} CPUs busy{f' ({who})' if who else ''}"
     fix = "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"
+    if readings.own_calls:
+        value += f"; gpu-advisor itself measures meanwhile: {'; '.join(readings.own_calls)}"
+        fix = "gpu-advisor doctor  # again, when that call has ended"
     return Finding(value, fix if crowd.others_cpus > OTHERS_SHARE * shown else None)
 
 
