@@ -80,8 +80,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
             "rounds, and a threshold lies above 0 and below 100 percent."
         )
         raise UsageError(msg)
-    arms = arms_of(args.configs, command, args.workload, args.ranks or ())
-    found = measure(arms, args, started)
+    found = measure(arms_of(args, command or []), args, started)
     output.show(found, as_table(found), as_json=args.json)
     return EXIT_CODES[found["outcome"]]
 
@@ -95,7 +94,6 @@ class Arm:
     """The config's path, or the command."""
     asked: invocation.Invocation
     ranks: int | None = None
-    """Number of ranks, where numbers of them are compared."""
     warm_up: Run | None = None
     verdict: Verdict | None = None
     reason: str = ""
@@ -130,14 +128,9 @@ class Arm:
         }
 
 
-def arms_of(
-    configs: Sequence[Path],
-    command: list[str] | None,
-    workload: str | None,
-    counts: Sequence[int] = (),
-) -> list[Arm]:
+def arms_of(args: argparse.Namespace, command: list[str]) -> list[Arm]:
     """Variants in order: configs, commands, or numbers of ranks."""
-    blocks = split_blocks(command or [])
+    configs, counts, blocks = args.configs, args.ranks or (), split_blocks(command)
     if counts:
         if configs or len(blocks) != 1:
             msg = "--ranks compares one command, without configs: `--ranks 1,2 -- torchrun a.py`."
@@ -155,9 +148,9 @@ def arms_of(
             f"as in `gpu-advisor compare -- python a.py {SEPARATOR} python b.py`."
         )
         raise UsageError(msg)
-    template = [_placeholder(word, configs) for word in command or ()]
+    template = [_placeholder(word, configs) for word in command]
     named: list[tuple[list[Path], list[str]]] = [([config], template) for config in configs]
-    workload = workload or _workload_of(configs)
+    workload = args.workload or _workload_of(configs)
     arms = []
     for name, (paths, words) in zip(
         NAMES, named or [([], block) for block in blocks], strict=False
@@ -247,7 +240,7 @@ def request(arm: Arm, purpose: Purpose, window_s: float) -> TrialRequest:
 def warm_up(arms: Sequence[Arm], executor: Executor, window_s: float) -> None:
     """Run each variant once; caches are full then."""
     for arm in arms:
-        answer = executor.run_once(request(arm, "profile", window_s), earlier_calls=False)
+        answer = executor.run_once(request(arm, "profile", window_s))
         if isinstance(answer, SkippedRun):
             msg = (
                 "The budget ended before each variant had run once. Call again with a larger "
@@ -268,15 +261,8 @@ def compare(arms: Sequence[Arm], executor: Executor, args: argparse.Namespace) -
     """Run the rounds of all variants; None without a second one."""
     if len(arms) < FEWEST:
         return None
-    found = executor.compare(
-        ABTest(
-            purpose="confirm",
-            title="compare",
-            requests=tuple(request(arm, "confirm", args.window) for arm in arms),
-            names=tuple(arm.name for arm in arms),
-            rounds=args.rounds,
-        )
-    )
+    requests = tuple(request(arm, "confirm", args.window) for arm in arms)
+    found = run_rounds(arms, executor, requests, args.rounds)
     each = [(arm.warm_up, *found.runs(arm.name)) for arm in arms]
     works = [[run for run in runs if run is not None] for runs in each]
     for arm, work in zip(arms[1:], works[1:], strict=True):
@@ -288,6 +274,14 @@ def compare(arms: Sequence[Arm], executor: Executor, args: argparse.Namespace) -
             if arm.name in failed:
                 arm.drop("failed", failure_text(found.failure))
     return found
+
+
+def run_rounds(
+    arms: Sequence[Arm], executor: Executor, requests: tuple[TrialRequest, ...], rounds: int
+) -> Comparison:
+    """Run interleaved rounds of one request a variant."""
+    purpose, names = requests[0].purpose, tuple(arm.name for arm in arms)
+    return executor.compare(ABTest(purpose=purpose, requests=requests, names=names, rounds=rounds))
 
 
 def notes_on(rounds: Comparison) -> list[str]:
@@ -313,15 +307,7 @@ def check_quality(arms: Sequence[Arm], executor: Executor, window_s: float) -> N
         )
         for arm in arms
     )
-    found = executor.compare(
-        ABTest(
-            purpose="quality",
-            title="quality",
-            requests=requests,
-            names=tuple(arm.name for arm in arms),
-            rounds=QUALITY_ROUNDS,
-        )
-    )
+    found = run_rounds(arms, executor, requests, QUALITY_ROUNDS)
     first, *others = (
         [read_measures(measures, run.stdout_tail) for run in found.runs(arm.name)] for arm in arms
     )

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict
 
 from advisor import __version__, numbers
 from advisor.commands import output
+from advisor.executor.engines.connection import interpreter_of
 from advisor.machine import contention, host, lock
 from advisor.machine.contention import OTHERS_SHARE
 from advisor.machine.gpu import uvm_loaded
@@ -40,7 +41,6 @@ LEAST_SHM_GIB = 1.0
 ASK_LIMIT_S = 120.0
 """A first import of torch from a cold network disk takes a minute."""
 PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
-SHEBANG = re.compile(r"#!\s*(?P<env>/\S+/env\s+)?(?P<python>(?:\S*/)?(?:python|pypy)[\d.]*)\s")
 INSTALL_TORCH = (
     "python -m pip install --force-reinstall torch"
     "  # pytorch.org/get-started names the build for an older driver"
@@ -118,7 +118,6 @@ class TorchFacts(BaseModel):
     python: str
     executable: str
     missing: str | None = None
-    """Why torch could not be imported."""
     torch: str | None = None
     cuda: str | None = None
     rocm: str | None = None
@@ -164,19 +163,9 @@ def asking(command: Sequence[str], path: str | None) -> str | None:
         return words[0]
     if words:  # `conda run` and `poetry run` start the Python of another environment
         elsewhere = words[1:2] == ["run"]
-        return None if elsewhere else _first_line(shutil.which(words[0], path=path), path)
+        script = None if elsewhere else shutil.which(words[0], path=path)
+        return script and interpreter_of(script, path)
     return shutil.which("python", path=path) or shutil.which("python3", path=path) or sys.executable
-
-
-def _first_line(script: str | None, path: str | None) -> str | None:
-    """Interpreter that the first line of a script names; None if it is no Python."""
-    if script is None:
-        return None
-    with open(script, "rb") as file:  # noqa: PTH123  a program may be gigabytes
-        found = SHEBANG.match(file.readline(512).decode(errors="replace"))
-    if found is None:
-        return None
-    return found["python"] if found["env"] is None else shutil.which(found["python"], path=path)
 
 
 class Finding(NamedTuple):

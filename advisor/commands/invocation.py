@@ -17,18 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
-from advisor import config as documents, knobs, settings
+from advisor import config as documents, errors, knobs, settings
 from advisor.config import originals
 from advisor.config.argv import first_own_word
 from advisor.config.document import SUFFIXES
 from advisor.config.leaves import Option
-from advisor.errors import (
-    AdvisorError,
-    CommandMissingError,
-    ConfigReadOnlyError,
-    SettingsError,
-    UsageError,
-)
 from advisor.executor.engines.connection import LOCAL
 from advisor.executor.requests import CommandName
 from advisor.model import Candidate, Failure, MeasurePlan, Phase, Trial
@@ -165,7 +158,7 @@ def resolve(
     for path in paths:
         if path.suffix.lower() not in SUFFIXES and not path.exists():
             msg = f"{path} is no config. A command stands after `--`: CONFIG [-- COMMAND ...]."
-            raise UsageError(msg)
+            raise errors.UsageError(msg)
     near = paths[0].parent if paths and paths[0].parent.exists() else Path()
     found = settings.load(settings.find(near))
     entry = _entry(found, paths, workload)
@@ -180,10 +173,10 @@ def resolve(
     elif entry is not None:
         argv, cwd = split(entry.command, paths, found.root), found.root
     else:
-        raise CommandMissingError(_no_command(paths, found, use_case))
+        raise errors.CommandMissingError(_no_command(paths, found, use_case))
     for config in configs:
         if why := why_not_taken(argv, config, cwd):
-            raise CommandMissingError(why)
+            raise errors.CommandMissingError(why)
     entry = entry or Workload(command=shlex.join(argv))
     typed = documents.of_command(argv)
     named = "eval" if entry.validation else knobs.phase_of_command(typed)
@@ -221,7 +214,7 @@ def _entry(found: Settings, paths: Sequence[Path], workload: str | None) -> Work
             f"{settings.FILE_NAME} has no workload {workload!r} (known: {names}). Add it, or name "
             "another."
         )
-        raise SettingsError(msg)
+        raise errors.SettingsError(msg)
     return found.workload[workload]
 
 
@@ -232,10 +225,7 @@ def shown(path: Path) -> Path:
 
 
 def split(command: str, paths: Sequence[Path], cwd: Path) -> tuple[str, ...]:
-    """Split a declared command into argv, through `bash -c` with shell operators.
-
-    `{config}` becomes the first config's path as seen from `cwd`.
-    """
+    """Split a declared command into argv, through `bash -c` with shell operators."""
     text = command
     if paths:
         real = Path(os.path.realpath(paths[0]))
@@ -282,7 +272,7 @@ def require_program(argv: Sequence[str], cwd: Path, environ: Mapping[str, str]) 
             why = f"{cwd / script} does not exist"
     if why:
         msg = f"The command `{shlex.join(argv)}` cannot run: {why}. Correct the command."
-        raise CommandMissingError(msg)
+        raise errors.CommandMissingError(msg)
 
 
 def configs_among(command: Sequence[str], cwd: Path) -> list[Path]:
@@ -305,7 +295,7 @@ def require_writable(config: Path) -> None:
                 f"{config} cannot be rewritten: {what} is read-only. Make it writable, or name "
                 "another file with --output, or only look with --dry-run."
             )
-            raise ConfigReadOnlyError(msg)
+            raise errors.ConfigReadOnlyError(msg)
 
 
 def _no_command(paths: Sequence[Path], found: Settings, use_case: str) -> str:
@@ -363,7 +353,7 @@ def recorded(
             print("starting the program once, to read its options", file=sys.stderr, flush=True)
         try:
             result = run_trial(trial)
-        except AdvisorError as problem:
+        except errors.AdvisorError as problem:
             return ProgramOptions(why_unknown=str(problem).rstrip("."))
         found = _read(record)
     if found is None:

@@ -206,7 +206,7 @@ def conclude(
             attempts=tuple(lab.attempts),
             comparisons=tuple(lab.comparisons),
             winner=winner,
-            decisions=decisions(state, winner, lab.attempts, whole=stop is not None and stop.whole),
+            decisions=decisions(state, winner, lab.attempts, stop),
             advice=proven_advice(state, lab.program),
             program=lab.program,
             machine=job.session.machine,

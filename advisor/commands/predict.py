@@ -82,7 +82,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         for entry in entries
         if found.doubling and entry.suggested and (claim or found.doubling.document == COMMAND_LINE)
     ]
-    remarks = notes(found, cards, entries, written=any(step.config for step in next_steps))
+    remarks = notes(found, cards, entries)
     fields = {
         "ok": True,
         "failure": None,
@@ -248,9 +248,7 @@ def next_step(
     return NextStep(card=entry.card, command=shlex.join(words), config=written)
 
 
-def notes(
-    found: Findings, cards: Sequence[GpuProfile], entries: Sequence[Estimate], *, written: bool
-) -> list[str]:
+def notes(found: Findings, cards: Sequence[GpuProfile], entries: Sequence[Estimate]) -> list[str]:
     """Sentences on what the figures rest on."""
     traced, run, here = found.traced, found.traced.run, found.traced.measured_on
     unknown = ", ".join(card.title for card in cards if traced.error(card) is None)
@@ -278,9 +276,6 @@ def notes(
             run.trains and any(e.suggested and e.batch != traced.own.batch for e in entries),
         "The rate of the loader there, and of the program's own Python, is not known; either may "
         "be the limit.": True,
-        "`--output DIR` writes a config with the suggested batch for each card, and tells the "
-        "command that confirms it there.": found.doubling and not written
-        and found.doubling.document != COMMAND_LINE,
     }  # fmt: skip
     return [line for line, holds in lines.items() if holds]
 

@@ -89,10 +89,7 @@ def interleaved(
 __all__ = ["AFTER", "ALPHA", "BEFORE", "Comparison"]
 
 ALIKE = 0.25
-"""Largest difference of the background load of two equally contended arms.
-
-The larger of a quarter of a CPU and a quarter of the load.
-"""
+"""Largest difference of the loads of two equally contended arms: in CPUs, or as a share."""
 FEWEST = 2
 """Rounds that an interval needs; runs that tell a speed."""
 WON = 4
@@ -106,7 +103,6 @@ PROBE_MARGIN, MOST_OURS = 2.0, 0.5
 """A hook costs up to twice what it measures of itself; no more of a gain is doubted."""
 
 UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
-"""Note on every gain that rests on such rounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,21 +116,14 @@ class Comparison:
     failure: Failure | None = None
     """The end of it: nothing is proven then."""
     cut_short: bool = False
-    """The budget ended before the rounds did."""
     remaining_s: float
-
-    @property
-    def uncontended(self) -> tuple[Round[TrialResult], ...]:
-        """Whole rounds that no background load slowed."""
-        return tuple(r for r in self.rounds if not r.failed and self._contended(r) is None)
 
     @property
     def whole(self) -> tuple[Round[TrialResult], ...]:
         """The uncontended rounds where they are enough, else all without a failure."""
-        quiet = self.uncontended
-        if len(quiet) >= self.ab_test.rounds:
-            return quiet
-        return tuple(r for r in self.rounds if not r.failed)
+        sound = tuple(r for r in self.rounds if not r.failed)
+        quiet = tuple(r for r in sound if self._contended(r) is None)
+        return quiet if len(quiet) >= self.ab_test.rounds else sound
 
     @property
     def fair(self) -> tuple[Round[TrialResult], ...]:
@@ -226,10 +215,7 @@ class Comparison:
     def _bounds(
         self, objective: Objective, arm: str, rounds: Sequence[Round[TrialResult]], *, slowed: str
     ) -> Interval | None:
-        """Bounds of the log gain by `rounds`, and by all runs but the slowed ones.
-
-        Those of `slowed` count, too. None without a round.
-        """
+        """Log gain's bounds by rounds, and by sound or `slowed` runs."""
         ratios = self.log_gains(objective, arm, rounds)
         if not ratios:
             return None
@@ -262,11 +248,7 @@ class Comparison:
         return statistics.median(objective.score(run) for run in self.runs(arm))
 
     def _drift(self, objective: Objective, arm: str) -> float | None:
-        """Score of the first variant outside of the rounds.
-
-        None where it agrees with theirs. That is where the two differ by more than half of the
-        interval's width.
-        """
+        """The first variant's score outside of the rounds, where it is another."""
         found = self._paired(objective, arm)
         if found is None or len(self.outside) < FEWEST:
             return None
@@ -276,10 +258,7 @@ class Comparison:
         return outside if abs(math.log(change)) > half else None
 
     def drift_note(self, objective: Objective, unit: str) -> str | None:
-        """Sentence on a drift of the first variant.
-
-        `unit` is that of the objective: `samples/s`.
-        """
+        """Sentence on a drift of the first variant, in `unit` (`samples/s`)."""
         outside = self._drift(objective, AFTER)
         if outside is None:
             return None
@@ -378,10 +357,7 @@ def alike(runs: Mapping[str, TrialResult]) -> bool:
 
 
 def loads_alike(others_cpus: Sequence[float | None]) -> bool:
-    """True if these loads are nearly equal.
-
-    None stands for an unknown load.
-    """
+    """True if these loads are nearly equal; None: unknown, taken for none."""
     held = [cpus or 0.0 for cpus in others_cpus]
     return max(held) - min(held) <= max(ALIKE, ALIKE * max(held))
 
@@ -428,7 +404,6 @@ FACTS: dict[str, Callable[[Run], object | None]] = {
     "shape of the inputs": lambda run: run.effects.input_shapes or None,
     "units of the whole run": lambda run: (run.whole_units or None) if run.to_its_end else None,
 }
-"""Facts of a run that equal work has in common."""
 
 
 def _constant(runs: Sequence[Run], read: Callable[[Run], object | None]) -> object | None:

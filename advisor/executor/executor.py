@@ -1,8 +1,4 @@
-"""Executor of requests: kept runs first, then processes.
-
-The tuner above never sees a process, a file or a clock. It gets results, and the budget that was
-left after each.
-"""
+"""Executor of requests: kept runs first, then processes."""
 
 from __future__ import annotations
 
@@ -81,10 +77,7 @@ class Budget:
 
 @dataclass(kw_only=True)
 class Executor:
-    """Executor of variants of one program.
-
-    It measures on one engine and keeps all results.
-    """
+    """Executor of variants of one program."""
 
     engine: Engine
     program: Program
@@ -95,13 +88,10 @@ class Executor:
     listener: Listener
     attempts: list[TrialResult] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
-    stopped: list[TrialRequest] = field(default_factory=list)
-    """Requests whose process the budget ended: they failed in nothing."""
     patient: bool = True
     """True if to run a contended run again: not after that was in vain, until an uncontended one
     is seen."""
     cards: int = 1
-    """Cards on which trials run at once."""
     _ahead: dict[str, _Begun] = field(default_factory=dict)
     """Trials that ran beside others before they were asked for, by key."""
     _last_id: int = 0
@@ -111,10 +101,7 @@ class Executor:
         request: TrialRequest | ABTest,
         ahead: Callable[[], Iterable[TrialRequest]] = lambda: (),
     ) -> TrialResult | Comparison | SkippedRun:
-        """Result of `request`. Raises InterruptedByUserError; finished runs are kept.
-
-        `ahead`: requests that may follow, which run on further cards meanwhile.
-        """
+        """Result of `request`. Raises InterruptedByUserError; finished runs are kept."""
         if request.purpose != "baseline":
             self.run_cache.check_speed([run.units_per_s for run in self._baselines()])
         if isinstance(request, ABTest):
@@ -159,10 +146,7 @@ class Executor:
             self._ahead |= {each.key: each for each in self._run_all(several)}
 
     def measure(self, request: TrialRequest) -> TrialResult | SkippedRun:
-        """Measure one run, once more where it was contended.
-
-        The less contended one counts.
-        """
+        """Measure one run, once more where contended; the less contended counts."""
         first = self.run_once(request)
         if not self._is_to_repeat(first):
             return first
@@ -184,11 +168,7 @@ class Executor:
         return self.patient and answer.run.wall_s <= EXPENSIVE * self.budget.total_s
 
     def compare(self, ab_test: ABTest) -> Comparison:
-        """Run a test in interleaved rounds.
-
-        A contended round is run again whole, within a bound. A proof in which runs collapsed goes
-        on while the budget allows it.
-        """
+        """Run a test in interleaved rounds."""
         from_original = ab_test.before == Variant() and ab_test.purpose not in UNTIMED
         baselines = self._baselines() if from_original else []
         outside = tuple(run for run in baselines if not contended(run))
@@ -200,25 +180,14 @@ class Executor:
         found = (a for a in self.attempts if a.request.purpose == "baseline")
         return [a.run for a in found if a.run and not a.reused and not a.repeated]
 
-    def run_once(
-        self, request: TrialRequest, *, earlier_calls: bool = True
-    ) -> TrialResult | SkippedRun:
-        """Run `request` once, or take a kept result.
-
-        After the loss of a node it runs again on the next one.
-        """
+    def run_once(self, request: TrialRequest) -> TrialResult | SkippedRun:
+        """Run `request`, or take a kept result; a lost node is replaced."""
         while True:
             try:
-                return self.run_here(request, earlier_calls=earlier_calls)
+                return self.run_together([request])[0]
             except NodeLostError as lost:
                 if not lost.again:
                     raise
-
-    def run_here(
-        self, request: TrialRequest, *, earlier_calls: bool = True
-    ) -> TrialResult | SkippedRun:
-        """Run `request` on the node at hand. Raises NodeLostError."""
-        return self.run_together([request], earlier_calls=earlier_calls)[0]
 
     def run_together(
         self, requests: Sequence[TrialRequest], *, earlier_calls: bool = True
@@ -284,7 +253,6 @@ class Executor:
             raise InterruptedByUserError(msg)
         ours = by_budget or request.limit_s is not None
         if isinstance(result, Failure) and result.kind == "timeout" and ours:
-            self.stopped.append(request)
             why = "the budget is spent"
             if not by_budget:
                 why = f"no item within {request.limit_s:.0f} s"
@@ -369,10 +337,7 @@ class _Rounds:
         repeats = max(2, test.rounds // 2) if self.executor.patient else 0
 
         def reason(runs: Mapping[str, TrialResult]) -> str | None:
-            """Reason to repeat a round, or None.
-
-            A busy machine must do once enough rounds were repeated.
-            """
+            """Reason to repeat a round; none once enough rounds were repeated."""
             found = None if test.purpose == "quality" else contended_arms(runs)
             spent = sum(r.contended is not None for r in self.rounds) >= repeats
             return None if spent and alike(runs) else found
@@ -412,7 +377,8 @@ class _Rounds:
         request = replace(request, expected_s=self.took_s[arm])
         if test.purpose == "quality":  # each round has a seed; tests share their runs
             return replace(request, repeat=(request.repeat or 0) + number - 1)
-        request = replace(request, series=f"{test.title}, round {number}")
+        series = f"comparison {len(self.executor.comparisons) + 1}, round {number}"
+        request = replace(request, series=series)
         if test.finish_once and arm == test.names[-1] and not self.rounds:
             return replace(request, plan=replace(request.plan, whole_batches=1))
         return request
@@ -462,6 +428,4 @@ def is_equal(original: Run, other: _Begun, uuid: str) -> bool:
 
 def _background_load(attempt: TrialResult) -> tuple[bool, float]:
     run = attempt.run
-    if run is None:
-        return (True, 0.0)
-    return (contended(run), run.disturbance.others_cpus or 0.0)
+    return (contended(run), run.disturbance.others_cpus or 0.0) if run else (True, 0.0)

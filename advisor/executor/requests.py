@@ -88,7 +88,6 @@ class ABTest:
     """Variants for interleaved rounds of fresh processes."""
 
     purpose: Purpose
-    title: str
     requests: tuple[TrialRequest, ...]
     """One a variant; the others are compared with the first."""
     names: tuple[str, ...] = (BEFORE, AFTER)
@@ -132,7 +131,6 @@ class TrialResult:
     took_s: float = 0.0
     """Time of the process with its preparation."""
     remaining_s: float
-    """Budget that was left after it."""
 
     @property
     def run(self) -> Run | None:
@@ -162,7 +160,6 @@ def contended(run: Run) -> bool:
 
 COMMAND_LINE = "command line"
 SEED = "{seed}"
-"""Stands for the seed in a command."""
 SEEDS = 2**32
 """Number of seeds, that of Python's hashes."""
 
@@ -204,10 +201,7 @@ class Program:
     def content(
         self, config: documents.Document, candidate: Candidate, outputs: str | None = None
     ) -> bytes:
-        """Bytes of one config with `candidate`'s values, verified.
-
-        What it names as output goes to the folder `outputs`.
-        """
+        """Bytes of one config with `candidate`'s values, its outputs in `outputs`."""
         values: dict[str, JsonScalar] = {
             c.path: c.new for c in candidate.changes if c.document == config.name
         }
@@ -221,10 +215,7 @@ class Program:
         command_line: documents.Document | None = None,
         outputs: str | None = None,
     ) -> tuple[str, ...]:
-        """Command with `candidate`'s values.
-
-        What it writes goes to the folder `outputs`.
-        """
+        """Command with `candidate`'s values, its outputs in the folder `outputs`."""
         document = command_line or self.command_line
         scalars = document.scalars
         values: dict[str, JsonScalar] = {
@@ -254,10 +245,8 @@ class Program:
 
     def trial(self, id_: str, request: TrialRequest, scratch: Path) -> Trial:
         """Trial of `request`, with its outputs in `scratch`."""
-        candidate, plan = (
-            request.variant.candidate,
-            replace(request.plan, whatif=request.variant.whatif),
-        )
+        candidate = request.variant.candidate
+        plan = replace(request.plan, whatif=request.variant.whatif)
         outputs = str(scratch / "outputs")
         seed = self.seed if request.repeat is None else (self.seed or 0) + request.repeat
         document = self.commands.get(request.command)

@@ -53,13 +53,10 @@ class RunCache:
 
     def find(self, key: str, *, earlier_calls: bool = True) -> Run | Failure | None:
         """Find the newest result with this `key` that may replace a run."""
-        call_s = time.time() - self.since
-        kept = self.history.find(key, self.machine_key, max_age_s=call_s)
-        usable = [result for result in kept if _usable(result)]
-        if not usable and earlier_calls and self.trusted and not self.set_aside:
-            kept = self.history.find(key, self.machine_key, max_age_s=MAX_AGE_S, min_age_s=call_s)
-            usable = [result for result in kept if _usable(result)]
-        return usable[0] if usable else None
+        earlier = earlier_calls and self.trusted and not self.set_aside
+        age_s = MAX_AGE_S if earlier else time.time() - self.since
+        kept = self.history.find(key, self.machine_key, max_age_s=age_s)
+        return next(filter(_usable, kept), None)
 
     def append(self, key: str, result: Run | Failure) -> None:
         """Keep `result`."""

@@ -25,10 +25,7 @@ STEP_SHARES = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
 
 
 def measure_baseline(state: TunerState) -> Trials[TrialResult | None]:
-    """Run the original until its processes agree.
-
-    Returns its failure where it fails.
-    """
+    """Run the original until its processes agree, or one fails."""
     forwards: float | None = None
     for number in range(MOST):
         if number and state.originals and not needs_another(state):
@@ -140,14 +137,13 @@ CRASHES = ("crash-start", "crash-step", "config-rejected")
 
 
 def discover_knobs(state: TunerState) -> Stage:
-    """Add knobs that no name shows: all suspects move to distinct values.
-
-    A run that fails tells no more than what it came to.
-    """
+    """Add knobs that no name shows: all suspects move to distinct values."""
     seen = state.original.effects
     sources = [(source.document, source.findings) for source in state.context.sources]
     findings = [each for _, each in sources]
-    kinds = discovery.open_kinds(findings, seen, worth_a_process(state), phases(state))
+    tunable = ["batch_size", "num_workers", "grad_accum"]
+    tunable += ["timesteps"] * bool(state.context.workload.quality)
+    kinds = discovery.open_kinds(findings, seen, tunable, phases(state))
     left = discovery.find_suspects(sources, seen, kinds)
     doubts = {suspect: suspect.kinds for suspect in left}
     followed: list[Followed] = []
@@ -184,21 +180,10 @@ def discover_knobs(state: TunerState) -> Stage:
     return with_followed(state, followed)
 
 
-def worth_a_process(state: TunerState) -> tuple[str, ...]:
-    """Kinds that the search could tune, were they found."""
-    context = state.context
-    kinds = ["batch_size", "num_workers", "grad_accum"]
-    kinds += ["timesteps"] * bool(context.workload.quality)
-    return tuple(kinds)
-
-
 def planned(
     state: TunerState, left: Sequence[Suspect], before: Sequence[Move], failed: Failure | None
 ) -> Sequence[Move]:
-    """Values for the suspects in `left`.
-
-    They are reversed after a crash, and smaller after an out-of-memory.
-    """
+    """Values for the suspects: reversed after a crash, smaller after an out-of-memory."""
     seen = state.original.effects
     crashed = failed is not None and failed.kind in CRASHES
     lower = failed is not None and not crashed
@@ -213,10 +198,7 @@ def planned(
 
 
 def ask_to_move(state: TunerState, moved: Sequence[Move]) -> TrialRequest:
-    """Request one short process with `moved` values.
-
-    It runs to the end of an item where its steps are in doubt.
-    """
+    """Request one short process with `moved` values."""
     changes = (
         Change(
             document=move.suspect.document,

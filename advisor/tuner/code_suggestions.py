@@ -46,7 +46,6 @@ LAUNCH_BOUND = 0.2
 
 
 Tried = tuple[Variant, Run]
-"""A variant, and its sound run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,6 @@ class Switch:
     needs: frozenset[str] = frozenset()
     """cuda, training, compute: much of it without a GPU; tolerance: it changes rounding."""
     values: Callable[[TunerState], tuple[str, ...]] = lambda _: ("",)
-    """Values to set it to."""
     statement: str = ""
     """Code that can stand by itself after the imports."""
     code: str = ""
@@ -187,10 +185,7 @@ def suggest_changes(state: TunerState) -> Stage:
 
 
 def compare_faster(state: TunerState) -> Stage:
-    """Compare the most promising suggestions, each in its share of the budget.
-
-    Those within the tie wait for a second look.
-    """
+    """Compare the most promising suggestions, each in its share of the budget."""
     waiting = [s for s in state.suggestions if s.outcome is None and is_sure(state, s.run)]
     waiting = sorted(waiting, key=lambda each: -each.gain)[:MOST_COMPARED]
     for number, suggestion in enumerate(waiting):
@@ -209,7 +204,6 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
         return state.skip(suggestion.title, FEWEST_ROUNDS * round_s, matters=False)
     ab_test = ABTest(
         purpose="whatif",
-        title=suggestion.title,
         requests=(
             make_request(state, Variant(candidate=state.best), "whatif", ran=state.best_run),
             make_request(state, variant, "whatif", ran=state.best_run),
@@ -297,7 +291,6 @@ def try_variant(
     """Sound run of `variant`; None where it did not fit, apply or keep the bounds.
 
     It is not begun where the budget does not hold its comparison, beside that of an earlier one.
-    Variants that may follow run beside it where there are cards.
     """
     waiting = any(each.outcome is None for each in state.suggestions)
     compared_s = FEWEST_ROUNDS * state.round_s * (2 if waiting else 1)

@@ -35,11 +35,7 @@ MOST_ROUNDS = 20
 
 
 def confirm(state: TunerState, winner: Candidate) -> Stage:
-    """Compare `winner` with its base; drop it if unconfirmed.
-
-    A comparison that stayed open is made once more, with rounds of its own, where the budget
-    allows.
-    """
+    """Compare `winner` with its base, twice if open; drop it unconfirmed."""
     held = proven_candidate(state)
     if winner.key == held.key or state.best_run is None:
         return back_to(state, held)
@@ -63,7 +59,6 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
             break
         ab_test = ABTest(
             purpose="confirm",
-            title=f"{winner.label} against {base.label}{', again' * again}",
             requests=(
                 make_request(state, Variant(candidate=base), "confirm"),
                 make_request(state, Variant(candidate=winner), "confirm", ran=state.incumbent_run),
@@ -126,10 +121,7 @@ def to_finish_s(state: TunerState) -> float:
 
 
 def is_significant(state: TunerState, comparison: Comparison) -> bool:
-    """True if the gain is large enough, inside every constraint.
-
-    Where no run of the other side was inside the constraints, that alone is the gain.
-    """
+    """True if the gain is large enough, inside every constraint."""
     objective = state.context.objective
     if any(objective.broken(run) for run in comparison.runs(AFTER)):
         return False
@@ -208,8 +200,7 @@ INCONCLUSIVE = {"timeout", "interrupted"}
 def check_memory(state: TunerState) -> Stage:
     """Run a proven batch through one pass over the data, on a card.
 
-    The measured steps are few: validation, or the longest batch, may need more memory. A batch
-    that fails there is not written.
+    The measured steps are few: validation, or the longest batch, may need more memory.
     """
     winner = proven_candidate(state)
     run = proven_run(state, winner)

@@ -8,7 +8,7 @@ from advisor.executor.requests import TrialResult
 from advisor.knobs.registry import loader_arguments
 from advisor.model import Candidate, Decision, Knob, KnobClass, TuningResult
 from advisor.tuner.effects import LOADER_KINDS, other_phase
-from advisor.tuner.state import KnobVerdict, TunerState, key_of
+from advisor.tuner.state import KnobVerdict, Stop, TunerState, key_of
 from advisor.tuner.value_trials import QUICKER
 
 STAGES: dict[str, KnobClass] = {
@@ -23,12 +23,10 @@ LINKED = "Moves with what it is linked to."
 
 
 def decisions(
-    state: TunerState, winner: Candidate, trials: Sequence[TrialResult], *, whole: bool
+    state: TunerState, winner: Candidate, trials: Sequence[TrialResult], stop: Stop | None
 ) -> tuple[Decision, ...]:
-    """Decide on every knob and every linked value.
-
-    `whole`: every stage of the search ran.
-    """
+    """Decide on every knob and linked value, once the search stopped or was cut off."""
+    whole = stop is not None and stop.reason == "done"
     changes = {(c.document, c.path): c for c in winner.changes}
     found = []
     for knob in state.all_knobs:

@@ -40,11 +40,7 @@ def is_ignored(knob: Knob, candidate: Candidate, before: Run, after: Run) -> boo
 
 
 def set_ignored(state: TunerState, knob: Knob, candidate: Candidate, run: Run) -> TunerState:
-    """Set the verdict that the program ignores `knob`.
-
-    It names the value used instead. A knob of another phase may be followed there, of which nothing
-    was seen.
-    """
+    """Set the verdict that the program ignores `knob`, and what it uses."""
     key, seen = key_of(knob), run.effects
     if not state.in_phase(knob):
         return state.set_verdict(key, "listed", other_phase(knob, state))

@@ -9,10 +9,8 @@ from advisor.model import TRAINING_STEPS, ResultFile, Run
 
 FEWER = 0.5
 """Least share of the expected files or items: the last ones may still be on their way."""
-A_FILE_EACH = 0.5
-"""Files an item from which on a program writes its results item by item."""
-AN_ENTRY_EACH = 0.5
-"""Entries an item from which on a file grows with the work."""
+ONE_EACH = 0.5
+"""Files an item, or entries of a file, from which on results grow item by item."""
 ENOUGH = 4.0
 """Files or items that must be expected before their number tells anything."""
 BUFFER_BYTES = 16384
@@ -53,7 +51,7 @@ def _left_out(before: Run, after: Run) -> str:
 def _fewer_files(before: Run, after: Run) -> str:
     """Find fewer files than scaled from `before`, if items leave files of their own."""
     files, items, found = before.files_in_window, in_window(before), after.files_in_window
-    if found is None or not files or not items or files / items < A_FILE_EACH:
+    if found is None or not files or not items or files / items < ONE_EACH:
         return ""
     expected = files / items * in_window(after)
     if expected < ENOUGH or found > expected * FEWER:
@@ -70,18 +68,15 @@ def in_window(run: Run) -> float:
 
 
 def _fewer_items(before: Run, after: Run) -> str:
-    """Find files with too few entries.
-
-    Entries that may still lie in a buffer are counted.
-    """
-    if not before.whole_units or (before.files_in_window or 0) >= A_FILE_EACH * in_window(before):
+    """Find files with too few entries, those in a buffer counted."""
+    if not before.whole_units or (before.files_in_window or 0) >= ONE_EACH * in_window(before):
         return ""
     data = after.effects.data_items
     if data and after.whole_units > data:
         return ""  # each pass may begin its files anew
     for old, new in _alike(before.results, after.results):
-        if old.items < AN_ENTRY_EACH * before.whole_units:
-            continue  # it does not grow item by item
+        if old.items < ONE_EACH * before.whole_units:
+            continue
         expected = old.items / before.whole_units * after.whole_units
         buffered = BUFFER_BYTES * old.items / old.size_bytes
         if expected >= ENOUGH and new.items + buffered < expected * FEWER:
@@ -115,10 +110,7 @@ def _other_items(originals: Sequence[Run], after: Run) -> str:
 def _alike(
     some: Sequence[ResultFile], others: Sequence[ResultFile]
 ) -> list[tuple[ResultFile, ResultFile]]:
-    """Pairs of files with one path.
-
-    A single file of its kind may carry a time stamp.
-    """
+    """Pairs of files with one path, or single ones of one kind."""
     pairs = [(one, other) for one in some for other in others if one.path == other.path]
     if pairs or len(some) != 1 or len(others) != 1:
         return pairs
@@ -149,10 +141,7 @@ def unread(originals: Sequence[Run], runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def _same(one: Sequence[float | str], other: Sequence[float | str], strays: float) -> bool:
-    """True if texts are equal and numbers are close.
-
-    A share of `strays` of the numbers may differ.
-    """
+    """True if texts are equal and all numbers but `strays` are close."""
     if len(one) != len(other):
         return False
     apart = 0

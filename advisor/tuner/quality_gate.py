@@ -17,14 +17,7 @@ from advisor.executor.comparison import AFTER, BEFORE
 from advisor.executor.requests import ABTest, CommandName, TrialRequest, Variant
 from advisor.model import Candidate, Failure, MeasurePlan, Run
 from advisor.tuner import output_check
-from advisor.tuner.state import (
-    MARGIN,
-    OUT_OF_TIME,
-    Trials,
-    TunerState,
-    run_comparison,
-    run_trial,
-)
+from advisor.tuner.state import MARGIN, OUT_OF_TIME, Trials, TunerState, run_comparison, run_trial
 
 FIRST_QUALITY = 3.0
 """Short processes that a quality run may take, before one was seen."""
@@ -60,7 +53,6 @@ class Verdict:
     refuted: bool = True
     """Other runs or seeds would not help: the next candidate may be tried."""
     pairs: Pairs = field(default_factory=list)
-    """Pairs that were judged."""
     judgements: tuple[quality.QualityJudgement, ...] = ()
 
 
@@ -166,11 +158,7 @@ def assess(
 
 
 def confirm_quality(
-    state: TunerState,
-    reference: Reference,
-    variant: Variant,
-    screening: Verdict,
-    name: str = "It",
+    state: TunerState, reference: Reference, variant: Variant, screening: Verdict, name: str = "It"
 ) -> Trials[Verdict]:
     """True if pairs of other seeds, or other items, are inside the tolerance as well."""
     if not screening.inside:
@@ -194,8 +182,7 @@ def confirm_quality(
     if needed_s > state.remaining_s - kept_s:
         state = state.skip(what, needed_s, kept_s=kept_s)
         return state, replace(open_, why=over_budget)
-    title = f"quality of {variant.label}"
-    ab_test = ABTest(purpose="quality", title=title, requests=requests, rounds=rounds)
+    ab_test = ABTest(purpose="quality", requests=requests, rounds=rounds)
     state, result = yield from run_comparison(state, ab_test, what, needed_s / rounds)
     if result.cut_short:
         return state, replace(open_, why=over_budget)
@@ -211,10 +198,7 @@ def confirm_quality(
 def rounds_to_confirm(
     state: TunerState, reference: Reference, screening: Verdict
 ) -> tuple[int, str]:
-    """Runs a side that confirm a candidate, and the reason if none do.
-
-    Without a sign that seeds matter, only other items can, in one run.
-    """
+    """Runs a side that confirm a candidate, and the reason if none do."""
     seeded = [(values_of(state, run),) * 2 for run in reference.runs]
     if quality.seeds_matter(seeded) is False:
         others = state.context.workload.confirm_quality_command is not None
@@ -285,10 +269,7 @@ def figure_of(judgement: quality.QualityJudgement, *, declared: bool) -> str:
 def run_seeds(
     state: TunerState, variant: Variant, count: int, expected_s: float = 0.0
 ) -> Trials[tuple[tuple[Run, ...], str]]:
-    """Runs of the quality command with the seeds that choose.
-
-    It ends where one does not fit, fails, or lacks a measure; the reason stands beside the runs.
-    """
+    """Runs of the quality command with choosing seeds, and why they end."""
     runs: list[Run] = []
     for repeat in range(CHOOSING, CHOOSING + count):
         request = seeded_request(state, None, variant, repeat, expected_s=expected_s)

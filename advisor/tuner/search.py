@@ -60,9 +60,7 @@ class Grid:
     points: tuple[Point, ...]
     """All runs, for the model."""
     most: int
-    """Largest batch that is tried."""
     stop: str = FLAT
-    """The reason why the search ended."""
     refused: frozenset[GridPoint] = frozenset()
 
     def without(self, point: GridPoint, why: str, *, larger: bool | None = None) -> Grid:
@@ -219,10 +217,7 @@ def plain_reason(why: knobs.InvalidChange) -> str:
 
 
 def largest_batch(state: TunerState, batch: int) -> int:
-    """Largest batch that the data can fill.
-
-    A training keeps a few steps of a pass.
-    """
+    """Largest batch that the data fill; a training keeps a few steps."""
     most: int = max(1, batch) * 2**DOUBLINGS
     items = state.original.effects.data_items
     if not items or not batch or state.original.effects.batch != batch:
@@ -262,10 +257,7 @@ def refusal(state: TunerState, point: GridPoint, candidate: Candidate, run: Run)
 
 
 def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> Grid:
-    """Without a point that breaks a constraint.
-
-    Larger batches go only where the constraint grows with the batch.
-    """
+    """Without a point that breaks a constraint, or larger batches beyond it."""
     for each in state.context.objective.broken(run):
         seen = each.metric.read(run)
         shown = "not measured" if seen is None else f"{seen:.4g}"
@@ -281,8 +273,7 @@ def most_promising(
     """Point with the largest expected gain, and that gain.
 
     Without one, the best batch with the config's own workers, which shows their effect, and then
-    smaller worker counts that may tie. Points that fit into the budget come first. None when
-    nothing is worth it. `kept_s` is kept for the confirmation.
+    smaller worker counts that may tie, else None. Points that fit into the budget come first.
     """
     ran = {point: worth(state, model, point) for point in allowed_points(state, grid)}
     top = max((each.log_rate for each in ran.values()), default=-math.inf)
@@ -340,10 +331,7 @@ def extra_s(state: TunerState, grid: Grid, point: GridPoint, model: ThroughputMo
 
 
 def smallest_level(state: TunerState, grid: Grid, ran: Mapping[GridPoint, Forecast]) -> GridPoint:
-    """Smallest point that ties with the best.
-
-    It is not below the config's own, unless the objective asks for smaller batches.
-    """
+    """Smallest point that ties with the best, down to the config's own."""
     top = max(each.log_rate for each in ran.values())
     level = [point for point, each in ran.items() if each.log_rate >= top - tie(state)]
     if state.context.objective.better_below(grid.runs[grid.start][1]):
@@ -414,10 +402,7 @@ def batch_of(point: GridPoint) -> float:
 
 
 def conclude(state: TunerState, grid: Grid) -> TunerState:
-    """Take the smallest point that ties with the fastest.
-
-    It has a run of its own that was not slower than the start.
-    """
+    """Take the smallest point that ties with the fastest."""
     allowed = allowed_points(state, grid)
     hopeful = allowed or [grid.start]
     model = fit(state, grid)

@@ -61,7 +61,6 @@ class TuningContext:
     precisions: tuple[str, ...]
     """Compute dtypes that exist on the target, by torch name."""
     has_gpu: bool
-    """The machine has one."""
     smallest_gain: float
     budget_s: float
     safe: bool = False
@@ -81,7 +80,6 @@ class TuningContext:
 
 
 Result = TrialResult | Comparison | SkippedRun
-"""Result of one request."""
 
 MIN_STEPS = 8
 """A window with fewer steps tells nothing."""
@@ -125,7 +123,6 @@ class KnobVerdict:
     outcome: TuningResult | Literal["found"]
     """found: a better value was found, and is to be confirmed."""
     reason: str
-    """A sentence for the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +136,6 @@ class Skipped:
     matters: bool
     """It could have changed what is written."""
     stopped: bool = False
-    """Ended by a limit of ours: it needs more than `needed_s`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +155,6 @@ class Suggestion:
     title: str
     variant: Variant
     run: Run
-    """The run that was faster."""
     gain: float
     """Gain of single runs: it plans the rounds."""
     reason: str
@@ -169,7 +164,6 @@ class Suggestion:
     knob: KnobKey | None = None
     """The batch of a training, where that is what is suggested."""
     outcome: Comparison | None = None
-    """The comparison that confirms or refutes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +185,6 @@ class TunerState:
 
     context: TuningContext
     remaining_s: float
-    """Time left of the budget."""
     followed: tuple[Followed, ...] = ()
     """Values that a run showed to be knobs, and no name did."""
     originals: tuple[Run, ...] = ()
@@ -318,10 +311,7 @@ class TunerState:
         return self.context.objective.metric.gain(median, score(run))
 
     def is_faster(self, run: Run, than: Run) -> bool:
-        """True if `run` beats `than` by a tie.
-
-        So does a run that alone is inside the constraints.
-        """
+        """True if `run` beats `than` by a tie or alone keeps constraints."""
         objective = self.context.objective
         if objective.broken(run):
             return False
@@ -407,11 +397,7 @@ class TunerState:
         """Skip `what`, which did not fit the budget."""
         remaining_s = self.remaining_s - kept_s
         entry = Skipped(
-            what=what,
-            needed_s=needed_s,
-            remaining_s=remaining_s,
-            matters=matters,
-            stopped=stopped,
+            what=what, needed_s=needed_s, remaining_s=remaining_s, matters=matters, stopped=stopped
         )
         others = tuple(each for each in self.skipped if each.what != what)
         return replace(self, skipped=(*others, entry))
@@ -546,11 +532,6 @@ class Stop:
     """baseline-failed: the run that did."""
     needed_s: float | None = None
     """budget-too-small: the budget that would do."""
-
-    @property
-    def whole(self) -> bool:
-        """True if every stage ran."""
-        return self.reason == "done"
 
 
 def make_request(

@@ -73,10 +73,7 @@ class ThroughputModel:
     """The fit; pure: the same points give the same forecasts."""
 
     def __init__(
-        self,
-        points: tuple[Point, ...],
-        loader: tuple[tuple[int, float], ...],
-        sigma: float,
+        self, points: tuple[Point, ...], loader: tuple[tuple[int, float], ...], sigma: float
     ) -> None:
         """Fit the points by loader rate and noise.
 

@@ -184,15 +184,14 @@ def tune_flags(state: TunerState) -> Stage:
     """Try the quicker value of each flag."""
     for kind, (slower, quicker) in QUICKER.items():
         for knob in state.tunable(kind):
-            reason = ""
             if repr(knob.value) != repr(slower):
                 reason = f"No value is known to be quicker than {knob.value!r}."
             elif kind in ON_GPU and not state.incumbent_run.on_gpu:
                 reason = "It does something on a GPU only, and the model is not on one."
-            if reason:
-                state = state.set_verdict(key_of(knob), "kept", reason)
             else:
                 state = yield from try_with_consent(state, knob, [quicker])
+                continue
+            state = state.set_verdict(key_of(knob), "kept", reason)
     return state
 
 
@@ -215,7 +214,6 @@ MOST_CONFIRMED = 2
 def tune_steps(state: TunerState) -> Stage:
     """Tune every steps knob with a declared tolerance."""
     for knob in state.tunable("timesteps"):
-        reason = ""
         if not is_count(knob.value, least=2):
             reason = f"{str(knob.value)!r} is no plain count; it is left as it is."
         elif not state.context.workload.quality:
@@ -223,10 +221,10 @@ def tune_steps(state: TunerState) -> Stage:
                 "Fewer steps change the result, and no quality measure is declared in "
                 "gpu-advisor.toml; a measure with a tolerance is the consent to trade."
             )
-        if reason:
-            state = state.set_verdict(key_of(knob), "listed", reason)
         else:
             state = yield from shorten(state, knob)
+            continue
+        state = state.set_verdict(key_of(knob), "listed", reason)
     return state
 
 

@@ -21,7 +21,7 @@ def comparison(
     **test: Any,
 ) -> Comparison:
     """Rounds of these runs; `test`: fields of the A/B test."""
-    arms, planned = (BEFORE, AFTER), {"purpose": "confirm", "title": "t", "rounds": len(before)}
+    arms, planned = (BEFORE, AFTER), {"purpose": "confirm", "rounds": len(before)}
     ab_test = ab_test or ABTest(requests=requests, **{**planned, **test})
     rounds = []
     for number, runs in enumerate(zip(before, after, strict=True), 1):

@@ -45,8 +45,8 @@ def test_a_trial_that_the_budget_ended_failed_in_nothing(tmp_path) -> None:
     request = TrialRequest(variant=Variant(whatif="compile"), purpose="whatif", plan=plan)
     found = executor.measure(request)
     assert isinstance(found, SkippedRun)
+    assert found.stopped
     assert len(executor.attempts) == before
-    assert [each.purpose for each in executor.stopped] == ["whatif"]
 
 
 @pytest.mark.parametrize(("wall_s", "said"), [(12.0, "no item within 6 s"), (61.0, "budget")])

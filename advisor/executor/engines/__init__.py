@@ -43,33 +43,16 @@ class Engine(Protocol):
     """Further cards that are held: several trials may run at once, one on each card."""
 
     def __enter__(self) -> Self:
-        """Take the lease and a scratch folder.
-
-        Raises StateBusyError naming who holds the lease.
-        """
-        ...
+        """Take the lease and a scratch folder. Raises StateBusyError with its holder."""
 
     def __exit__(self, *exc: object) -> None:
         """Release both, with every process and file of trials."""
-        ...
 
     def clock(self) -> float:
-        """Seconds that pass while trials run.
-
-        Only differences mean something.
-        """
-        ...
+        """Seconds that pass while trials run; only differences mean something."""
 
     def scratch(self, trial_id: str) -> Path:
-        """Scratch folder of one trial, not made yet.
-
-        It is gone when the engine is left.
-        """
-        ...
+        """Scratch folder of one trial, not made yet, gone with the engine."""
 
     def run(self, trial: Trial) -> Run | Failure:
-        """Run one trial until all its processes ended.
-
-        Raises NodeLostError, which says nothing about the trial.
-        """
-        ...
+        """Run one trial to the end of its processes. Raises NodeLostError."""

@@ -28,6 +28,11 @@ AGENT = ("-P", "-m", "advisor.executor.engines.agent")
 """Arguments of a node's Python; `-P` keeps the user's folder from hiding our modules."""
 KNOWN = {"slurm": "srun", "ray": "ray"}
 """Command of an engine that gpu-advisor.toml does not define."""
+SHEBANG = re.compile(
+    r"#!(?:/bin/sh\n'''exec' \"?)?\s*(?P<env>/\S+/env\s+)?"
+    r"(?P<python>(?:/[^\n\"]*/)?(?:python|pypy)[\d.]*)[\s\"]"
+)
+"""First line of a script; the long form is pip's, for long paths and those with blanks."""
 RAY_PIPE = str(Path(__file__).with_name("ray_pipe.py"))
 ADDED: dict[str, tuple[str, ...]] = {
     "srun": ("--unbuffered", "--nodes=1", "--ntasks=1", "--cpu-bind=none"),
@@ -106,22 +111,25 @@ class Carrier:
         first, *own = self.words
         program = os.path.basename(first)  # noqa: PTH119  a word of a command
         if program == "ray":
-            return (interpreter_of(first), RAY_PIPE, *own, "--", self.python, *AGENT)
+            script = shutil.which(first)
+            if script is None:
+                msg = f"There is no `{first}` on PATH. Name it in gpu-advisor.toml, [engine.ray]."
+                raise errors.EngineError(msg)
+            python = interpreter_of(script) or "python3"
+            return (python, RAY_PIPE, *own, "--", self.python, *AGENT)
         added = ADDED.get(program, ())
         if program == "srun" and "SLURM_JOB_ID" in environ:
             added = (*added, "--overlap")  # the step that we are holds all CPUs
         return (first, *added, *own, self.python, *AGENT)
 
 
-def interpreter_of(script: str) -> str:
-    """Python that runs a script which pip installed. Raises EngineError without one."""
-    path = shutil.which(script)
-    if path is None:
-        msg = f"There is no `{script}` on PATH. Name it in gpu-advisor.toml, table [engine.ray]."
-        raise errors.EngineError(msg)
-    head = Path(path).read_bytes()[:500].decode(errors="replace")
-    found = re.match(r"#!(?:/bin/sh\n'''exec' \"?)?([^\n\"]*python[\d.]*)", head)
-    return found[1] if found else "python3"
+def interpreter_of(script: str, path: str | None = None) -> str | None:
+    """Python that the first line of a script names; None if it is no Python."""
+    with open(script, "rb") as file:  # noqa: PTH123  a program may be gigabytes
+        found = SHEBANG.match(file.read(500).decode(errors="replace"))
+    if found is None:
+        return None
+    return found["python"] if found["env"] is None else shutil.which(found["python"], path=path)
 
 
 def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
@@ -217,27 +225,24 @@ class Connection:
     def open(self, cancel: threading.Event | None = None) -> None:
         """Start an agent and wait for it, as long as a queue takes.
 
-        Raises EngineError where none comes that fits, and NodeLostError where another kind of
-        machine comes in the place of the lost one.
+        Raises EngineError, and NodeLostError where another kind of machine comes.
         """
         begun = time.monotonic()
         try:
             self._start()
-            self._greet(self._hear("hello", cancel, silence_s=None)["hello"])
+            hello = self._hear("hello", cancel, silence_s=None)["hello"]
+            self.host, self._greeted = hello["host"], True
+            if hello["version"] != __version__:
+                msg = (
+                    f"{self.host} has gpu-advisor {hello['version']}, and this is {__version__}. "
+                    f"Install the same there, for {self._carrier.python}."
+                )
+                raise errors.EngineError(msg)
             self.waited_s += time.monotonic() - begun
             self._look()
         except BaseException:
             self.close()
             raise
-
-    def _greet(self, hello: Mapping[str, str]) -> None:
-        self.host, self._greeted = hello["host"], True
-        if hello["version"] != __version__:
-            msg = (
-                f"{self.host} has gpu-advisor {hello['version']}, and this is {__version__}. "
-                f"Install the same there, for {self._carrier.python}."
-            )
-            raise errors.EngineError(msg)
 
     def _look(self) -> None:
         """Give the node our variables, and take what it offers a trial."""

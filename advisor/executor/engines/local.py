@@ -8,26 +8,19 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Self
 
 from advisor.errors import StateBusyError
 from advisor.executor.engines import EngineSettings
 from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.machine.lock import gpu_lock
 from advisor.machine.recording import Sampler
+from advisor.model import Failure, Run, Trial
 from advisor.runner import run_trial
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from advisor.model import Failure, Run, Trial
 
 
 class LocalEngine:
-    """Engine of a single machine.
-
-    `cancel` may come from outside, see `cancellable`.
-    """
+    """Engine of a single machine."""
 
     def __init__(self, settings: EngineSettings | None = None) -> None:
         self._settings = settings or EngineSettings()

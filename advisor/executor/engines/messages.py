@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import os
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,13 +43,7 @@ def decode(line: bytes) -> dict[str, Any]:
 
 def read(kind: type[T], found: object) -> T:
     """Read a dataclass from its object. Raises pydantic's ValidationError."""
-    adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]
-    return adapter.validate_python(found)
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+    return TypeAdapter(kind).validate_python(found)
 
 
 def named_files(trial: Trial) -> dict[str, str]:

@@ -14,10 +14,7 @@ from advisor.model import Failure, Run, Trial
 
 
 class RemoteEngine:
-    """Engine at the other end of a connection.
-
-    A lost node is raised, and the next call asks for another one.
-    """
+    """Engine at the end of a connection, on one node after another."""
 
     equal_gpus: tuple[str, ...] = ()
 
@@ -66,9 +63,7 @@ class RemoteEngine:
         if not self._connection.is_open:
             self._connection.open(self._cancel)
         self._connection.ask(
-            "enter",
-            gpu_uuid=self._settings.gpu_uuid,
-            silence_s=self._connection.silence_s,
+            "enter", gpu_uuid=self._settings.gpu_uuid, silence_s=self._connection.silence_s
         )
 
 

@@ -108,7 +108,7 @@ class FormulaSearch:
     @property
     def decisions(self) -> dict[str, Decision]:
         """Decision by the last part of its path."""
-        found = decisions(self.state, self.winner, self.executor.attempts, whole=self.stop.whole)
+        found = decisions(self.state, self.winner, self.executor.attempts, self.stop)
         return {decision.path.rsplit(".", 1)[-1]: decision for decision in found}
 
     def asked(self, purpose: str) -> list[TrialResult]:
