@@ -105,7 +105,7 @@ CASES = (
         words=("features.toml",),
         config="features.toml",
         starved='[extract]\nbatch_size = 1\noutput = "features.npy"\n',
-        flat='[extract]\nbatch_size = 64\noutput = "features.npy"\n',
+        flat='[extract]\nbatch_size = 512\noutput = "features.npy"\n',
     ),
     Program(
         name="speech",
@@ -119,7 +119,7 @@ CASES = (
         words=("-c", "score.yaml"),
         config="score.yaml",
         starved=SCORE_YAML.format(64, 3, 1),
-        flat=SCORE_YAML.format(768, 6, 256),
+        flat=SCORE_YAML.format(768, 6, 1024),
     ),
     Program(
         name="tiles",
