@@ -23,7 +23,7 @@ from advisor.report.markdown import one_line
 from advisor.report.schema import Report
 
 if TYPE_CHECKING:
-    from rich.console import RenderResult
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 
 STAGES = {
@@ -140,27 +140,39 @@ class Progress:
         if self._others and not attempt.reused:
             yield self._others
 
-    def __rich_console__(self, *_: object) -> RenderResult:
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.bar import Bar
+        from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
 
         def lines(*shown: str) -> Iterator[Text]:
             return (Text(line, no_wrap=True, overflow="ellipsis") for line in shown if line)
 
+        width = min(40, options.max_width // 5)
         yield from lines(self._stage, self._elapsed())
+        if self._budget_s:
+            spent_s = time.monotonic() - self._began
+            yield ProgressBar(total=self._budget_s, completed=spent_s, width=2 * width)
+            yield Text()  # ends its line
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for head in ("variant", f"{self._units}/s", "gain", "runs", "memory"):
-            side: Literal["left", "right"] = "left" if head == "variant" else "right"
+        for head in ("variant", f"{self._units}/s", "", "gain", "runs", "memory"):
+            side: Literal["left", "right"] = "left" if head in {"variant", ""} else "right"
             table.add_column(head, no_wrap=True, overflow="ellipsis", justify=side)
-        rows = _rows(self._variants) if self._variants else ()
-        for row in rows:
-            table.add_row(*map(Text, row))  # a label is no markup
+        rows = list(_rows(self._variants)) if self._variants else []
+        fastest = max((rate for rate, _ in rows), default=0.0) or 1.0
+        for rate, cells in rows:
+            label, shown, *others = map(Text, cells)  # a label is no markup
+            bar = Bar(fastest, 0.0, rate, width=width, color="green")
+            table.add_row(label, shown, bar, *others)
         yield from [table] if table.rows else []
         yield from lines(self._trial, self._status, self._others)
 
 
-def _rows(variants: Mapping[str, Sequence[Run | Failure]]) -> Iterator[tuple[str, ...]]:
-    """Variants so far: the original, then the fastest ones, then failures."""
+def _rows(
+    variants: Mapping[str, Sequence[Run | Failure]],
+) -> Iterator[tuple[float, list[str]]]:
+    """Rate and cells of variants: the original, then the fastest ones, then failures."""
     runs = {
         label: [each for each in results if isinstance(each, Run)]
         for label, results in variants.items()
@@ -174,7 +186,7 @@ def _rows(variants: Mapping[str, Sequence[Run | Failure]]) -> Iterator[tuple[str
         shown = last.kind if isinstance(last, Failure) else numbers.number(rate)
         peak = max((run.peak_mem_gib or 0.0 for run in runs[label]), default=0.0)
         memory = numbers.gib(peak) if peak else ""
-        yield label, shown, gain, str(len(variants[label])), memory
+        yield rate or 0.0, [label, shown, gain, str(len(variants[label])), memory]
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -140,7 +140,11 @@ def test_the_live_view_has_budget_variants_gains_and_what_runs() -> None:
     assert seen.rindex("\x1b[?25h") > seen.rindex("\x1b[?25l")
     assert "[bold]fewer[/bold]" in seen  # a note is no markup
     last = lines(seen[seen.rindex("search: batch") :])
-    shown = [" ".join(line.split()) for line in last if line.strip()]
+    drawn = [line for line in last if line.strip()]
+    original, *others = [line.count("█") for line in drawn[4:8]]
+    assert original < max(others) == others[0], "the longest bar is that of batch 8"
+    shown = [" ".join(re.sub("[▏▎▍▌▋▊▉█]", "", line).split()) for line in drawn]
+    assert set(shown.pop(2)) == {"━"}
     assert re.fullmatch(r"\S+ s of 10 min", shown[1])
     assert shown[:1] + shown[2:] == [
         "search: batch, workers and other settings",
