@@ -217,6 +217,8 @@ def _nothing_proven(found: TuningResult) -> str:
         return "The budget was spent before a candidate could run, so nothing is known yet."
     if state.quality.judgements:
         return "No change of results was confirmed to stay inside the declared tolerances."
+    if kept := next((each for each in state.verdicts if each.outcome == "kept"), None):
+        return f"{kept.knob[1]}: {kept.reason}"
     return "No setting was found that may be changed without asking you."
 
 
