@@ -71,6 +71,15 @@ def test_unchanged_needs_candidates_that_ran_and_lost(tmp_path) -> None:
     assert not any(trial.purpose == "search" for trial in small.trials)
 
 
+def test_a_batch_that_the_data_cannot_fill_is_the_reason(tmp_path) -> None:
+    """Nothing could be tried, and a setting was there all the same."""
+    engine = on_formula(observed={"data_items": 6})
+    search = formula_search(tmp_path, engine, "batch_size: 4\n", workload=TEST)
+    report = reported(search, tmp_path)
+    assert report.reason.startswith("batch_size: No usable larger batch")
+    assert report.reason.endswith("the dataset has 6 items.")
+
+
 def test_the_noise_of_equal_runs_stands_beside_the_tie(tmp_path) -> None:
     """`Faster by more than 15 %` alone would say too much of runs that differ by 81 %."""
     search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
