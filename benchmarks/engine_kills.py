@@ -146,10 +146,11 @@ def verdict(folder: Path, code: int) -> str:
         time.sleep(0.5)
     if left:
         return f"LEFT RUNNING {left}"
+    if code in errors.OPTIMIZE_EXIT_CODES.values():
+        return str(json.loads((folder / "report.json").read_text())["verdict"])
     found = [each for each in vars(errors).values() if isinstance(each, type)]
     kinds = {getattr(each, "exit_code", None): each.__name__ for each in found}
-    ends = {value: name for name, value in errors.OPTIMIZE_EXIT_CODES.items()}
-    return ends.get(code) or kinds.get(code) or ("killed" if code < 0 else f"EXIT {code}")
+    return kinds.get(code) or ("killed" if code < 0 else f"EXIT {code}")
 
 
 def running(folder: Path) -> list[str]:
