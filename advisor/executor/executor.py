@@ -113,7 +113,7 @@ class Executor:
         return self.measure(request)
 
     def _find_equal_cards(self, request: TrialRequest) -> None:
-        """Run the original on every card that is held; those that agree with each other remain.
+        """Use every card that is held, if the original runs alike on all of them.
 
         Programs that choose their card themselves, cards that differ, and CPUs that are too few
         for all trials show here.
