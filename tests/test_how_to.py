@@ -1,0 +1,105 @@
+"""The commands of the how-to page run, in a project as the page has it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from advisor.errors import OPTIMIZE_EXIT_CODES, BudgetTooSmallError
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "how-to.md").read_text()
+TRAIN = """\
+import argparse
+import torch, yaml
+parser = argparse.ArgumentParser()
+parser.add_argument("configs", nargs="*")
+parser.add_argument("--config")
+parser.add_argument("--epochs", type=int, default=10000)
+parser.add_argument("--evaluate", action="store_true")
+parser.add_argument("--batch-size", type=int, default=4)
+args = parser.parse_args()
+values = {"batch_size": args.batch_size}
+for path in [*args.configs, *filter(None, [args.config])]:
+    values |= yaml.safe_load(open(path))
+torch.set_num_threads(1)
+data = torch.utils.data.TensorDataset(torch.rand(20000, 8))
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for _ in range(100):
+    for (x,) in torch.utils.data.DataLoader(data, batch_size=values["batch_size"]):
+        if args.evaluate:
+            with torch.no_grad():
+                model(x)
+            continue
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+"""
+SETTINGS = """\
+[workload.train]
+config = "config/train.yaml"
+command = "python train.py --config {config}"
+
+[workload.serve]
+config = "config/serve.yaml"
+command = "python train.py --evaluate --config {config}"
+"""
+SHORT = {
+    "gpu-advisor optimize": "gpu-advisor optimize --budget 20s --window 0.5s",
+    "--whole 10m": "--whole 5s",
+    "gpu-advisor compare": "gpu-advisor compare --rounds 2 --window 0.5s",
+}
+ENDS = {"optimize": {*OPTIMIZE_EXIT_CODES.values(), BudgetTooSmallError.exit_code}, "compare": {3}}
+"""Exit codes beside 0: so short a time proves nothing."""
+
+pytest.importorskip("torch")
+
+
+def commands() -> list[str]:
+    """Blocks that call gpu-advisor, shortened."""
+    found = re.findall(r"```(?:text|sh)\n(.*?)```", PAGE, re.DOTALL)
+    for long, short in SHORT.items():
+        assert any(long in each for each in found)
+        found = [each.replace(long, short) for each in found]
+    return [each for each in found if each.startswith("gpu-advisor ")]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    for name in ("config", "old", "new", ".git", "home/.local/share/bash-completion/completions"):
+        (folder / name).mkdir(parents=True)
+    for name in ("train.py", "old/train.py", "new/train.py"):
+        (folder / name).write_text(TRAIN)
+    for name in ("config/train.yaml", "config/serve.yaml", "data.yaml"):
+        (folder / name).write_text("batch_size: 4\n")
+    (folder / "model.yaml").write_text("width: 8\n")
+    (folder / "gpu-advisor.toml").write_text(SETTINGS)
+    tool = tmp_path / "bin" / "gpu-advisor"
+    tool.parent.mkdir()
+    tool.write_text(f'#!/bin/sh\nexec {sys.executable} -m advisor "$@"\n')
+    tool.chmod(0o755)
+    return folder
+
+
+@pytest.mark.slow
+def test_each_command_of_the_page_runs(project, tmp_path) -> None:
+    path = os.pathsep.join(map(str, (tmp_path / "bin", Path(sys.executable).parent)))
+    environ = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    environ["HOME"] = str(project / "home")
+    for block in commands():
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block],
+            cwd=project,
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        known = {0, *ENDS.get(block.split()[1], ())}
+        assert done.returncode in known, block + done.stdout + done.stderr
+        assert "Traceback" not in done.stderr, block + done.stderr
