@@ -102,6 +102,9 @@ MOST_COLLAPSED = 4
 PROBE_MARGIN, MOST_OURS = 2.0, 0.5
 """A hook costs up to twice what it measures of itself; no more of a gain is doubted."""
 
+WIDEST = 300.0
+"""Largest log gain: a few rounds that differ wildly bound nothing."""
+
 UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
 
 
@@ -298,8 +301,9 @@ def _runs(rounds: Sequence[Round[TrialResult]], arm: str) -> tuple[Run, ...]:
 
 
 def as_gains(found: Interval) -> Interval:
-    """An interval of log gains as one of gains."""
-    estimate, low, high = map(math.exp, (found.estimate, found.low, found.high))
+    """An interval of log gains as one of gains; no bound is beyond all numbers."""
+    logs = (found.estimate, found.low, found.high)
+    estimate, low, high = (math.exp(max(-WIDEST, min(WIDEST, each))) for each in logs)
     return replace(found, estimate=estimate, low=low, high=high)
 
 

@@ -214,3 +214,12 @@ def test_rounds_at_once_begin_with_either_arm() -> None:
     found = list(itertools.islice(rounds, 5))
     assert asked == [["1a", "2b", "3a"], ["1b", "2a", "3b"], ["4b", "5b"], ["4a", "5a"]]
     assert [each.contended for each in found] == [None, "somebody", None, None, None]
+
+
+def test_rounds_that_differ_wildly_bound_nothing() -> None:
+    """Two rounds, one of which a busy machine slowed a thousand times: no number is too large."""
+    found = compared([(1.0, 1000.0), (1000.0, 1.0)], sigma=300.0)
+    interval = found.interval(THROUGHPUT)
+    assert interval is not None
+    assert 0 < interval.low < 1e-3
+    assert interval.high > 1e3
