@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -55,66 +55,61 @@ LATEST_S = 12.0
 GONE_S, ENDED_S = 35.0, 180.0
 
 
-class Part(NamedTuple):
-    """Part of a call that is killed, and the command of its engine."""
-
-    engine: str
-    kill: Callable[[psutil.Process], object]
-    """Is given the call."""
-
-
-def kill_named(text: str, among: psutil.Process | None = None) -> None:
+def kill_named(text: str, among: psutil.Process | None = None) -> bool:
     """Kill the first process with `text` in its command line, below `among` if given."""
     for each in among.children(recursive=True) if among else psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if text in " ".join(each.cmdline()):
                 each.kill()
-                return
+                return True
+    return False
 
 
-def kill_daemon(name: str, *words: str) -> None:
+def kill_daemon(name: str, *words: str) -> bool:
     """Kill a daemon of SLURM and start it again."""
     folder = Path(os.environ["SLURM_CONF"]).parent
     os.kill(int((folder / f"{name}.pid").read_text()), signal.SIGKILL)
     time.sleep(1)
-    subprocess.run([*words, "-f", os.environ["SLURM_CONF"]], check=True)
+    return not subprocess.run([*words, "-f", os.environ["SLURM_CONF"]], check=True).returncode
 
 
 AGENT = "advisor.executor.engines.agent"
 SRUN, RAY = "srun --gres=gpu:h100:1", "ray --accelerator-type=H100"
-PARTS = {
-    "agent": Part("env", lambda call: kill_named(AGENT, call)),
-    "driver": Part("env", lambda call: call.kill()),
-    "node daemon": Part(SRUN, lambda _: kill_daemon("slurmd-n2", "slurmd", "-N", "n2")),
-    "controller": Part(SRUN, lambda _: kill_daemon("slurmctld", "slurmctld")),
-    "worker": Part(RAY, lambda _: kill_named("ray::")),
-    "head": Part(RAY, lambda _: kill_named("gcs_server")),
+PARTS: dict[str, tuple[str, Callable[[psutil.Process], object]]] = {
+    "agent": ("env", lambda call: kill_named(AGENT, call)),
+    "driver": ("env", lambda call: call.kill() is None),
+    "node daemon": (SRUN, lambda _: kill_daemon("slurmd-n2", "slurmd", "-N", "n2")),
+    "controller": (SRUN, lambda _: kill_daemon("slurmctld", "slurmctld")),
+    "worker": (RAY, lambda _: kill_named("ray::")),
+    "head": (RAY, lambda _: kill_named("gcs_server")),
 }
+"""By part: the command of its engine, and what kills it; true if something was killed."""
 
 
 @contextlib.contextmanager
-def cluster_of(part: Part) -> Iterator[None]:
-    """Cluster that the engine of `part` needs."""
+def cluster_of(engine: str) -> Iterator[None]:
+    """Cluster that `engine` needs."""
     with contextlib.ExitStack() as stack:
-        if part.engine == SRUN:
+        if engine == SRUN:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-")))
             os.environ["SLURM_CONF"] = stack.enter_context(slurm.cluster(folder))["SLURM_CONF"]
-        if part.engine == RAY:
+        if engine == RAY:
             os.environ["RAY_ADDRESS"] = stack.enter_context(ray_cluster.cluster()).address
         yield
 
 
-def outcome(part: Part, after_s: float) -> str:
+def outcome(name: str, after_s: float) -> str:
     """How one call ended, in a few words; bad ones begin with a capital."""
-    with tempfile.TemporaryDirectory(prefix="engine-kills-") as name:
-        folder = Path(name)
+    engine, kill = PARTS[name]
+    with tempfile.TemporaryDirectory(prefix="engine-kills-") as temporary:
+        folder = Path(temporary)
         (folder / ".git").mkdir()
         (folder / "program.py").write_text(PROGRAM)
         (folder / "test.json").write_bytes(CONFIG)
-        text = SETTINGS.format(python=sys.executable, engine=part.engine)
+        text = SETTINGS.format(python=sys.executable, engine=engine)
         (folder / "gpu-advisor.toml").write_text(text)
         words = ["optimize", "test.json", "--engine", "node", "--budget", "40s", "--window", "0.5s"]
-        own = {"PYTHONPATH": str(ROOT), "GPU_ADVISOR_RUNTIME_DIR": name, "TMPDIR": name}
+        own = {"PYTHONPATH": str(ROOT), "GPU_ADVISOR_RUNTIME_DIR": temporary}
         paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         call = psutil.Popen(
             [sys.executable, "-m", "advisor", *words],
@@ -124,14 +119,13 @@ def outcome(part: Part, after_s: float) -> str:
             stderr=(folder / "stderr").open("wb"),
         )
         time.sleep(after_s)
-        with contextlib.suppress(psutil.Error):
-            part.kill(call)
+        killed = kill(call)
         try:
-            code = call.wait(ENDED_S)
+            end = verdict(folder, call.wait(ENDED_S))
         except psutil.TimeoutExpired:
             call.kill()
-            return "NO END"
-        return verdict(folder, code)
+            end = "NO END"
+        return end if killed else f"{end}, and nothing was killed"
 
 
 def verdict(folder: Path, code: int) -> str:
@@ -172,14 +166,11 @@ def main() -> None:
     args = parser.parse_args()
     print("| killed | calls | ended in |\n|:--|--:|:--|", flush=True)
     for name in args.parts or PARTS:
-        part, chance = PARTS[name], random.Random(name)
-        ends: Counter[str] = Counter()
-        left = args.times
-        while left:
-            with cluster_of(part):
+        chance, ends = random.Random(name), Counter[str]()
+        while left := args.times - ends.total():
+            with cluster_of(PARTS[name][0]):
                 for _ in range(1 if name == "head" else left):
-                    ends[outcome(part, chance.uniform(0.5, LATEST_S))] += 1
-                    left -= 1
+                    ends[outcome(name, chance.uniform(0.5, LATEST_S))] += 1
         shown = ", ".join(f"{count} {end}" for end, count in ends.most_common())
         print(f"| {name} | {args.times} | {shown} |", flush=True)
 

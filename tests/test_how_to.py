@@ -1,17 +1,12 @@
 """The commands of the how-to page run, in a project as the page has it."""
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from advisor.errors import OPTIMIZE_EXIT_CODES, BudgetTooSmallError
+from tests.support import pages
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = (ROOT / "docs" / "how-to.md").read_text()
 TRAIN = """\
 import argparse
 import torch, yaml
@@ -59,15 +54,6 @@ ENDS = {"optimize": {*OPTIMIZE_EXIT_CODES.values(), BudgetTooSmallError.exit_cod
 pytest.importorskip("torch")
 
 
-def commands() -> list[str]:
-    """Blocks that call gpu-advisor, shortened."""
-    found = re.findall(r"```(?:text|sh)\n(.*?)```", PAGE, re.DOTALL)
-    for long, short in SHORT.items():
-        assert any(long in each for each in found)
-        found = [each.replace(long, short) for each in found]
-    return [each for each in found if each.startswith("gpu-advisor ")]
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
@@ -79,27 +65,12 @@ def project(tmp_path: Path) -> Path:
         (folder / name).write_text("batch_size: 4\n")
     (folder / "model.yaml").write_text("width: 8\n")
     (folder / "gpu-advisor.toml").write_text(SETTINGS)
-    tool = tmp_path / "bin" / "gpu-advisor"
-    tool.parent.mkdir()
-    tool.write_text(f'#!/bin/sh\nexec {sys.executable} -m advisor "$@"\n')
-    tool.chmod(0o755)
     return folder
 
 
 @pytest.mark.slow
-def test_each_command_of_the_page_runs(project, tmp_path) -> None:
-    path = os.pathsep.join(map(str, (tmp_path / "bin", Path(sys.executable).parent)))
-    environ = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    environ["HOME"] = str(project / "home")
-    for block in commands():
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            cwd=project,
-            env=environ,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        known = {0, *ENDS.get(block.split()[1], ())}
-        assert done.returncode in known, block + done.stdout + done.stderr
-        assert "Traceback" not in done.stderr, block + done.stderr
+def test_each_command_of_the_page_runs(project) -> None:
+    found = pages.blocks("how-to.md", "text|sh", SHORT)
+    for block, code, stdout, stderr in pages.run(found, project, HOME=str(project / "home")):
+        assert code in {0, *ENDS.get(pages.command_of(block), ())}, block + stdout + stderr
+        assert "Traceback" not in stderr, block + stderr

@@ -85,7 +85,7 @@ def detect_steps(log: EventLog, plan: MeasurePlan, *, ended: bool = False) -> St
 
 
 def measured_part(log: EventLog, plan: MeasurePlan) -> EventLog:
-    """The log, or its validations where the plan asks for these of a training."""
+    """The log, or only its validations where the plan measures those."""
     if not plan.validation or log.trains is None:
         return log
     training = training_steps.detect(log)

@@ -72,7 +72,7 @@ def tune_gated_knobs(state: TunerState) -> Stage:
 
 
 def look_again(state: TunerState) -> Stage:
-    """Compare what was faster within the tie, where nothing was proven."""
+    """Compare gains that the noise of single runs hid, where nothing was proven."""
     if not is_proven(state):
         state = replace(state, second_look=True)
         for near in sorted(state.near_misses, key=lambda each: -each.gain):

@@ -20,7 +20,7 @@ def tuned(folder: Path, count: int) -> tuple[str, str]:
     project = folder / "project"
     (project / ".git").mkdir(parents=True)
     config = project / "test.json"
-    config.write_text('{"batch_size": 4}\n')
+    config.write_text('{"batch_size": 4, "lr": 0.01}\n')
     cards = [simulated_gpu.Card(uuid=f"GPU-{n}0000000-0000-0000-0000-000000000000") for n in "1234"]
     stub = nvml_stub.build(folder / "nvml")
     table: dict[str, object] = {**nvml_stub.H100, "count": count, "memory.used": nvml_stub.GIB}
@@ -31,19 +31,10 @@ def tuned(folder: Path, count: int) -> tuple[str, str]:
         "NO_COLOR": "1",
     }
     base = stub.env({**os.environ, **own})
-    program = [sys.executable, str(PROGRAMS / "gpu_paced.py"), "--config", "test.json"]
+    words = ["optimize", "test.json", "--budget", "5m", "--window", "1s", "--"]
+    program = [str(PROGRAMS / "gpu_tuned.py"), "--config", "test.json", "--evaluate"]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "advisor",
-            "optimize",
-            "test.json",
-            "--budget",
-            "5m",
-            "--",
-            *program,
-        ],
+        [sys.executable, "-m", "advisor", *words, sys.executable, *program],
         cwd=project,
         env=simulated_gpu.environment(cards[:count], base=base),
         capture_output=True,
@@ -59,5 +50,6 @@ def test_four_cards_tune_what_one_card_tunes(tmp_path) -> None:
     """Trials run on all of them at once."""
     alone, _ = tuned(tmp_path / "one", 1)
     written, progress = tuned(tmp_path / "four", 4)
-    assert written == alone != '{"batch_size": 4}\n'
+    assert written == alone
+    assert '"batch_size": 4,' not in written
     assert "4 equal cards" in progress
