@@ -76,7 +76,7 @@ def optimized(gpu_advisor: warm.Server, tmp_path_factory: pytest.TempPathFactory
     def answer(name: str) -> Answer:
         folder = tmp_path_factory.mktemp("ordinary") / name
         words = project(folder, CASES[name])
-        done = gpu_advisor.call("optimize", *QUICK, "--budget", "70s", *words, cwd=folder)
+        done = gpu_advisor.call("optimize", *QUICK, "--budget", "90s", *words, cwd=folder)
         assert done.returncode in errors.OPTIMIZE_EXIT_CODES.values(), done.stderr
         report = json.loads((folder / "report.json").read_text())
         return Answer(report, done.stderr, folder)

@@ -138,7 +138,7 @@ def test_a_card_that_throttles_is_said(tmp_path) -> None:
 def test_optimize_aims_at_the_card_in_use(project, environ) -> None:
     """Target, memory limit, utilisation and power of torch's card 0, which the driver counts as 1;
     before the program ran, the driver's first was the aim."""
-    budget = ("--window", "2s", "--budget", "80s")
+    budget = ("--window", "2s", "--budget", "2m")
     done = called(project, environ, "optimize", "train.json", "--json", *budget, device="cuda:0")
     assert done.returncode in OPTIMIZE_EXIT_CODES.values(), done.stderr
     report: dict[str, Any] = json.loads((project / "report.json").read_text())
