@@ -76,6 +76,21 @@ def loader_waits(log: EventLog, series: StepSeries) -> list[Span] | None:
     return [Span(f.start, f.end) for f in log.fetches if f.loader in series.loaders]
 
 
+def backward_share(log: EventLog, stretch: Span, clock: DeviceClock) -> float | None:
+    """Share of the recorded stretch in backward passes; None without one.
+
+    On a device it lasts from when it could begin with a pass until it was done with it.
+    """
+    seconds = stretch.end - stretch.start
+    if seconds <= 0 or not log.backwards:
+        return None
+    return min(1.0, events.seconds_inside(_worked(log.backwards, clock), [stretch]) / seconds)
+
+
+def _worked(calls: Sequence[Sequence[float]], clock: DeviceClock) -> list[Span]:
+    return [Span(max(each[0], clock.done(each[0])), clock.done(each[1])) for each in calls]
+
+
 def stages(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> tuple[Stage, ...]:
     """Networks that an inference calls in turn, by first call in the recorded stretch.
 
@@ -89,12 +104,11 @@ def stages(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
     found = []
     for module, own in sorted(calls_of_networks(log).items()):
         calls = [call for call in own if stretch.start < call.end <= stretch.end]
-        worked = [Span(max(c.start, clock.done(c.start)), clock.done(c.end)) for c in calls]
         if calls:
             stage = Stage(
                 name=log.module(module).name,
                 site=log.module(module).site,
-                share=min(1.0, events.seconds_inside(worked, [stretch]) / seconds),
+                share=min(1.0, events.seconds_inside(_worked(calls, clock), [stretch]) / seconds),
                 calls_per_unit=len(calls) / units,
                 batch=most_common([call.items for call in calls]),
             )

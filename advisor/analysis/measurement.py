@@ -91,6 +91,7 @@ def _run(
         latency_p95_ms=_quantile(took_ms, 0.95),
         wait_share=breakdown.wait_share(log, window, clock),
         shares=breakdown.shares(log, window, stretch, clock) or Shares(),
+        backward_share=breakdown.backward_share(log, stretch, clock),
         stages=breakdown.stages(log, window, stretch, clock),
         phases=breakdown.phases(log, series),
         whole_units=series.whole_units,

@@ -117,6 +117,7 @@ def as_object(result: tuple[Run, ...], found: Bottleneck | None) -> dict[str, An
         "window": {"start": run.window_start, "end": run.window_end},
         "units_per_s_range": [min(rates), max(rates)],
         "runs": len(result),
+        "notes": list(run.notes),
         "disturbed": any(each.disturbance.disturbed for each in result),
         "effects": dataclasses.asdict(effects) | {"arguments": dict(effects.arguments)},
         "shares": {name: share for name, share in shares.items() if share is not None} or None,

@@ -29,6 +29,7 @@ from advisor.model.runs import (
     RunPhase as RunPhase,
     Shares as Shares,
     Stage as Stage,
+    Straggler as Straggler,
     SyncPoint as SyncPoint,
     Telemetry as Telemetry,
     TrainingSign as TrainingSign,

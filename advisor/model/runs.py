@@ -191,6 +191,19 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Straggler:
+    """Rank that works longest outside of backward passes."""
+
+    rank: int
+    own_ms: float
+    """Its time in a step outside of backward passes."""
+    others_ms: float
+    """Median of the same of the other ranks."""
+    part: str
+    """Field of `Shares` in which most of the difference lies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunPhase:
     """Part of a whole run, such as `validation` or `saving`."""
 
@@ -349,6 +362,12 @@ class Run:
     """That the model was on, one for each rank; none on a CPU, or where the probe could not say."""
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()
+    rank_mem_gib: tuple[float, ...] = ()
+    """Peak of the device allocator of each rank; none on a CPU."""
+    backward_share: float | None = None
+    """Of the window in backward passes, at whose end ranks wait for each other."""
+    straggler: Straggler | None = None
+    """If ranks update together: the one that the others wait for. The shares are its own."""
     files_created: tuple[str, ...] = ()
     """Outside the scratch directory, relative to the working directory; an overlay drops them."""
     files_changed: tuple[str, ...] = ()

@@ -98,6 +98,7 @@ def facts(session: Session) -> None:
     read: dict[str, Callable[[], Any]] = {
         "whatif": lambda: overrides.summary() if overrides is not None else None,
         "memory": lambda: memory(session),
+        "collectives": collectives,
         "card": lambda: cuda_events.card_facts(session),
         "losses": lambda: training_hooks.loss_values(session),
     }
@@ -106,6 +107,17 @@ def facts(session: Session) -> None:
             session.facts[name] = fact()
         except Exception as problem:
             session.fail(problem)
+
+
+def collectives() -> int | None:
+    """Collective calls of this process so far; None without a process group that counts."""
+    c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    try:
+        if c10d is None or not c10d.is_initialized():
+            return None
+        return int(sum(group._get_sequence_number_for_group() for group in c10d._world.pg_map))
+    except Exception:
+        return None
 
 
 def memory(session: Session) -> dict[str, Any]:

@@ -210,6 +210,15 @@ def _step(run: Run) -> Iterator[str]:
     if run.ranks > 1 and rates and min(rates) < max(rates) * (1 - numbers.WORTH_SAYING):
         least = f"{member(run).capitalize()} {rates.index(min(rates))} does the least work"
         yield f"{least}: {min(rates) / max(rates):.0%} of the rate of the one that does most."
+    if late := run.straggler:
+        took = f"{_milliseconds(late.own_ms)} of a step outside of its backward pass"
+        yield (
+            f"Rank {late.rank} holds the others up: {took}, {_milliseconds(late.others_ms)} on the "
+            f"others. Most of that is {part_name(run, late.part)}. The shares are its own."
+        )
+    memory = run.rank_mem_gib
+    if memory and min(memory) < max(memory) * (1 - numbers.WORTH_SAYING):
+        yield f"Peak memory by rank: {', '.join(map(numbers.gib, memory))}."
 
 
 def _milliseconds(value: float) -> str:

@@ -167,6 +167,9 @@ KEEP_COUNTING = "count output lines: set unit-regex in gpu-advisor.toml, or --un
 
 _RANK = re.compile(r"^\[rank\d+\]:\s?")
 """Prefix that torch gives the lines of a rank that raised."""
+_FRAME = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE)
+_INSTALLED = re.compile(r"-packages/|/lib/python3|^<|/advisor/probe/")
+"""Files of stacks that are none of the program's own."""
 _EXCEPTION_LINE = re.compile(r"^(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:: .*)?$")
 
 
@@ -206,6 +209,7 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
             return _cause(trial, ending, exceptions(ending))
         case "hang":
             silence = f"no step for {ending.silence_s:.0f} s after step {ending.steps}"
+            silence = "; ".join([*_places(ending), silence])
             limit = f"{by_limit} (hang-limit {trial.hang_limit_s:.0f}s)"
             busy = ending.busy_cpus or 0.0
             if busy <= SLOW_CPUS:
@@ -228,6 +232,29 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
             )
         case "exited" | "measured":
             return None
+
+
+def _places(ending: TrialExit) -> list[str]:
+    """Lines at which ranks stand, the rarest first: `rank 1 at train.py:30`."""
+    at: dict[str, list[int]] = {}
+    for process in ending.processes:
+        _, _, stacks = ending.stacks.partition(f"process {process.pid}:\n")
+        _, _, stack = stacks.partition("\nprocess ")[0].partition("Current thread")
+        frames = _FRAME.findall(stack.partition("\nThread")[0])
+        own = [
+            f"{path.rpartition('/')[2]}:{line}"
+            for path, line in frames
+            if not _INSTALLED.search(path)
+        ]
+        if process.world_size > 1 and own:
+            at.setdefault(own[0], []).append(process.rank)
+    if len(at) < 2:
+        return []
+    groups = sorted(at.items(), key=lambda each: len(each[1]))
+    return [
+        f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))} at {place}"
+        for place, ranks in groups
+    ]
 
 
 def _guarded(_: Trial, ending: TrialExit) -> Failure | None:

@@ -1,19 +1,22 @@
-"""Run of a trial: rates of ranks add up, and rank 0 speaks for the rest."""
+"""Run of a trial: rates of ranks add up; rank 0 speaks for the rest, a straggler for the shares."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import NamedTuple, TypeVar
 
 from advisor.analysis.measurement import NO_RUN
-from advisor.model import TRAINING_STEPS, Effects, Run, RunPhase, Trial
+from advisor.model import TRAINING_STEPS, Effects, Run, RunPhase, Straggler, Trial
 from advisor.runner.monitor import TrialExit
 from advisor.runner.process_records import ProcessRecord
 
 T = TypeVar("T")
 OF_THE_FIRST = ("losses", "flops", "footprint", "trace", "whatif")
 """Facts of a record that go into the run as they are."""
+HELD_UP = 0.05
+"""Least part of a step that the others wait for a straggler."""
 
 
 class Rank(NamedTuple):
@@ -105,7 +108,10 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
     rates = tuple(rank.run.units_per_s for rank in ranks)
     all_of_them = max(1.0, first.world_size / len(ranks))  # ranks without a window work, too
     counted = sum(rank.run.units / rank.seconds for rank in ranks)
-    waits = _known(rank.run.wait_share for rank in ranks)
+    straggler = _straggler(ranks)
+    slowest = lead if straggler is None else ranks[straggler.rank]
+    waits = _known(each.run.wait_share for each in ([slowest] if straggler else ranks))
+    memory = _known(rank.record.memory.get("allocated_gib") for rank in ranks)
     tokens = _known(rank.run.tokens_per_s for rank in ranks)
     starts = _known(process.boot_time for process in processes)
     first_step = min(rank.record.measurement.first_step for rank in ranks)
@@ -117,20 +123,56 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
         tokens_per_s=sum(tokens) if len(tokens) == len(ranks) else None,
         windows=tuple(map(sum, zip(*(rank.run.windows for rank in ranks), strict=False))),
         wait_share=sum(waits) / len(waits) if waits else None,
+        shares=slowest.run.shares,
         phases=_from_the_start(lead, starts) if alone else (),
         whole_units=sum(rank.run.whole_units for rank in ranks),
-        peak_mem_gib=_largest(rank.record.memory.get("allocated_gib") for rank in ranks),
+        peak_mem_gib=_largest(memory),
         peak_device_gib=_largest(rank.record.memory.get("reserved_gib") for rank in ranks),
         effects=_effects(lead, ranks),
         ceilings=first.ceilings if alone else (),
         cards=tuple(_known(rank.record.card for rank in ranks)),
         ranks=len(ranks),
         rank_units_per_s=() if alone else rates,
+        rank_mem_gib=() if alone else tuple(memory),
+        straggler=straggler,
         startup_s=first_step - min(starts) if starts else None,
         window_ended_s=lead.run.window_end - min(starts) if starts else None,
         notes=tuple(dict.fromkeys(_notes(ranks, len(able) - len(ranks)))),
         **{name: getattr(first, name) for name in OF_THE_FIRST},
     )
+
+
+def _straggler(ranks: Sequence[Rank]) -> Straggler | None:
+    """Rank that the others wait for at the end of each backward pass.
+
+    Steps of ranks that update together last equally long. What a rank does outside of its backward
+    passes is its own: the rank with most of that comes last, and then need not wait.
+    """
+    parts = [_parts_ms(rank) for rank in ranks if rank.record.together]
+    if len(parts) < max(2, ranks[0].record.world_size) or not all(parts):
+        return None
+    own = [sum(each.values()) for each in parts]
+    last = own.index(max(own))
+    others = [n for n in range(len(ranks)) if n != last]
+    others_ms = statistics.median_high(own[n] for n in others)
+    if own[last] - others_ms < HELD_UP * (ranks[last].run.step_ms or 0.0):
+        return None
+    more = {
+        name: ms - statistics.median_high(parts[n].get(name, 0.0) for n in others)
+        for name, ms in parts[last].items()
+    }
+    part = max(more, key=lambda name: more[name])
+    return Straggler(rank=last, own_ms=own[last], others_ms=others_ms, part=part)
+
+
+def _parts_ms(rank: Rank) -> dict[str, float]:
+    """Milliseconds of a step by part of `Shares`, without backward passes; empty if unknown."""
+    run = rank.run
+    if run.step_ms is None or run.backward_share is None:
+        return {}
+    found = {name: share or 0.0 for name, share in asdict(run.shares).items()}
+    found["compute"] = max(0.0, found["compute"] - run.backward_share)
+    return {name: share * run.step_ms for name, share in found.items()}
 
 
 def _from_the_start(rank: Rank, starts: Sequence[float]) -> tuple[RunPhase, ...]:
@@ -176,13 +218,13 @@ def _side_by_side(one: Rank, best: Rank) -> bool:
 
 
 def _effects(lead: Rank, ranks: Sequence[Rank]) -> Effects:
-    record = lead.record
+    record, together = lead.record, lead.record.together
     batches = _known(rank.run.effects.batch for rank in ranks)
     return replace(
         lead.run.effects,
         world_size=max(len(ranks), record.world_size),
-        group_size=record.world_size,
-        group_batch=sum(batches) if len(batches) == record.world_size else None,
+        group_size=record.world_size if together else 1,
+        group_batch=sum(batches) if together and len(batches) == record.world_size else None,
         fused=record.fused,
         recomputes=record.recomputes,
         arguments=tuple(record.arguments.items()),

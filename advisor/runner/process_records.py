@@ -92,6 +92,8 @@ class ProcessRecord:
     memory: dict[str, Finite] = field(default_factory=dict)
     """Peaks of the device's allocator: allocated_gib, reserved_gib, alloc_retries."""
     card: Card | None = None
+    collectives: int | None = None
+    """Collective calls of the process group; None where that is not known."""
     fused: bool | None = None
     recomputes: bool | None = None
     skipped_updates: int = 0
@@ -117,6 +119,12 @@ class ProcessRecord:
         before = (each for each in self.swallowed if each.ran_out and each.time < run.window_start)
         most = max((each.items for each in before), default=0.0)
         return most if most > run.effects.batch else None
+
+    @property
+    def together(self) -> bool:
+        """Return True if ranks make updates together, as far as known."""
+        alone = self.collectives is not None and self.collectives < self.steps / 2
+        return self.world_size > 1 and not alone
 
     @property
     def caught(self) -> tuple[ProgramException, ...]:

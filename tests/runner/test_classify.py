@@ -124,6 +124,20 @@ def test_a_batch_that_the_program_halved_by_itself_is_no_lost_work(items, kind) 
     assert kind_of(replace(DONE, processes=(process,), stderr=said), measured=True) == kind
 
 
+def test_a_hang_names_the_rank_that_stands_elsewhere() -> None:
+    """The others wait for it, each at the same line."""
+    stack = (
+        "process {}:\nCurrent thread 0x7 (most recent call first):\n"
+        '{}  File "/p/run.py", line {} in <module>'
+    )
+    wait = '  File "/venv/lib/python3.11/site-packages/torch/autograd/graph.py", line 979 in run\n'
+    stacks = [stack.format(n, "" if n == 1 else wait, 30 if n == 1 else 33) for n in range(3)]
+    ranks = tuple(ProcessRecord(pid=n, rank=n, world_size=3) for n in range(3))
+    ending = replace(HANGS, processes=ranks, stacks="\n".join(stacks))
+    assert failure_of(ending).evidence.startswith("rank 1 at run.py:30; ranks 0, 2 at run.py:33; ")
+    assert "rank" not in failure_of(replace(ending, stacks=stacks[0])).evidence
+
+
 def test_a_lost_rank_comes_before_the_hang_of_the_others() -> None:
     """They wait for it in a collective, for ever."""
     waits = replace(STEPPED, world_size=2, rank=0)

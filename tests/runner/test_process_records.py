@@ -12,7 +12,7 @@ import pytest
 from advisor.analysis.events import LoaderFacts, ModuleFacts
 from advisor.analysis.measurement import NO_RUN, Measurement, effects_of
 from advisor.history import History
-from advisor.model import MeasurePlan, Run, Shares
+from advisor.model import MeasurePlan, Run, Shares, Straggler
 from advisor.probe.recorder import VERSION
 from advisor.runner.measured_run import probed_run
 from advisor.runner.process_records import LARGEST_BYTES, ProcessRecord, Records, parse
@@ -103,6 +103,31 @@ def test_ranks_add_up() -> None:
     assert run.units_per_s == 33.0
     assert run.windows == (33.0, 33.0)
     assert (run.peak_mem_gib, run.effects.world_size) == (1.5, 3)
+
+
+def test_a_straggler_speaks_for_the_shares() -> None:
+    """All steps last equally long; who does most outside of backward passes comes last."""
+
+    def rank(number: int, backward: float, **shares: float) -> ProcessRecord:
+        seen = {"backward_share": backward, "shares": Shares(**shares), "step_ms": 100.0}
+        return process(9 - number, 10.0, measured=seen, rank=number, world_size=3, ppid=number)
+
+    waits = {n: rank(n, 0.4, data_wait=0.2, compute=0.6, other=0.2) for n in (0, 2)}
+    late = rank(1, 0.1, data_wait=0.5, compute=0.3, other=0.2)
+    run = run_of(waits[0], late, waits[2])
+    assert run.straggler == Straggler(rank=1, own_ms=90.0, others_ms=60.0, part="data_wait")
+    assert run.shares.data_wait == 0.5
+    assert run_of(waits[0], rank(1, 0.5, data_wait=0.2, compute=0.6), waits[2]).straggler is None
+    assert run_of(waits[0], late).straggler is None, "what the third rank did is not known"
+
+
+@pytest.mark.parametrize(("collectives", "batch"), [(None, 16.0), (10, 16.0), (4, None)])
+def test_ranks_that_exchange_nothing_update_alone(collectives, batch) -> None:
+    """A process group is there, and none of its calls at an update."""
+    more = {"world_size": 2, "collectives": collectives}
+    ranks = [process(n, 10.0, rank=n, ppid=n, **more) for n in (0, 1)]
+    run = run_of(*(with_batch(each, 8.0) for each in ranks))
+    assert (run.ranks, run.effects.group_batch) == (2, batch)
 
 
 def test_a_rank_without_a_window_is_noted_and_not_dropped() -> None:
