@@ -251,6 +251,8 @@ class EngineTable(_Table):
     command: Command
     """Words that start a program there and carry its input and output: `ssh gpu-box`, or
     `srun --partition=gpu --gres=gpu:1 --cpus-per-task=8`."""
+    more_nodes: tuple[Command, ...] = ()
+    """The same of further nodes, on all of which a trial runs as one job."""
     python: Text | None = None
     """Python of the node that has gpu-advisor, if not at the path of this one."""
     price: Annotated[float, Field(gt=0)] | None = None

@@ -25,7 +25,7 @@ KEYS = {
     "runs", "disturbed", "wait_share", "step_ms", "batch",
     "achieved_tflops", "workers", "ranks", "forwards_per_unit", "peak_mem_gib", "effects",
     "shares", "bottleneck", "unused_gpu", "phases", "host_growth_gib_per_min", "gpu_util_pct",
-    "gpu_mem_used_gib", "power_w", "load_note",
+    "gpu_mem_used_gib", "power_w", "load_note", "notes",
 }  # fmt: skip
 SETTINGS = """\
 [workload.restore]

@@ -110,13 +110,15 @@ def step_ends(log: EventLog, series: StepSeries) -> tuple[str, Sequence[Any]]:
     return ends[series.kind]
 
 
-def stop_point(log: EventLog, series: StepSeries, now: float) -> tuple[str, int]:
+def stop_point(
+    log: EventLog, series: StepSeries, now: float, more_s: float = 0.0
+) -> tuple[str, int]:
     """Event kind and count where all ranks stop, told from one of them.
 
-    Ranks step together. `now`: time of the process's clock.
+    Ranks step together. `now`: time of the process's clock. `more_s`: time for the word to come.
     """
     kind, events = step_ends(log, series)
     recent = events[-RECENT:]  # start-up was slower
     elapsed_s = max(now - recent[0].end, 1e-3)
-    ahead = max(3, math.ceil(AHEAD_S * len(recent) / elapsed_s))
+    ahead = max(3, math.ceil((AHEAD_S + more_s) * len(recent) / elapsed_s))
     return kind, len(events) + ahead

@@ -12,7 +12,7 @@ from advisor import knobs
 from advisor.commands.invocation import Invocation, require_program
 from advisor.executor.engines import Engine, EngineSettings
 from advisor.executor.engines.connection import Connection, carrier_of
-from advisor.executor.engines.remote import make_engine
+from advisor.executor.engines.joint import make_engine
 from advisor.executor.engines.scratch_dir import cancellable
 from advisor.executor.executor import Budget, Executor
 from advisor.executor.requests import Program, TrialRequest, TrialResult, Variant
@@ -133,8 +133,12 @@ def node_of(engine: str, asked: Invocation) -> Iterator[Connection | None]:
         sys.stderr.write(f"gpu-advisor: {text}\n")
 
     say(f"waiting for a node through {carrier.shown}")
-    with Connection(carrier, str(asked.cwd.resolve()), asked.environ, say) as node:
-        say(f"trials run on {node.host}")
+    with contextlib.ExitStack() as held:
+        node = Connection(carrier, str(asked.cwd.resolve()), asked.environ, say)
+        for each in (node, *node.others):
+            held.enter_context(each)
+        hosts = [each.host for each in (node, *node.others)]
+        say(f"trials run on {' and '.join(hosts)}")
         yield node
 
 

@@ -31,7 +31,7 @@ from advisor.errors import (
     StateBusyError,
 )
 from advisor.executor.engines import Engine, EngineSettings
-from advisor.executor.engines.remote import make_engine
+from advisor.executor.engines.joint import make_engine
 from advisor.executor.engines.scratch_dir import cancellable, require_room, scratch_folder
 from advisor.files import Claim
 from advisor.gate import checkout, config, github, history, report, setup_step

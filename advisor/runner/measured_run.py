@@ -224,11 +224,43 @@ def _effects(lead: Rank, ranks: Sequence[Rank]) -> Effects:
         lead.run.effects,
         world_size=max(len(ranks), record.world_size),
         group_size=record.world_size if together else 1,
-        group_batch=sum(batches) if together and len(batches) == record.world_size else None,
+        group_batch=statistics.fmean(batches) * record.world_size if together and batches else None,
         fused=record.fused,
         recomputes=record.recomputes,
         arguments=tuple(record.arguments.items()),
     )
+
+
+def joined(runs: Sequence[Run]) -> Run:
+    """Run of one job over several nodes, each of which knows its own ranks only.
+
+    Each took its ranks for typical, so their mean by ranks is the whole.
+    """
+    first, ranks = runs[0], sum(run.ranks for run in runs)
+
+    def mean(name: str) -> float:
+        return float(sum(getattr(run, name) * run.ranks for run in runs) / ranks)
+
+    rates = [run.rank_units_per_s or (run.units_per_s * run.ranks / ranks,) for run in runs]
+    own = {_partial(run.ranks, run.effects.world_size or ranks) for run in runs}
+    notes = (note for run in runs for note in run.notes if note not in own)
+    return replace(
+        first,
+        units=mean("units"),
+        units_per_s=mean("units_per_s"),
+        ranks=ranks,
+        rank_units_per_s=sum(rates, ()),
+        rank_mem_gib=sum((run.rank_mem_gib for run in runs), ()),
+        peak_mem_gib=_largest(run.peak_mem_gib for run in runs),
+        peak_device_gib=_largest(run.peak_device_gib for run in runs),
+        peak_host_gib=_largest(run.peak_host_gib for run in runs),
+        cards=sum((run.cards for run in runs), ()),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _partial(ranks: int, world: int) -> str:
+    return f"{ranks} of {world} ranks have a window: the rate is {world} times their mean"
 
 
 def _notes(ranks: Sequence[Rank], others: int) -> Iterator[str]:
@@ -257,4 +289,4 @@ def _notes(ranks: Sequence[Rank], others: int) -> Iterator[str]:
             yield f"parts of the record of process {record.pid} were left out: {record.unread}"
     world = ranks[0].record.world_size
     if len(ranks) < world:
-        yield f"{len(ranks)} of {world} ranks have a window: the rate is {world} times their mean"
+        yield _partial(len(ranks), world)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.analysis.events import EventLog, EventReader
+from advisor.analysis.events import EventReader
 from advisor.analysis.measurement import measure
 from advisor.analysis.progress import Advice, advise, step_ends, stop_point
 from advisor.files import reading
@@ -27,6 +27,10 @@ LOG_BYTES = 1 << 30
 SPENT_SHARE = 0.05
 """Share of the time that reading and looking may take."""
 SHORTEST_LOOK_S = 0.05
+STOP_FILE = "probe/stop.json"
+"""Below scratch: where all ranks of a job stop. Rank 0 decides, maybe on another node."""
+OTHER_NODES_S = 1.0
+"""The word takes so long to the ranks of other nodes, at most."""
 
 
 @dataclass(slots=True)
@@ -52,6 +56,9 @@ class Measuring:
         for record in records:
             if record.state == "stepping" and not record.alone:
                 self._look(record, records)
+        ranks = [record for record in records if record.world_size > 1]
+        if ranks and all(record.rank > 0 for record in ranks):
+            self._heed_other_node([record.pid for record in ranks])
 
     def finish(self, records: Sequence[ProcessRecord]) -> tuple[ProcessRecord, ...]:
         """Return the final records with their complete logs."""
@@ -74,7 +81,14 @@ class Measuring:
             self._command(record.pid, **self._after_the_window(process, advice))
         elif advice.phase == "full" and record.rank == 0:
             ranks = [each.pid for each in records if each.world_size > 1]
-            self._stop_ranks(ranks, log, advice)
+            far = len(ranks) < record.world_size
+            where: dict[str, Any] = {}
+            if advice.series is not None:
+                now, more_s = time.time() - log.clock, OTHER_NODES_S if far else 0.0
+                where["kind"], where["count"] = stop_point(log, advice.series, now, more_s)
+            self._stop_ranks(ranks, where, cut_short=advice.cut_short)
+            if far:
+                self._put("stop.json", where)
 
     def _after_the_window(self, process: _Process, advice: Advice) -> dict[str, Any]:
         series = advice.series
@@ -88,23 +102,33 @@ class Measuring:
             "step_s": series.typical_s,
         }
 
-    def _stop_ranks(self, ranks: Sequence[int], log: EventLog, advice: Advice) -> None:
+    def _stop_ranks(
+        self, ranks: Sequence[int], where: dict[str, Any], *, cut_short: bool = False
+    ) -> None:
         """Stop all ranks together, so that none hangs."""
-        where: dict[str, Any] = {}
-        if advice.series is not None:
-            now = time.time() - log.clock
-            where["kind"], where["count"] = stop_point(log, advice.series, now)
         for pid in ranks:
             process = self._processes.setdefault(pid, _Process())
-            process.full, process.cut_short = True, advice.cut_short
+            process.full, process.cut_short = True, cut_short
             self._command(pid, phase="stop", **where)
+
+    def _heed_other_node(self, ranks: Sequence[int]) -> None:
+        """Stop `ranks` where rank 0 said, once it has said it."""
+        left = [pid for pid in ranks if not self._processes.setdefault(pid, _Process()).full]
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            where = json.loads(reading.read(self._folder.parent, STOP_FILE, LOG_BYTES))
+            self._stop_ranks(
+                left, {name: where[name] for name in ("kind", "count")} if where else {}
+            )
 
     def _command(self, pid: int, **command: Any) -> None:
         process = self._processes[pid]
         process.commands += 1
-        content = json.dumps({"number": process.commands, **command}).encode()
+        self._put(f"command-{pid}.json", {"number": process.commands, **command})
+
+    def _put(self, name: str, content: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
-            reading.put(self._folder.parent, f"{self._folder.name}/command-{pid}.json", content)
+            text = json.dumps(content).encode()
+            reading.put(self._folder.parent, f"{self._folder.name}/{name}", text)
 
     def _read(self, pid: int) -> EventReader:
         process = self._processes.setdefault(pid, _Process())

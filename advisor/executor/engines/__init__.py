@@ -3,6 +3,7 @@
 local.py       trials on this machine
 remote.py      trials on a node: `connection.py` speaks to its `agent.py` in `messages.py`,
                over srun, ssh or any command that carries a pipe
+joint.py       one job over several such nodes; `make_engine`
 ray_pipe.py    such a command for Ray, run by the Python of `ray`
 """
 

@@ -14,17 +14,21 @@ import select
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from advisor import __version__
 from advisor.errors import AdvisorError, EngineError
 from advisor.executor.engines import EngineSettings, messages
 from advisor.executor.engines.local import LocalEngine
+from advisor.files import reading
 from advisor.machine.host import read_machine
 from advisor.model import Run, Trial
+from advisor.runner.measuring import STOP_FILE
 from advisor.sandbox.capabilities import isolation_warnings
 
 STDIN, STDOUT, STDERR = 0, 1, 2
+STOP_LOOK_S = 0.05
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -41,6 +45,8 @@ class Agent:
         self._writing = threading.Lock()
         self._held = contextlib.ExitStack()
         self._engine = LocalEngine()
+        self._scratch = Path(os.devnull)
+        """Of the trial that runs."""
 
     def serve(self) -> None:
         """Answer requests until the end; then leave nothing."""
@@ -96,8 +102,23 @@ class Agent:
                 "folder with the node, or copy it to the same path."
             )
             raise EngineError(msg)
-        outcome = self._engine.run(asked)
+        self._scratch, done = Path(asked.scratch), threading.Event()
+        threading.Thread(target=self._pass_on, args=(done,), daemon=True).start()
+        try:
+            outcome = self._engine.run(asked)
+        finally:
+            done.set()
+            if not self._over.is_set():
+                self._cancel.clear()  # it ended this trial
         return {"run" if isinstance(outcome, Run) else "failure": outcome}
+
+    def _pass_on(self, done: threading.Event) -> None:
+        """Tell where all ranks stop, for those of other nodes."""
+        while not done.wait(STOP_LOOK_S):
+            with contextlib.suppress(OSError):
+                where = reading.read(self._scratch, STOP_FILE, messages.LARGEST_BYTES)
+                self._tell(stop=where.decode(errors="replace"))
+                break
 
     def _tell(self, **fields: Any) -> None:
         """Send one message; without a reader all is over."""
@@ -124,6 +145,9 @@ class Agent:
             for request in map(messages.decode, lines):
                 if "cancel" in request:
                     self._cancel.set()
+                elif "stop" in request:
+                    with contextlib.suppress(OSError):
+                        reading.put(self._scratch, STOP_FILE, request["stop"].encode())
                 elif "do" in request:
                     self._requests.put(request)
         self._end()

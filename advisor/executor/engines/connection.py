@@ -100,6 +100,8 @@ class Carrier:
     words: tuple[str, ...]
     python: str = sys.executable
     """The node's, at the same path unless gpu-advisor.toml names another."""
+    others: tuple[Carrier, ...] = ()
+    """Further nodes of the same job."""
 
     @property
     def shown(self) -> str:
@@ -149,7 +151,9 @@ def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
         raise errors.SettingsError(msg)
     python = (table.python if table else None) or sys.executable
     words = (*shlex.split(command), *([f"--address={address}"] if address else []))
-    return Carrier(words=words, python=python)
+    more = [tuple(shlex.split(each)) for each in (table.more_nodes if table else ())]
+    others = tuple(Carrier(words=each, python=python) for each in more)
+    return Carrier(words=words, python=python, others=others)
 
 
 def why_ended(said: str, code: int | None) -> Ending:
@@ -171,7 +175,7 @@ LINES_KEPT = 50
 MOST_LOSSES = 3
 OF_THE_NODE = (
     *("SLURM", "SRUN_", "SSH_", "RAY_", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_"),
-    *("HOSTNAME", "TMPDIR", "XDG_RUNTIME_DIR", "GPU_DEVICE_ORDINAL"),
+    *("HOSTNAME", "TMPDIR", "XDG_RUNTIME_DIR", "GPU_ADVISOR_RUNTIME_DIR", "GPU_DEVICE_ORDINAL"),
 )
 """Beginnings of variables that belong to a node; all others are the caller's."""
 
@@ -198,6 +202,8 @@ class Connection:
         self._greeted = False
         self._losses = 0
         self._machine: Machine | None = None
+        self.others = tuple(Connection(other, cwd, environ, say) for other in carrier.others)
+        """Further nodes, on which the same job runs at the same time."""
         self.silence_s = messages.SILENCE_S
         self.host = ""
         self.warnings: tuple[str, ...] = ()
@@ -265,7 +271,7 @@ class Connection:
         **fields: Any,
     ) -> dict[str, Any]:
         """Answer of the agent to one request. Raises its refusal, and NodeLostError."""
-        self._tell(do=do, **fields)
+        self.tell(do=do, **fields)
         answer: dict[str, Any] = self._hear("answer", cancel, self.silence_s, hear)["answer"]
         if "problem" in answer:
             raise self._refusal(answer)
@@ -323,10 +329,10 @@ class Connection:
 
     def _beat(self, process: subprocess.Popen[bytes]) -> None:
         while self._process is process:
-            self._tell(beat=True)
+            self.tell(beat=True)
             time.sleep(messages.BEAT_S)
 
-    def _tell(self, **fields: Any) -> None:
+    def tell(self, **fields: Any) -> None:
         """Send one message; the end of a pipe is noticed by `_hear`."""
         process = self._process
         with self._writing, contextlib.suppress(OSError, ValueError):
@@ -349,7 +355,7 @@ class Connection:
                     msg = "Interrupted while a node was waited for; finished runs are kept."
                     raise errors.InterruptedByUserError(msg)
                 cancelled = True
-                self._tell(cancel=True)
+                self.tell(cancel=True)
             try:
                 line = self._lines.get(timeout=TICK_S)
             except queue.Empty:

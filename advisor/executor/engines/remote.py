@@ -7,9 +7,8 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from advisor.executor.engines import Engine, EngineSettings, messages
+from advisor.executor.engines import EngineSettings, messages
 from advisor.executor.engines.connection import Connection
-from advisor.executor.engines.local import LocalEngine
 from advisor.model import Failure, Run, Trial
 
 
@@ -21,26 +20,27 @@ class RemoteEngine:
     def __init__(self, settings: EngineSettings) -> None:
         assert settings.connection is not None
         self._settings = settings
-        self._connection: Connection = settings.connection
+        self.connection: Connection = settings.connection
         self._cancel = settings.cancel or threading.Event()
-        self._hear = {"progress": settings.on_progress}
+        self.hear = {"progress": settings.on_progress}
+        """By its name, what to do with a message that is no answer."""
 
     def __enter__(self) -> Self:
         """Hold the card of the node, and a scratch folder there."""
         try:
             self._enter()
         except BaseException:
-            self._connection.close()
+            self.connection.close()
             raise
         return self
 
     def __exit__(self, *exc: object) -> None:
         """End the agent, which gives both back."""
-        self._connection.close()
+        self.connection.close()
 
     def clock(self) -> float:
         """Seconds of this machine; they stand still in a queue."""
-        return time.monotonic() - self._connection.waited_s
+        return time.monotonic() - self.connection.waited_s
 
     def scratch(self, trial_id: str) -> Path:
         """Scratch folder of one trial, as a path of the node."""
@@ -55,18 +55,13 @@ class RemoteEngine:
 
     def _ask(self, do: str, **fields: Any) -> dict[str, Any]:
         """Answer of the agent, or of the next one where the last was lost."""
-        if not self._connection.is_open:
+        if not self.connection.is_open:
             self._enter()
-        return self._connection.ask(do, cancel=self._cancel, hear=self._hear, **fields)
+        return self.connection.ask(do, cancel=self._cancel, hear=self.hear, **fields)
 
     def _enter(self) -> None:
-        if not self._connection.is_open:
-            self._connection.open(self._cancel)
-        self._connection.ask(
-            "enter", gpu_uuid=self._settings.gpu_uuid, silence_s=self._connection.silence_s
+        if not self.connection.is_open:
+            self.connection.open(self._cancel)
+        self.connection.ask(
+            "enter", gpu_uuid=self._settings.gpu_uuid, silence_s=self.connection.silence_s
         )
-
-
-def make_engine(settings: EngineSettings) -> Engine:
-    """The engine that `settings` name."""
-    return RemoteEngine(settings) if settings.connection else LocalEngine(settings)

@@ -15,8 +15,8 @@ import pytest
 from advisor.errors import StateBusyError
 from advisor.executor.engines import Engine, EngineSettings, messages
 from advisor.executor.engines.connection import Carrier, Connection
+from advisor.executor.engines.joint import make_engine
 from advisor.executor.engines.local import LocalEngine
-from advisor.executor.engines.remote import make_engine
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial, TrialFile
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula

@@ -1,11 +1,14 @@
 """Nodes that end, freeze or differ: told by name, and nothing is left there."""
 
 import contextlib
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from advisor.errors import EngineError, NodeLostError, SettingsError
+from advisor.errors import FAILURE_EXIT_CODES, EngineError, NodeLostError, SettingsError
 from advisor.executor.engines import EngineSettings, messages
 from advisor.executor.engines.connection import AGENT, Carrier, Connection, carrier_of, why_ended
 from advisor.executor.engines.remote import RemoteEngine
@@ -60,7 +63,7 @@ def counts(engine: RemoteEngine, folder: Path) -> Trial:
 
 def agent_of(engine: RemoteEngine) -> psutil.Process:
     """The agent's process: `env` becomes it."""
-    process = engine._connection._process
+    process = engine.connection._process
     assert process is not None
     return psutil.Process(process.pid)
 
@@ -102,7 +105,7 @@ def test_only_so_many_nodes_may_be_lost(folder) -> None:
 @pytest.mark.slow
 def test_a_frozen_node_is_given_up(folder) -> None:
     with engine_on(folder) as engine:
-        engine._connection.silence_s = 8.0
+        engine.connection.silence_s = 8.0
         trial = trial_of(engine, folder, "sleep", "600")
         when_it_runs(trial.scratch, lambda: agent_of(engine).suspend())
         with pytest.raises(NodeLostError, match="no sign of life for 8 s"):
@@ -252,3 +255,45 @@ def test_the_command_of_an_engine_comes_from_the_settings() -> None:
     assert slurm.words == ("srun",)
     with pytest.raises(SettingsError, match=r"no engine 'x' \(known: box, gpu, local, ray, slu"):
         carrier_of("x", tables)
+
+
+TWO_NODES = """\
+[engine.pair]
+command = "env GPU_ADVISOR_RUNTIME_DIR=one"
+more-nodes = ["env GPU_ADVISOR_RUNTIME_DIR=two"]
+"""
+RANKS = Path(__file__).resolve().parents[2] / "fixtures/programs/ok_ranks.py"
+TORCHRUN = (
+    "{python} -m torch.distributed.run --nnodes 2 --node-rank $NODE_RANK --nproc-per-node 1 "
+    "--master-addr 127.0.0.1 --master-port {port} {program}"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_job_over_two_nodes_stops_and_is_told_as_one(tmp_path, gpu_advisor, broken) -> None:
+    """Rank 0 says where all stop; what breaks on one node ends it on both."""
+    pytest.importorskip("torch")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "gpu-advisor.toml").write_text(TWO_NODES)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    program = tmp_path / "missing.py" if broken else RANKS
+    shell = TORCHRUN.format(python=sys.executable, port=port, program=program)
+    if broken:
+        shell = f"test $NODE_RANK = 0 || exit 7; {shell.replace('missing', 'waits')}"
+        (tmp_path / "waits.py").write_text("import time; time.sleep(600)")
+    words = ("profile", "--engine", "pair", "--window", "1s", "--json", "--", "sh", "-c", shell)
+    begun = time.monotonic()
+    done = gpu_advisor.call(*words, cwd=tmp_path)
+    if broken:
+        assert done.returncode in FAILURE_EXIT_CODES.values(), done.stderr
+        assert time.monotonic() - begun < 60, "the other node waited on"
+        return
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["ranks"], found["effects"]["group_batch"], found["notes"]) == (2, 40, [])
+    assert " and " in done.stderr.partition("trials run on")[2].partition("\n")[0]
+    own = 2 * 20 / (found["step_ms"] / 1000)
+    assert found["units_per_s"] == pytest.approx(own, rel=0.1)

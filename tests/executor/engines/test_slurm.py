@@ -98,7 +98,7 @@ def test_an_end_of_the_job_is_told_by_name_and_leaves_nothing(how, folder) -> No
 def test_the_allocation_is_the_limit(folder) -> None:
     """Not the node: of its CPUs a job has those that it asked for."""
     with under_slurm(folder, "--cpus-per-task=1") as engine:
-        machine = engine._connection.machine
+        machine = engine.connection.machine
     assert (machine.cpus, machine.allocation) == (1, "slurm")
 
 
@@ -107,7 +107,7 @@ def test_inside_an_allocation_that_one_is_used(folder, tmp_path) -> None:
     code = (
         "import pathlib, sys; from tests.executor.engines import test_slurm as it\n"
         "engine = it.under_slurm(pathlib.Path(sys.argv[1]), '--export=ALL')\n"
-        "with engine: print(engine._connection.machine.cpus, it.the_job())"
+        "with engine: print(engine.connection.machine.cpus, it.the_job())"
     )
     found = subprocess.run(
         ["srun", "--quiet", "--ntasks=1", "--cpus-per-task=2", "--job-name=outer",

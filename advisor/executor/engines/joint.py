@@ -1,0 +1,119 @@
+"""Trials as one job over several nodes: the command runs on all of them at once."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from advisor.errors import AdvisorError
+from advisor.executor.engines import Engine, EngineSettings, messages
+from advisor.executor.engines.local import LocalEngine
+from advisor.executor.engines.remote import RemoteEngine
+from advisor.model import Failure, Run, Trial
+from advisor.runner.measured_run import joined
+
+TICK_S = 0.1
+NODE_RANK = "NODE_RANK"
+"""Number of the node, which a trial finds in its environment."""
+
+
+class JointEngine:
+    """Engine of a first node, which has rank 0, and of further ones."""
+
+    equal_gpus: tuple[str, ...] = ()
+
+    def __init__(self, settings: EngineSettings) -> None:
+        assert settings.connection is not None
+        self._cancel = settings.cancel or threading.Event()
+        self._off = threading.Event()
+        """Ends the trial on all nodes."""
+        connections = (settings.connection, *settings.connection.others)
+        self._nodes = [
+            RemoteEngine(replace(settings, connection=each, cancel=self._off))
+            for each in connections
+        ]
+        self._nodes[0].hear["stop"] = self._pass_on
+        self._held = contextlib.ExitStack()
+        self.clock = self._nodes[0].clock
+        self._scratch: list[Path] = []
+
+    def __enter__(self) -> Self:
+        """Hold all nodes."""
+        with contextlib.ExitStack() as held:
+            for node in self._nodes:
+                held.enter_context(node)
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Give all of them back."""
+        self._held.close()
+
+    def scratch(self, trial_id: str) -> Path:
+        """Scratch folder of one trial on the first node."""
+        self._scratch = [node.scratch(trial_id) for node in self._nodes]
+        return self._scratch[0]
+
+    def run(self, trial: Trial) -> Run | Failure:
+        """Run one trial on all nodes; the first end that is no run ends it everywhere.
+
+        Raises NodeLostError.
+        """
+        ends: queue.SimpleQueue[tuple[int, Run | Failure | AdvisorError]] = queue.SimpleQueue()
+
+        def work(number: int) -> None:
+            try:
+                ends.put((number, self._nodes[number].run(self._of_node(number, trial))))
+            except AdvisorError as problem:
+                ends.put((number, problem))
+
+        numbers = range(len(self._nodes))
+        threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in numbers]
+        for thread in threads:
+            thread.start()
+        found: dict[int, Run | Failure | AdvisorError] = {}
+        while len(found) < len(threads):
+            with contextlib.suppress(queue.Empty):
+                number, end = ends.get(timeout=TICK_S)
+                found[number] = end
+            if self._cancel.is_set() or not all(isinstance(each, Run) for each in found.values()):
+                self._off.set()
+        self._off.clear()
+        return _whole([found[n] for n in found], [found[n] for n in numbers])
+
+    def _of_node(self, number: int, trial: Trial) -> Trial:
+        """The trial with the scratch folder and the number of a node."""
+        text = messages.encode(trial=trial).replace(
+            trial.scratch.encode(), str(self._scratch[number]).encode()
+        )
+        found = messages.read(Trial, messages.decode(text)["trial"])
+        return replace(found, env=(*found.env, (NODE_RANK, str(number))))
+
+    def _pass_on(self, where: str) -> None:
+        """Stop the ranks of all other nodes where those of the first one stop."""
+        for node in self._nodes[1:]:
+            node.connection.tell(stop=where)
+
+
+def _whole(
+    by_end: Sequence[Run | Failure | AdvisorError], by_node: Sequence[Run | Failure | AdvisorError]
+) -> Run | Failure:
+    """The run of all nodes, or the first end that is none."""
+    for end in by_end:
+        if isinstance(end, Failure):
+            return end
+        if isinstance(end, AdvisorError):
+            raise end
+    return joined([end for end in by_node if isinstance(end, Run)])
+
+
+def make_engine(settings: EngineSettings) -> Engine:
+    """The engine that `settings` name."""
+    if settings.connection is None:
+        return LocalEngine(settings)
+    return JointEngine(settings) if settings.connection.others else RemoteEngine(settings)
