@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -336,7 +337,8 @@ def caveats(found: TuningResult) -> Iterator[str]:
     if unproven := sorted(tried.keys() - {advice.title for advice in found.advice}):
         yield f"Tried, and not proven to gain: {', '.join(unproven)}."
     runs = [a.run for a in found.attempts if a.request.purpose == "confirm" and a.run is not None]
-    for source_of_rate in sorted({run.rate_source.partition(" (")[0] for run in runs}):
+    # its remark goes, and a pattern stays whole
+    for source_of_rate in sorted({re.sub(r" \(.*\)$", "", run.rate_source) for run in runs}):
         yield f"Throughput was counted by {source_of_rate}."
     if created:
         yield f"The command wrote outside the trials' scratch folders: {named(created)}."

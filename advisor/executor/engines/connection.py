@@ -171,6 +171,10 @@ TICK_S = 0.2
 CLOSE_S = 20.0
 """Longest wait for the end of an agent, which removes its files."""
 SIGNAL_S = 5.0
+START_S = 120.0
+"""Longest wait for an agent outside of a queue: a controller that died tells nobody."""
+QUEUED = "queued and waiting"
+"""Words of srun while it waits for an allocation."""
 LINES_KEPT = 50
 MOST_LOSSES = 3
 OF_THE_NODE = (
@@ -199,6 +203,7 @@ class Connection:
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._said: collections.deque[str] = collections.deque(maxlen=LINES_KEPT)
         self._writing = threading.Lock()
+        self._said_at = 0.0
         self._greeted = False
         self._losses = 0
         self._machine: Machine | None = None
@@ -324,6 +329,7 @@ class Connection:
             for line in told:
                 text = os.fsdecode(line).rstrip()
                 self._said.append(text)
+                self._said_at = time.monotonic()
                 if not self._greeted:
                     self._say(text)
 
@@ -359,8 +365,10 @@ class Connection:
             try:
                 line = self._lines.get(timeout=TICK_S)
             except queue.Empty:
-                if silence_s is not None and time.monotonic() - heard > silence_s:
-                    why = f"no sign of life for {silence_s:.0f} s"
+                limit_s = silence_s or self._start_limit_s()
+                since = heard if silence_s else max(heard, self._said_at)
+                if limit_s is not None and time.monotonic() - since > limit_s:
+                    why = f"no sign of life for {limit_s:.0f} s"
                     raise self._lost(why) from None
                 continue
             if not line:
@@ -371,6 +379,12 @@ class Connection:
             for kind, text in message.items():
                 if hear is not None and kind in hear:
                     hear[kind](str(text))
+
+    def _start_limit_s(self) -> float | None:
+        """Longest silence before the first word; None: nobody knows how long a queue takes."""
+        program = os.path.basename(self._carrier.words[0])  # noqa: PTH119  a word of a command
+        waits = any(QUEUED in text for text in list(self._said)[-1:])
+        return START_S if program == "srun" and not waits else None
 
     def _lost(self, why: str = "") -> errors.AdvisorError:
         """Close what is left, and tell why: no node came, or it was lost."""

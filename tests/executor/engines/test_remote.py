@@ -16,8 +16,14 @@ from typing import Any
 import psutil
 import pytest
 
-from advisor.errors import FAILURE_EXIT_CODES, EngineError, NodeLostError, SettingsError
-from advisor.executor.engines import EngineSettings, messages
+from advisor.errors import (
+    FAILURE_EXIT_CODES,
+    EngineError,
+    InterruptedByUserError,
+    NodeLostError,
+    SettingsError,
+)
+from advisor.executor.engines import EngineSettings, connection, messages
 from advisor.executor.engines.connection import AGENT, Carrier, Connection, carrier_of, why_ended
 from advisor.executor.engines.remote import RemoteEngine
 from advisor.model import Candidate, MeasurePlan, Run, Trial
@@ -111,6 +117,22 @@ def test_a_frozen_node_is_given_up(folder) -> None:
         with pytest.raises(NodeLostError, match="no sign of life for 8 s"):
             engine.run(trial)
         assert reached(lambda: not processes_of(trial.scratch))
+
+
+@pytest.mark.parametrize("words", ["", "job 7 queued and waiting for resources"])
+def test_a_job_that_never_comes_up_is_given_up_and_a_queue_is_not(
+    words, tmp_path, folder, monkeypatch
+) -> None:
+    """A controller that dies in between leaves `srun` waiting for a word that nobody sends."""
+    monkeypatch.setattr(connection, "START_S", 1.0)
+    (tmp_path / "srun").write_text(f"#!/bin/sh\necho '{words}' >&2\nexec sleep 600\n")
+    (tmp_path / "srun").chmod(0o755)
+    engine = Connection(Carrier(words=(str(tmp_path / "srun"),)), str(folder), os.environ)
+    cancel = threading.Event()
+    threading.Timer(3.0, cancel.set).start()
+    error, text = (InterruptedByUserError, "waited for") if words else (EngineError, "for 1 s")
+    with pytest.raises(error, match=text):
+        engine.open(cancel)
 
 
 def test_an_agent_that_hears_nothing_ends_its_trial_and_itself(folder) -> None:
