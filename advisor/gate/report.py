@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from advisor import files, masking
-from advisor.errors import OutputRefusedError, ReportError
+from advisor.errors import ReportError
 from advisor.gate import verdict
 from advisor.gate.comparison import words
 from advisor.gate.schema import (
@@ -208,9 +208,6 @@ def read(path: Path) -> GateRecord:
 
 def claim(path: Path, history: Path | None = None) -> files.Claim:
     """Claim the places of report, record and comment before any measurement."""
-    if path.is_dir():
-        msg = f"--report {path} is a folder; name a file in it: {path / 'gate.md'}."
-        raise OutputRefusedError(msg)
     return files.claim(_places(path), never=[history] if history else [])
 
 
