@@ -74,6 +74,10 @@ FLAGS: dict[str, dict[str, Any]] = {
         "action": "store_true",
         "help": "go on although COMMAND writes over existing files of yours",
     },
+    "--overwrite": {
+        "action": "store_true",
+        "help": "replace files that gpu-advisor did not write where its own files go",
+    },
     "--json": {"action": "store_true", "help": "print the result as one JSON object"},
 }
 

@@ -51,10 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="write one config per card here, with the suggested batch and `predicted` in its name",
     )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace files at the places of --output"
-    )
-    invocation.add_flags(parser, "--workload", "--json", "--allow-writes")
+    invocation.add_flags(parser, "--overwrite", "--workload", "--json", "--allow-writes")
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
