@@ -180,10 +180,6 @@ class Objective:
         """Units per joule where energy decides, else units/s."""
         return run.units_per_s if self.metric.time_only else 1.0 / self.score(run)
 
-    def log_worth(self, log_pace: float, batch: float) -> float:
-        """Log worth of a pace at a batch."""
-        return log_pace - math.log(batch) if self.metric.of_batch else log_pace
-
 
 THROUGHPUT = Objective(metric=METRICS["throughput"])
 

@@ -165,7 +165,9 @@ def _rates(
     result: Run | Failure, program: Program, scratch: Path, *, whole: bool, wall_s: float
 ) -> tuple[Source, dict[str, Rate]]:
     work = result.whole_units or None if isinstance(result, Run) and whole else None
-    line = last_match(_output(scratch), program.metric_regex)
+    logs = (_left(scratch, f"logs/{name}", OUTPUT_BYTES) for name in ("stdout.log", "stderr.log"))
+    output = "\n".join(plain(content) for content in logs if content is not None)
+    line = last_match(output, program.metric_regex)
     if line is not None:
         rate = checked(line, f"the output says `throughput: {line}`")
         unit = "unit" if program.in_shell else program.unit  # its unit is not declared
@@ -250,12 +252,6 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
         evidence = "the benchmark JSON holds no benchmark"
         raise NoRateError(evidence, "work-not-done")
     return source, rates
-
-
-def _output(scratch: Path) -> str:
-    """Output of the program without terminal codes."""
-    logs = (_left(scratch, f"logs/{name}", OUTPUT_BYTES) for name in ("stdout.log", "stderr.log"))
-    return "\n".join(plain(content) for content in logs if content is not None)
 
 
 def _left(scratch: Path, name: str, limit_bytes: int) -> bytes | None:

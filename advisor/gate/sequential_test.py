@@ -101,7 +101,9 @@ def serial_correlation_z(values: Sequence[float]) -> float:
     Below 0 they alternate. Von Neumann's ratio of the ranks, by Bartels' normal approximation: a
     stray run decides nothing.
     """
-    ranks = _ranks(values)
+    ordered = sorted(values)
+    # equal values share their ranks
+    ranks = [(bisect_left(ordered, v) + bisect_right(ordered, v) - 1) / 2 for v in values]
     n, mean = len(ranks), statistics.fmean(ranks)
     around = sum((rank - mean) ** 2 for rank in ranks)
     if not around:
@@ -165,9 +167,3 @@ def _regressions(
 def _judgement(outcome: Outcome, values: Sequence[float], *, correlated: bool = False) -> Judgement:
     interval = stats.walsh_interval(values, (1 - CONFIDENCE) / 2)
     return Judgement(outcome=outcome, interval=interval, correlated=correlated)
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Ranks; equal values share theirs."""
-    ordered = sorted(values)
-    return [(bisect_left(ordered, v) + bisect_right(ordered, v) - 1) / 2 for v in values]

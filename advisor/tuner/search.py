@@ -310,8 +310,9 @@ def forecast_at(model: ThroughputModel, point: GridPoint) -> Forecast:
 def worth(state: TunerState, model: ThroughputModel, point: GridPoint) -> Forecast:
     """Log worth of a point to the objective."""
     found = forecast_at(model, point)
-    worth = state.context.objective.log_worth(found.log_rate, batch_of(point))
-    return replace(found, log_rate=worth)
+    if not state.context.objective.metric.of_batch:
+        return found
+    return replace(found, log_rate=found.log_rate - math.log(batch_of(point)))
 
 
 def allowed_points(state: TunerState, grid: Grid) -> list[GridPoint]:
