@@ -65,19 +65,11 @@ def pairs_that_outlive(outliers: int, alpha: float) -> int:
     return n
 
 
-def walsh_averages(values: Sequence[float]) -> list[float]:
-    """Walsh averages (x_i + x_j) / 2, ascending."""
-    return sorted((x + y) / 2 for i, x in enumerate(values) for y in values[i:])
-
-
 def walsh_interval(values: Sequence[float], alpha: float) -> Interval:
     """Hodges-Lehmann estimate with exact bounds at `alpha` a side. Raises ValueError."""
     _require_finite(values)
-    return interval_of(walsh_averages(values), len(values), alpha)
-
-
-def interval_of(averages: Sequence[float], n: int, alpha: float) -> Interval:
-    """Interval from the ascending Walsh averages of n values."""
+    n = len(values)
+    averages = sorted((x + y) / 2 for i, x in enumerate(values) for y in values[i:])
     return _bounded(averages, signed_rank_rank(n, alpha), n, alpha)
 
 

@@ -119,7 +119,6 @@ class _Sample:
         self.values = values
         self.tau = tau
         self.withheld = False
-        self._averages = stats.walsh_averages(values)
 
     def passes(self, level: float) -> bool:
         """The slowdown is proven smaller than allowed."""
@@ -134,7 +133,7 @@ class _Sample:
         return proven and self._independent()
 
     def _bounds(self, level: float) -> Interval:
-        return stats.interval_of(self._averages, len(self.values), level)
+        return stats.walsh_interval(self.values, level)
 
     def _independent(self) -> bool:
         """True if correlation is absent or small."""
