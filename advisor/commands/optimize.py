@@ -31,9 +31,9 @@ from advisor.quality import measure_key
 from advisor.report import build, progress, verdict, writing
 from advisor.report.schema import Report
 from advisor.report.verdict import TuningResult
-from advisor.tuner import next_request
 from advisor.tuner.confirm import proven_candidate
 from advisor.tuner.decisions import decisions
+from advisor.tuner.pipeline import next_request
 from advisor.tuner.state import Result, Stop, TuningContext
 
 __all__ = ["add_arguments", "run"]
