@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -89,13 +89,13 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         "trains": traced.run.trains,
         "stand_in": found.stand_in,
         "predictions": [asdict(entry) for entry in entries],
-        "next": [step._asdict() for step in next_steps],
+        "next": next_steps,
         "notes": remarks,
     }
     lines = [verdict(entries, cards, unit), "", *output.table(rows(entries, unit)), ""]
     if next_steps:
         lines += ["On the card, this confirms the suggested batch and goes on from it:"]
-        steps = [(step.card, step.command) for step in next_steps]
+        steps = [(step["card"], step["command"]) for step in next_steps]
         lines += [*output.table(steps, indent="  "), ""]
     output.show(fields, "\n".join([*lines, *remarks]), as_json=args.json)
     return 0
@@ -199,15 +199,6 @@ def like(old: JsonScalar, batch: float) -> JsonScalar:
     return str(int(batch)) if isinstance(old, str) else int(batch)
 
 
-class NextStep(NamedTuple):
-    """Command that confirms a prediction on its card, as in `--json`."""
-
-    card: str
-    command: str
-    config: str | None
-    """File that was written for the card."""
-
-
 def place(folder: Path, config: Document, card: str) -> Path:
     """Path of a card's config: `train.predicted-h100-sxm.yaml`."""
     own = Path(config.name)
@@ -227,8 +218,8 @@ def claimed(
 
 def next_step(
     session: Session, doubling: Change, entry: Estimate, folder: Path | None, claim: Claim | None
-) -> NextStep:
-    """Write the config of a card, if asked; return the command that confirms it there."""
+) -> dict[str, Any]:
+    """Write the config of a card, if asked; the command that confirms it there, as in `--json`."""
     asked, program = session.asked, session.program
     change = replace(doubling, new=like(doubling.old, entry.batch))
     candidate = Candidate(changes=(change,))
@@ -242,7 +233,7 @@ def next_step(
             seen = {config.name: os.path.relpath(path, asked.cwd)}
             argv = replace_paths(argv, str(asked.cwd), seen)
     words = ("gpu-advisor", "optimize", *names.values(), "--", *argv)
-    return NextStep(card=entry.card, command=shlex.join(words), config=written)
+    return {"card": entry.card, "command": shlex.join(words), "config": written}
 
 
 def notes(found: Findings, cards: Sequence[GpuProfile], entries: Sequence[Estimate]) -> list[str]:
