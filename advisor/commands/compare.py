@@ -208,13 +208,16 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
         judge_scaling(arms, rounds, session.machine.cpus)
     verdicts = {arm.verdict for arm in arms}
     undecided = "undecided" if "undecided" in verdicts else "ok"
+    notes = [UNDER_LOAD] if rounds and rounds.used_contended_rounds else []
+    if rounds and rounds.cut_short:
+        notes.append("The budget ended before all rounds had run; a larger --budget has them all.")
     return {
         "outcome": "failed" if verdicts & BAD else undecided,
         "unit": first.workload.unit,
         "rounds": len(rounds.counted) if rounds else 0,
         "threshold": args.threshold / 100,
         "variants": [arm.as_object(rounds) for arm in arms],
-        "notes": notes_on(rounds) if rounds else [],
+        "notes": notes,
     }
 
 
@@ -282,14 +285,6 @@ def run_rounds(
     """Run interleaved rounds of one request a variant."""
     purpose, names = requests[0].purpose, tuple(arm.name for arm in arms)
     return executor.compare(ABTest(purpose=purpose, requests=requests, names=names, rounds=rounds))
-
-
-def notes_on(rounds: Comparison) -> list[str]:
-    """Sentences that limit the rounds."""
-    notes = [UNDER_LOAD] if rounds.used_contended_rounds else []
-    if rounds.cut_short:
-        notes.append("The budget ended before all rounds had run; a larger --budget has them all.")
-    return notes
 
 
 def check_quality(arms: Sequence[Arm], executor: Executor, window_s: float) -> None:

@@ -50,7 +50,8 @@ FLAGS: dict[str, dict[str, Any]] = {
         "type": Path,
         "nargs": "*",
         "metavar": "CONFIG",
-        "help": "configs of your program; a command alone is enough",
+        "help": "JSON, YAML, TOML or Python configs that COMMAND reads; without one its options "
+        "are the settings",
     },
     "--workload": {"metavar": "NAME", "help": "entry of gpu-advisor.toml to run"},
     "--budget": {
@@ -246,21 +247,15 @@ def why_not_taken(argv: Sequence[str], config: documents.Document, cwd: Path) ->
     An overlay stands in for any path, so there a Python config may be imported; trials then show
     if it is.
     """
-    imported = config.format == "python" and detect_isolation(str(cwd)).kind == "overlay"
-    if imported or names_config(argv, config.name, cwd):
+    name, real = config.name, os.path.realpath(config.name)
+    parts = [part for word in argv for part in (word, word.partition("=")[2]) if part]
+    if any(name in part or real in part or os.path.realpath(cwd / part) == real for part in parts):
+        return None
+    if config.format == "python" and detect_isolation(str(cwd)).kind == "overlay":
         return None
     return (
         f"The command never names {config.name}, so a changed copy could not be passed to it: "
         f"`{shlex.join(argv)}`. Write {{config}} or the path where the program takes it."
-    )
-
-
-def names_config(argv: Sequence[str], config: str, cwd: Path) -> bool:
-    """True if `argv` holds the path of `config`."""
-    real = os.path.realpath(config)
-    parts = [part for word in argv for part in (word, word.partition("=")[2]) if part]
-    return any(
-        config in part or real in part or os.path.realpath(cwd / part) == real for part in parts
     )
 
 

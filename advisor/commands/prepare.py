@@ -25,15 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor optimize`."""
     parser.usage = "gpu-advisor optimize [CONFIG ...] [OPTIONS] [-- COMMAND ...]"
     runs = parser.add_argument_group("program")
-    runs.add_argument(
-        "configs",
-        type=Path,
-        nargs="*",
-        metavar="CONFIG",
-        help="JSON, YAML, TOML or Python configs that COMMAND reads; without one the options of "
-        "COMMAND are tuned",
-    )
-    invocation.add_flags(runs, "--workload", "--engine", "--allow-writes")
+    invocation.add_flags(runs, "configs", "--workload", "--engine", "--allow-writes")
     search = parser.add_argument_group("search")
     invocation.add_flags(search, "--budget", "--window")
     search.add_argument(

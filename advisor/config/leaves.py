@@ -152,8 +152,6 @@ def line_starts(text: str) -> list[int]:
 
 def _byte_offsets(text: str, bom: int) -> Callable[[int], int]:
     """Convert character offsets to byte offsets."""
-    if text.isascii():
-        return lambda index: index + bom
     wide: list[int] = []
     shift = [bom]
     for found in re.finditer(r"[^\x00-\x7f]", text):
