@@ -110,8 +110,7 @@ class Arm:
 
     def as_object(self, rounds: Comparison | None) -> dict[str, Any]:
         """The variant as JSON."""
-        names = rounds.ab_test.names if rounds else ()
-        runs = rounds.runs(self.name) if rounds and self.name in names else ()
+        runs = rounds.runs(self.name) if rounds and self.name in rounds.ab_test.names else ()
         gain, rates = self.gain(rounds), [run.units_per_s for run in runs]
         peaks = [run.peak_mem_gib for run in runs if run.peak_mem_gib]
         return {

@@ -168,7 +168,8 @@ def resolve(
     found = settings.load(settings.find(near))
     entry = _entry(found, paths, workload)
     if not paths and entry is not None and entry.config is not None and not command:
-        paths = [shown(found.root / entry.config)]
+        own, here = found.root / entry.config, Path.cwd()
+        paths = [own.relative_to(here) if own.is_relative_to(here) else own]
     notes = [note for path in paths for note in originals.recover(path)]
     configs = tuple(documents.read(path) for path in paths)
     if command:
@@ -221,12 +222,6 @@ def _entry(found: Settings, paths: Sequence[Path], workload: str | None) -> Work
         )
         raise errors.SettingsError(msg)
     return found.workload[workload]
-
-
-def shown(path: Path) -> Path:
-    """Shorten a path below the working directory."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def split(command: str, paths: Sequence[Path], cwd: Path) -> tuple[str, ...]:

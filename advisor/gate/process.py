@@ -104,9 +104,7 @@ class ProcessRunner:
         result = self.engine.run(trial)
         wall_s = time.monotonic() - clock
         require_room(self.scratch)  # else its records may not be whole
-        own = None
-        if self.between is not None:
-            own = loaded(scratch, checkout.top, self.between)
+        own = loaded(scratch, checkout.top, self.between) if self.between else None
         try:
             whole = plan.mode == "whole"
             found = entry(result, program, arm, scratch, whole=whole, wall_s=wall_s)
@@ -119,10 +117,9 @@ class ProcessRunner:
     ) -> dict[str, str]:
         """Variables of a run of `arm`."""
         caches = {name: str(kept / name.lower()) for name in CACHES}
-        env = {**caches, **dict(program.env), "GPU_ADVISOR_ARM": arm}
-        env[BENCHMARK_JSON] = str(benchmark_json)
-        words = program.command
-        if "--benchmark-" in words and "--benchmark-json" not in words:
+        own = {"GPU_ADVISOR_ARM": arm, BENCHMARK_JSON: str(benchmark_json)}
+        env = {**caches, **dict(program.env), **own}
+        if "--benchmark-" in program.command and "--benchmark-json" not in program.command:
             given = f"{os.environ.get('PYTEST_ADDOPTS', '')} --benchmark-json={benchmark_json}"
             env["PYTEST_ADDOPTS"] = given.strip()
         return env

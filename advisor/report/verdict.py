@@ -321,10 +321,7 @@ def caveats(found: TuningResult) -> Iterator[str]:
             f"{named(unread)}: the content differs from the original's, and this format is not "
             "compared. Look at them before you trust the result."
         )
-    if found.lab.run_cache.set_aside:
-        yield found.lab.run_cache.set_aside
-    if target.note:
-        yield target.note
+    yield from filter(None, (found.lab.run_cache.set_aside, target.note))
     if not state.context.has_gpu:
         yield "All of this was measured on this CPU. It says nothing about a GPU."
     yield from map(followed, state.followed)
