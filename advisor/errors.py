@@ -1,7 +1,5 @@
 """Errors of gpu-advisor, one exit code a class."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 FAILURE_EXIT_CODES = {

@@ -1,7 +1,5 @@
 """Objective: the deciding metric, and its constraints."""
 
-from __future__ import annotations
-
 import math
 import operator
 import re

@@ -6,8 +6,6 @@ seeds and over the items; the wider of them count, because an item may be unluck
 a seed for all items.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -8,8 +8,6 @@ averages (x_i + x_j) / 2, i <= j; they assume values that are independent and sy
 their centre, not that they are normal. Too few values give the honest answer: (-inf, inf).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

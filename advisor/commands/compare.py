@@ -1,7 +1,5 @@
 """`gpu-advisor compare A B [C ...] [-- COMMAND]`: variants in interleaved rounds."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """One tuned config for each engine, and one page: `optimize --engine rtx4060,h100`."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -1,7 +1,5 @@
 """`gpu-advisor inspect CONFIG... [-- COMMAND]`: knobs, and how sure they are."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Command, configs, settings and program options of one call."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """`gpu-advisor optimize [CONFIG ...] [-- COMMAND]`: tune, confirm, write and report."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import time

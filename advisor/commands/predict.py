@@ -1,7 +1,5 @@
 """`gpu-advisor predict [CONFIG ...] --target CARDS`: speed, memory and price on absent GPUs."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Flags and settings of `optimize`, checked before any process."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """`gpu-advisor report report.json`: the report rendered again."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

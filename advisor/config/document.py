@@ -1,7 +1,5 @@
 """Config document with value places and verified edits."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 scanner over the same text gives the place of every value.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Leaves of a document: paths, values and places."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping

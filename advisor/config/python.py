@@ -7,8 +7,6 @@ computed, set under a condition, or changed again later is a leaf too, and says 
 Of statements that set one name, the last one counts.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import warnings

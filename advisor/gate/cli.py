@@ -4,8 +4,6 @@ Arguments are checked before any file is touched. From then on the call ends wit
 outputs whatever happens: a step with empty outputs is taken for a success by the next.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

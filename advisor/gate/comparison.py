@@ -3,8 +3,6 @@
 Limits are read in base's checkout: a change that loosens one is judged by the old one.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

@@ -4,8 +4,6 @@ Sources of a rate, best first: the program's own `throughput: 123.4` line; the J
 of benchmarks left; the probe; the time of the whole run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

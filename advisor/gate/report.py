@@ -4,8 +4,6 @@
 from the validated record: no text of an artifact is posted as it stands.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

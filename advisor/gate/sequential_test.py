@@ -15,8 +15,6 @@ second. One test of serial correlation guards the first, and its alarm delays a 
 pairs lie further from the threshold than from each other.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

@@ -4,8 +4,6 @@ Nothing passes vacuously: a workload that is missing, renamed, crashed or did le
 and is never a pass.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ The edited source is parsed again and must be the tree that was meant, so that e
 stays as it was written. Files themselves are only read.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import io

@@ -1,7 +1,5 @@
 """From a finished search to report.json."""
 
-from __future__ import annotations
-
 import math
 import shlex
 import statistics

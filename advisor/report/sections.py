@@ -3,8 +3,6 @@
 Each renders Markdown; one that has nothing to say is empty.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

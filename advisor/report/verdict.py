@@ -1,7 +1,5 @@
 """Verdict of a search with gain and reason, and the caveats beside it."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence

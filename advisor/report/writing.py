@@ -1,7 +1,5 @@
 """Files and page of a report: written whole, read with care."""
 
-from __future__ import annotations
-
 import base64
 import os
 import re

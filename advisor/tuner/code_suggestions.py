@@ -3,8 +3,6 @@
 They are suggested, not applied. What one run suggests is shown only once a comparison confirmed it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Stages of a search: free settings first."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 
