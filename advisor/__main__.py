@@ -1,7 +1,5 @@
 """Command line, from argv to an exit code."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import importlib

@@ -1,7 +1,5 @@
 """Errors of gpu-advisor, one exit code a class."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 FAILURE_EXIT_CODES = {
@@ -45,107 +43,76 @@ class AdvisorError(Exception):
 
     exit_code: ClassVar[int] = 70
 
+    def __init_subclass__(cls, exit_code: int = 70) -> None:
+        cls.exit_code = exit_code
 
-class UsageError(AdvisorError):
+
+class UsageError(AdvisorError, exit_code=2):
     """The command line is wrong."""
 
-    exit_code = 2
 
-
-class NoBaselineError(AdvisorError):
+class NoBaselineError(AdvisorError, exit_code=3):
     """Gate without a base; the message says the remedy."""
 
-    exit_code = 3
 
-
-class ConfigMissingError(AdvisorError):
+class ConfigMissingError(AdvisorError, exit_code=10):
     """The config file is not there."""
 
-    exit_code = 10
 
-
-class ConfigUnreadableError(AdvisorError):
+class ConfigUnreadableError(AdvisorError, exit_code=11):
     """The path is no readable UTF-8 text file."""
 
-    exit_code = 11
 
-
-class ConfigSyntaxError(AdvisorError):
+class ConfigSyntaxError(AdvisorError, exit_code=12):
     """Config that does not parse, with line and column."""
 
-    exit_code = 12
 
-
-class ConfigReadOnlyError(AdvisorError):
+class ConfigReadOnlyError(AdvisorError, exit_code=13):
     """The tuned config could not be written back."""
 
-    exit_code = 13
 
-
-class EditRefusedError(AdvisorError):
+class EditRefusedError(AdvisorError, exit_code=14):
     """Edit that could not be made byte-exact; nothing was written."""
 
-    exit_code = 14
 
-
-class SettingsError(AdvisorError):
+class SettingsError(AdvisorError, exit_code=15):
     """gpu-advisor.toml or [tool.gpu-advisor] is wrong."""
 
-    exit_code = 15
 
-
-class CommandMissingError(AdvisorError):
+class CommandMissingError(AdvisorError, exit_code=16):
     """Command that is missing or never names the config."""
 
-    exit_code = 16
 
-
-class RevertConflictError(AdvisorError):
+class RevertConflictError(AdvisorError, exit_code=18):
     """Config edited since, so not safely put back."""
 
-    exit_code = 18
 
-
-class TargetError(AdvisorError):
+class TargetError(AdvisorError, exit_code=19):
     """Target GPU that is unknown or cannot be stood in for."""
 
-    exit_code = 19
 
-
-class StateBusyError(AdvisorError):
+class StateBusyError(AdvisorError, exit_code=20):
     """Lock held by another gpu-advisor."""
 
-    exit_code = 20
 
-
-class ReportError(AdvisorError):
+class ReportError(AdvisorError, exit_code=21):
     """report.json is missing, malformed or of another schema version."""
 
-    exit_code = 21
 
-
-class OutputRefusedError(AdvisorError):
+class OutputRefusedError(AdvisorError, exit_code=22):
     """Output that would replace a user's file, or fails."""
 
-    exit_code = 22
 
-
-class StateUnusableError(AdvisorError):
+class StateUnusableError(AdvisorError, exit_code=23):
     """State folder that cannot be made or written."""
 
-    exit_code = 23
 
-
-class BudgetTooSmallError(AdvisorError):
+class BudgetTooSmallError(AdvisorError, exit_code=24):
     """Budget too small for a proof; the message names one."""
 
-    exit_code = 24
 
-
-class NotMeasuredError(AdvisorError):
+class NotMeasuredError(AdvisorError, exit_code=25):
     """Requested figure that cannot be measured here."""
-
-    exit_code = 25
 
 
 class TrialFailedError(AdvisorError):
@@ -157,28 +124,20 @@ class TrialFailedError(AdvisorError):
         self.exit_code = FAILURE_EXIT_CODES[kind]  # type: ignore[misc]
 
 
-class InterruptedByUserError(AdvisorError):
+class InterruptedByUserError(AdvisorError, exit_code=130):
     """Ctrl-C or SIGTERM; measurements so far are kept."""
 
-    exit_code = 130
 
-
-class PredictionError(AdvisorError):
+class PredictionError(AdvisorError, exit_code=26):
     """The program cannot be predicted from its runs here."""
 
-    exit_code = 26
 
-
-class EngineError(AdvisorError):
+class EngineError(AdvisorError, exit_code=27):
     """Node that cannot run trials, or does not come."""
 
-    exit_code = 27
 
-
-class NodeLostError(AdvisorError):
+class NodeLostError(AdvisorError, exit_code=28):
     """Node that went away during a trial: no evidence about the candidate."""
-
-    exit_code = 28
 
     def __init__(self, message: str, *, again: bool) -> None:
         super().__init__(message)

@@ -5,8 +5,6 @@ read what an earlier one wrote, field by field. A key names the program's source
 command, the values in force and the plan. Runs of two machines are never mixed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools

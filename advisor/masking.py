@@ -4,8 +4,6 @@ Pure. A value is masked whole, and masking twice changes nothing more. What only
 (a git hash, a digest, a path, the name of a model) is left alone unless its name says it is one.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 `None` and values that are not finite read `not measured`, never 0.
 """
 
-from __future__ import annotations
-
 import math
 
 NOT_MEASURED = "not measured"

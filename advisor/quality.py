@@ -6,8 +6,6 @@ seeds and over the items; the wider of them count, because an item may be unluck
 a seed for all items.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -27,8 +25,6 @@ Pair = tuple[Values, Values]
 """The original's run and the candidate's, with the same seed."""
 
 Stage = Literal["chosen", "confirmed"]
-LAST_PART = 2
-"""Losses of the first half of a run are still those of the start."""
 FEWEST_LOSSES = 8
 
 
@@ -248,7 +244,7 @@ def loss_drifts(reference: tuple[float, ...], losses: tuple[float, ...]) -> tupl
     steps = min(len(reference), len(losses))
     if steps < FEWEST_LOSSES:
         return ()
-    half = steps // LAST_PART
+    half = steps // 2  # losses before it are still those of the start
     before, after = reference[half:steps], losses[half:steps]
     scale = abs(fmean(before))
     if not all(map(math.isfinite, (*before, *after))) or scale == 0:

@@ -1,7 +1,5 @@
 """gpu-advisor.toml or `[tool.gpu-advisor]`: its tables, its reader and its JSON Schema."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import math

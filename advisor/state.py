@@ -4,8 +4,6 @@ Beside gpu-advisor.toml or .git. Where that may not be written, below XDG_STATE_
 the project's path: then originals are not found again when the project is moved.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -8,8 +8,6 @@ averages (x_i + x_j) / 2, i <= j; they assume values that are independent and sy
 their centre, not that they are normal. Too few values give the honest answer: (-inf, inf).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics
@@ -65,19 +63,11 @@ def pairs_that_outlive(outliers: int, alpha: float) -> int:
     return n
 
 
-def walsh_averages(values: Sequence[float]) -> list[float]:
-    """Walsh averages (x_i + x_j) / 2, ascending."""
-    return sorted((x + y) / 2 for i, x in enumerate(values) for y in values[i:])
-
-
 def walsh_interval(values: Sequence[float], alpha: float) -> Interval:
     """Hodges-Lehmann estimate with exact bounds at `alpha` a side. Raises ValueError."""
     _require_finite(values)
-    return interval_of(walsh_averages(values), len(values), alpha)
-
-
-def interval_of(averages: Sequence[float], n: int, alpha: float) -> Interval:
-    """Interval from the ascending Walsh averages of n values."""
+    n = len(values)
+    averages = sorted((x + y) / 2 for i, x in enumerate(values) for y in values[i:])
     return _bounded(averages, signed_rank_rank(n, alpha), n, alpha)
 
 

@@ -3,18 +3,14 @@
 `python -m tests.schemas` writes the committed files anew.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
 
 from advisor.gate.schema import GateRecord
 from advisor.report.schema import Report
 from advisor.settings import Settings
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 ROOT = Path(__file__).resolve().parents[1]
 DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}

@@ -1,7 +1,5 @@
 """`gpu-advisor compare A B [C ...] [-- COMMAND]`: variants in interleaved rounds."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import itertools
@@ -110,8 +108,7 @@ class Arm:
 
     def as_object(self, rounds: Comparison | None) -> dict[str, Any]:
         """The variant as JSON."""
-        names = rounds.ab_test.names if rounds else ()
-        runs = rounds.runs(self.name) if rounds and self.name in names else ()
+        runs = rounds.runs(self.name) if rounds and self.name in rounds.ab_test.names else ()
         gain, rates = self.gain(rounds), [run.units_per_s for run in runs]
         peaks = [run.peak_mem_gib for run in runs if run.peak_mem_gib]
         return {
@@ -208,13 +205,16 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
         judge_scaling(arms, rounds, session.machine.cpus)
     verdicts = {arm.verdict for arm in arms}
     undecided = "undecided" if "undecided" in verdicts else "ok"
+    notes = [UNDER_LOAD] if rounds and rounds.used_contended_rounds else []
+    if rounds and rounds.cut_short:
+        notes.append("The budget ended before all rounds had run; a larger --budget has them all.")
     return {
         "outcome": "failed" if verdicts & BAD else undecided,
         "unit": first.workload.unit,
         "rounds": len(rounds.counted) if rounds else 0,
         "threshold": args.threshold / 100,
         "variants": [arm.as_object(rounds) for arm in arms],
-        "notes": notes_on(rounds) if rounds else [],
+        "notes": notes,
     }
 
 
@@ -282,14 +282,6 @@ def run_rounds(
     """Run interleaved rounds of one request a variant."""
     purpose, names = requests[0].purpose, tuple(arm.name for arm in arms)
     return executor.compare(ABTest(purpose=purpose, requests=requests, names=names, rounds=rounds))
-
-
-def notes_on(rounds: Comparison) -> list[str]:
-    """Sentences that limit the rounds."""
-    notes = [UNDER_LOAD] if rounds.used_contended_rounds else []
-    if rounds.cut_short:
-        notes.append("The budget ended before all rounds had run; a larger --budget has them all.")
-    return notes
 
 
 def check_quality(arms: Sequence[Arm], executor: Executor, window_s: float) -> None:

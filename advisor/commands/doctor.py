@@ -3,8 +3,6 @@
 Looks only: nothing is written or changed, and no program of the user's is run.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import itertools
@@ -69,6 +67,21 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     return int(args.strict and to_fix > 0)
 
 
+class TorchFacts(BaseModel):
+    """Facts that an interpreter reported; None: it could not."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    python: str
+    executable: str
+    missing: str | None = None
+    torch: str | None = None
+    cuda: str | None = None
+    rocm: str | None = None
+    available: bool | None = None
+    warned: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
     """Readings of a machine at one moment."""
@@ -108,21 +121,6 @@ def take(command: Sequence[str]) -> Readings:
         own_calls=lock.holders(),
         torch=ask_torch(command),
     )
-
-
-class TorchFacts(BaseModel):
-    """Facts that an interpreter reported; None: it could not."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    python: str
-    executable: str
-    missing: str | None = None
-    torch: str | None = None
-    cuda: str | None = None
-    rocm: str | None = None
-    available: bool | None = None
-    warned: tuple[str, ...] = ()
 
 
 def ask_torch(command: Sequence[str]) -> TorchFacts | str:

@@ -1,13 +1,10 @@
 """One tuned config for each engine, and one page: `optimize --engine rtx4060,h100`."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from advisor import files, numbers
@@ -88,8 +85,7 @@ def run(
             sys.stderr.write(f"gpu-advisor: {problem}\n")
             entries.append(Entry(engine=name, problem=problem, price=price))
     text = page(entries, str(next(iter(asked.paths), "command line")))
-    real = Path(args.report).resolve()
-    place.write(real, f"{text}\n{files.MARKS['.md']}\n".encode(errors="replace"))
+    place.write(args.report, f"{text}\n{files.MARKS['.md']}\n".encode(errors="replace"))
     output.show(fields(entries), text, as_json=args.json)
     return max(entry.exit_code for entry in entries)
 

@@ -1,7 +1,5 @@
 """`gpu-advisor gpus [NAME ...]`: profiles of GPUs, their sources, and the cards of this host."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict

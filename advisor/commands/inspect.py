@@ -1,7 +1,5 @@
 """`gpu-advisor inspect CONFIG... [-- COMMAND]`: knobs, and how sure they are."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -61,8 +59,8 @@ class Inspected:
     """Findings of one document, or its read error."""
 
     name: str
+    findings: Findings
     document: Document | None = None
-    findings: Findings | None = None
     error: AdvisorError | None = None
 
 
@@ -83,21 +81,24 @@ def _of_config(path: Path, phase: Phase | None) -> Inspected:
     try:
         document = documents.read(path)
     except AdvisorError as problem:
-        return Inspected(name=str(path), error=problem)
+        nothing = Findings(document=str(path), knobs=(), links=(), traps=(), outputs=())
+        return Inspected(name=str(path), findings=nothing, error=problem)
     found = knobs.find(document, phase=phase)
-    names = ", ".join(found.files)
-    notes = (f"it names {names}, which may be inspected too",) if names else ()
-    found = replace(found, notes=(*found.notes, *notes))
+    if found.files:
+        note = f"it names {', '.join(found.files)}, which may be inspected too"
+        found = replace(found, notes=(*found.notes, note))
     return Inspected(name=str(path), document=document, findings=found)
 
 
 def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
-    known = invocation.recorded(command, Path.cwd()) if with_parser else None
-    document = documents.of_command(command, known.options if known else ())
+    known = invocation.ProgramOptions()
+    if with_parser:
+        known = invocation.recorded(command, Path.cwd())
+    document = documents.of_command(command, known.options)
     found = knobs.find(document)
-    unread = (known.why_unknown if known else None) or ""
-    notes = (f"only the typed options are known: {unread}",) if unread else ()
-    found = replace(found, notes=(*found.notes, *notes))
+    if known.why_unknown:
+        note = f"only the typed options are known: {known.why_unknown}"
+        found = replace(found, notes=(*found.notes, note))
     return Inspected(name=COMMAND_LINE, document=document, findings=found)
 
 
@@ -127,15 +128,14 @@ def as_json(found: Sequence[Inspected]) -> dict[str, Any]:
             {
                 "document": one.name,
                 "format": one.document.format if one.document else None,
-                "outputs": findings.outputs if findings else (),
-                "notes": findings.notes if findings else (),
+                "outputs": findings.outputs,
+                "notes": findings.notes,
                 "error": str(one.error) if one.error else None,
             }
         )
-        if findings:
-            shown["knobs"] += [_knob(knob, findings, one.document) for knob in findings.knobs]
-            shown["traps"] += map(asdict, findings.traps)
-            shown["links"] += map(asdict, findings.links)
+        shown["knobs"] += [_knob(knob, findings, one.document) for knob in findings.knobs]
+        shown["traps"] += map(asdict, findings.traps)
+        shown["links"] += map(asdict, findings.links)
     return shown
 
 
@@ -156,7 +156,7 @@ def _knob(knob: Knob, findings: Findings, document: Document | None) -> dict[str
 def section(one: Inspected) -> str:
     """Table of one document and the remarks on it."""
     found = one.findings
-    if found is None:
+    if one.error is not None:
         return f"{one.name}\n  not read: {one.error}"
     rows = [_row(knob, default_of(knob, one.document)) for knob in found.knobs]
     table = output.table([HEADS, *rows], indent="  ") if rows else ["  no knobs"]

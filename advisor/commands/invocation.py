@@ -1,7 +1,5 @@
 """Command, configs, settings and program options of one call."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools
@@ -50,7 +48,8 @@ FLAGS: dict[str, dict[str, Any]] = {
         "type": Path,
         "nargs": "*",
         "metavar": "CONFIG",
-        "help": "configs of your program; a command alone is enough",
+        "help": "JSON, YAML, TOML or Python configs that COMMAND reads; without one its options "
+        "are the settings",
     },
     "--workload": {"metavar": "NAME", "help": "entry of gpu-advisor.toml to run"},
     "--budget": {
@@ -73,6 +72,10 @@ FLAGS: dict[str, dict[str, Any]] = {
     "--allow-writes": {
         "action": "store_true",
         "help": "go on although COMMAND writes over existing files of yours",
+    },
+    "--overwrite": {
+        "action": "store_true",
+        "help": "replace files that gpu-advisor did not write where its own files go",
     },
     "--json": {"action": "store_true", "help": "print the result as one JSON object"},
 }
@@ -163,7 +166,8 @@ def resolve(
     found = settings.load(settings.find(near))
     entry = _entry(found, paths, workload)
     if not paths and entry is not None and entry.config is not None and not command:
-        paths = [shown(found.root / entry.config)]
+        own, here = found.root / entry.config, Path.cwd()
+        paths = [own.relative_to(here) if own.is_relative_to(here) else own]
     notes = [note for path in paths for note in originals.recover(path)]
     configs = tuple(documents.read(path) for path in paths)
     if command:
@@ -218,12 +222,6 @@ def _entry(found: Settings, paths: Sequence[Path], workload: str | None) -> Work
     return found.workload[workload]
 
 
-def shown(path: Path) -> Path:
-    """Shorten a path below the working directory."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
-
-
 def split(command: str, paths: Sequence[Path], cwd: Path) -> tuple[str, ...]:
     """Split a declared command into argv, through `bash -c` with shell operators."""
     text = command
@@ -242,21 +240,15 @@ def why_not_taken(argv: Sequence[str], config: documents.Document, cwd: Path) ->
     An overlay stands in for any path, so there a Python config may be imported; trials then show
     if it is.
     """
-    imported = config.format == "python" and detect_isolation(str(cwd)).kind == "overlay"
-    if imported or names_config(argv, config.name, cwd):
+    name, real = config.name, os.path.realpath(config.name)
+    parts = [part for word in argv for part in (word, word.partition("=")[2]) if part]
+    if any(name in part or real in part or os.path.realpath(cwd / part) == real for part in parts):
+        return None
+    if config.format == "python" and detect_isolation(str(cwd)).kind == "overlay":
         return None
     return (
         f"The command never names {config.name}, so a changed copy could not be passed to it: "
         f"`{shlex.join(argv)}`. Write {{config}} or the path where the program takes it."
-    )
-
-
-def names_config(argv: Sequence[str], config: str, cwd: Path) -> bool:
-    """True if `argv` holds the path of `config`."""
-    real = os.path.realpath(config)
-    parts = [part for word in argv for part in (word, word.partition("=")[2]) if part]
-    return any(
-        config in part or real in part or os.path.realpath(cwd / part) == real for part in parts
     )
 
 

@@ -1,7 +1,5 @@
 """Sessions of calls that measure: program, machine, engine and executor."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import sys

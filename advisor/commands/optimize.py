@@ -1,7 +1,5 @@
 """`gpu-advisor optimize [CONFIG ...] [-- COMMAND]`: tune, confirm, write and report."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import time
@@ -31,9 +29,9 @@ from advisor.quality import measure_key
 from advisor.report import build, progress, verdict, writing
 from advisor.report.schema import Report
 from advisor.report.verdict import TuningResult
-from advisor.tuner import next_request
 from advisor.tuner.confirm import proven_candidate
 from advisor.tuner.decisions import decisions
+from advisor.tuner.pipeline import next_request
 from advisor.tuner.state import Result, Stop, TuningContext
 
 __all__ = ["add_arguments", "run"]
@@ -203,15 +201,12 @@ def conclude(
         TuningResult(
             stop=stop,
             state=state,
-            attempts=tuple(lab.attempts),
-            comparisons=tuple(lab.comparisons),
+            lab=lab,
             winner=winner,
             decisions=decisions(state, winner, lab.attempts, stop),
             advice=proven_advice(state, lab.program),
-            program=lab.program,
             machine=job.session.machine,
             diff=diff_of(lab, winner),
-            history_set_aside=lab.run_cache.set_aside,
             configs=job.asked.paths,
             report=job.args.report,
             written=written,

@@ -1,7 +1,5 @@
 """Results on stdout: one JSON object or text, without secrets."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

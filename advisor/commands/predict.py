@@ -1,14 +1,12 @@
 """`gpu-advisor predict [CONFIG ...] --target CARDS`: speed, memory and price on absent GPUs."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -51,10 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="write one config per card here, with the suggested batch and `predicted` in its name",
     )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace files at the places of --output"
-    )
-    invocation.add_flags(parser, "--workload", "--json", "--allow-writes")
+    invocation.add_flags(parser, "--overwrite", "--workload", "--json", "--allow-writes")
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
@@ -92,13 +87,13 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         "trains": traced.run.trains,
         "stand_in": found.stand_in,
         "predictions": [asdict(entry) for entry in entries],
-        "next": [step._asdict() for step in next_steps],
+        "next": next_steps,
         "notes": remarks,
     }
     lines = [verdict(entries, cards, unit), "", *output.table(rows(entries, unit)), ""]
     if next_steps:
         lines += ["On the card, this confirms the suggested batch and goes on from it:"]
-        steps = [(step.card, step.command) for step in next_steps]
+        steps = [(step["card"], step["command"]) for step in next_steps]
         lines += [*output.table(steps, indent="  "), ""]
     output.show(fields, "\n".join([*lines, *remarks]), as_json=args.json)
     return 0
@@ -202,15 +197,6 @@ def like(old: JsonScalar, batch: float) -> JsonScalar:
     return str(int(batch)) if isinstance(old, str) else int(batch)
 
 
-class NextStep(NamedTuple):
-    """Command that confirms a prediction on its card, as in `--json`."""
-
-    card: str
-    command: str
-    config: str | None
-    """File that was written for the card."""
-
-
 def place(folder: Path, config: Document, card: str) -> Path:
     """Path of a card's config: `train.predicted-h100-sxm.yaml`."""
     own = Path(config.name)
@@ -230,8 +216,8 @@ def claimed(
 
 def next_step(
     session: Session, doubling: Change, entry: Estimate, folder: Path | None, claim: Claim | None
-) -> NextStep:
-    """Write the config of a card, if asked; return the command that confirms it there."""
+) -> dict[str, Any]:
+    """Write the config of a card, if asked; the command that confirms it there, as in `--json`."""
     asked, program = session.asked, session.program
     change = replace(doubling, new=like(doubling.old, entry.batch))
     candidate = Candidate(changes=(change,))
@@ -245,7 +231,7 @@ def next_step(
             seen = {config.name: os.path.relpath(path, asked.cwd)}
             argv = replace_paths(argv, str(asked.cwd), seen)
     words = ("gpu-advisor", "optimize", *names.values(), "--", *argv)
-    return NextStep(card=entry.card, command=shlex.join(words), config=written)
+    return {"card": entry.card, "command": shlex.join(words), "config": written}
 
 
 def notes(found: Findings, cards: Sequence[GpuProfile], entries: Sequence[Estimate]) -> list[str]:

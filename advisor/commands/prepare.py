@@ -1,7 +1,5 @@
 """Flags and settings of `optimize`, checked before any process."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os
@@ -20,22 +18,12 @@ from advisor.model import Machine
 from advisor.report import writing
 from advisor.tuner.state import Source
 
-DEFAULT_REPORT = Path("report.md")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor optimize`."""
     parser.usage = "gpu-advisor optimize [CONFIG ...] [OPTIONS] [-- COMMAND ...]"
     runs = parser.add_argument_group("program")
-    runs.add_argument(
-        "configs",
-        type=Path,
-        nargs="*",
-        metavar="CONFIG",
-        help="JSON, YAML, TOML or Python configs that COMMAND reads; without one the options of "
-        "COMMAND are tuned",
-    )
-    invocation.add_flags(runs, "--workload", "--engine", "--allow-writes")
+    invocation.add_flags(runs, "configs", "--workload", "--engine", "--allow-writes")
     search = parser.add_argument_group("search")
     invocation.add_flags(search, "--budget", "--window")
     search.add_argument(
@@ -75,15 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     written.add_argument(
         "--report",
         type=Path,
-        default=DEFAULT_REPORT,
+        default=Path("report.md"),
         metavar="PATH",
         help="place of the report (default report.md; report.json beside it)",
     )
-    written.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="replace files that gpu-advisor did not write at the places of report and --output",
-    )
+    invocation.add_flags(written, "--overwrite")
     invocation.add_flags(parser, "--json")
     parser.epilog = (
         "Limits of a trial, the seed and quality measures are keys of "
@@ -129,16 +113,15 @@ def prepare(args: argparse.Namespace, command: list[str] | None, held: contextli
     """Check everything before the first run; `held` keeps a node."""
     asked = invocation.resolve(args.configs, command, workload=args.workload)
     asked = replace(asked, notes=[*asked.notes, *left_untuned(asked)])
-    rewritten = asked.paths
+    elsewhere: list[Path] = []
     if args.output is not None:
         if len(asked.paths) != 1:
             msg = f"--output is for one config, and {len(asked.paths)} were named. Leave it out."
             raise UsageError(msg)
         if os.path.realpath(args.output) != os.path.realpath(asked.paths[0]):
-            rewritten = ()
-    for path in () if args.dry_run else rewritten:
+            elsewhere = [args.output]
+    for path in () if args.dry_run or elsewhere else asked.paths:
         invocation.require_writable(path)
-    elsewhere = [args.output] if args.output is not None and not rewritten else []
     like = asked.paths[0] if asked.paths else None
     never = [*asked.paths, *elsewhere]
     report = writing.claim(args.report, never=never, like=like, overwrite=args.overwrite)
@@ -177,11 +160,7 @@ def objective_of(
     given = (args.constraint, entry.constraints, defaults.constraints)
     bounds = next(each for each in given if each is not None)
     name = args.objective or entry.objective or defaults.objective
-    try:
-        found = objective.parse(name, bounds)
-    except ValueError as problem:
-        msg = f"{problem}."
-        raise UsageError(msg) from problem
+    found = objective.parse(name, bounds)
     metrics = (found.metric, *(each.metric for each in found.constraints))
     of_cards = [metric.name for metric in metrics if metric.from_card]
     if of_cards and not machine.gpus:

@@ -1,7 +1,5 @@
 """`gpu-advisor profile [CONFIG ...] [-- COMMAND ...]`: two measured runs."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Scaling over ranks: `compare --ranks 1,2,4 -- torchrun --nproc_per_node 1 train.py`."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import PurePath

@@ -1,12 +1,11 @@
 """`gpu-advisor report report.json`: the report rendered again."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
 from pathlib import Path
 
+from advisor.commands import invocation
 from advisor.report import writing
 
 
@@ -24,11 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="where it goes (default: beside the JSON, with the suffix .md or .html)",
     )
-    parser.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="replace files at the report's place that gpu-advisor did not write",
-    )
+    invocation.add_flags(parser, "--overwrite")
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:

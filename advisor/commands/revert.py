@@ -1,7 +1,5 @@
 """`gpu-advisor revert CONFIG ...`: the originals, byte for byte."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import sys

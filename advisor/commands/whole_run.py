@@ -1,7 +1,5 @@
 """`gpu-advisor profile --whole`: where the hours of one whole run go."""
 
-from __future__ import annotations
-
 from advisor import numbers
 from advisor.model import Run, RunPhase
 

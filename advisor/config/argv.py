@@ -5,8 +5,6 @@ launchers, before the program's own name, are not the program's settings. Option
 program is known to have and that were not typed are leaves without any text: setting one adds it.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Sequence

@@ -1,13 +1,11 @@
 """Config document with value places and verified edits."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple, NoReturn
+from typing import Literal, NoReturn
 
 from advisor import masking
 from advisor.config import argv, jsonc, python, spelling, swap, toml, yaml
@@ -40,12 +38,8 @@ MAX_VALUES = 50_000
 _BOM = b"\xef\xbb\xbf"
 
 
-class Splice(NamedTuple):
-    """A stretch of the text and its replacement."""
-
-    start: int
-    end: int
-    text: str
+Splice = tuple[int, int, str]
+"""Start and end of a stretch of the text, and its replacement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,10 +112,10 @@ class Document:
             return self._option(leaf, leaf.option, wanted)
         if not leaf.bare:
             spelled = self._spell(wanted, self.parsed.text[leaf.start : leaf.end])
-            return Splice(leaf.start, leaf.end, spelled)
+            return leaf.start, leaf.end, spelled
         if wanted is not False:
             self._leave(f"{leaf.path} takes no value; it can only be left out (false)")
-        return Splice(leaf.start - len(argv.SEPARATOR), leaf.end, "")
+        return leaf.start - len(argv.SEPARATOR), leaf.end, ""
 
     def _option(self, leaf: Leaf, option: Option, wanted: JsonScalar) -> Splice:
         truth = wanted if isinstance(wanted, bool) else None
@@ -131,7 +125,7 @@ class Document:
             self._refuse(f"can only get {leaf.path} as true")
         spelled = str(truth) if truth is not None else self._spell(wanted, None)
         words = argv.SEPARATOR.join(option.words(spelled, truth))
-        return Splice(leaf.start, leaf.end, words if leaf.given else argv.SEPARATOR + words)
+        return leaf.start, leaf.end, words if leaf.given else argv.SEPARATOR + words
 
     def _spell(self, value: JsonScalar, old: str | None) -> str:
         """Spell `value` like `old`, if there is any."""
@@ -155,9 +149,9 @@ class Document:
         if not splices:
             return self.raw
         pieces, done = [], 0
-        for splice in sorted(splices):
-            pieces += [self.parsed.text[done : splice.start], splice.text]
-            done = splice.end
+        for start, end, replacement in sorted(splices):
+            pieces += [self.parsed.text[done:start], replacement]
+            done = end
         text = "".join([*pieces, self.parsed.text[done:]])
         try:
             after = _meaning(text, self.format, self.name, self.options)

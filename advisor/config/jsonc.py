@@ -4,8 +4,6 @@
 scanner over the same text gives the place of every value.
 """
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -33,8 +31,7 @@ def parse(text: str, name: str) -> Parsed:
     try:
         json.loads(blanked)
     except ValueError as problem:
-        position = problem.pos if isinstance(problem, json.JSONDecodeError) else 0
-        reason = problem.msg if isinstance(problem, json.JSONDecodeError) else str(problem)
+        position, reason = getattr(problem, "pos", 0), getattr(problem, "msg", str(problem))
         raise syntax_error(name, text, position, f"not valid JSON: {reason}") from problem
     reader = _Reader(text, lexemes)
     reader.value(next(reader.rest), "")

@@ -1,7 +1,5 @@
 """Leaves of a document: paths, values and places."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
@@ -152,8 +150,6 @@ def line_starts(text: str) -> list[int]:
 
 def _byte_offsets(text: str, bom: int) -> Callable[[int], int]:
     """Convert character offsets to byte offsets."""
-    if text.isascii():
-        return lambda index: index + bom
     wide: list[int] = []
     shift = [bom]
     for found in re.finditer(r"[^\x00-\x7f]", text):

@@ -8,8 +8,6 @@ One rewrite is one file, which is kept before the config is replaced. A rewrite 
 is in the config was never put in place, or was undone by hand.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

@@ -7,12 +7,10 @@ computed, set under a condition, or changed again later is a leaf too, and says 
 Of statements that set one name, the last one counts.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from advisor.config import spelling
 from advisor.config.leaves import (
@@ -98,8 +96,10 @@ class _Reader:
         is_plain = isinstance(node, (ast.With, ast.AsyncWith))
         stated = f"it is set under a condition or in a loop, line {node.lineno}"
         why = why if is_plain else why or stated
-        for statements in _blocks(node):
-            self.body(statements, path, why)
+        for field in ("body", "orelse", "finalbody"):
+            self.body(getattr(node, field, ()), path, why)
+        for inner in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+            self.body(inner.body, path, why)
 
     def _assign(self, target: ast.expr, value: ast.expr, path: str, why: str | None) -> None:
         place = self._place(target, path)
@@ -230,15 +230,6 @@ def is_literal(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and (
         node.value is None or isinstance(node.value, (str, int, float))
     )
-
-
-def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """Every list of statements inside a compound statement."""
-    for field in ("body", "orelse", "finalbody"):
-        if getattr(node, field, None):
-            yield getattr(node, field)
-    for inner in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
-        yield inner.body
 
 
 SYNTAX = Syntax(parse=parse, spell_text=spell_text, null="None", true="True")

@@ -1,7 +1,5 @@
 """Spelling of values and of paths such as `a.b[0].c`."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -6,8 +6,6 @@ was expected: if somebody saved the config meanwhile, their file is put back. A 
 killed at any of these moments leaves a file whose name and content tell the next call what to do.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

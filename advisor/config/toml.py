@@ -1,7 +1,5 @@
 """TOML: values by `tomllib`, places by a scanner over text that `tomllib` accepted."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from typing import Any, cast

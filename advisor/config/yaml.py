@@ -1,7 +1,5 @@
 """YAML as PyYAML composes it; no tag is constructed, and aliases stay shared."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

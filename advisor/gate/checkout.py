@@ -3,8 +3,6 @@
 Git starts no program of a repository here: no hook, monitor, filter or prompt.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

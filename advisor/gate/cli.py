@@ -4,8 +4,6 @@ Arguments are checked before any file is touched. From then on the call ends wit
 outputs whatever happens: a step with empty outputs is taken for a success by the next.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools
@@ -33,7 +31,7 @@ from advisor.errors import (
 from advisor.executor.engines import Engine, EngineSettings
 from advisor.executor.engines.joint import make_engine
 from advisor.executor.engines.scratch_dir import cancellable, require_room, scratch_folder
-from advisor.files import Claim
+from advisor.files import Claim, claim
 from advisor.gate import checkout, config, github, history, report, setup_step
 from advisor.gate.checkout import Checkout
 from advisor.gate.comparison import limits_of
@@ -130,7 +128,7 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
     record = GateRecord(verdict="error", reason=unfinished, inputs=inputs)
     claimed: Claim | None = None
     try:
-        claimed = report.claim(args.report, args.history)
+        claimed = claim(report.places(args.report), never=filter(None, [args.history]))
         report.write(record, args.report, claimed)  # in case this call is killed
         record = _measure(args, inputs, job)
     except Exception as problem:

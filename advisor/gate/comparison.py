@@ -3,8 +3,6 @@
 Limits are read in base's checkout: a change that loosens one is judged by the old one.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics
@@ -31,11 +29,10 @@ FIGURES: dict[str, tuple[str, Callable[[Run], float | None]]] = {
 
 def figures(run: Run) -> dict[str, Rate]:
     """Figures that `run` has, by name."""
-    read = {name: (unit, reader(run)) for name, (unit, reader) in FIGURES.items()}
     return {
         name: Rate(mean=value, unit=unit, better="lower")
-        for name, (unit, value) in read.items()
-        if value
+        for name, (unit, read) in FIGURES.items()
+        if (value := read(run))
     }
 
 

@@ -1,7 +1,5 @@
 """Programs to gate, from gpu-advisor.toml or one string."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

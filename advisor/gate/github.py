@@ -4,8 +4,6 @@ Text that the measured program could have written is hostile here: the log is es
 fresh random delimiters, and no line of the program's output is taken for a workflow command.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fnmatch
 import os

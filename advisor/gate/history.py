@@ -6,8 +6,6 @@ sessions together lie below the first half of the window (drift). A red session 
 of the window, so a regression does not heal itself.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -4,8 +4,6 @@ Sources of a rate, best first: the program's own `throughput: 123.4` line; the J
 of benchmarks left; the probe; the time of the whole run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
@@ -104,9 +102,7 @@ class ProcessRunner:
         result = self.engine.run(trial)
         wall_s = time.monotonic() - clock
         require_room(self.scratch)  # else its records may not be whole
-        own = None
-        if self.between is not None:
-            own = loaded(scratch, checkout.top, self.between)
+        own = loaded(scratch, checkout.top, self.between) if self.between else None
         try:
             whole = plan.mode == "whole"
             found = entry(result, program, arm, scratch, whole=whole, wall_s=wall_s)
@@ -119,10 +115,9 @@ class ProcessRunner:
     ) -> dict[str, str]:
         """Variables of a run of `arm`."""
         caches = {name: str(kept / name.lower()) for name in CACHES}
-        env = {**caches, **dict(program.env), "GPU_ADVISOR_ARM": arm}
-        env[BENCHMARK_JSON] = str(benchmark_json)
-        words = program.command
-        if "--benchmark-" in words and "--benchmark-json" not in words:
+        own = {"GPU_ADVISOR_ARM": arm, BENCHMARK_JSON: str(benchmark_json)}
+        env = {**caches, **dict(program.env), **own}
+        if "--benchmark-" in program.command and "--benchmark-json" not in program.command:
             given = f"{os.environ.get('PYTEST_ADDOPTS', '')} --benchmark-json={benchmark_json}"
             env["PYTEST_ADDOPTS"] = given.strip()
         return env
@@ -165,7 +160,9 @@ def _rates(
     result: Run | Failure, program: Program, scratch: Path, *, whole: bool, wall_s: float
 ) -> tuple[Source, dict[str, Rate]]:
     work = result.whole_units or None if isinstance(result, Run) and whole else None
-    line = last_match(_output(scratch), program.metric_regex)
+    logs = (_left(scratch, f"logs/{name}", OUTPUT_BYTES) for name in ("stdout.log", "stderr.log"))
+    output = "\n".join(plain(content) for content in logs if content is not None)
+    line = last_match(output, program.metric_regex)
     if line is not None:
         rate = checked(line, f"the output says `throughput: {line}`")
         unit = "unit" if program.in_shell else program.unit  # its unit is not declared
@@ -250,12 +247,6 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
         evidence = "the benchmark JSON holds no benchmark"
         raise NoRateError(evidence, "work-not-done")
     return source, rates
-
-
-def _output(scratch: Path) -> str:
-    """Output of the program without terminal codes."""
-    logs = (_left(scratch, f"logs/{name}", OUTPUT_BYTES) for name in ("stdout.log", "stderr.log"))
-    return "\n".join(plain(content) for content in logs if content is not None)
 
 
 def _left(scratch: Path, name: str, limit_bytes: int) -> bytes | None:

@@ -4,8 +4,6 @@
 from the validated record: no text of an artifact is posted as it stands.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -13,7 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from advisor import files, masking
-from advisor.errors import OutputRefusedError, ReportError
+from advisor.errors import ReportError
 from advisor.gate import verdict
 from advisor.gate.comparison import words
 from advisor.gate.schema import (
@@ -206,24 +204,16 @@ def read(path: Path) -> GateRecord:
     raise ReportError(msg)
 
 
-def claim(path: Path, history: Path | None = None) -> files.Claim:
-    """Claim the places of report, record and comment before any measurement."""
-    if path.is_dir():
-        msg = f"--report {path} is a folder; name a file in it: {path / 'gate.md'}."
-        raise OutputRefusedError(msg)
-    return files.claim(_places(path), never=[history] if history else [])
-
-
 def write(record: GateRecord, path: Path, claimed: files.Claim) -> None:
     """Write the report into the claimed places. Raises OutputRefusedError."""
-    report, raw, posted = _places(path)
+    report, raw, posted = places(path)
     claimed.write(raw, (record.model_dump_json(indent=1) + "\n").encode())
     for place, body in ((report, markdown(record)), (posted, comment(record))):
         claimed.write(place, f"{body}\n{files.MARKS['.md']}\n".encode(errors="replace"))
 
 
-def _places(path: Path) -> tuple[Path, Path, Path]:
-    """Report, record and comment."""
+def places(path: Path) -> tuple[Path, Path, Path]:
+    """Places of report, record and comment."""
     real = Path(os.path.realpath(path))
     return real, real.with_suffix(".json"), real.with_name(f"{real.stem}-comment.md")
 

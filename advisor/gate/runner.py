@@ -4,8 +4,6 @@ The order within pairs is random and seeded, in blocks of two pairs that hold bo
 no drift and no effect of the place favours an arm.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import time

@@ -4,8 +4,6 @@ Rates are units per second, above zero and finite; a run without one carries a p
 Null means not measured.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -15,8 +15,6 @@ second. One test of serial correlation guards the first, and its alarm delays a 
 pairs lie further from the threshold than from each other.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics
@@ -101,7 +99,9 @@ def serial_correlation_z(values: Sequence[float]) -> float:
     Below 0 they alternate. Von Neumann's ratio of the ranks, by Bartels' normal approximation: a
     stray run decides nothing.
     """
-    ranks = _ranks(values)
+    ordered = sorted(values)
+    # equal values share their ranks
+    ranks = [(bisect_left(ordered, v) + bisect_right(ordered, v) - 1) / 2 for v in values]
     n, mean = len(ranks), statistics.fmean(ranks)
     around = sum((rank - mean) ** 2 for rank in ranks)
     if not around:
@@ -117,7 +117,6 @@ class _Sample:
         self.values = values
         self.tau = tau
         self.withheld = False
-        self._averages = stats.walsh_averages(values)
 
     def passes(self, level: float) -> bool:
         """The slowdown is proven smaller than allowed."""
@@ -132,7 +131,7 @@ class _Sample:
         return proven and self._independent()
 
     def _bounds(self, level: float) -> Interval:
-        return stats.interval_of(self._averages, len(self.values), level)
+        return stats.walsh_interval(self.values, level)
 
     def _independent(self) -> bool:
         """True if correlation is absent or small."""
@@ -165,9 +164,3 @@ def _regressions(
 def _judgement(outcome: Outcome, values: Sequence[float], *, correlated: bool = False) -> Judgement:
     interval = stats.walsh_interval(values, (1 - CONFIDENCE) / 2)
     return Judgement(outcome=outcome, interval=interval, correlated=correlated)
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Ranks; equal values share theirs."""
-    ordered = sorted(values)
-    return [(bisect_left(ordered, v) + bisect_right(ordered, v) - 1) / 2 for v in values]

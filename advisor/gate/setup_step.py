@@ -1,7 +1,5 @@
 """Setup of an arm, in the sandbox: only the checkout is writable."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -4,8 +4,6 @@ Nothing passes vacuously: a workload that is missing, renamed, crashed or did le
 and is never a pass.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -285,7 +283,6 @@ def _match(
 ) -> tuple[list[Comparison], list[WorkloadVerdict], list[str]]:
     """Comparisons, verdicts on what cannot be compared, and notes."""
     limits = inputs.limits.get(program.name, Limits())
-    bounded = {name: share for name, share in limits.figures.items() if name != THROUGHPUT}
     share = limits.figures.get(THROUGHPUT, inputs.threshold)
     runs: dict[Variant, list[RunEntry]] = {
         arm: [getattr(pair, arm) for pair in program.kept] for arm in ARMS
@@ -302,7 +299,8 @@ def _match(
             allowed,
             {arm: [run.figures.get(name) for run in runs[arm]] for arm in ARMS},
         )
-        for name, allowed in bounded.items()
+        for name, allowed in limits.figures.items()
+        if name != THROUGHPUT
     }
     comparable: list[Comparison] = []
     named: list[WorkloadVerdict] = []

@@ -1,7 +1,5 @@
 """Advice on confirmed suggestions, with patches where the place is certain."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Where the place cannot be found with certainty there is no patch.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 from collections.abc import Mapping

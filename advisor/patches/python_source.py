@@ -4,11 +4,10 @@ The edited source is parsed again and must be the tree that was meant, so that e
 stays as it was written. Files themselves are only read.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import io
+import itertools
 import re
 import tokenize
 from collections.abc import Callable, Sequence
@@ -92,12 +91,8 @@ def leading_imports(tree: ast.Module) -> list[ast.stmt]:
     """Imports at a module's top, after its docstring."""
     body = tree.body
     start = 1 if body and ast.get_docstring(tree, clean=False) is not None else 0
-    block: list[ast.stmt] = []
-    for node in body[start:]:
-        if not isinstance(node, (ast.Import, ast.ImportFrom)):
-            break
-        block.append(node)
-    return block
+    is_import = (ast.Import, ast.ImportFrom)
+    return list(itertools.takewhile(lambda node: isinstance(node, is_import), body[start:]))
 
 
 def behind(source: Source, node: ast.stmt) -> int | None:

@@ -1,7 +1,5 @@
 """Bottleneck of equal runs, with measured evidence: ranges over processes."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace

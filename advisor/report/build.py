@@ -1,7 +1,5 @@
 """From a finished search to report.json."""
 
-from __future__ import annotations
-
 import math
 import shlex
 import statistics
@@ -44,7 +42,7 @@ def optimize_report(found: TuningResult) -> Report:
     state, winner = found.state, found.winner
     objective = state.context.objective
     before, after = sides(found)
-    runs = [a.run for a in found.attempts if a.run is not None and not a.reused]
+    runs = [a.run for a in found.lab.attempts if a.run is not None and not a.reused]
     outcome = verdict.verdict_of(found)
     unused = verdict.unused_gpu(state.originals, found.machine.gpus)
     profile = found.target.profile if found.target.present else None
@@ -58,7 +56,7 @@ def optimize_report(found: TuningResult) -> Report:
         before=before,
         after=after,
         changes=_changes(state, winner),
-        runs=sum(not attempt.reused for attempt in found.attempts),
+        runs=sum(not attempt.reused for attempt in found.lab.attempts),
         wall_s=round(found.wall_s, 1),
         config=", ".join(map(str, found.configs)),
         tuned_command=tuned_command(found),
@@ -75,7 +73,7 @@ def optimize_report(found: TuningResult) -> Report:
         dry_run=found.dry_run,
         unfinished=found.stop is None or found.stop.reason == "budget-too-small",
         command=found.command,
-        cwd=str(found.program.cwd),
+        cwd=str(found.lab.program.cwd),
         machine=found.machine,
         target=_aim(found.target),
         target_figures=found.target.figures,
@@ -90,7 +88,7 @@ def optimize_report(found: TuningResult) -> Report:
         ],
         comparisons=[
             _comparison(each, objective)
-            for each in found.comparisons
+            for each in found.lab.comparisons
             if each.ab_test.purpose != "quality"
         ],
         noise=state.noise or None,
@@ -98,7 +96,7 @@ def optimize_report(found: TuningResult) -> Report:
         objective_unit=objective.metric.unit_for(found.unit),
         constraints=[each.text for each in objective.constraints],
         restored_constraints=found.restored_constraints,
-        trials=[trial_entry(attempt) for attempt in found.attempts],
+        trials=[trial_entry(attempt) for attempt in found.lab.attempts],
         candidate=verdict.best_candidate(found) if outcome == "partial" else None,
         next_actions=steps,
         next_command=next_command(found) if steps else "",
@@ -147,7 +145,7 @@ def runs_of(found: TuningResult, candidate: Candidate) -> list[Run]:
     two or more.
     """
     runs = [] if candidate.changes else list(found.state.originals)
-    for each in found.comparisons:
+    for each in found.lab.comparisons:
         if each.ab_test.purpose == "quality":
             continue
         for arm, request in each.ab_test.by_name.items():
@@ -203,7 +201,7 @@ def tuned_command(found: TuningResult) -> str | None:
     """Command with its own knobs changed, if any."""
     if not any(change.document == COMMAND_LINE for change in found.winner.changes):
         return None
-    return shlex.join(found.program.argv(found.winner))
+    return shlex.join(found.lab.program.argv(found.winner))
 
 
 def how_to_run(found: TuningResult) -> str:

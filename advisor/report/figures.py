@@ -1,7 +1,5 @@
 """Figure of a report, as SVG for white and dark pages: throughput and memory by batch size."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Config values, paths and the last lines of a program's log all end up in a repor
 on GitHub. Each function returns `Markup`, which means here: Markdown that is safe as it stands.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,6 @@
 """report.json: one frozen document; rendering adds nothing to it."""
 
-from __future__ import annotations
-
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -32,7 +30,7 @@ class Gain(Part):
     pairs: int
 
     @classmethod
-    def of(cls, found: Interval | None) -> Gain | None:
+    def of(cls, found: Interval | None) -> Self | None:
         """The interval in a report."""
         if found is None:
             return None

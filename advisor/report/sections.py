@@ -3,15 +3,13 @@
 Each renders Markdown; one that has nothing to say is empty.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor import numbers
 from advisor.config import argv
-from advisor.model import Change, Decision, leaf_of
+from advisor.model import Change, leaf_of
 from advisor.objective import METRICS, OBJECTIVES, THROUGHPUT
 from advisor.report import figures, markdown
 from advisor.report.bottleneck import IDLE, PARTS
@@ -317,13 +315,12 @@ def settings(page: Page) -> str:
 def _considered(page: Page) -> list[str]:
     entries = [entry for entry in page.report.decisions if entry.in_phase]
     entries.sort(key=lambda entry: (OUTCOME_ORDER.index(entry.outcome), not entry.trials))
-    return [_setting(entry) for entry in entries]
-
-
-def _setting(entry: Decision) -> str:
-    new = f" to {markdown.value(entry.new, 40)}" if entry.outcome == "changed" else ""
-    old = markdown.value(entry.old, 40)
-    return f"- {code(entry.path)} {old}{new}: {text(entry.reason)}"
+    lines = []
+    for entry in entries:
+        new = f" to {markdown.value(entry.new, 40)}" if entry.outcome == "changed" else ""
+        old = markdown.value(entry.old, 40)
+        lines.append(f"- {code(entry.path)} {old}{new}: {text(entry.reason)}")
+    return lines
 
 
 def caveats(page: Page) -> str:

@@ -1,7 +1,5 @@
 """Verdict of a search with gain and reason, and the caveats beside it."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics
@@ -11,7 +9,7 @@ from pathlib import Path
 
 from advisor import numbers
 from advisor.executor.comparison import AFTER, BEFORE, UNDER_LOAD, Comparison, chained, neighbours
-from advisor.executor.requests import Program, TrialResult
+from advisor.executor.executor import Executor
 from advisor.knobs.discovery import Followed
 from advisor.knobs.registry import REGISTRY
 from advisor.machine.target import Target
@@ -46,12 +44,11 @@ class TuningResult:
     stop: Stop | None
     """None: interrupted before the search stopped."""
     state: TunerState
-    attempts: tuple[TrialResult, ...]
-    comparisons: tuple[Comparison, ...]
+    lab: Executor
+    """Executor with the program, and all that ran."""
     winner: Candidate
     decisions: tuple[Decision, ...]
     advice: tuple[Advice, ...]
-    program: Program
     machine: Machine
     diff: str
     configs: tuple[Path, ...]
@@ -66,19 +63,17 @@ class TuningResult:
     """The call again, without its budget and its command."""
     typed: tuple[str, ...] = ()
     """The command, where it was typed."""
-    history_set_aside: str = ""
-    """Reason why runs of earlier calls were not used; empty where they were."""
 
     @property
     def subject(self) -> str:
         """`command` or `config`: the thing that is tuned."""
-        return "config" if self.program.configs else "command"
+        return "config" if self.lab.program.configs else "command"
 
     @property
     def unit(self) -> str:
         """The unit that was counted: the workload's, or tokens."""
         originals = self.state.originals
-        return originals[-1].unit if originals else self.program.unit
+        return originals[-1].unit if originals else self.lab.program.unit
 
     @property
     def chain(self) -> tuple[Comparison, ...]:
@@ -158,7 +153,7 @@ def reason(found: TuningResult) -> str:
 
 
 def _interrupted(found: TuningResult) -> str:
-    many = numbers.many(sum(not attempt.reused for attempt in found.attempts), "process")
+    many = numbers.many(sum(not attempt.reused for attempt in found.lab.attempts), "process")
     text = (
         f"Interrupted after {many}. The {found.subject} is untouched, and the next call reuses "
         "these measurements."
@@ -211,7 +206,7 @@ def _nothing_proven(found: TuningResult) -> str:
         if why:
             faster = f"{candidate.label} was faster ({numbers.ratio(ratio)} in one run)"
             return f"{faster} and was not taken: it {why.rstrip('.')}."
-    searched = [a.request.variant for a in found.attempts if a.request.purpose == "search"]
+    searched = [a.request.variant for a in found.lab.attempts if a.request.purpose == "search"]
     if any(variant.candidate.changes for variant in searched):
         return f"No value tested was faster by more than {state.tie_percent}."
     if any(entry.matters for entry in state.skipped):
@@ -268,7 +263,7 @@ def _faster(found: TuningResult) -> list[tuple[float, Candidate, str]]:
     state = found.state
     refused: dict[str, str] = {}
     ran: list[tuple[float, Candidate]] = []
-    for attempt in found.attempts:
+    for attempt in found.lab.attempts:
         candidate, run = attempt.request.variant.candidate, attempt.run
         if isinstance(attempt.result, Failure) and attempt.result.kind not in INCONCLUSIVE:
             refused[candidate.key] = f"failed in another run: {attempt.result.evidence}"
@@ -312,8 +307,8 @@ MOST_WAIT = 0.9
 
 def caveats(found: TuningResult) -> Iterator[str]:
     """Notes on the figures, the most important first."""
-    state, target = found.state, found.target
-    real = [a.result for a in found.attempts if a.result.isolation != "overlay"]  # it keeps none
+    state, target, attempts = found.state, found.target, found.lab.attempts
+    real = [a.result for a in attempts if a.result.isolation != "overlay"]  # it keeps none
     created = {path for result in real for path in result.files_created}
     if changed := {path for result in real for path in result.files_changed} - created:
         yield f"The command altered or removed files of yours: {named(changed)}."
@@ -325,10 +320,7 @@ def caveats(found: TuningResult) -> Iterator[str]:
             f"{named(unread)}: the content differs from the original's, and this format is not "
             "compared. Look at them before you trust the result."
         )
-    if found.history_set_aside:
-        yield found.history_set_aside
-    if target.note:
-        yield target.note
+    yield from filter(None, (found.lab.run_cache.set_aside, target.note))
     if not state.context.has_gpu:
         yield "All of this was measured on this CPU. It says nothing about a GPU."
     yield from map(followed, state.followed)
@@ -336,7 +328,7 @@ def caveats(found: TuningResult) -> Iterator[str]:
         yield f"Faster, and not suggested: {text}"
     if unproven := sorted(tried.keys() - {advice.title for advice in found.advice}):
         yield f"Tried, and not proven to gain: {', '.join(unproven)}."
-    runs = [a.run for a in found.attempts if a.request.purpose == "confirm" and a.run is not None]
+    runs = [a.run for a in attempts if a.request.purpose == "confirm" and a.run is not None]
     # its remark goes, and a pattern stays whole
     for source_of_rate in sorted({re.sub(r" \(.*\)$", "", run.rate_source) for run in runs}):
         yield f"Throughput was counted by {source_of_rate}."
@@ -415,7 +407,7 @@ def unprotected(runs: Sequence[Run]) -> str:
 
 def load_of(found: TuningResult) -> str:
     """Background load during the comparison, or else during the search."""
-    everything = [a.run for a in found.attempts if a.run is not None and not a.reused]
+    everything = [a.run for a in found.lab.attempts if a.run is not None and not a.reused]
     proofs = found.state.confirmations
     runs = [run for step in proofs for run in (*step.runs(BEFORE), *step.runs(AFTER))] or everything
     steps = proofs or [each.outcome for each in found.state.suggestions if each.outcome]

@@ -1,7 +1,5 @@
 """Files and page of a report: written whole, read with care."""
 
-from __future__ import annotations
-
 import base64
 import os
 import re
@@ -23,17 +21,13 @@ from advisor.report.sections import patch_file
 EMBEDDED = "data:image/svg+xml;base64,"
 
 
-def _parser() -> MarkdownIt:
-    """Markdown of a report; of targets only embedded figures are taken."""
-    parser = MarkdownIt("commonmark", {"html": True}).enable("table")
-    parser.validateLink = lambda url: url.startswith(EMBEDDED)  # type: ignore[method-assign]
-    return parser.disable(("link", "autolink", "reference"))
-
-
 def page(report: Report, drawn: bytes | None, stem: str = "report") -> str:
     """`report` as a page with its figure inside; `stem` is that of its patches."""
     image = EMBEDDED + base64.b64encode(drawn).decode() if drawn else ""
-    text, parser = sections.render(report, stem, image), _parser()
+    text = sections.render(report, stem, image)
+    parser = MarkdownIt("commonmark", {"html": True}).enable("table")
+    parser.disable(("link", "autolink", "reference"))  # of targets only the figure is taken
+    parser.validateLink = lambda url: url.startswith(EMBEDDED)  # type: ignore[method-assign]
     heading = next((line for line in text.splitlines() if line.startswith("# ")), "# report")
     title = re.sub(r"<[^>]*>", "", parser.renderInline(heading[2:]))
     return figures.template("page.html.j2").render(

@@ -1,7 +1,5 @@
 """Baseline, and the settings that a run of it shows to be followed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

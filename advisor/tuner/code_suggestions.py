@@ -3,14 +3,12 @@
 They are suggested, not applied. What one run suggests is shown only once a comparison confirmed it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from advisor import knobs, numbers
-from advisor.executor.requests import ABTest, TrialRequest, Variant
+from advisor.executor.requests import ABTest, Variant
 from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
 from advisor.model import Knob, Purpose, Run
 from advisor.tuner.confirm import memory_caveat, wanted_rounds
@@ -294,7 +292,12 @@ def try_variant(
     """
     waiting = any(each.outcome is None for each in state.suggestions)
     compared_s = FEWEST_ROUNDS * state.round_s * (2 if waiting else 1)
-    requests = [as_request(state, each, knob) for each in (variant, *following)]
+    purpose: Purpose = "whatif" if variant.whatif else "search"
+    moved = (key_of(knob),) if knob else ()
+    requests = [
+        make_request(state, each, purpose, moved=moved, ran=state.best_run)
+        for each in (variant, *following)
+    ]
     state, trial = yield from run_trial(
         state, requests[0], kept_s=compared_s, matters=False, ahead=lambda: requests[1:]
     )
@@ -308,13 +311,6 @@ def try_variant(
     if why := unusable(state, run):
         return leave_out(state, variant, run, f". It {why}."), None
     return state, run
-
-
-def as_request(state: TunerState, variant: Variant, knob: Knob | None) -> TrialRequest:
-    """Request of a variant, which moves `knob` if any."""
-    purpose: Purpose = "whatif" if variant.whatif else "search"
-    moved = (key_of(knob),) if knob else ()
-    return make_request(state, variant, purpose, moved=moved, ran=state.best_run)
 
 
 def leave_out(state: TunerState, variant: Variant, run: Run, why: str) -> TunerState:

@@ -1,7 +1,5 @@
 """Confirmation of a candidate in interleaved rounds, and of its memory by a whole pass."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

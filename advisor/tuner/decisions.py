@@ -1,7 +1,5 @@
 """Decisions: a verdict and a sentence for every knob."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from advisor.executor.requests import TrialResult

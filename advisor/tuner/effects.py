@@ -1,7 +1,5 @@
 """Effects of settings: asked values against observed ones, and on a training."""
 
-from __future__ import annotations
-
 from advisor import knobs, numbers
 from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.knobs.tree import number_of

@@ -1,7 +1,5 @@
 """Comparison of a candidate's results with the original's."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,8 +1,6 @@
 """Stages of a search: free settings first."""
 
-from __future__ import annotations
-
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 from advisor.tuner.baseline import discover_knobs, is_too_small, measure_baseline, worth_trying
@@ -21,6 +19,19 @@ from advisor.tuner.value_trials import (
 
 NO_ITEM = 5.0
 """Recommended budgets for a program that finished no item within one."""
+
+
+def next_request(context: TuningContext, results: Sequence[Result]) -> SearchStep | Stop:
+    """The request that follows `results`, or the end of the search."""
+    steps = pipeline(context)
+    try:
+        step = next(steps)
+        for result in results:
+            step = steps.send(result)
+    except StopIteration as end:
+        stop: Stop = end.value
+        return stop
+    return step
 
 
 def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:

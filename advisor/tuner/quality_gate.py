@@ -5,8 +5,6 @@ and other items where a command for that is declared, decide: their bounds must 
 tolerance. Losses and outputs are compared within a pair, declared measures as a run printed them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

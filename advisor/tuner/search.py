@@ -4,12 +4,11 @@ A slow loader hides the gain of a larger batch, and the other way round, so both
 ends when no point that did not run promises more than a tie.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 from advisor import knobs
 from advisor.executor.comparison import COLLAPSED
@@ -63,7 +62,7 @@ class Grid:
     stop: str = FLAT
     refused: frozenset[GridPoint] = frozenset()
 
-    def without(self, point: GridPoint, why: str, *, larger: bool | None = None) -> Grid:
+    def without(self, point: GridPoint, why: str, *, larger: bool | None = None) -> Self:
         """Without `point`, and without larger batches where it moved the batch."""
         grid = replace(self, refused=self.refused | {point})
         if not (point[0] != self.start[0] if larger is None else larger):
@@ -310,8 +309,9 @@ def forecast_at(model: ThroughputModel, point: GridPoint) -> Forecast:
 def worth(state: TunerState, model: ThroughputModel, point: GridPoint) -> Forecast:
     """Log worth of a point to the objective."""
     found = forecast_at(model, point)
-    worth = state.context.objective.log_worth(found.log_rate, batch_of(point))
-    return replace(found, log_rate=worth)
+    if not state.context.objective.metric.of_batch:
+        return found
+    return replace(found, log_rate=found.log_rate - math.log(batch_of(point)))
 
 
 def allowed_points(state: TunerState, grid: Grid) -> list[GridPoint]:

@@ -1,13 +1,11 @@
 """Context of a search, and its frozen state after each result."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Literal, Self, TypeVar
 
 from advisor import config as documents, knobs
 from advisor.executor.comparison import AFTER, COLLAPSED, Comparison
@@ -364,7 +362,7 @@ class TunerState:
         """Budget that holds `more_s` of processes beside the time of the present one."""
         return SPARE * (self.context.budget_s + more_s)
 
-    def with_result(self, result: Result) -> TunerState:
+    def with_result(self, result: Result) -> Self:
         """After `result`: clock and prices only."""
         state = replace(self, remaining_s=result.remaining_s)
         if not isinstance(result, TrialResult) or result.run is None or result.reused:
@@ -379,7 +377,7 @@ class TunerState:
             cost_s -= max(0.0, run.wall_s - run.window_ended_s - ENDING_S)
         return replace(state, costs_s=(*self.costs_s, cost_s), delays=(*self.delays, delay))
 
-    def set_verdict(self, knob: KnobKey, outcome: str, reason: str) -> TunerState:
+    def set_verdict(self, knob: KnobKey, outcome: str, reason: str) -> Self:
         """With a verdict on `knob` that replaces an earlier one."""
         verdict = KnobVerdict(knob=knob, outcome=outcome, reason=reason)  # type: ignore[arg-type]
         others = (each for each in self.verdicts if each.knob != knob)
@@ -393,7 +391,7 @@ class TunerState:
         kept_s: float = 0.0,
         matters: bool = True,
         stopped: bool = False,
-    ) -> TunerState:
+    ) -> Self:
         """Skip `what`, which did not fit the budget."""
         remaining_s = self.remaining_s - kept_s
         entry = Skipped(
@@ -402,7 +400,7 @@ class TunerState:
         others = tuple(each for each in self.skipped if each.what != what)
         return replace(self, skipped=(*others, entry))
 
-    def adopt(self, candidate: Candidate, run: Run) -> TunerState:
+    def adopt(self, candidate: Candidate, run: Run) -> Self:
         """With `candidate` as the best so far."""
         return replace(self, best=candidate, best_run=run)
 

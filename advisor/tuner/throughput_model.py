@@ -6,8 +6,6 @@ every split is weighed by how well it explains the runs. Residuals carry over to
 forecasts far from every run are wide.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

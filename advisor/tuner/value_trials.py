@@ -1,7 +1,5 @@
 """Trials of one knob's values, one after another; sampling steps among them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial

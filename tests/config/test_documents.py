@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from advisor.config import parse
-from advisor.config.document import Format, Splice
+from advisor.config.document import Format
 from advisor.errors import ConfigSyntaxError, EditRefusedError
 
 TABLES = """\
@@ -168,7 +168,7 @@ def test_an_edit_that_changes_anything_else_is_refused(careless) -> None:
     """The second lock, behind the places of values."""
     document = parse(b"a: 1\nb: 2\n", "yaml", "x")
     with pytest.raises(EditRefusedError):
-        document._verified([Splice(*each) for each in careless], {"a": 2}, set())
+        document._verified(careless, {"a": 2}, set())
 
 
 def rows(name: str) -> list[Any]:

@@ -18,12 +18,10 @@ def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHI
         TuningResult(
             stop=search.stop,
             state=search.state,
-            attempts=tuple(search.executor.attempts),
-            comparisons=tuple(search.executor.comparisons),
+            lab=search.executor,
             winner=search.winner,
             decisions=tuple(search.decisions.values()),
             advice=proven_advice(search.state, search.executor.program),
-            program=search.executor.program,
             machine=machine,
             diff="",
             configs=(folder / "train.yaml",),

@@ -92,7 +92,7 @@ def test_the_noise_of_equal_runs_stands_beside_the_tie(tmp_path) -> None:
     assert noisy.tie_percent == "15 % (equal runs differed by 81 %)"
     found = SimpleNamespace(
         state=noisy,
-        attempts=search.executor.attempts,
+        lab=search.executor,
         never_run=[],
         stop=search.stop,
         winner=ORIGINAL,
@@ -184,9 +184,8 @@ def found_in(tmp_path: Path, *originals: Run, comparisons: tuple[Comparison, ...
     """An ended search with these runs."""
     search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
     state = replace(search.state, originals=originals, confirmations=comparisons)
-    return SimpleNamespace(
-        state=state, chain=comparisons, comparisons=comparisons, unit="sample", winner=TUNED
-    )
+    lab = SimpleNamespace(comparisons=comparisons)
+    return SimpleNamespace(state=state, chain=comparisons, lab=lab, unit="sample", winner=TUNED)
 
 
 def test_a_baseline_that_disagrees_widens_the_interval_and_is_told(tmp_path) -> None:

@@ -93,7 +93,6 @@ def test_bounds_are_read_in_their_units(text, bound) -> None:
         (lambda: objective.parse_constraint("memory<7"), "no constraint"),
         (lambda: objective.parse_constraint("speed>=7"), "throughput"),
         (lambda: objective.parse_constraint("memory<=7W"), "GiB or MiB"),
-        (lambda: objective.parse("fame"), "one of throughput"),
     ],
 )
 def test_what_is_no_objective_is_refused_with_the_forms_allowed(parse, said) -> None:

@@ -10,7 +10,7 @@ import pytest
 from advisor import tuner as strategy
 from advisor.history import History
 from advisor.model import Failure, Run, Trial
-from advisor.tuner import next_request
+from advisor.tuner.pipeline import next_request
 from advisor.tuner.state import SearchStep
 from advisor.tuner.throughput_model import Point, ThroughputModel
 from tests.support.simulator.engine import RecordedEngine, Values
