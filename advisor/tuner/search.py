@@ -459,4 +459,8 @@ def decide_workers(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint)
         return state.set_verdict(key, "kept", reason)
     if state.waits and state.skipped:
         return state.set_verdict(key, "skipped", OUT_OF_TIME)
+    if state.waits:
+        cpus = numbers.many(state.context.cpus, "CPU")
+        reason = f"The program waits for data, and no other count promises more on {cpus}."
+        return state.set_verdict(key, "kept", reason)
     return state
