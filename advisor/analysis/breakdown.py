@@ -14,9 +14,9 @@ from itertools import pairwise
 from advisor.analysis import device_time, events
 from advisor.analysis.device_time import DeviceClock
 from advisor.analysis.events import EventLog, Span
-from advisor.analysis.step_series import TRAINING, StepSeries, calls_of_networks, most_common
+from advisor.analysis.step_series import StepSeries, calls_of_networks, most_common
 from advisor.analysis.window import Window
-from advisor.model import RunPhase, Shares, Stage, SyncPoint
+from advisor.model import TRAINING_STEPS, RunPhase, Shares, Stage, SyncPoint
 
 MOST_POINTS = 8
 RARE = 0.01
@@ -84,7 +84,7 @@ def stages(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
     """
     seconds = stretch.end - stretch.start
     units = (window.units_per_s() or 0.0) * seconds
-    if window.series.kind in TRAINING or units <= 0:
+    if window.series.kind in TRAINING_STEPS or units <= 0:
         return ()
     found = []
     for module, own in sorted(calls_of_networks(log).items()):
@@ -158,7 +158,7 @@ def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
         merged = events.within(events.merged(stretches), [Span(start, end)])
         seconds, left = events.split(left, merged)
         found.append(RunPhase(name=name, seconds=seconds, times=len(merged)))
-    work = "training" if series.kind in TRAINING else "inference"
+    work = "training" if series.kind in TRAINING_STEPS else "inference"
     return (
         RunPhase(name=work, seconds=events.seconds(left), times=series.steps),
         *(phase for phase in found if phase.seconds > 0),

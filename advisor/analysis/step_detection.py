@@ -60,19 +60,16 @@ class _Group(NamedTuple):
         return min(batch or self.items, self.items) or 1.0
 
 
-def detect_steps(log: EventLog, plan: MeasurePlan, *, ended: bool = False) -> StepSeries | None:
-    """Detect steps of `log`, or return None.
-
-    `ended`: the program came to its own end, so that the last batch is a finished one.
-    """
+def detect_steps(log: EventLog, plan: MeasurePlan) -> StepSeries | None:
+    """Detect steps of `log`, or return None."""
     if log.updates or log.passes:
-        return training_steps.detect(log, ended=ended)
+        return training_steps.detect(log)
     loader, root = _busiest_loader(log), dominant_module(log.hooked())
     calls = [call for call in log.calls if call.module == root]
     if loader is not None:
-        series = _with_loader(log, loader, root, calls, plan, ended=ended)
+        series = _with_loader(log, loader, root, calls, plan)
     elif root is not None:
-        series = _without_loader(log, root, calls, plan, ended=ended)
+        series = _without_loader(log, root, calls, plan)
     else:
         return None
     if log.validations is None:  # inference passes over its data once
@@ -110,31 +107,23 @@ def _busiest_loader(log: EventLog) -> int | None:
 
 
 def _with_loader(
-    log: EventLog,
-    loader: int,
-    root: int | None,
-    calls: list[ForwardCall],
-    plan: MeasurePlan,
-    *,
-    ended: bool,
+    log: EventLog, loader: int, root: int | None, calls: list[ForwardCall], plan: MeasurePlan
 ) -> StepSeries:
     """Find an iterative sampler, else count batches."""
-    groups = _forwards_by_batch(log.hooked(), loader, calls, ended=ended)
+    groups = _forwards_by_batch(log.hooked(), loader, calls)
     whole = [len(group.calls) for group in groups if group.finished and group.calls]
     many = median(whole) if whole else max((len(group.calls) for group in groups), default=0)
     if root is not None and many >= SAMPLER_FORWARDS:
         series = _sampler(root, groups, plan)
     else:
-        series = _loader_batches(log, loader, ended=ended)
+        series = _loader_batches(log, loader)
         series.forwards_per_unit = float(median(whole)) if whole else None
     series.loader, series.root = loader, root
     series.beside = beside_inference(log.hooked(), loader)
     return series
 
 
-def _forwards_by_batch(
-    log: EventLog, loader: int, calls: list[ForwardCall], *, ended: bool
-) -> list[_Group]:
+def _forwards_by_batch(log: EventLog, loader: int, calls: list[ForwardCall]) -> list[_Group]:
     starts = [call.start for call in calls]
     mine = [fetch for fetch in log.fetches if fetch.loader == loader]
     groups: list[_Group] = []
@@ -144,11 +133,11 @@ def _forwards_by_batch(
         later = position + 1 < len(mine)
         low = bisect.bisect_left(starts, fetch.end)
         high = bisect.bisect_left(starts, mine[position + 1].start) if later else len(starts)
-        groups.append(_Group(fetch.items, calls[low:high], later or ended))
+        groups.append(_Group(fetch.items, calls[low:high], later or log.ended))
     return groups
 
 
-def _loader_batches(log: EventLog, loader: int, *, ended: bool) -> StepSeries:
+def _loader_batches(log: EventLog, loader: int) -> StepSeries:
     """Step series of batches, each of which lasts until the next one is asked for."""
     series = StepSeries(LOADER, "items of the loader's batches")
     items = _items_by_end(log.hooked(), loader)
@@ -164,7 +153,7 @@ def _loader_batches(log: EventLog, loader: int, *, ended: bool) -> StepSeries:
             series.marks.append(len(series.units))
         held = None if fetch.ended_pass else items.get(fetch.end, fetch.items)
     last = log.last_time()
-    if ended and held is not None and last is not None and last > series.bounds[-1]:
+    if log.ended and held is not None and last is not None and last > series.bounds[-1]:
         _finish(series, last, held)
     batches = log.batches({loader})
     series.batch = most_common([fetch.items for fetch in batches])
@@ -215,7 +204,7 @@ def _sampler(root: int, groups: list[_Group], plan: MeasurePlan) -> StepSeries:
 
 
 def _without_loader(
-    log: EventLog, root: int, calls: list[ForwardCall], plan: MeasurePlan, *, ended: bool
+    log: EventLog, root: int, calls: list[ForwardCall], plan: MeasurePlan
 ) -> StepSeries:
     """Find an iterative sampler, else count forwards."""
     positions = [index for index, call in enumerate(log.calls) if call.module == root]
@@ -224,7 +213,7 @@ def _without_loader(
     if found is None and not known:
         return _forwards(root, _items(log, calls), calls)
     watched_s = calls[-1].end - calls[0].start
-    unsure = not found and not known and not ended
+    unsure = not found and not known and not log.ended
     if unsure and (not log.module(root).same_shape or watched_s > CYCLE_PATIENCE_S):
         return _forwards(root, calls, calls)
     networks = calls_of_networks(log)
@@ -233,7 +222,8 @@ def _without_loader(
     items = min([most_common([call.items for call in calls]) or 1.0, *beside])
     bounds = [0, *(found or ()), len(calls)]
     groups = [
-        _Group(items, calls[low:high], ended or high < len(calls)) for low, high in pairwise(bounds)
+        _Group(items, calls[low:high], log.ended or high < len(calls))
+        for low, high in pairwise(bounds)
     ]
     return _sampler(root, groups, plan)
 

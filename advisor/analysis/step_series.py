@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from advisor.analysis.events import EventLog, ForwardCall, Span
+from advisor.model import TRAINING_STEPS
 
-OPTIMIZER, LOADER, FORWARD = "optimizer step", "loader batch", "root forward"
-UPDATE = "training step"
-"""Step of a program that updates its parameters by itself."""
-TRAINING = (OPTIMIZER, UPDATE)
+LOADER, FORWARD = "loader batch", "root forward"
+OPTIMIZER, UPDATE = TRAINING_STEPS
 
 SOURCES = {
     "sample": "batch dimension of the root forwards",
@@ -20,7 +19,7 @@ SOURCES = {
 }
 """Way of counting units without a DataLoader."""
 RECENT = 40
-"""Latest steps, whose length is the typical one."""
+"""Latest steps, which tell the rate and the typical length of steps."""
 
 
 @dataclass(slots=True)

@@ -96,7 +96,8 @@ def infer(
 
 def detected(log: EventLog, plan: MeasurePlan = PLAN, *, ended: bool = False) -> StepSeries:
     """Steps of `log`, which must have some."""
-    series = detect_steps(log, plan, ended=ended)
+    log.ended = ended
+    series = detect_steps(log, plan)
     assert series is not None
     return series
 
