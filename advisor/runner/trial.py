@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableError
-from advisor.machine.contention import LoadMonitor, on_card, running
+from advisor.machine.contention import on_card, running
 from advisor.machine.gpu import load_uvm
 from advisor.machine.recording import Sampler
 from advisor.model import Failure, Run, Telemetry, Trial
@@ -51,8 +51,7 @@ def run_trial(
         launched = stack.enter_context(Launched(job, tally))
         card = stack.enter_context(sampler(launched.supervisor_pid)) if sampler else None
         stack.enter_context(running(launched.supervisor_pid))
-        load = LoadMonitor(launched.supervisor_pid)
-        watch = Monitor(trial, launched, tally, load, on_progress=on_progress, cancel=cancel)
+        watch = Monitor(trial, launched, tally, on_progress=on_progress, cancel=cancel)
         ending = watch.until_end()
     _require_laid_out(launched, ending)
     run = measured_run(trial, ending)
@@ -83,7 +82,7 @@ def run_trial(
     return replace(
         run,
         telemetry=telemetry,
-        disturbance=on_card(load.between(start, end), telemetry),
+        disturbance=on_card(watch.load.between(start, end), telemetry),
         to_its_end=trial.plan.mode == "whole",
         stdout_tail=ending.stdout,
         notes=(
