@@ -92,8 +92,6 @@ def move(
     knob = findings.knob(path)
     if knob is None:
         return InvalidChange(reason=f"{path} is no knob of {findings.document}")
-    if not knob.editable:
-        return InvalidChange(reason=f"{path}: {knob.why}")
     plan = _Plan(document, findings, knob, value, beside or {}, beyond)
     refusal = plan.set(path, value)
     for link in findings.links:
