@@ -172,11 +172,8 @@ class Outcome:
 
 
 @contextlib.contextmanager
-def neighbour(wanted: bool) -> Iterator[None]:
-    """Another process that works in bursts, if wanted."""
-    if not wanted:
-        yield
-        return
+def neighbour() -> Iterator[None]:
+    """Another process that works in bursts."""
     process = subprocess.Popen([sys.executable, "-c", BURSTS])
     try:
         yield
@@ -237,7 +234,7 @@ def run(program: Program, *, flat: bool, budget: str, beside: bool) -> Outcome:
             (folder / program.config).write_text(settings)
         words, command = [program.config] if program.config else [], program.command(settings)
         began = time.monotonic()
-        with neighbour(beside):
+        with neighbour() if beside else contextlib.nullcontext():
             done = subprocess.run(
                 [*OPTIMIZE, *words, "--json", "--budget", budget, "--", *command],
                 cwd=folder,
