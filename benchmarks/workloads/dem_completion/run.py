@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from benchmarks.workloads.dem_completion import data, diffusion, options, raster
 from benchmarks.workloads.dem_completion.network import Denoiser
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
 GRID = (4, 8)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.workloads.cache import cache_dir, made_once
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Array = NDArray[np.float32]
 

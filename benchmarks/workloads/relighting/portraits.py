@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.workloads.cache import cache_dir, made_once
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Array = NDArray[np.float32]
 
