@@ -23,13 +23,11 @@ RARE = 0.01
 """Fewer calls a step are none of the loop's."""
 
 
-def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> Shares | None:
+def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> Shares:
     """Shares of the window without its validation; sum is 1.
 
     `stretch`: time after warm-up in which every kind of event was recorded.
     """
-    if window.seconds <= 0:
-        return None
     series = window.series
     found: dict[str, float] = {}
     left = events.without([Span(window.start, window.end)], series.aside)
@@ -62,7 +60,7 @@ def wait_share(log: EventLog, window: Window, clock: DeviceClock) -> float | Non
     None without a loader, and where another thread than the one that works waits for it.
     """
     waits = loader_waits(log, window.series)
-    if window.seconds <= 0 or waits is None:
+    if waits is None:
         return None
     idle = [Span(max(start, clock.done(start)), end) for start, end in waits]
     inside = events.seconds_inside(idle, [Span(window.start, window.end)])

@@ -13,7 +13,7 @@ from advisor.analysis.events import NO_MODULE, EventLog, LoaderFacts, ModuleFact
 from advisor.analysis.step_detection import detect_steps, measured_part
 from advisor.analysis.step_series import StepSeries, dominant_module
 from advisor.analysis.window import Window, find_window, warm_up
-from advisor.model import Effects, MeasurePlan, Run, Shares
+from advisor.model import Effects, MeasurePlan, Run
 
 NO_RUN = Run(
     unit="sample", units=0.0, units_per_s=0.0, rate_source="", window_start=0.0, window_end=0.0
@@ -87,7 +87,7 @@ def _run(
         latency_p50_ms=_quantile(took_ms, 0.5),
         latency_p95_ms=_quantile(took_ms, 0.95),
         wait_share=breakdown.wait_share(log, window, clock),
-        shares=breakdown.shares(log, window, stretch, clock) or Shares(),
+        shares=breakdown.shares(log, window, stretch, clock),
         stages=breakdown.stages(log, window, stretch, clock),
         phases=breakdown.phases(log, series),
         whole_units=series.whole_units,

@@ -267,14 +267,11 @@ def cycle_starts(log: EventLog, module: int, calls: list[int]) -> list[int] | No
     another network that is called in between (an encoder, a decoder). An empty list: a number runs
     one way and has not jumped back yet. None: no sign of a cycle.
     """
-    by_number = None
-    for values in _arguments(log, module):
-        found = jumps(values)
-        if found:
-            return found
-        by_number = found if by_number is None else by_number
+    found = [each for each in map(jumps, _arguments(log, module)) if each is not None]
+    if any(found):
+        return next(filter(None, found))
     runs = _runs(log, calls)
-    return runs if runs is not None else by_number
+    return [] if runs is None and found else runs
 
 
 def jumps(values: Sequence[float]) -> list[int] | None:

@@ -217,8 +217,6 @@ def _move_needing_workers(plan: _Plan, link: KnobConstraint) -> str | None:
 
 def _move_schedule(plan: _Plan, link: KnobConstraint) -> str | None:
     steps_path, start_path, end_path = link.paths
-    if plan.knob.path != steps_path:
-        return f"it belongs to {steps_path}"
     steps, start, end = (plan.count(path) for path in link.paths)
     new = number_of(plan.value)
     if steps is None or start is None or end is None or not new or new < 1:
