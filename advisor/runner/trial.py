@@ -70,7 +70,7 @@ def run_trial(
         cards = [process.card for process in ending.processes if process.card is not None]
         seen = card.summary(ending.started, ending.ended, cards) if card else Telemetry()
         return replace(
-            _by_sandbox(trial, job, launched, ending, failure) or failure,
+            _by_sandbox(launched, ending, failure) or failure,
             log_tail=log_tail(ending),
             effects=failed_effects(ending.processes),
             gpu_mem_others_gib=seen.gpu_mem_others_gib,
@@ -116,13 +116,12 @@ def files_between(start: float, end: float, written_at: Sequence[float], run: Ru
     return sum(start <= time <= end for time in written_at)
 
 
-def _by_sandbox(
-    trial: Trial, job: Job, launched: Launched, ending: TrialExit, found: Failure
-) -> Failure | None:
+def _by_sandbox(launched: Launched, ending: TrialExit, found: Failure) -> Failure | None:
+    job = launched.job
     if launched.full and (found.kind in UNEXPLAINED or launched.refused_stage == "scratch"):
         return failed(
             "disk-full",
-            f"the disk of {trial.scratch}, which holds the program's TMPDIR and what is measured, "
+            f"the disk of {job.scratch}, which holds the program's TMPDIR and what is measured, "
             "has no space left",
             "Free space there, or set TMPDIR to another disk.",
         )
@@ -139,7 +138,7 @@ def _by_sandbox(
     lines += [*reversed(ending.stderr.splitlines()), *reversed(ending.stdout.splitlines())]
     layer_full = bool(launched.changes and launched.changes["full"])
     full = full_space(job.sandbox, lines, layer_full=layer_full)
-    return full or denied_write(job.sandbox, lines, trial.cwd)
+    return full or denied_write(job.sandbox, lines, job.cwd)
 
 
 def _require_laid_out(launched: Launched, ending: TrialExit) -> None:
