@@ -141,20 +141,16 @@ def _loader_batches(log: EventLog, loader: int) -> StepSeries:
     """Step series of batches, each of which lasts until the next one is asked for."""
     series = StepSeries(LOADER, "items of the loader's batches")
     items = _items_by_end(log.hooked(), loader)
-    held: float | None = None
-    for fetch in log.fetches:
-        if fetch.loader != loader:
-            continue
-        if held is not None:
-            _finish(series, fetch.start, held)
-        elif not series.bounds:
-            series.bounds.append(fetch.start)
-        else:  # the pause before a new pass belongs to its first batch
+    own = [fetch for fetch in log.fetches if fetch.loader == loader]
+    series.bounds = [own[0].start]
+    for fetch, after in pairwise(own):
+        if fetch.ended_pass:  # the pause before a new pass belongs to its first batch
             series.marks.append(len(series.units))
-        held = None if fetch.ended_pass else items.get(fetch.end, fetch.items)
-    last = log.last_time()
-    if log.ended and held is not None and last is not None and last > series.bounds[-1]:
-        _finish(series, last, held)
+        else:
+            _finish(series, after.start, items.get(fetch.end, fetch.items))
+    last, end = own[-1], log.last_time() or 0.0
+    if log.ended and not last.ended_pass and end > series.bounds[-1]:
+        _finish(series, end, items.get(last.end, last.items))
     batches = log.batches({loader})
     series.batch = most_common([fetch.items for fetch in batches])
     series.skips = any(items.get(fetch.end, fetch.items) < fetch.items for fetch in batches)

@@ -230,10 +230,8 @@ class Program:
             if flag in scalars and scalars[flag].editable and scalars[flag].default_of is None
         ]
         command = argv.split(document.with_values({**values, **dict.fromkeys(typed, outputs)}))
-        for flag in flags:
-            if flag not in typed:
-                command = (*command, flag, str(outputs))
-        return command
+        added = (word for flag in flags if flag not in typed for word in (flag, str(outputs)))
+        return (*command, *added)
 
     def values(self, candidate: Candidate) -> object:
         """Values of the configs as the program reads them."""
