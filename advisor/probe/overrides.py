@@ -17,8 +17,8 @@ import functools
 import inspect
 import sys
 import threading
-import time
 import warnings
+from time import perf_counter as clock
 from typing import Any, Callable, Iterable
 
 from .call_sites import call_site
@@ -37,8 +37,6 @@ FLAGS = ("persistent_workers", "pin_memory", "in_order")
 COMPILE_MODES = ("reduce-overhead", "max-autotune")
 AFTER_COMPILING = 3
 """Calls after a compilation that still belong to warm-up: backwards are compiled late."""
-
-clock = time.perf_counter
 
 
 class Overrides:
