@@ -8,7 +8,7 @@ as that stretch was.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from advisor.analysis import device_time, events
@@ -144,7 +144,7 @@ def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
     end = max([log.last_time() or start, *(save.end for save in log.saves[-1:])])
     own = [fetch for fetch in log.fetches if fetch.loader in series.loaders]
     between = [Span(old.start, new.end) for old, new in pairwise(own) if old.ended_pass]
-    kinds: dict[str, Sequence[Span]] = {  # where two overlap, the first has the time
+    kinds: dict[str, Iterable[Span]] = {  # where two overlap, the first has the time
         "saving": log.saves,
         "validation": _validation(log, series),
         "between epochs": between,
@@ -163,12 +163,10 @@ def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
     )
 
 
-def _validation(log: EventLog, series: StepSeries) -> list[Span]:
+def _validation(log: EventLog, series: StepSeries) -> Iterator[Span]:
     """Stretches of validation, each to the end of its last pass, where one ended."""
     others = [fetch for fetch in log.fetches if fetch.loader not in series.loaders]
     ends = [fetch.end for fetch in others if fetch.ended_pass]
-    found = []
     for start, end in series.aside:
         at = bisect.bisect_right(ends, end) - 1
-        found.append(Span(start, ends[at] if at >= 0 and ends[at] > start else end))
-    return found
+        yield Span(start, ends[at] if at >= 0 and ends[at] > start else end)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableError
-from advisor.machine.contention import on_card, running
+from advisor.machine.contention import RUNNING, on_card
 from advisor.machine.gpu import load_uvm
 from advisor.machine.recording import Sampler
 from advisor.model import Failure, Run, Telemetry, Trial
@@ -50,7 +50,8 @@ def run_trial(
     with contextlib.ExitStack() as stack:
         launched = stack.enter_context(Launched(job, tally))
         card = stack.enter_context(sampler(launched.supervisor_pid)) if sampler else None
-        stack.enter_context(running(launched.supervisor_pid))
+        RUNNING.add(launched.supervisor_pid)
+        stack.callback(RUNNING.discard, launched.supervisor_pid)
         watch = Monitor(trial, launched, tally, on_progress=on_progress, cancel=cancel)
         ending = watch.until_end()
     _require_laid_out(launched, ending)
