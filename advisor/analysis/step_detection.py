@@ -10,7 +10,7 @@ Nothing of any workload is known here, only three shapes of loop:
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
@@ -110,7 +110,7 @@ def _with_loader(
     log: EventLog, loader: int, root: int | None, calls: list[ForwardCall], plan: MeasurePlan
 ) -> StepSeries:
     """Find an iterative sampler, else count batches."""
-    groups = _forwards_by_batch(log.hooked(), loader, calls)
+    groups = list(_forwards_by_batch(log.hooked(), loader, calls))
     whole = [len(group.calls) for group in groups if group.finished and group.calls]
     many = median(whole) if whole else max((len(group.calls) for group in groups), default=0)
     if root is not None and many >= SAMPLER_FORWARDS:
@@ -123,18 +123,16 @@ def _with_loader(
     return series
 
 
-def _forwards_by_batch(log: EventLog, loader: int, calls: list[ForwardCall]) -> list[_Group]:
+def _forwards_by_batch(log: EventLog, loader: int, calls: list[ForwardCall]) -> Iterator[_Group]:
     starts = [call.start for call in calls]
     mine = [fetch for fetch in log.fetches if fetch.loader == loader]
-    groups: list[_Group] = []
     for position, fetch in enumerate(mine):
         if fetch.ended_pass:
             continue
         later = position + 1 < len(mine)
         low = bisect.bisect_left(starts, fetch.end)
         high = bisect.bisect_left(starts, mine[position + 1].start) if later else len(starts)
-        groups.append(_Group(fetch.items, calls[low:high], later or log.ended))
-    return groups
+        yield _Group(fetch.items, calls[low:high], later or log.ended)
 
 
 def _loader_batches(log: EventLog, loader: int) -> StepSeries:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, pairwise
 from statistics import median
 from typing import NamedTuple, TypeVar
@@ -68,7 +68,7 @@ def detect(log: EventLog) -> StepSeries | None:
     first_start_s = None
     if series.loader is not None:
         series.marks = _restarts(log, series)
-        series.aside = _other_loaders(log, series)
+        series.aside = list(_other_loaders(log, series))
         first_start_s = first_start(log, series)
     else:
         found, are_rollouts = _calls_aside(log, series.root)
@@ -224,20 +224,18 @@ def _from_forwards(log: EventLog, series: StepSeries, clusters: list[list[int]])
     return fed
 
 
-def _other_loaders(log: EventLog, series: StepSeries) -> list[Span]:
+def _other_loaders(log: EventLog, series: StepSeries) -> Iterator[Span]:
     """Stretches in which other loaders than the measured ones were in turn.
 
     Each lasts until the next batch is asked for. Where a step ends before that, its batch was
     loaded ahead, and the stretch ends with the other loader's last fetch.
     """
-    found = []
     for own, after in _runs(log.fetches, lambda fetch: fetch.loader not in series.loaders):
         end = own[-1].end
         at = bisect.bisect_right(series.bounds, end)
         asked = after[0].start if after else end
         ahead = at < len(series.bounds) and series.bounds[at] <= asked
-        found.append(Span(own[0].start, end if ahead else asked))
-    return found
+        yield Span(own[0].start, end if ahead else asked)
 
 
 def _runs(events: Sequence[T], aside: Callable[[T], bool]) -> list[tuple[list[T], list[T]]]:

@@ -13,7 +13,7 @@ import math
 import os
 import re
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -78,14 +78,12 @@ class Items(NamedTuple):
     digest: str | None = None
 
 
-def read_copies(changes: Mapping[str, Any], root: str) -> tuple[ResultFile, ...]:
+def read_copies(changes: Mapping[str, Any], root: str) -> Iterator[ResultFile]:
     """Read the sandbox's copies of new files."""
-    found = []
     for entry in changes.get("results", ()):
         copy = Path(entry["copy"])
-        found += read_file(copy, relative_name(entry["path"], root))
+        yield from read_file(copy, relative_name(entry["path"], root))
         copy.unlink(missing_ok=True)
-    return tuple(found)
 
 
 def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
