@@ -39,9 +39,8 @@ def cost(kinds: list[Kind], rounds: int) -> str:
 
     CPU time, of all processes of the trial, is what a busy host does not change.
     """
-    spans: dict[Kind, list[float]] = {kind: [] for kind in kinds}
-    busy: dict[Kind, list[float]] = {kind: [] for kind in kinds}
-    reads: dict[Kind, list[float]] = {kind: [] for kind in kinds}
+    taken: dict[Kind, list[tuple[float, float, float]]] = {kind: [] for kind in kinds}
+    """Seconds of the trial, of its CPUs, and of reading one file."""
     with tempfile.TemporaryDirectory(prefix="cost-") as folder:
         project = Path(folder, "project")
         data = project / "data"
@@ -58,20 +57,19 @@ def cost(kinds: list[Kind], rounds: int) -> str:
                 wall_s, cpu_s = time.perf_counter() - start, _cpu_s() - used
                 run = run_trial(trial(["-c", reader], kind=kind, cwd=project, scratch=place / "2"))
                 if number:  # the first one finds out what holds
-                    spans[kind].append(wall_s)
-                    busy[kind].append(cpu_s)
-                    reads[kind].append(float(run.stdout_tail if isinstance(run, Run) else "nan"))
-    base: Kind = "guard"
+                    read_s = float(run.stdout_tail if isinstance(run, Run) else "nan")
+                    taken[kind].append((wall_s, cpu_s, read_s))
     lines = [f"{rounds} interleaved rounds, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"]
     for kind in kinds:
-        more = [span - without for span, without in zip(spans[kind], spans[base], strict=True)]
-        work = [cpu - without for cpu, without in zip(busy[kind], busy[base], strict=True)]
-        ratio = [read / without for read, without in zip(reads[kind], reads[base], strict=True)]
+        spans, _, reads = zip(*taken[kind], strict=True)
+        pairs = list(zip(taken[kind], taken["guard"], strict=True))
+        more, work = ([own[n] - bare[n] for own, bare in pairs] for n in (0, 1))
+        ratio = [own[2] / bare[2] for own, bare in pairs]
         lines.append(
-            f"{kind}: a trial {1e3 * statistics.median(spans[kind]):.0f} ms (least "
-            f"{1e3 * min(spans[kind]):.0f}), {1e3 * statistics.median(more):+.0f} ms more than "
+            f"{kind}: a trial {1e3 * statistics.median(spans):.0f} ms (least "
+            f"{1e3 * min(spans):.0f}), {1e3 * statistics.median(more):+.0f} ms more than "
             f"without, CPU {1e3 * statistics.median(work):+.0f} ms; a file read "
-            f"{1e6 * statistics.median(reads[kind]):.1f} us, "
+            f"{1e6 * statistics.median(reads):.1f} us, "
             f"{statistics.median(ratio):.3f} times"
         )
     return "\n".join(lines)

@@ -13,14 +13,12 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor import config as documents, knobs
 from advisor.errors import AdvisorError
 from advisor.knobs.registry import REGISTRY
-
-if TYPE_CHECKING:
-    from advisor.model import Knob
+from advisor.model import Knob
 
 _SCOPES = [
     ("global", r"\bglobal\b"),

@@ -8,28 +8,26 @@ as that stretch was.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from advisor.analysis import device_time, events
 from advisor.analysis.device_time import DeviceClock
 from advisor.analysis.events import EventLog, Span
-from advisor.analysis.step_series import TRAINING, StepSeries, calls_of_networks, most_common
+from advisor.analysis.step_series import StepSeries, calls_of_networks, most_common
 from advisor.analysis.window import Window
-from advisor.model import RunPhase, Shares, Stage, SyncPoint
+from advisor.model import TRAINING_STEPS, RunPhase, Shares, Stage, SyncPoint
 
 MOST_POINTS = 8
 RARE = 0.01
 """Fewer calls a step are none of the loop's."""
 
 
-def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> Shares | None:
+def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> Shares:
     """Shares of the window without its validation; sum is 1.
 
     `stretch`: time after warm-up in which every kind of event was recorded.
     """
-    if window.seconds <= 0:
-        return None
     series = window.series
     found: dict[str, float] = {}
     left = events.without([Span(window.start, window.end)], series.aside)
@@ -62,7 +60,7 @@ def wait_share(log: EventLog, window: Window, clock: DeviceClock) -> float | Non
     None without a loader, and where another thread than the one that works waits for it.
     """
     waits = loader_waits(log, window.series)
-    if window.seconds <= 0 or waits is None:
+    if waits is None:
         return None
     idle = [Span(max(start, clock.done(start)), end) for start, end in waits]
     inside = events.seconds_inside(idle, [Span(window.start, window.end)])
@@ -99,7 +97,7 @@ def stages(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
     """
     seconds = stretch.end - stretch.start
     units = (window.units_per_s() or 0.0) * seconds
-    if window.series.kind in TRAINING or units <= 0:
+    if window.series.kind in TRAINING_STEPS or units <= 0:
         return ()
     found = []
     for module, own in sorted(calls_of_networks(log).items()):
@@ -160,7 +158,7 @@ def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
     end = max([log.last_time() or start, *(save.end for save in log.saves[-1:])])
     own = [fetch for fetch in log.fetches if fetch.loader in series.loaders]
     between = [Span(old.start, new.end) for old, new in pairwise(own) if old.ended_pass]
-    kinds: dict[str, Sequence[Span]] = {  # where two overlap, the first has the time
+    kinds: dict[str, Iterable[Span]] = {  # where two overlap, the first has the time
         "saving": log.saves,
         "validation": _validation(log, series),
         "between epochs": between,
@@ -172,19 +170,17 @@ def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
         merged = events.within(events.merged(stretches), [Span(start, end)])
         seconds, left = events.split(left, merged)
         found.append(RunPhase(name=name, seconds=seconds, times=len(merged)))
-    work = "training" if series.kind in TRAINING else "inference"
+    work = "training" if series.kind in TRAINING_STEPS else "inference"
     return (
         RunPhase(name=work, seconds=events.seconds(left), times=series.steps),
         *(phase for phase in found if phase.seconds > 0),
     )
 
 
-def _validation(log: EventLog, series: StepSeries) -> list[Span]:
+def _validation(log: EventLog, series: StepSeries) -> Iterator[Span]:
     """Stretches of validation, each to the end of its last pass, where one ended."""
     others = [fetch for fetch in log.fetches if fetch.loader not in series.loaders]
     ends = [fetch.end for fetch in others if fetch.ended_pass]
-    found = []
     for start, end in series.aside:
         at = bisect.bisect_right(ends, end) - 1
-        found.append(Span(start, ends[at] if at >= 0 and ends[at] > start else end))
-    return found
+        yield Span(start, ends[at] if at >= 0 and ends[at] > start else end)

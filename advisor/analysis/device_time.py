@@ -61,8 +61,6 @@ def seconds(
     device made itself, queued without a wait of the host, are host_to_device and no compute.
     """
     total = events.seconds(within)
-    if total <= 0:
-        return {}
     passes = events.merged([*log.calls, *log.passes])
     nested = events.merged([*passes, *fetches])
     calls = events.merged([*passes, *events.without(events.merged(log.updates), nested)])

@@ -20,15 +20,13 @@ from pydantic_core import from_json
 
 from advisor.model import TrainingSign
 from advisor.model.runs import JsonScalar
+from advisor.probe.recorder import PASS_ENDED
 
 T = TypeVar("T")
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Number = Annotated[int, Field(ge=0, lt=1 << 31)]
 Flag = Annotated[bool, Field(strict=False)]
 Text = Annotated[str, Field(max_length=4096)]
-
-PASS_ENDED = -1.0
-"""Items of a fetch that found its DataLoader at an end."""
 
 
 def typed(values: Mapping[str, JsonScalar], name: str, kind: type[T]) -> T | None:
@@ -184,6 +182,8 @@ class EventLog:
 
     clock: float = 0.0
     """Added to a time it gives seconds since the epoch."""
+    ended: bool = False
+    """The program came to its own end: its last batch and its last gradients count."""
     fetches: list[BatchFetch] = field(default_factory=list)
     calls: list[ForwardCall] = field(default_factory=list)
     backwards: list[Span] = field(default_factory=list)
@@ -344,20 +344,14 @@ def merged(spans: Iterable[Sequence[float]]) -> list[Span]:
 
 
 def without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
-    """Time of sorted `spans` outside `taken`."""
+    """Time of sorted `spans` outside `taken`, whose spans are in order and apart."""
+    starts, ends = [each.start for each in taken], [each.end for each in taken]
     found = []
-    position = 0
     for begin, end in spans:
-        while position < len(taken) and taken[position].end <= begin:
-            position += 1
-        at, start = position, begin
-        while at < len(taken) and taken[at].start < end:
-            if taken[at].start > start:
-                found.append(Span(start, taken[at].start))
-            start = max(start, taken[at].end)
-            at += 1
-        if end > start:
-            found.append(Span(start, end))
+        inside = taken[bisect.bisect_right(ends, begin) : bisect.bisect_left(starts, end)]
+        edges = [begin, *(moment for each in inside for moment in each), end]
+        rests = zip(edges[::2], edges[1::2], strict=True)
+        found += [Span(start, until) for start, until in rests if until > start]
     return found
 
 

@@ -13,7 +13,7 @@ from advisor.analysis.events import NO_MODULE, EventLog, LoaderFacts, ModuleFact
 from advisor.analysis.step_detection import detect_steps, measured_part
 from advisor.analysis.step_series import StepSeries, dominant_module
 from advisor.analysis.window import Window, find_window, warm_up
-from advisor.model import Effects, MeasurePlan, Run, Shares
+from advisor.model import Effects, MeasurePlan, Run
 
 NO_RUN = Run(
     unit="sample", units=0.0, units_per_s=0.0, rate_source="", window_start=0.0, window_end=0.0
@@ -35,25 +35,22 @@ class Measurement:
     """Epoch seconds at which the first step was finished."""
 
 
-def measure(
-    log: EventLog, plan: MeasurePlan, *, ended: bool = False, cut_short: bool = False
-) -> Measurement:
-    """Measurement of a log that is complete.
-
-    `ended`: the program came to its own end. `cut_short`: it was stopped before its window was
-    full.
-    """
+def measure(log: EventLog, plan: MeasurePlan, *, cut_short: bool = False) -> Measurement:
+    """Measurement of a complete log; `cut_short`: its window was not full."""
     trains, log = log.trains, measured_part(log, plan)
-    series = detect_steps(log, plan, ended=ended)
+    series = detect_steps(log, plan)
     if series is None:
         only = next(iter(log.loaders)) if len(log.loaders) == 1 else None
-        return Measurement(effects=_effects(log, only, dominant_module(log)))
-    whole = ended or cut_short or plan.mode != "window"
+        module = dominant_module(log)
+        seen = only is not None or module is not None
+        effects = effects_of(log.loader(only), log.module(module))
+        return Measurement(effects=effects if seen else None)
+    whole = log.ended or cut_short or plan.mode != "window"
     window, _ = find_window(log, series, plan, whole=whole)
     clock = DeviceClock(log.marks)
     if window is not None:
         window = window.on_device(clock) or window
-    effects = _effects(log, series.loader, series.root) or Effects()
+    effects = effects_of(log.loader(series.loader), log.module(series.root))
     effects = replace(effects, batch=series.batch, accumulation=series.accumulation)
     effects = replace(effects, trains=trains, forwards_per_unit=series.forwards_per_unit)
     measured = window is not None and window.units_per_s() is not None
@@ -90,7 +87,7 @@ def _run(
         latency_p50_ms=_quantile(took_ms, 0.5),
         latency_p95_ms=_quantile(took_ms, 0.95),
         wait_share=breakdown.wait_share(log, window, clock),
-        shares=breakdown.shares(log, window, stretch, clock) or Shares(),
+        shares=breakdown.shares(log, window, stretch, clock),
         backward_share=breakdown.backward_share(log, stretch, clock),
         stages=breakdown.stages(log, window, stretch, clock),
         phases=breakdown.phases(log, series),
@@ -99,12 +96,6 @@ def _run(
         syncs=breakdown.sync_points(log, window),
         notes=(*window.notes, *_aside(window, validates=log.validations is not None)),
     )
-
-
-def _effects(log: EventLog, loader: int | None, module: int | None) -> Effects | None:
-    if loader is None and module is None:
-        return None
-    return effects_of(log.loader(loader), log.module(module))
 
 
 SEEN: dict[str, type] = {

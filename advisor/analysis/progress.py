@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from advisor.analysis.events import EventLog
 from advisor.analysis.step_detection import detect_steps, measured_part
-from advisor.analysis.step_series import FORWARD, LOADER, OPTIMIZER, TRAINING, UPDATE, StepSeries
+from advisor.analysis.step_series import FORWARD, LOADER, OPTIMIZER, RECENT, UPDATE, StepSeries
 from advisor.analysis.window import QUICK_STEP_S, burst, find_window, warm_up
-from advisor.model import MeasurePlan
+from advisor.model import TRAINING_STEPS, MeasurePlan
 
 Phase = Literal["count", "full"]
 
@@ -23,8 +23,6 @@ RECORDED_S = 0.15
 """Time of those steps, at least."""
 AHEAD_S = 0.6
 """The ranks' common stop comes so long after it was decided."""
-RECENT = 40
-"""Steps needed to estimate the step rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
     """
     if series.kind == UPDATE:
         return since_s < TRAINING_PATIENCE_S
-    if series.kind in TRAINING:
+    if series.kind in TRAINING_STEPS:
         return False
     idle = not log.loaders or any(not facts.iterated for facts in log.loaders.values())
     return idle and since_s < TRAINING_PATIENCE_S

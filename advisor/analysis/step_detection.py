@@ -10,7 +10,7 @@ Nothing of any workload is known here, only three shapes of loop:
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
@@ -60,19 +60,16 @@ class _Group(NamedTuple):
         return min(batch or self.items, self.items) or 1.0
 
 
-def detect_steps(log: EventLog, plan: MeasurePlan, *, ended: bool = False) -> StepSeries | None:
-    """Detect steps of `log`, or return None.
-
-    `ended`: the program came to its own end, so that the last batch is a finished one.
-    """
+def detect_steps(log: EventLog, plan: MeasurePlan) -> StepSeries | None:
+    """Detect steps of `log`, or return None."""
     if log.updates or log.passes:
-        return training_steps.detect(log, ended=ended)
+        return training_steps.detect(log)
     loader, root = _busiest_loader(log), dominant_module(log.hooked())
     calls = [call for call in log.calls if call.module == root]
     if loader is not None:
-        series = _with_loader(log, loader, root, calls, plan, ended=ended)
+        series = _with_loader(log, loader, root, calls, plan)
     elif root is not None:
-        series = _without_loader(log, root, calls, plan, ended=ended)
+        series = _without_loader(log, root, calls, plan)
     else:
         return None
     if log.validations is None:  # inference passes over its data once
@@ -110,62 +107,48 @@ def _busiest_loader(log: EventLog) -> int | None:
 
 
 def _with_loader(
-    log: EventLog,
-    loader: int,
-    root: int | None,
-    calls: list[ForwardCall],
-    plan: MeasurePlan,
-    *,
-    ended: bool,
+    log: EventLog, loader: int, root: int | None, calls: list[ForwardCall], plan: MeasurePlan
 ) -> StepSeries:
     """Find an iterative sampler, else count batches."""
-    groups = _forwards_by_batch(log.hooked(), loader, calls, ended=ended)
+    groups = list(_forwards_by_batch(log.hooked(), loader, calls))
     whole = [len(group.calls) for group in groups if group.finished and group.calls]
     many = median(whole) if whole else max((len(group.calls) for group in groups), default=0)
     if root is not None and many >= SAMPLER_FORWARDS:
         series = _sampler(root, groups, plan)
     else:
-        series = _loader_batches(log, loader, ended=ended)
+        series = _loader_batches(log, loader)
         series.forwards_per_unit = float(median(whole)) if whole else None
     series.loader, series.root = loader, root
     series.beside = beside_inference(log.hooked(), loader)
     return series
 
 
-def _forwards_by_batch(
-    log: EventLog, loader: int, calls: list[ForwardCall], *, ended: bool
-) -> list[_Group]:
+def _forwards_by_batch(log: EventLog, loader: int, calls: list[ForwardCall]) -> Iterator[_Group]:
     starts = [call.start for call in calls]
     mine = [fetch for fetch in log.fetches if fetch.loader == loader]
-    groups: list[_Group] = []
     for position, fetch in enumerate(mine):
         if fetch.ended_pass:
             continue
         later = position + 1 < len(mine)
         low = bisect.bisect_left(starts, fetch.end)
         high = bisect.bisect_left(starts, mine[position + 1].start) if later else len(starts)
-        groups.append(_Group(fetch.items, calls[low:high], later or ended))
-    return groups
+        yield _Group(fetch.items, calls[low:high], later or log.ended)
 
 
-def _loader_batches(log: EventLog, loader: int, *, ended: bool) -> StepSeries:
+def _loader_batches(log: EventLog, loader: int) -> StepSeries:
     """Step series of batches, each of which lasts until the next one is asked for."""
     series = StepSeries(LOADER, "items of the loader's batches")
     items = _items_by_end(log.hooked(), loader)
-    held: float | None = None
-    for fetch in log.fetches:
-        if fetch.loader != loader:
-            continue
-        if held is not None:
-            _finish(series, fetch.start, held)
-        elif not series.bounds:
-            series.bounds.append(fetch.start)
-        else:  # the pause before a new pass belongs to its first batch
+    own = [fetch for fetch in log.fetches if fetch.loader == loader]
+    series.bounds = [own[0].start]
+    for fetch, after in pairwise(own):
+        if fetch.ended_pass:  # the pause before a new pass belongs to its first batch
             series.marks.append(len(series.units))
-        held = None if fetch.ended_pass else items.get(fetch.end, fetch.items)
-    last = log.last_time()
-    if ended and held is not None and last is not None and last > series.bounds[-1]:
-        _finish(series, last, held)
+        else:
+            _finish(series, after.start, items.get(fetch.end, fetch.items))
+    last, end = own[-1], log.last_time() or 0.0
+    if log.ended and not last.ended_pass and end > series.bounds[-1]:
+        _finish(series, end, items.get(last.end, last.items))
     batches = log.batches({loader})
     series.batch = most_common([fetch.items for fetch in batches])
     series.skips = any(items.get(fetch.end, fetch.items) < fetch.items for fetch in batches)
@@ -215,7 +198,7 @@ def _sampler(root: int, groups: list[_Group], plan: MeasurePlan) -> StepSeries:
 
 
 def _without_loader(
-    log: EventLog, root: int, calls: list[ForwardCall], plan: MeasurePlan, *, ended: bool
+    log: EventLog, root: int, calls: list[ForwardCall], plan: MeasurePlan
 ) -> StepSeries:
     """Find an iterative sampler, else count forwards."""
     positions = [index for index, call in enumerate(log.calls) if call.module == root]
@@ -224,7 +207,7 @@ def _without_loader(
     if found is None and not known:
         return _forwards(root, _items(log, calls), calls)
     watched_s = calls[-1].end - calls[0].start
-    unsure = not found and not known and not ended
+    unsure = not found and not known and not log.ended
     if unsure and (not log.module(root).same_shape or watched_s > CYCLE_PATIENCE_S):
         return _forwards(root, calls, calls)
     networks = calls_of_networks(log)
@@ -233,7 +216,8 @@ def _without_loader(
     items = min([most_common([call.items for call in calls]) or 1.0, *beside])
     bounds = [0, *(found or ()), len(calls)]
     groups = [
-        _Group(items, calls[low:high], ended or high < len(calls)) for low, high in pairwise(bounds)
+        _Group(items, calls[low:high], log.ended or high < len(calls))
+        for low, high in pairwise(bounds)
     ]
     return _sampler(root, groups, plan)
 
@@ -277,14 +261,11 @@ def cycle_starts(log: EventLog, module: int, calls: list[int]) -> list[int] | No
     another network that is called in between (an encoder, a decoder). An empty list: a number runs
     one way and has not jumped back yet. None: no sign of a cycle.
     """
-    by_number = None
-    for values in _arguments(log, module):
-        found = jumps(values)
-        if found:
-            return found
-        by_number = found if by_number is None else by_number
+    found = [each for each in map(jumps, _arguments(log, module)) if each is not None]
+    if any(found):
+        return next(filter(None, found))
     runs = _runs(log, calls)
-    return runs if runs is not None else by_number
+    return [] if runs is None and found else runs
 
 
 def jumps(values: Sequence[float]) -> list[int] | None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import bisect
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from advisor.analysis.events import EventLog, ForwardCall, Span
+from advisor.model import TRAINING_STEPS
 
-OPTIMIZER, LOADER, FORWARD = "optimizer step", "loader batch", "root forward"
-UPDATE = "training step"
-"""Step of a program that updates its parameters by itself."""
-TRAINING = (OPTIMIZER, UPDATE)
+LOADER, FORWARD = "loader batch", "root forward"
+OPTIMIZER, UPDATE = TRAINING_STEPS
 
 SOURCES = {
     "sample": "batch dimension of the root forwards",
@@ -20,7 +20,7 @@ SOURCES = {
 }
 """Way of counting units without a DataLoader."""
 RECENT = 40
-"""Latest steps, whose length is the typical one."""
+"""Latest steps, which tell the rate and the typical length of steps."""
 
 
 @dataclass(slots=True)
@@ -88,12 +88,9 @@ class StepSeries:
         `first_start_s`: time of the loader's first start, which stands for the later ones as long
         as none of them was seen. `cycles`: passes over the data repeat.
         """
-        position, off_s = 0, 0.0
-        for bound in self.bounds:
-            while position < len(self.aside) and self.aside[position].start < bound:
-                off_s += self.aside[position].end - self.aside[position].start
-                position += 1
-            self.clock.append(bound - off_s)
+        starts = [span.start for span in self.aside]
+        off_s = [0.0, *accumulate(span.end - span.start for span in self.aside)]
+        self.clock = [bound - off_s[bisect.bisect_left(starts, bound)] for bound in self.bounds]
         if not cycles:
             return
         if self.marks:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, pairwise
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from advisor.analysis.events import (
     BatchFetch,
@@ -30,6 +31,8 @@ from advisor.analysis.step_series import (
     most_common,
 )
 
+T = TypeVar("T")
+
 EVALUATIONS_SHARE = 0.2
 """Calls without gradients in more of the steps belong to the steps."""
 WHOLE_PASSES = 0.02
@@ -43,12 +46,9 @@ class Fed(NamedTuple):
     items: float
 
 
-def detect(log: EventLog, *, ended: bool = False) -> StepSeries | None:
-    """Detect training steps; None before the first update.
-
-    `ended`: the program came to its own end, so that its last gradients were taken up.
-    """
-    updates = _rounds(log, ended=ended)
+def detect(log: EventLog) -> StepSeries | None:
+    """Detect training steps; None before the first update."""
+    updates = _rounds(log)
     if not updates:
         return None
     hooked = log.hooked()
@@ -68,7 +68,7 @@ def detect(log: EventLog, *, ended: bool = False) -> StepSeries | None:
     first_start_s = None
     if series.loader is not None:
         series.marks = _restarts(log, series)
-        series.aside = _other_loaders(log, series)
+        series.aside = list(_other_loaders(log, series))
         first_start_s = first_start(log, series)
     else:
         found, are_rollouts = _calls_aside(log, series.root)
@@ -80,7 +80,7 @@ def detect(log: EventLog, *, ended: bool = False) -> StepSeries | None:
     return series
 
 
-def _rounds(log: EventLog, *, ended: bool) -> list[Update]:
+def _rounds(log: EventLog) -> list[Update]:
     """Updates numbered 0 where they end a round, 1 where they are another optimizer's.
 
     A program without torch's optimizers updates after each backward. One may make its optimizer
@@ -88,7 +88,7 @@ def _rounds(log: EventLog, *, ended: bool) -> list[Update]:
     Of several in turn the last of those that step most ends each round.
     """
     if not log.updates:
-        passes = log.passes if ended else log.passes[:-1]
+        passes = log.passes if log.ended else log.passes[:-1]
         return [Update(each.end, each.end, 0) for each in passes]
     spans: dict[int, list[int]] = {}
     for at, update in enumerate(log.updates):
@@ -224,23 +224,24 @@ def _from_forwards(log: EventLog, series: StepSeries, clusters: list[list[int]])
     return fed
 
 
-def _other_loaders(log: EventLog, series: StepSeries) -> list[Span]:
+def _other_loaders(log: EventLog, series: StepSeries) -> Iterator[Span]:
     """Stretches in which other loaders than the measured ones were in turn.
 
     Each lasts until the next batch is asked for. Where a step ends before that, its batch was
     loaded ahead, and the stretch ends with the other loader's last fetch.
     """
-    found: list[Span] = []
-    open_: Span | None = None
-    for fetch in log.fetches:
-        if fetch.loader not in series.loaders:
-            open_ = Span(open_.start if open_ else fetch.start, fetch.end)
-        elif open_ is not None:
-            at = bisect.bisect_right(series.bounds, open_.end)
-            trained = at < len(series.bounds) and series.bounds[at] <= fetch.start
-            found.append(open_ if trained else Span(open_.start, fetch.start))
-            open_ = None
-    return found if open_ is None else [*found, open_]
+    for own, after in _runs(log.fetches, lambda fetch: fetch.loader not in series.loaders):
+        end = own[-1].end
+        at = bisect.bisect_right(series.bounds, end)
+        asked = after[0].start if after else end
+        ahead = at < len(series.bounds) and series.bounds[at] <= asked
+        yield Span(own[0].start, end if ahead else asked)
+
+
+def _runs(events: Sequence[T], aside: Callable[[T], bool]) -> list[tuple[list[T], list[T]]]:
+    """Runs of events that are `aside`, each with the other events behind it."""
+    runs = [list(run) for _, run in groupby(events, aside)]
+    return [(own, after) for own, after in pairwise([*runs, []]) if aside(own[0])]
 
 
 def _calls_aside(log: EventLog, root: int | None) -> tuple[list[Span], bool]:
@@ -251,25 +252,14 @@ def _calls_aside(log: EventLog, root: int | None) -> tuple[list[Span], bool]:
     whole number of times. A validation has data of its own.
     """
     calls = [call for call in log.calls if call.module == root]
-    found: list[Span] = []
-    collected: list[float] = []
-    trained: list[float] = []
-    open_ = False
-    for call in calls:
-        if call.graded and found:
-            trained[-1] += call.items
-        if open_:
-            found[-1] = Span(found[-1].start, call.start if call.graded else call.end)
-        elif not call.graded:
-            found.append(Span(call.start, call.end))
-            collected.append(0.0)
-            trained.append(0.0)
-        if not call.graded:
-            collected[-1] += call.items
-        open_ = not call.graded
+    runs = _runs(calls, lambda call: not call.graded)
+    found = [Span(own[0].start, after[0].start if after else own[-1].end) for own, after in runs]
     if len(found) >= EVALUATIONS_SHARE * sum(call.graded for call in calls):
         return [], False
     if len(found) < 2 or calls[0].graded:
         return found, False
-    times = median([many / each for many, each in zip(trained, collected, strict=True)][:-1])
+    times = median(
+        sum(call.items for call in after) / sum(call.items for call in own)
+        for own, after in runs[:-1]
+    )
     return found, round(times) >= 1 and abs(times - round(times)) <= WHOLE_PASSES * times

@@ -207,21 +207,18 @@ class Comparison:
         if self.failure or len(self.counted) < FEWEST:
             return None
         low = self._bounds(objective, arm, self.counted, slowed=arm)
-        if low is not None:
-            low = replace(low, low=low.low + math.log(self._slowed_by_us(arm)))
+        low = replace(low, low=low.low + math.log(self._slowed_by_us(arm)))
+        if not self.fair:
+            return replace(as_gains(low), high=math.inf)
         high = self._bounds(objective, arm, self.fair, slowed=self.ab_test.names[0])
-        if low is None or high is None:
-            return low and replace(as_gains(low), high=math.inf)
         estimate = stats.estimate_inside(low.low, high.high, low.estimate, high.estimate)
         return as_gains(replace(low, estimate=estimate, high=high.high))
 
     def _bounds(
         self, objective: Objective, arm: str, rounds: Sequence[Round[TrialResult]], *, slowed: str
-    ) -> Interval | None:
+    ) -> Interval:
         """Log gain's bounds by rounds, and by sound or `slowed` runs."""
         ratios = self.log_gains(objective, arm, rounds)
-        if not ratios:
-            return None
         sigma = self.ab_test.sigma
         if self.collapsed(arm):  # ranks hardly see how far a run fell
             return stats.paired_interval(ratios, sigma=sigma)
@@ -271,12 +268,12 @@ class Comparison:
             f"{unit} in it. The speed of this machine changed, and the interval covers both."
         )
 
-    def is_likely(self, objective: Objective, smallest_gain: float, arm: str = AFTER) -> bool:
+    def is_likely(self, objective: Objective, smallest_gain: float) -> bool:
         """True for a likely gain that is not proven."""
-        found = self.interval(objective, arm)
-        if found is None or self.proven(objective, smallest_gain, arm):
+        found = self.interval(objective)
+        if found is None or self.proven(objective, smallest_gain):
             return False
-        ratios = self.log_gains(objective, arm)
+        ratios = self.log_gains(objective)
         won = len(ratios) >= WON and min(ratios) > 0
         return (found.low > 1 or won) and found.estimate > 1
 

@@ -12,7 +12,6 @@ from advisor.config import argv
 from advisor.model import (
     Candidate,
     Failure,
-    JsonScalar,
     MeasurePlan,
     Purpose,
     Run,
@@ -202,9 +201,7 @@ class Program:
         self, config: documents.Document, candidate: Candidate, outputs: str | None = None
     ) -> bytes:
         """Bytes of one config with `candidate`'s values, its outputs in `outputs`."""
-        values: dict[str, JsonScalar] = {
-            c.path: c.new for c in candidate.changes if c.document == config.name
-        }
+        values = candidate.values_in(config.name)
         if outputs is not None:
             values |= {path: outputs for name, path in self.output_paths if name == config.name}
         return config.with_values(values)
@@ -218,11 +215,8 @@ class Program:
         """Command with `candidate`'s values, its outputs in the folder `outputs`."""
         document = command_line or self.command_line
         scalars = document.scalars
-        values: dict[str, JsonScalar] = {
-            c.path: c.new
-            for c in candidate.changes
-            if c.document == COMMAND_LINE and c.path in scalars
-        }
+        changed = candidate.values_in(COMMAND_LINE)
+        values = {path: value for path, value in changed.items() if path in scalars}
         flags = self.output_flags if outputs is not None else ()
         typed = [
             flag
@@ -230,10 +224,8 @@ class Program:
             if flag in scalars and scalars[flag].editable and scalars[flag].default_of is None
         ]
         command = argv.split(document.with_values({**values, **dict.fromkeys(typed, outputs)}))
-        for flag in flags:
-            if flag not in typed:
-                command = (*command, flag, str(outputs))
-        return command
+        added = (word for flag in flags if flag not in typed for word in (flag, str(outputs)))
+        return (*command, *added)
 
     def values(self, candidate: Candidate) -> object:
         """Values of the configs as the program reads them."""

@@ -92,8 +92,6 @@ def move(
     knob = findings.knob(path)
     if knob is None:
         return InvalidChange(reason=f"{path} is no knob of {findings.document}")
-    if not knob.editable:
-        return InvalidChange(reason=f"{path}: {knob.why}")
     plan = _Plan(document, findings, knob, value, beside or {}, beyond)
     refusal = plan.set(path, value)
     for link in findings.links:
@@ -219,8 +217,6 @@ def _move_needing_workers(plan: _Plan, link: KnobConstraint) -> str | None:
 
 def _move_schedule(plan: _Plan, link: KnobConstraint) -> str | None:
     steps_path, start_path, end_path = link.paths
-    if plan.knob.path != steps_path:
-        return f"it belongs to {steps_path}"
     steps, start, end = (plan.count(path) for path in link.paths)
     new = number_of(plan.value)
     if steps is None or start is None or end is None or not new or new < 1:

@@ -42,16 +42,7 @@ def files_named(leaf: Leaf) -> list[str]:
 
 def find(document: Document, *, phase: Phase | None = None) -> Findings:
     """Find knobs, links, look-alikes and outputs; `phase` is that of the command."""
-    finder = _Finder(document, phase)
-    finder.run()
-    return Findings(
-        document=document.name,
-        knobs=tuple(finder.knobs),
-        links=find_links(document.name, finder.leaves, finder.knobs),
-        traps=tuple(finder.traps),
-        outputs=tuple(leaf.path for leaf in finder.leaves if _is_output(leaf)),
-        files=tuple(finder.files),
-    )
+    return _Finder(document, phase).findings()
 
 
 def phase_of_command(document: Document) -> Phase | None:
@@ -136,22 +127,29 @@ class _Finder:
         self.leaves = leaves(document.scalars)
         self.names = frozenset(n for leaf in self.leaves for n in (leaf.name, *leaf.ancestors))
         self.phase = phase or _phase_of_document(document, self.leaves, self.names)
-        self.knobs: list[Knob] = []
-        self.traps: list[FalseMatch] = []
-        self.files: list[str] = []
 
-    def run(self) -> None:
+    def findings(self) -> Findings:
         """Sort every leaf whose name the catalogue or vocabulary knows."""
+        name = self.document.name
+        knobs: list[Knob] = []
+        traps: list[FalseMatch] = []
         for leaf in self.leaves:
-            self.files += files_named(leaf)
             known = rules_for(leaf.name) or vocabulary.speaks(leaf.name)
             if known and lives_elsewhere(self.document, leaf):
                 continue
             meaning = self._meaning(leaf)
             if meaning and (why := meaning.trap or _unused(leaf)):
-                self.traps.append(FalseMatch(document=self.document.name, path=leaf.path, why=why))
+                traps.append(FalseMatch(document=name, path=leaf.path, why=why))
             elif meaning:
-                self.knobs.append(self._knob(leaf, meaning))
+                knobs.append(self._knob(leaf, meaning))
+        return Findings(
+            document=name,
+            knobs=tuple(knobs),
+            links=find_links(name, self.leaves, knobs),
+            traps=tuple(traps),
+            outputs=tuple(leaf.path for leaf in self.leaves if _is_output(leaf)),
+            files=tuple(file for leaf in self.leaves for file in files_named(leaf)),
+        )
 
     def _meaning(self, leaf: Leaf) -> Meaning | None:
         meaning = self._by_rule(leaf) or vocabulary.read(leaf)

@@ -79,23 +79,19 @@ def leaves(scalars: Mapping[str, Scalar]) -> list[Leaf]:
     """Leaves of a document in order; a list of scalars is one leaf."""
     groups: dict[tuple[Part, ...], list[Scalar]] = {}
     lists: set[tuple[Part, ...]] = set()
-    children: dict[tuple[Part, ...], dict[str, None]] = {}
+    children: dict[tuple[Part, ...], set[str]] = {}
     for scalar in scalars.values():
         parts = parts_of(scalar.path)
         for depth, part in enumerate(parts):
             if isinstance(part, str):
-                children.setdefault(parts[:depth], {})[part] = None
+                children.setdefault(parts[:depth], set()).add(canonical(part))
         while parts and isinstance(parts[-1], int):
             parts = parts[:-1]
             lists.add(parts)
         if parts:
             groups.setdefault(parts, []).append(scalar)
-    names = {
-        mapping: frozenset(canonical(key) for key in keys) for mapping, keys in children.items()
-    }
-    return [
-        _leaf(parts, scalars_here, parts in lists, names) for parts, scalars_here in groups.items()
-    ]
+    names = {mapping: frozenset(keys) for mapping, keys in children.items()}
+    return [_leaf(parts, own, parts in lists, names) for parts, own in groups.items()]
 
 
 def _leaf(

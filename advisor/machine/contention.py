@@ -12,7 +12,7 @@ import itertools
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -72,16 +72,6 @@ class LoadReading:
 
 RUNNING: set[int] = set()
 """Roots of trials that this process runs at once: to each other they are no neighbours."""
-
-
-@contextlib.contextmanager
-def running(root: int) -> Iterator[None]:
-    """Count the tree of `root` among the trials that run."""
-    RUNNING.add(root)
-    try:
-        yield
-    finally:
-        RUNNING.discard(root)
 
 
 class LoadMonitor:

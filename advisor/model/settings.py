@@ -128,6 +128,10 @@ class Candidate:
         own = [c for c in self.changes if c.kind != "schedule"] or self.changes
         return " · ".join(c.label for c in own) or "original"
 
+    def values_in(self, document: str) -> dict[str, JsonScalar]:
+        """New values of one document, by path."""
+        return {c.path: c.new for c in self.changes if c.document == document}
+
     def with_changes(self, *changes: Change) -> Candidate:
         """Return this candidate with further `changes`."""
         merged = {(c.document, c.path): c for c in (*self.changes, *changes)}

@@ -11,10 +11,9 @@ import bisect
 import math
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from advisor.prediction.trace import Trace
+from advisor.prediction.trace import Trace
 
 MIB = 1 << 20
 ROUND = 512

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import bisect
 import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from advisor.machine import profiles
-from advisor.prediction.allocator import peak_of
-from advisor.prediction.trace import ATTENTION, CONVOLUTION, GROUPED, MATRIX, OTHER, at_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from advisor.model import GpuProfile, Run
-    from advisor.prediction.allocator import Peak
-    from advisor.prediction.trace import Operation, Trace
+from advisor.model import GpuProfile, Run
+from advisor.prediction.allocator import Peak, peak_of
+from advisor.prediction.trace import Operation, Trace, at_batch
+from advisor.probe.op_trace import ATTENTION, CONVOLUTION, GROUPED, MATRIX, OTHER
 
 
 class Rates(NamedTuple):

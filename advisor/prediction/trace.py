@@ -9,10 +9,7 @@ from typing import Annotated, NamedTuple
 from pydantic import BaseModel, Field, NonNegativeFloat, NonNegativeInt
 
 from advisor.errors import PredictionError
-
-MATRIX, CONVOLUTION, GROUPED, ATTENTION, OTHER = range(5)
-"""Classes of operations, as `probe/op_trace.py` numbers them."""
-
+from advisor.probe.op_trace import MATRIX, OTHER
 
 Kind = Annotated[int, Field(ge=MATRIX, le=OTHER)]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from threading import get_ident
+from time import perf_counter as clock
 from typing import Any, Dict
 
 from . import batches, call_sites
@@ -23,7 +23,6 @@ IN_FORCE = (
 
 Facts = Dict[str, Any]
 
-clock = time.perf_counter
 OPENED = "_gpu_advisor_opened"
 """Attribute of an iterator: start and end of its construction, until its first batch."""
 AT_ONCE_S = 0.01

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from time import perf_counter as clock
 from typing import Any, Callable
 
 from . import batches, op_trace
@@ -17,8 +17,6 @@ PATIENCE = 8.0
 REBUILT = ("collate_fn", "pin_memory", "worker_init_fn", "generator")
 REBUILT_WITH_WORKERS = ("timeout", "multiprocessing_context")
 """Arguments that a rebuilt loader takes over."""
-
-clock = time.perf_counter
 
 
 class Diagnosis:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-import time
 import types
+from time import perf_counter as clock
 from typing import Any, Callable, Dict
 
 from . import module_facts
@@ -22,8 +22,6 @@ KEY, POST = -7001, -7005
 """Keys in torch's dicts of hooks; torch's own are counted from 0 up."""
 ALWAYS = "_forward_hooks_always_called"
 """Attribute of modules that torch has since 2.1: hooks that are called for an exception, too."""
-
-clock = time.perf_counter
 
 
 class Entrance:

@@ -17,8 +17,8 @@ import functools
 import inspect
 import sys
 import threading
-import time
 import warnings
+from time import perf_counter as clock
 from typing import Any, Callable, Iterable
 
 from .call_sites import call_site
@@ -37,8 +37,6 @@ FLAGS = ("persistent_workers", "pin_memory", "in_order")
 COMPILE_MODES = ("reduce-overhead", "max-autotune")
 AFTER_COMPILING = 3
 """Calls after a compilation that still belong to warm-up: backwards are compiled late."""
-
-clock = time.perf_counter
 
 
 class Overrides:
@@ -300,10 +298,6 @@ def compilations() -> int:
     return sum(int(count) for kind in kinds for count in kind.values())
 
 
-def _cudnn_benchmark(torch: Any, overrides: Overrides, module: Any, value: str) -> None:
-    torch.backends.cudnn.benchmark = True
-
-
 def _tf32(torch: Any, overrides: Overrides, module: Any, value: str) -> None:
     """Enable TF32 by the setting all versions accept."""
     with warnings.catch_warnings():
@@ -321,7 +315,7 @@ MODULES: dict[str, Callable[[Any, Overrides, Any, str], str | None]] = {
     "autocast": _autocast,
     "channels_last": _channels_last,
     "compile": _compile,
-    "cudnn_benchmark": _cudnn_benchmark,
+    "cudnn_benchmark": lambda torch, *_: setattr(torch.backends.cudnn, "benchmark", True),
     "tf32": _tf32,
     "threads": lambda torch, _, __, value: torch.set_num_threads(int(value)),
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import sys
-import time
 import weakref
+from time import perf_counter as clock
 from typing import Any
 
 from .module_hooks import compiling_of
@@ -19,8 +19,6 @@ CHECKPOINTS = (
     "_checkpoint_without_reentrant",
 )
 """Functions that torch calls in each of the two kinds, by the names of its versions."""
-
-clock = time.perf_counter
 
 
 def backwards(torch: Any, session: Session) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -447,7 +447,7 @@ def _first(problem: ProgramException) -> str:
     return _lines(problem)[0]
 
 
-def _printed_exceptions(ending: TrialExit, lines: Sequence[str]) -> list[str]:
+def _printed_exceptions(ending: TrialExit, lines: Sequence[str]) -> Iterator[str]:
     """Exceptions that a successful program printed.
 
     Errors while an object is torn down lose no work, nor do optional imports, nor those of parents
@@ -455,14 +455,12 @@ def _printed_exceptions(ending: TrialExit, lines: Sequence[str]) -> list[str]:
     """
     parents = {process.ppid for process in ending.processes if process.state == "stopped"}
     ours = [_first(p.exception) for p in ending.processes if p.exception and p.pid in parents]
-    found = []
     for number, line in enumerate(lines):
         if line.strip() != TRACEBACK or lines[number - 1].startswith("Exception ignored in"):
             continue
         raised = next(iter(exception_lines(lines[number:])), "")
         if raised and _type_of(raised) not in IMPORT_ERRORS and not raised.startswith(tuple(ours)):
-            found.append(raised)
-    return found
+            yield raised
 
 
 def exception_lines(lines: Sequence[str]) -> list[str]:

@@ -16,7 +16,6 @@ from typing import Any, Self
 from advisor.runner import supervisor
 from advisor.runner.job import Job
 from advisor.runner.output import Stream, Tally
-from advisor.sandbox.layers import remove_tree
 
 HERE = Path(__file__).resolve().parent
 START = "import sys; sys.path += sys.argv[1:3]; import supervisor; supervisor.main()"
@@ -128,8 +127,6 @@ class Launched:
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-        if not self.job.sandbox.throws_away and self.refused is None:
-            for candidate in self.job.candidates:
-                Path(candidate.path).unlink(missing_ok=True)
-        for folder in self.job.temporary:
-            remove_tree(folder)
+        beside = not self.job.sandbox.throws_away and self.refused is None
+        laid = [candidate.path for candidate in self.job.candidates if beside]
+        supervisor.clean_up(laid, self.job.temporary)

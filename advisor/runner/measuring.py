@@ -145,7 +145,8 @@ class Measuring:
     def _finished(self, record: ProcessRecord) -> ProcessRecord:
         log = self._read(record.pid).log
         cut_short = self._processes[record.pid].cut_short
-        found = measure(log, self._plan, ended=record.state == "exited", cut_short=cut_short)
+        log.ended = record.state == "exited"
+        found = measure(log, self._plan, cut_short=cut_short)
         if record.state not in ("stopped", "exited") and not record.alone:
             found = replace(found, run=None)
         if log.unread:

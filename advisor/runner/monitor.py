@@ -101,15 +101,14 @@ class Monitor:
         trial: Trial,
         launched: Launched,
         tally: Tally,
-        load: LoadMonitor,
         *,
-        on_progress: Callable[[str], None] | None = None,
-        cancel: threading.Event | None = None,
+        on_progress: Callable[[str], None] | None,
+        cancel: threading.Event | None,
     ) -> None:
         self._trial = trial
         self._launched = launched
         self._tally = tally
-        self._load = load
+        self.load = LoadMonitor(launched.supervisor_pid)
         self._on_progress = on_progress or (lambda _: None)
         self._cancel = cancel or threading.Event()
         self._records = Records(launched.job.folder("probe"))
@@ -131,13 +130,13 @@ class Monitor:
             self._processes = self._records.read()
             self._measuring.update(self._processes)
             self._tree.sample()
-            self._load.sample()
+            self.load.sample()
             end = self._end(time.time())
             if end is not None:
                 break
             self._report()
         ended = time.time()
-        self._load.sample(force=True)
+        self.load.sample(force=True)
         if end == "measured":  # the command has usually just ended with its own status
             self._launched.wait(EXIT_S)
         stacks = self._stacks() if end in {"hang", "start-limit"} else ""

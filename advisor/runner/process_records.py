@@ -17,19 +17,17 @@ import contextlib
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
+from pydantic import InstanceOf, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from advisor.analysis.events import Finite
 from advisor.analysis.measurement import Measurement
 from advisor.files import reading
 from advisor.model import Card, Flops, Footprint, JsonScalar, LoaderCeiling, WhatIfOutcome
 from advisor.probe.recorder import VERSION
 
 NOTHING_MEASURED = Measurement()
-
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 LARGEST_BYTES = 16 << 20
 

@@ -22,7 +22,7 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from advisor.sandbox.api import open_sandbox
@@ -87,7 +87,7 @@ def main() -> None:
     changes = sandbox.changes(job["copies"])
     sandbox.leave()
     full = is_full(job["scratch"])
-    clean_up(job, laid, orphaned=control.parent_died)
+    clean_up(laid, [*job["temporary"], *([job["scratch"]] if control.parent_died else [])])
     emit("gone", left=left, changes=changes, full=full)
 
 
@@ -184,12 +184,12 @@ def is_full(folder: str) -> bool:
     return space.f_blocks > 0 and space.f_bavail * space.f_frsize < ROOM_BYTES
 
 
-def clean_up(job: dict[str, Any], laid: list[str], *, orphaned: bool) -> None:
-    """Remove candidates, temporary directories and orphaned scratch."""
+def clean_up(laid: Iterable[str], folders: Iterable[str]) -> None:
+    """Remove candidates that were laid beside their originals, and folders."""
     for path in laid:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-    for folder in [*job["temporary"], *([job["scratch"]] if orphaned else [])]:
+    for folder in folders:
         remove_tree(folder)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableError
-from advisor.machine.contention import LoadMonitor, on_card, running
+from advisor.machine.contention import RUNNING, on_card
 from advisor.machine.gpu import load_uvm
 from advisor.machine.recording import Sampler
 from advisor.model import Failure, Run, Telemetry, Trial
@@ -50,9 +50,9 @@ def run_trial(
     with contextlib.ExitStack() as stack:
         launched = stack.enter_context(Launched(job, tally))
         card = stack.enter_context(sampler(launched.supervisor_pid)) if sampler else None
-        stack.enter_context(running(launched.supervisor_pid))
-        load = LoadMonitor(launched.supervisor_pid)
-        watch = Monitor(trial, launched, tally, load, on_progress=on_progress, cancel=cancel)
+        RUNNING.add(launched.supervisor_pid)
+        stack.callback(RUNNING.discard, launched.supervisor_pid)
+        watch = Monitor(trial, launched, tally, on_progress=on_progress, cancel=cancel)
         ending = watch.until_end()
     _require_laid_out(launched, ending)
     run = measured_run(trial, ending)
@@ -71,7 +71,7 @@ def run_trial(
         cards = [process.card for process in ending.processes if process.card is not None]
         seen = card.summary(ending.started, ending.ended, cards) if card else Telemetry()
         return replace(
-            _by_sandbox(trial, job, launched, ending, failure) or failure,
+            _by_sandbox(launched, ending, failure) or failure,
             log_tail=log_tail(ending),
             effects=failed_effects(ending.processes),
             gpu_mem_others_gib=seen.gpu_mem_others_gib,
@@ -83,7 +83,7 @@ def run_trial(
     return replace(
         run,
         telemetry=telemetry,
-        disturbance=on_card(load.between(start, end), telemetry),
+        disturbance=on_card(watch.load.between(start, end), telemetry),
         to_its_end=trial.plan.mode == "whole",
         stdout_tail=ending.stdout,
         notes=(
@@ -117,13 +117,12 @@ def files_between(start: float, end: float, written_at: Sequence[float], run: Ru
     return sum(start <= time <= end for time in written_at)
 
 
-def _by_sandbox(
-    trial: Trial, job: Job, launched: Launched, ending: TrialExit, found: Failure
-) -> Failure | None:
+def _by_sandbox(launched: Launched, ending: TrialExit, found: Failure) -> Failure | None:
+    job = launched.job
     if launched.full and (found.kind in UNEXPLAINED or launched.refused_stage == "scratch"):
         return failed(
             "disk-full",
-            f"the disk of {trial.scratch}, which holds the program's TMPDIR and what is measured, "
+            f"the disk of {job.scratch}, which holds the program's TMPDIR and what is measured, "
             "has no space left",
             "Free space there, or set TMPDIR to another disk.",
         )
@@ -140,7 +139,7 @@ def _by_sandbox(
     lines += [*reversed(ending.stderr.splitlines()), *reversed(ending.stdout.splitlines())]
     layer_full = bool(launched.changes and launched.changes["full"])
     full = full_space(job.sandbox, lines, layer_full=layer_full)
-    return full or denied_write(job.sandbox, lines, trial.cwd)
+    return full or denied_write(job.sandbox, lines, job.cwd)
 
 
 def _require_laid_out(launched: Launched, ending: TrialExit) -> None:

@@ -13,7 +13,7 @@ import math
 import os
 import re
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -70,24 +70,20 @@ def _note(verb: str, names: Sequence[str], end: str = "") -> tuple[str, ...]:
 
 
 class Items(NamedTuple):
-    """Items of one file."""
+    """Number of items of one file, and what of `ResultFile` can be read of them."""
 
-    number: int
+    items: int
     first: Iterable[Iterable[object]] = ()
     sampled: bool = False
-    """The values are samples or means, which rounding hardly moves."""
     digest: str | None = None
-    """Digest of the whole file, where nothing else can be read."""
 
 
-def read_copies(changes: Mapping[str, Any], root: str) -> tuple[ResultFile, ...]:
+def read_copies(changes: Mapping[str, Any], root: str) -> Iterator[ResultFile]:
     """Read the sandbox's copies of new files."""
-    found = []
     for entry in changes.get("results", ()):
         copy = Path(entry["copy"])
-        found += read_file(copy, relative_name(entry["path"], root))
+        yield from read_file(copy, relative_name(entry["path"], root))
         copy.unlink(missing_ok=True)
-    return tuple(found)
 
 
 def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
@@ -121,22 +117,13 @@ def read_file(path: Path, shown: str) -> list[ResultFile]:
     try:
         with path.open("rb") as file:
             try:
-                items = reader(file)
+                found = reader(file)
             except ImportError:
-                items = _digested(file)
-            first = tuple(tuple(map(_value, values)) for values in items.first)
+                found = _digested(file)
+            first = tuple(tuple(map(_value, values)) for values in found.first)
     except Exception:  # an untrusted file makes a decoder raise anything
         return []
-    return [
-        ResultFile(
-            path=shown,
-            items=items.number,
-            size_bytes=size,
-            first=first,
-            sampled=items.sampled,
-            digest=items.digest,
-        )
-    ]
+    return [ResultFile(path=shown, size_bytes=size, **{**found._asdict(), "first": first})]
 
 
 def _value(leaf: object) -> float | str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
-from advisor import knobs
+from advisor import knobs, numbers
 from advisor.executor.comparison import COLLAPSED
 from advisor.executor.requests import TrialRequest, Variant
 from advisor.model import Candidate, Knob, Run

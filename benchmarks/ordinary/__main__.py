@@ -22,14 +22,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.errors import OPTIMIZE_EXIT_CODES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).with_name("programs")
@@ -172,11 +170,8 @@ class Outcome:
 
 
 @contextlib.contextmanager
-def neighbour(wanted: bool) -> Iterator[None]:
-    """Another process that works in bursts, if wanted."""
-    if not wanted:
-        yield
-        return
+def neighbour() -> Iterator[None]:
+    """Another process that works in bursts."""
     process = subprocess.Popen([sys.executable, "-c", BURSTS])
     try:
         yield
@@ -237,7 +232,7 @@ def run(program: Program, *, flat: bool, budget: str, beside: bool) -> Outcome:
             (folder / program.config).write_text(settings)
         words, command = [program.config] if program.config else [], program.command(settings)
         began = time.monotonic()
-        with neighbour(beside):
+        with neighbour() if beside else contextlib.nullcontext():
             done = subprocess.run(
                 [*OPTIMIZE, *words, "--json", "--budget", budget, "--", *command],
                 cwd=folder,

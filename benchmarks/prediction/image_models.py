@@ -11,7 +11,9 @@ import math
 import random
 import sys
 import warnings
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -19,14 +21,9 @@ from advisor.machine import profiles
 from advisor.prediction import estimate
 from advisor.prediction.allocator import peak_of
 from advisor.prediction.estimate import GIB, WORKSPACE_GIB
+from advisor.prediction.trace import Trace
 from benchmarks.prediction.errors import Pair, errors, ranked
 from benchmarks.prediction.tracing import traced, without_data
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from advisor.prediction.trace import Trace
 
 SEED = 7
 KEYS = ("samples_per_sec", "batch_size", "img_size")

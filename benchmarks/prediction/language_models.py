@@ -11,7 +11,8 @@ from __future__ import annotations
 import csv
 import functools
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,14 +22,10 @@ from torch.utils.checkpoint import checkpoint
 
 from advisor.machine import profiles
 from advisor.prediction import estimate
+from advisor.prediction.estimate import Rates
+from advisor.prediction.trace import Trace
 from benchmarks.prediction.errors import Pair, errors
 from benchmarks.prediction.tracing import traced
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.prediction.estimate import Rates
-    from advisor.prediction.trace import Trace
 
 
 class Shape(NamedTuple):

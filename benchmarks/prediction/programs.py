@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +18,6 @@ from torch.utils.checkpoint import checkpoint
 from advisor.prediction.allocator import peak_of
 from advisor.prediction.trace import at_batch
 from benchmarks.prediction.tracing import traced
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SMALL, LARGE, ASKED = 4, 8, 32
 SETUPS = ("sgd", "adam", "autocast", "accumulation", "checkpointing", "inference")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from advisor.prediction.trace import Trace, parse
 from advisor.probe.op_trace import OpTrace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def without_data(model: torch.nn.Module) -> FakeTensorMode:

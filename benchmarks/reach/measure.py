@@ -13,15 +13,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.errors import OPTIMIZE_EXIT_CODES
 from benchmarks.reach.table import PROGRAMS, Program
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 SLACK_S = 2e-3

@@ -94,16 +94,16 @@ def infer(
     return now
 
 
-def detected(log: EventLog, plan: MeasurePlan = PLAN, *, ended: bool = False) -> StepSeries:
+def detected(log: EventLog, plan: MeasurePlan = PLAN) -> StepSeries:
     """Steps of `log`, which must have some."""
-    series = detect_steps(log, plan, ended=ended)
+    series = detect_steps(log, plan)
     assert series is not None
     return series
 
 
 def measured(log: EventLog, plan: MeasurePlan = PLAN, *, ended: bool = False) -> Window:
     """Window that `plan` finds in `log`, of a program that `ended` by itself or runs on."""
-    series = detected(log, plan, ended=ended)
-    found, _ = find_window(log, series, plan, whole=ended)
+    log.ended = ended
+    found, _ = find_window(log, detected(log, plan), plan, whole=ended)
     assert found is not None
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +14,6 @@ from benchmarks.workloads.dem_completion.interpolate import Array, distance_to_k
 from benchmarks.workloads.dem_completion.terrain import NODATA
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 TILE = 64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,8 +10,6 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from numpy.typing import NDArray
 
 CLIP = 4.0
@@ -38,17 +37,10 @@ def velocity_target(clean: Tensor, noise: Tensor, gamma: Tensor) -> tuple[Tensor
     return noisy, gamma.sqrt() * noise - (1 - gamma).sqrt() * clean
 
 
-def sample(
-    denoiser: torch.nn.Module,
-    condition: Tensor,
-    beta: NDArray,
-    seeds: list[int],
-    on_step: Callable[[int, Tensor], None] | None = None,
-) -> Tensor:
+def sample(denoiser: torch.nn.Module, condition: Tensor, beta: NDArray, seeds: list[int]) -> Tensor:
     """Fills (B, 1, H, W) for `condition` (B, C, H, W), whose channel 1 is the void mask.
 
     Each tile has noise of its own seed, so its fill does not depend on its batch.
-    `on_step(steps_left, fill)` sees every intermediate state.
     """
     gamma = signal_levels(beta)
     before = np.append(1.0, gamma[:-1])
@@ -69,8 +61,6 @@ def sample(
         if step:
             fill += sigma[step] * next(noise)
         fill *= void
-        if on_step:
-            on_step(step, fill)
     return fill
 
 

@@ -25,7 +25,7 @@ def parse(argv: list[str] | None = None) -> Options:
     parser.add_argument("-b", "--batch", type=int, help="batch size of this phase")
     parser.add_argument("--n_timestep", type=int, help="reverse steps a tile")
     parser.add_argument("--tile_overlap", type=int, help="pixels that neighbouring tiles share")
-    parser.add_argument("--sample_num", type=int, default=0, help="intermediate images to save")
+    parser.add_argument("--sample_num", type=int, default=0, help="overwrites the config's, unread")
     parser.add_argument("--tiles", type=int, help="only this many tiles, evenly spread")
     parser.add_argument(
         "--shard", help="I/N: every N-th tile from the I-th, counted from 0", metavar="I/N"

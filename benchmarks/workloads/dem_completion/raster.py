@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
+from benchmarks.workloads.dem_completion.interpolate import Array, Mask
+
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
-
-    from benchmarks.workloads.dem_completion.interpolate import Array, Mask
 
 
 class Mosaic:

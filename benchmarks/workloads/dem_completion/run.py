@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from benchmarks.workloads.dem_completion import data, diffusion, options, raster
 from benchmarks.workloads.dem_completion.network import Denoiser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from numpy.typing import NDArray
 
 GRID = (4, 8)
@@ -46,17 +45,21 @@ def test(opt: options.Options) -> None:
     scale = opt["scale"]
     chosen = dict(opt["datasets"]["test"]["which_dataset"]["args"])
     tile, overlap = data.TILE * scale, chosen.pop("tile_overlap") * scale
-    path = generated_raster(scale)
+    place = generated_raster(scale)
     tiles = data.DemTiles(
-        path, overlap, tile, chosen.pop("tiles", None), chosen.pop("shard", None), **chosen
+        place / "raster.npy",
+        overlap,
+        tile,
+        chosen.pop("tiles", None),
+        chosen.pop("shard", None),
+        **chosen,
     )
     loader = DataLoader(tiles, **opt["datasets"]["test"]["dataloader"]["args"])
 
     folder = opt["path"]["experiment"]
-    snapshots = Snapshots(folder, opt["model"]["which_model"]["args"]["sample_num"], len(beta))
     mosaic = raster.Mosaic(tiles.raster.shape, tile, overlap)
     done, started = 0, time.perf_counter()
-    for heights, corners in fills(denoiser, loader, beta, opt["seed"], snapshots.keep):
+    for heights, corners in fills(denoiser, loader, beta, opt["seed"]):
         mosaic.add(heights, corners)
         done += len(heights)
         print(f"tiles {done}/{len(tiles)}  {time.perf_counter() - started:.1f} s", flush=True)
@@ -67,7 +70,7 @@ def test(opt: options.Options) -> None:
     np.save(folder / "completed.npy", filled)
     raster.write_hillshade(folder / "hillshade.png", filled)
     metrics = {"tiles": done, "n_timestep": len(beta)}
-    truth = np.load(terrain.truth_path(path))
+    truth = np.load(place / "truth.npy")
     inside = void & mosaic.covered
     metrics["void_rmse_m"] = raster.void_rmse_m(filled, truth, inside)
     metrics["slope_error"] = raster.slope_error(filled, truth, inside)
@@ -82,11 +85,7 @@ def test(opt: options.Options) -> None:
 
 
 def fills(
-    denoiser: Denoiser,
-    loader: DataLoader,
-    beta: NDArray,
-    seed: int,
-    on_step: Callable[[int, torch.Tensor], None] | None = None,
+    denoiser: Denoiser, loader: DataLoader, beta: NDArray, seed: int
 ) -> Iterator[tuple[NDArray, NDArray]]:
     """Elevations (B, H, W) and first pixels (B, 2) of every batch of `loader`, filled."""
     device = next(denoiser.parameters()).device
@@ -94,7 +93,7 @@ def fills(
         batch = {name: value.to(device, non_blocking=True) for name, value in loaded.items()}
         seeds = [seed * 1_000_003 + place for place in batch["place"].tolist()]
         with torch.inference_mode():
-            fill = diffusion.sample(denoiser, batch["condition"], beta, seeds, on_step)
+            fill = diffusion.sample(denoiser, batch["condition"], beta, seeds)
             heights = data.to_metres(fill, batch)
         yield heights.cpu().numpy(), batch["corner"].cpu().numpy()
 
@@ -121,27 +120,12 @@ def load_denoiser(opt: options.Options, device: torch.device) -> Denoiser:
 
 
 def generated_raster(scale: int) -> Path:
-    """The default raster: GRID tiles, and `scale` times as many across, by the shipped overlap."""
+    """Folder of the default raster: GRID tiles, and `scale` times as many across."""
     rows, columns = GRID[0], GRID[1] * scale
     overlap = data.OVERLAP * scale
     step = data.TILE * scale - overlap
     shape = rows * step + overlap, columns * step + overlap
     return terrain.generate(cache_dir("dem_completion"), shape, seed=2024)
-
-
-class Snapshots:
-    """Keeps `count` evenly spread intermediate states of every batch on disk."""
-
-    def __init__(self, folder: Path, count: int, steps: int) -> None:
-        self.folder = folder
-        self.every = max(1, steps // count) if count else None
-        self.saved = 0
-
-    def keep(self, steps_left: int, fill: torch.Tensor) -> None:
-        """Called after each reverse step."""
-        if self.every and steps_left % self.every == 0:
-            np.save(self.folder / f"sample_{self.saved:05d}.npy", fill.cpu().numpy())
-            self.saved += 1
 
 
 if __name__ == "__main__":

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from benchmarks.workloads.cache import made_once
 
 Array = NDArray[np.float32]
 
@@ -52,23 +50,12 @@ def voids(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.bool_]
 
 
 def generate(folder: Path, shape: tuple[int, int], seed: int) -> Path:
-    """Writes the raster with voids and its truth once; returns the path of the raster."""
-    raster = folder / f"terrain_v{VERSION}_{shape[0]}x{shape[1]}_{seed}.npy"
-    if not raster.exists():
+    """Folder with raster.npy, which has voids, and truth.npy, which has none; generated once."""
+
+    def make(folder: Path) -> None:
         rng = np.random.default_rng(seed)
         truth = terrain(rng, shape)
-        _save(truth_path(raster), truth)
-        _save(raster, np.where(voids(rng, shape), np.float32(NODATA), truth))
-    return raster
+        np.save(folder / "truth.npy", truth)
+        np.save(folder / "raster.npy", np.where(voids(rng, shape), np.float32(NODATA), truth))
 
-
-def truth_path(raster: Path) -> Path:
-    """Where the known elevations of `raster` lie."""
-    return raster.with_suffix(".truth.npy")
-
-
-def _save(path: Path, array: Array) -> None:
-    """Whole or not at all: two runs may generate at the same time."""
-    partial = path.with_name(f"{path.stem}.{os.getpid()}.npy")
-    np.save(partial, array)
-    partial.replace(path)
+    return made_once(folder / f"terrain_v{VERSION}_{shape[0]}x{shape[1]}_{seed}", make)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,10 +11,6 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from benchmarks.workloads.emberformer.fires import Array, smooth_noise
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CHANNELS = 5
 """Of every frame: fire, visible, distance to the front, fuel, and wind along the pixel."""

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.workloads.cache import cache_dir
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from benchmarks.workloads.cache import cache_dir, made_once
 
 Array = NDArray[np.float32]
 
@@ -66,18 +61,13 @@ def simulate(rng: np.random.Generator, wind: Array, size: int) -> tuple[Array, A
 
 def dataset(count: int, size: int, seed: int) -> Path:
     """Folder with maps.npy (8 bit), fuel.npy and wind.npy; generated once."""
-    folder = cache_dir("emberformer") / f"fires_v{VERSION}_{count}x{size}_{seed}"
-    if not folder.exists():
-        partial = folder.with_name(f"{folder.name}.{os.getpid()}")
-        partial.mkdir()
+
+    def make(folder: Path) -> None:
         rng = np.random.default_rng(seed)
         wind = rng.normal(0, 0.7, (count, 2)).astype(np.float32)
         maps, fuel = simulate(rng, wind, size)
-        np.save(partial / "maps.npy", (255 * maps).astype(np.uint8))
-        np.save(partial / "fuel.npy", fuel)
-        np.save(partial / "wind.npy", wind)
-        try:
-            partial.rename(folder)
-        except OSError:  # another run was first
-            shutil.rmtree(partial)
-    return folder
+        np.save(folder / "maps.npy", (255 * maps).astype(np.uint8))
+        np.save(folder / "fuel.npy", fuel)
+        np.save(folder / "wind.npy", wind)
+
+    return made_once(cache_dir("emberformer") / f"fires_v{VERSION}_{count}x{size}_{seed}", make)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image, ImageEnhance
 from torch.utils.data import Dataset, Sampler
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 VERSION = 1
 """Part of the name of a cached data set; raise it when what is drawn changes."""

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from torch import nn
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor, nn
 
 
 class Block(nn.Module):

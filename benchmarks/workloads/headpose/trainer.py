@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import torch
 from faces import LARGEST_DEG, EpochSampler, HeadPoses
 from network import PoseNet
 from torch import nn
 from torch.utils.data import DataLoader
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HELD_OUT = 64
 """The last images of a data set are never trained on."""

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import csv
-import os
-import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from benchmarks.workloads.cache import cache_dir
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from benchmarks.workloads.cache import cache_dir, made_once
 
 Array = NDArray[np.float32]
 
@@ -107,25 +102,21 @@ def truth_path(path: Path) -> Path:
 
 def dataset(count: int, scale: int, seed: int) -> Path:
     """A CSV with one `path` a row, beside its portraits and their masks; generated once."""
-    folder = cache_dir("relighting") / f"portraits_v{VERSION}_{count}x{scale}_{seed}"
-    if not folder.exists():
-        partial = folder.with_name(f"{folder.name}.{os.getpid()}")
-        partial.mkdir()
+
+    def make(folder: Path) -> None:
         rng = np.random.default_rng(seed)
         names = [f"{number:05d}.jpg" for number in range(count)]
         for name in names:
             person = portrait(rng, scale)
-            write(partial / name, person.image)
-            write(truth_path(partial / name), person.mask)
-        with (partial / "images.csv").open("w", newline="") as file:
+            write(folder / name, person.image)
+            write(truth_path(folder / name), person.mask)
+        with (folder / "images.csv").open("w", newline="") as file:
             rows = csv.writer(file)
             rows.writerow(["path"])
             rows.writerows([name] for name in names)
-        try:
-            partial.rename(folder)
-        except OSError:  # another run was first
-            shutil.rmtree(partial)
-    return folder / "images.csv"
+
+    name = f"portraits_v{VERSION}_{count}x{scale}_{seed}"
+    return made_once(cache_dir("relighting") / name, make) / "images.csv"
 
 
 def listed(table: Path) -> list[Path]:

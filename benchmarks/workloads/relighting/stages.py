@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,9 +15,6 @@ from torch.nn import functional
 
 from benchmarks.workloads.relighting.networks import AlbedoNet, Segmenter, ShadowNet
 from benchmarks.workloads.relighting.portraits import AMBIENT, Array
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 WEIGHTS = Path(__file__).parent / "weights.pt"
 LIGHT_LEVELS = 0.15, 0.85

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class SpeechEncoder(nn.Module):

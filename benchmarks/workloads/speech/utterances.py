@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch.utils.data import Dataset
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 VERSION = 1
 """Part of the name of a cached data set; raise it when what is generated changes."""
