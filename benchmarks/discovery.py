@@ -9,8 +9,6 @@ size, and values that nothing reads. Printed: recall and precision by kind, and 
 beside the first.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -30,7 +28,7 @@ import yaml
 from advisor import knobs
 from advisor.commands import invocation
 from advisor.executor.engines import EngineSettings
-from advisor.executor.engines.remote import make_engine
+from advisor.executor.engines.joint import make_engine
 from advisor.executor.requests import Program, TrialRequest, TrialResult, Variant
 from advisor.machine.host import read_machine
 from advisor.model import Failure, MeasurePlan

@@ -50,6 +50,8 @@ unit-regex = "made ([0-9]+)"
 [engine.node]
 command = "{engine}"
 """
+FORGETFUL = ("controller", "head")
+"""Killed, they forget jobs that had just ended, so each call has a cluster of its own."""
 LATEST_S = 12.0
 """A call takes about twice as long."""
 GONE_S, ENDED_S = 35.0, 180.0
@@ -169,7 +171,7 @@ def main() -> None:
         chance, ends = random.Random(name), Counter[str]()
         while left := args.times - ends.total():
             with cluster_of(PARTS[name][0]):
-                for _ in range(1 if name == "head" else left):
+                for _ in range(1 if name in FORGETFUL else left):
                     ends[outcome(name, chance.uniform(0.5, LATEST_S))] += 1
         shown = ", ".join(f"{count} {end}" for end, count in ends.most_common())
         print(f"| {name} | {args.times} | {shown} |", flush=True)

@@ -11,8 +11,6 @@ table plays gates of several workloads, all of them at the threshold or at no ch
 are gates in which any workload is red.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import random

@@ -5,8 +5,6 @@
 Trials run in interleaved rounds, with and without isolation.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

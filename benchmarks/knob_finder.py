@@ -4,8 +4,6 @@ CORPUS (else $ADVISOR_CORPUS, else ../shared/corpus) holds files/ and index.json
 file with its labelled `knobs` (path, kind, phase, note) and `traps` (path).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

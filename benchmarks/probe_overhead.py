@@ -6,8 +6,6 @@ On a CPU the time of the thread counts, so that others on the machine take nothi
 the wall's does, its work included. In a window the hooks only count; outside they record.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

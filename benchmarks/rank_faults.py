@@ -6,8 +6,6 @@ Each fault is profiled that many times, in turn with two and with four ranks. Th
 the rank. A rate must be within 2 % of what the ranks themselves counted meanwhile.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -10,8 +10,6 @@ what it chose, as the other rules do, which prove nothing, and what it wrote onc
 Synthetic: it ranks rules, it does not promise a gain.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import logging

@@ -7,8 +7,6 @@ and date in `benchmarks/results/surfaces/NAME.json`. On it the truth is a cell's
 its noise is the program's own: a rule gets the recorded runs, one after another.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

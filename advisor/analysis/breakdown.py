@@ -5,8 +5,6 @@ Calls, passes and copies are recorded while every hook is in: what is left of th
 as that stretch was.
 """
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise

@@ -6,8 +6,6 @@ model at whose end it was behind, and while the host waited for it. In the rest 
 nothing, or no more than what the host was just queueing: that goes to what the host did then.
 """
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Sequence
 

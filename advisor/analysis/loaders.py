@@ -1,7 +1,5 @@
 """DataLoaders that feed the steps, and the batches that were worked on."""
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Sequence
 from itertools import groupby, pairwise

@@ -1,7 +1,5 @@
 """Measurement of one process: its run alone, and what was seen beside the rate."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Progress of a process: count, stop or diagnose."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

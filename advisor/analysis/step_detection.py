@@ -7,8 +7,6 @@ Nothing of any workload is known here, only three shapes of loop:
     root forward     an iterative sampler (many forwards a batch), or no loader at all
 """
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

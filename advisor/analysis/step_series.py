@@ -1,7 +1,5 @@
 """Step series: end times and units of steps, and the cycles that they make."""
 
-from __future__ import annotations
-
 import bisect
 import statistics
 from collections.abc import Sequence

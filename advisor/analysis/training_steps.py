@@ -5,8 +5,6 @@ Batches that the program loaded and skipped are no units. While steps are only c
 not recorded: roles of loaders, accumulation and skipping are those of the hooked part of the log.
 """
 
-from __future__ import annotations
-
 import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

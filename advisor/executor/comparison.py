@@ -4,8 +4,6 @@ The order flips, or is the caller's, with every round that counts: a drift of th
 arm. A contended round is run again as a whole; dropping one arm alone would favour it.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

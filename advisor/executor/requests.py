@@ -1,7 +1,5 @@
 """Requests for measurements and their results, all frozen."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cache of runs of one program on one machine."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Sequence

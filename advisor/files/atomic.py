@@ -1,7 +1,5 @@
 """Whole files in one step."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -3,8 +3,6 @@
 A place is ours if nothing is there, if the file is empty, or if it carries our mark.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

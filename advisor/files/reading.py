@@ -1,7 +1,5 @@
 """Bounded, non-blocking reads of files, that follow no link out of a folder."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

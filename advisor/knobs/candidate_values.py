@@ -1,7 +1,5 @@
 """Values of a knob, with their linked changes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

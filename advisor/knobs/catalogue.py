@@ -1,7 +1,5 @@
 """Catalogue of value families and whole-name rules, and arithmetic of noise schedules."""
 
-from __future__ import annotations
-
 import functools
 import math
 import re

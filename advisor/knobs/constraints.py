@@ -1,7 +1,5 @@
 """Constraints between knobs that move together."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Discovery of knobs by experiment with suspected values."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

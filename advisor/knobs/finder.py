@@ -1,7 +1,5 @@
 """Finder of knobs, their look-alikes, and values that live elsewhere."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable

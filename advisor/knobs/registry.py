@@ -4,8 +4,6 @@ A further DataLoader argument is one row of LOADER_ARGUMENTS: finder, constraint
 and report read the spec. Names that need more than a pattern stand in catalogue.toml, names.toml.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal

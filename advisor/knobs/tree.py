@@ -1,7 +1,5 @@
 """Tree of leaves with their surroundings, and what was found in it."""
 
-from __future__ import annotations
-
 import functools
 import math
 import re

@@ -1,7 +1,5 @@
 """Vocabulary of names, weighed by names.toml."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,6 @@ when its own threads waited so, and others held a notable part of the machine. A
 waits is not contended, however busy others are.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

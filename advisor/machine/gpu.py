@@ -1,7 +1,5 @@
 """Access to NVML and to visible GPUs, or the reason why there is none."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

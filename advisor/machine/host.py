@@ -1,7 +1,5 @@
 """Usable CPUs, memory and shared memory of the host."""
 
-from __future__ import annotations
-
 import math
 import os
 import platform

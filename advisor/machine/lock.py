@@ -1,7 +1,5 @@
 """Lock for one measurement at a time per GPU."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """GPU profiles: datasheets by card name and memory."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import re

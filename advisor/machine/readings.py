@@ -1,7 +1,5 @@
 """Readings of one GPU, with reasons for gaps."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

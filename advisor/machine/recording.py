@@ -1,7 +1,5 @@
 """Samples of cards and host over time, and their summary by window."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import statistics

@@ -1,7 +1,5 @@
 """Target card of a result, and its limits."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

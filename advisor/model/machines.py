@@ -1,7 +1,5 @@
 """Facts of a host and its cards."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Run of one process: observations, windows and effects, or its failure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Estimates of speed, memory and price of a traced program on cards."""
 
-from __future__ import annotations
-
 import bisect
 import functools
 from collections.abc import Callable, Mapping, Sequence

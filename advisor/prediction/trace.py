@@ -1,7 +1,5 @@
 """Trace of one step, read from the recorder, and scaled to other batches."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple

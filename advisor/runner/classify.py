@@ -1,7 +1,5 @@
 """Failure of a trial: the first of `CHECKS` that its end meets, with patterns of messages."""
 
-from __future__ import annotations
-
 import math
 import re
 import signal

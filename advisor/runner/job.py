@@ -1,7 +1,5 @@
 """Job of a trial, whose files the supervisor makes and removes."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import hashlib

@@ -1,7 +1,5 @@
 """Start and end of a job through its supervisor."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Run of a trial: rates of ranks add up; rank 0 speaks for the rest, a straggler for the shares."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace

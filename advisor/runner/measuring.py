@@ -4,8 +4,6 @@ Steps are only counted once they are known. Once the window is full the process 
 its parts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

@@ -1,7 +1,5 @@
 """Monitor of a running trial and its limits."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

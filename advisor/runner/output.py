@@ -1,7 +1,5 @@
 """Output stream of the program: tail, log and pattern."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

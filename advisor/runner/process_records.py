@@ -11,8 +11,6 @@ A record may be written by the program: whatever stands in it, reading it raises
 Times are epoch seconds, None is "not measured"; keys that are not named here are ignored.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Limits, host memory, CPU time and out-of-memory kills."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import time

@@ -10,8 +10,6 @@ stdin: a `Job` as one line of JSON; then `stop`. Its end without that means that
 stdout: events, a JSON object a line: `started` or `refused`, `exited`, `gone`.
 """
 
-from __future__ import annotations
-
 import binascii
 import contextlib
 import ctypes

@@ -1,7 +1,5 @@
 """Trial: one measured process from start to run or failure."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ Texts are kept as digests, since they are only compared. Arrays are read by NumP
 Pillow, where the interpreter of gpu-advisor has them; a file of another format is one digest.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json

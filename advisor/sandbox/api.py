@@ -1,7 +1,5 @@
 """Choice of the isolation for the supervisor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

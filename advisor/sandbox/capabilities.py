@@ -1,7 +1,5 @@
 """Isolation kinds of this host, and trial policies."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """System calls and namespaces of isolation."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

@@ -1,7 +1,5 @@
 """Landlock: unprivileged denial of writes elsewhere."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """Changes of a trial, from its overlay layers."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -4,8 +4,6 @@ The kernel lays no overlay over a folder in which something is mounted that a us
 unmount. Such a folder is split: what lies in it is covered one by one.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

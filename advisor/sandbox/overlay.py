@@ -4,8 +4,6 @@ The supervisor moves into a user and mount namespace of its own. In it each writ
 an overlay: below the real files, above a layer of this trial. Needs no privilege since Linux 5.11.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """Path tables: passed sockets, caches and system trees."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Policy of one trial's isolation, and the failures that it causes."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

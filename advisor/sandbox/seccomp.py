@@ -4,8 +4,6 @@ Landlock knows nothing of modes, owners, times and attributes. An overlay withou
 rename a folder of the lower layer. All other calls cost nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

@@ -4,8 +4,6 @@ Run as `python -I -S selftest.py`, standard library only. stdin: {"policy": a Sa
 "layers": a folder for its layers, or null}. stdout: the reason why it does not hold, or null.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Walls around foreign code: folders, sockets, network."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -6,8 +6,6 @@ A simulated card says nothing of a real one's speed. It shows what is tried and 
 that name and memory, whether the report says so, and whether its figures agree with the driver's.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

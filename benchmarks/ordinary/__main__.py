@@ -8,8 +8,6 @@ true one. With `--neighbour` another process takes a third of one CPU in bursts 
 works. With `--flat` the programs start from settings that leave nothing to gain.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

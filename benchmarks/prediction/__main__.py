@@ -1,7 +1,5 @@
 """Command line of the comparisons: see the package."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

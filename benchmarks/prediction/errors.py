@@ -1,7 +1,5 @@
 """Errors of predictions, in words."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 

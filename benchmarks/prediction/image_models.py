@@ -4,8 +4,6 @@ The rates in `advisor/prediction/estimate.py` were chosen on every fifth row of 
 the errors are of the others. The baseline divides the operations by the card's peak rate.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import random

@@ -6,8 +6,6 @@ optimizer and the exchange between GPUs are left out. Every fifth of its rows ch
 attention in training and that of matrix products on cards other than GeForce.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 from collections import defaultdict

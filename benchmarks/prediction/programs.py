@@ -3,8 +3,6 @@
 MemTracker counts the bytes of a real step at batch 32. Nothing was fitted.
 """
 
-from __future__ import annotations
-
 import itertools
 import statistics
 from collections.abc import Callable

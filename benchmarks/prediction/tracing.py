@@ -1,7 +1,5 @@
 """Traces of one step in this process, by the recorder's own mode."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -11,8 +11,6 @@ Programs whose framework is not installed are left out and named:
 jsonargparse[signatures] beside the extra `frameworks`.
 """
 
-from __future__ import annotations
-
 import argparse
 import platform
 import sys

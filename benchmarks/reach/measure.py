@@ -1,7 +1,5 @@
 """One program in a folder of its own: profiled beside its own clock, then tuned."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The programs, and what is true of each."""
 
-from __future__ import annotations
-
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path

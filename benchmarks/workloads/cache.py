@@ -1,7 +1,5 @@
 """Where the workloads keep their generated data, outside the repository."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

@@ -50,6 +50,14 @@ def test_a_loader_bound_program_gets_workers_and_no_more_than_help(tmp_path) -> 
     assert search.decisions["num_workers"].outcome == "changed"
 
 
+def test_a_loader_that_is_waited_for_is_not_called_idle(tmp_path) -> None:
+    """On one CPU no other count promises more."""
+    search = formula_search(tmp_path, on_formula(load_s=0.05), "num_workers: 1\n", cpus=1)
+    decision = search.decisions["num_workers"]
+    assert decision.outcome == "kept"
+    assert decision.reason.startswith("The program waits for data, and no other count promises")
+
+
 class Crowded(Formula):
     """Workers and compute share the cores, which a loader measured alone does not tell."""
 

@@ -4,8 +4,6 @@ Requests come on stdin and answers go to stdout, one JSON object a line. The age
 its trial when the pipe closes, when the other side is silent, or by a signal.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

@@ -1,7 +1,5 @@
 """Trials as one job over several nodes: the command runs on all of them at once."""
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import threading

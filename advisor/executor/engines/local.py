@@ -1,7 +1,5 @@
 """Trials in fresh processes on this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

@@ -1,7 +1,5 @@
 """Messages between an engine and an agent: one JSON object a line."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

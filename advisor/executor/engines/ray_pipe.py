@@ -6,8 +6,6 @@ COMMAND gets our standard input, and its output is ours. Only Ray and Python's o
 imported: the Python of the cluster need not have gpu-advisor.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib

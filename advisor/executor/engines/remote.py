@@ -1,7 +1,5 @@
 """Trials on a node, run by an agent there."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scratch folder of a call, and early end of trials."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Classic void fills: what the denoiser starts from, and what it must beat."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

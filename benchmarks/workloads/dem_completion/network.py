@@ -1,7 +1,5 @@
 """The denoiser: a small U-Net told how noisy its input is, and the surroundings of the void."""
 
-from __future__ import annotations
-
 import math
 
 import torch

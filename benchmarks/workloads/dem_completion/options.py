@@ -1,7 +1,5 @@
 """Command line and JSON config, merged into one dictionary."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from datetime import UTC, datetime

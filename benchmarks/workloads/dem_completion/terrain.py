@@ -1,7 +1,5 @@
 """Generated terrain: known everywhere, so that a fill of its voids can be judged."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Trains the denoiser on generated terrain: python -m ...dem_completion.run -p train -c CONFIG."""
 
-from __future__ import annotations
-
 import copy
 import time
 from typing import Any

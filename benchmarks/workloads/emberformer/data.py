@@ -1,7 +1,5 @@
 """Windows of fire sequences as training samples, seen through drifting clouds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Generated wildfires: cells that burn, spread with the wind and burn out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Emberformer: each place of the map attends over its own past; neighbours mix by convolution."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint

@@ -1,7 +1,5 @@
 """Trains Emberformer: python -m benchmarks.workloads.emberformer.run -p train -c CONFIG."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

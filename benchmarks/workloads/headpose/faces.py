@@ -1,7 +1,5 @@
 """Drawn heads as JPEG files with their angles, and the data set that reads and distorts them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A small residual network that looks at a head and tells where it looks."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 

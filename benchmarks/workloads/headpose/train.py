@@ -1,7 +1,5 @@
 """Trains the head-pose network: python benchmarks/workloads/headpose/train.py --dataset biwi."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

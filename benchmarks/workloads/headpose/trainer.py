@@ -1,7 +1,5 @@
 """The training loop. What the loaders run with stands here and nowhere else."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The three networks: who is the person, what colour has it, what light falls on it."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional

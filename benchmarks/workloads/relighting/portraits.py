@@ -1,7 +1,5 @@
 """Generated portraits of various sizes, with their truth: a lit head before a background."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 One process for each GPU, and each takes its share of the rows.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

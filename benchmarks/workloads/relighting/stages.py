@@ -1,7 +1,5 @@
 """Segmentation of a batch, resized for it; albedo, shadow and recombination of each image."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator

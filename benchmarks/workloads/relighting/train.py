@@ -1,7 +1,5 @@
 """Trains the networks on generated portraits: python -m ...relighting.train -c CONFIG OUT."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

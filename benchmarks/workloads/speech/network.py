@@ -1,7 +1,5 @@
 """Convolutions over the features of an utterance, then an LSTM over its frames."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence

@@ -1,7 +1,5 @@
 """Trains the speech encoder: python benchmarks/workloads/speech/train.py --config CONFIG."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -3,8 +3,6 @@
 An utterance is a voice whose pitch and loudness wander; how they wander is the emotion.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Sequence
