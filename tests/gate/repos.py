@@ -1,7 +1,5 @@
 """Git repositories with a base and a head, and the gate run on them as a user runs it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -9,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -127,7 +125,7 @@ class Repo:
             folder=self.out,
         )
 
-    def on_github(self, event: Mapping[str, Any] | None = None, **env: str) -> Repo:
+    def on_github(self, event: Mapping[str, Any] | None = None, **env: str) -> Self:
         """The same, as a step of a job sees it."""
         (self.out / "event.json").write_text(json.dumps(event or {}))
         self.env |= {
