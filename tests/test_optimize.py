@@ -23,6 +23,7 @@ from advisor.report.schema import SuggestionEntry
 from advisor.sandbox.capabilities import FORCED
 from tests import warm
 from tests.report import examples
+from tests.support.processes import Done
 
 PROGRAMS = Path(__file__).resolve().parent / "fixtures" / "programs"
 CONFIG = """\
@@ -61,7 +62,6 @@ QUICK = ("--window", "0.2s", "--json", "--budget")
 
 pytest.importorskip("torch")
 
-Done = subprocess.CompletedProcess[str]
 Call = Callable[..., Done]
 
 

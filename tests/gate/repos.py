@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from advisor.gate.schema import GateRecord
 from advisor.sandbox.capabilities import FORCED
 from tests import warm
 from tests.light import PYTHONPATH
+from tests.support.processes import ran
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = {
@@ -73,7 +73,7 @@ class Repo:
 
     def git(self, *args: str) -> str:
         command = ["git", "-C", str(self.path), *GIT, *args]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return ran(*command, check=True).stdout.strip()
 
     def commit(self, files: Mapping[str, str]) -> str:
         """Write `files` and commit; returns the commit."""
@@ -108,10 +108,7 @@ class Repo:
 
     def run(self, command: list[str]) -> Gated:
         """Run a gate by a command of its own."""
-        done = subprocess.run(
-            command, cwd=self.path, env=self.environment(), capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
+        done = ran(*command, cwd=self.path, env=self.environment())
         return self.ended(done.returncode, done.stdout, done.stderr)
 
     def ended(self, code: int, stdout: str, stderr: str) -> Gated:

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import pytest
 from advisor.model import MeasurePlan
 from tests import light, warm
 from tests.probe.program import PROGRAMS, Begin, python, true_rate
+from tests.support.processes import ran
 
 pytest.importorskip("torch")
 
@@ -141,10 +141,8 @@ def test_the_command_measures_the_program_as_it_measures_itself(case, tmp_path) 
         "GPU_ADVISOR_ISOLATION": "guard",  # the truth is a file that the program writes
     }
     profile_it = [sys.executable, "-m", "advisor", "profile", "--json", "--window", "1s", "--"]
-    done = subprocess.run(
-        [*profile_it, sys.executable, *words], cwd=tmp_path,
-        env={**os.environ, **ENVIRONMENT, **own}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    env = {**os.environ, **ENVIRONMENT, **own}
+    done = ran(*profile_it, sys.executable, *words, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     profile = json.loads(done.stdout)
     start, end = profile["window"]["start"], profile["window"]["end"]

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -22,26 +21,21 @@ from advisor.state import state_folder
 from tests.light import PYTHONPATH
 from tests.runs import a_change
 from tests.sandbox.conftest import NAMESPACE
+from tests.support.processes import Done, ran
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def call(folder: Path, world: str, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
+def call(folder: Path, world: str, *argv: str, **env: str) -> Done:
     """`gpu-advisor ARGV` in the project, after the shell commands `world`."""
     project = folder / "project"
     project.mkdir(exist_ok=True)
     if not (project / "c.json").exists():
         (project / "c.json").write_text('{"batch_size": 1}\n')
     own = {"PYTHONPATH": PYTHONPATH, "XDG_STATE_HOME": str(folder / "elsewhere")}
-    words = [sys.executable, "-m", "advisor", *argv]
-    return subprocess.run(
-        [*NAMESPACE, "sh", "-ec", f'{world}\ncd project; exec "$@"', "sh", *words],
-        cwd=folder,
-        env={**os.environ, **own, **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = (sys.executable, "-m", "advisor", *argv)
+    inside = (*NAMESPACE, "sh", "-ec", f'{world}\ncd project; exec "$@"', "sh", *words)
+    return ran(*inside, cwd=folder, env={**os.environ, **own, **env})
 
 
 PROFILE = ("profile", "--window", "0.2s", "--unit-regex", "done", "--", "sh", "-c")

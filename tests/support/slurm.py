@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.processes import ran
+
 PROGRAMS = ("slurmctld", "slurmd", "srun", "munged")
 NODES = {"n1": "rtx4060", "n2": "h100"}
 """Nodes, with the type of their made card."""
@@ -130,9 +132,7 @@ def _wait_until_idle(environ: dict[str, str]) -> None:
     deadline, found = time.monotonic() + START_S, ""
     while time.monotonic() < deadline:
         command = ["sinfo", "--noheader", "--format=%N %T", "--Node", "--partition=main"]
-        found = subprocess.run(
-            command, env=environ, capture_output=True, text=True, check=False
-        ).stdout
+        found = ran(*command, env=environ).stdout
         if sorted(found.split("\n"))[1:] == [f"{name} idle" for name in NODES]:
             return
         time.sleep(0.3)
