@@ -137,10 +137,8 @@ def test_a_candidate_that_lost_its_rounds_is_not_called_likely(tmp_path) -> None
             return replace(run, units_per_s=factor * run.units_per_s) if changed else run
 
     for budget_s in range(30, 120, 10):
-        folder = tmp_path / str(budget_s)
-        folder.mkdir()
         engine = on_formula(Lucky, **FLAT, process_s=6.0)
-        report = report_of(folder, engine, budget_s=float(budget_s))
+        report = report_of(tmp_path / str(budget_s), engine, budget_s=float(budget_s))
         lost = {each.after for each in report.comparisons if each.gain and each.gain.ratio < 1}
         assert report.candidate is None or report.candidate.label not in lost
 

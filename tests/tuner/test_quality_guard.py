@@ -24,7 +24,6 @@ def searched(
     **formula: Any,
 ) -> FormulaSearch:
     """A sampler whose quality is 1 at any number of steps, but for what `formula` says."""
-    folder.mkdir(exist_ok=True)
     engine = on_formula(
         kind,
         **{

@@ -95,7 +95,6 @@ def test_changed_is_said_of_what_is_in_the_file_and_of_nothing_else(text, noise,
     """Whatever the draws: every change has a decision, and no decision a change that is not."""
     for seed in range(5):
         engine = on_formula(noise=noise, seed=seed, launch_s=0.02)
-        (tmp_path / f"{seed}").mkdir()
         search = formula_search(tmp_path / f"{seed}", engine, text)
         changed = {
             (d.document, d.path) for d in search.decisions.values() if d.outcome == "changed"

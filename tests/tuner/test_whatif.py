@@ -292,7 +292,6 @@ def test_a_gain_that_noise_hides_is_likely_with_the_budget_that_would_do(tmp_pat
     for seed in range(12):
         engine = on_formula(load_s=1e-6, launch_s=2.5e-4, noise=0.2, seed=seed, process_s=5.0)
         folder = tmp_path / str(seed)
-        folder.mkdir()
         search = formula_search(folder, engine, "batch_size: 1\n", workload=TEST, budget_s=90.0)
         estimates = [each.interval(search.context.objective) for each in search.state.confirmations]
         if search.winner.changes or not any(e and e.estimate > 1.03 for e in estimates[-1:]):

@@ -133,6 +133,7 @@ def formula_search(
     safe: bool = False,
 ) -> FormulaSearch:
     """A search over the config `text` in `folder`, whose trials `engine` answers."""
+    folder.mkdir(exist_ok=True)
     config = folder / name
     config.write_text(text)
     document = documents.read(config)
