@@ -81,6 +81,11 @@ def on_formula(
     )
 
 
+def taking(usual_s: float, **of: float) -> Callable[[Trial], float]:
+    """What a process takes: `usual_s`, but for purposes that are named."""
+    return lambda trial: of.get(trial.purpose, usual_s)
+
+
 @dataclass(frozen=True, kw_only=True)
 class FormulaSearch:
     """One search that ended, and what can be asked of it."""
