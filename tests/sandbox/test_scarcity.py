@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from advisor import config as documents
-from advisor.config.originals import Versions
 from advisor.errors import (
     FAILURE_EXIT_CODES,
     BudgetTooSmallError,
@@ -17,10 +15,9 @@ from advisor.errors import (
     OutputRefusedError,
     StateUnusableError,
 )
-from advisor.state import state_folder
 from tests.light import PYTHONPATH
-from tests.runs import a_change
 from tests.sandbox.conftest import NAMESPACE
+from tests.support import kills
 from tests.support.processes import Done, ran
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,7 +133,7 @@ def test_a_read_only_project_can_be_looked_at(tmp_path, project) -> None:
     assert first.returncode in {0, BudgetTooSmallError.exit_code}, first.stderr
     assert (tmp_path / "out" / "r.json").is_file()
     assert {path.name for path in project.iterdir()} == {"c.json", "run.py", "gpu-advisor.toml"}
-    tuned(project)
+    kills.rewrite(project / "c.json")
     later = call(tmp_path, READ_ONLY, "optimize", "c.json", "--budget", "1s", *again)
     assert later.returncode in {0, BudgetTooSmallError.exit_code}, later.stderr
 
@@ -169,13 +166,3 @@ def test_a_user_without_a_home_may_tune(tmp_path, project) -> None:
     done = call(tmp_path, f"{READ_ONLY}; {NOBODY}", *argv, "--report", str(tmp_path / "r.md"))
     assert done.returncode == StateUnusableError.exit_code
     assert "Set XDG_STATE_HOME" in done.stderr
-
-
-def tuned(project: Path) -> None:
-    """As an earlier call left it."""
-    config = project / "c.json"
-    document = documents.read(config)
-    new = document.with_values({"batch_size": 8})
-    change = a_change(document=str(config))
-    Versions(state_folder(project), config).keep(document, new, [change])
-    config.write_bytes(new)
