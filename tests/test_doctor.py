@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -122,12 +121,6 @@ def bare_python(tmp_path: Path) -> Path:
     return path
 
 
-def checks_of(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
-    """The checks of `--json` by name."""
-    assert done.returncode in {0, 1}, done.stderr
-    return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
-
-
 def test_a_call_reads_driver_torch_and_lock_and_leaves_nothing(
     gpu_advisor, bare_python, tmp_path
 ) -> None:
@@ -143,7 +136,8 @@ def test_a_call_reads_driver_torch_and_lock_and_leaves_nothing(
     words = ("doctor", "--json", "--", str(bare_python), "x.py")
     with gpu_lock(None, folder=locks):
         done = gpu_advisor.call(*words, cwd=project, env=env)
-    found = checks_of(done)
+    assert done.returncode in {0, 1}, done.stderr
+    found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert nvml_stub.H100["name"] in found["GPU"]["value"]
     assert found["torch"]["status"] == "unknown"
     assert "ModuleNotFoundError" in found["torch"]["value"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.errors import NodeLostError
-from advisor.executor.engines import Engine, EngineSettings
+from advisor.executor.engines import EngineSettings
 from advisor.executor.engines.connection import Carrier, Connection
 from advisor.executor.engines.remote import RemoteEngine
 from advisor.model import Run
@@ -57,10 +57,7 @@ def the_job() -> str:
 
 @pytest.mark.parametrize("rule", conformance.RULES)
 def test_the_rules_of_every_engine_hold(rule, folder) -> None:
-    def make() -> Engine:
-        return under_slurm(folder)
-
-    rule(make, folder)
+    rule(lambda: under_slurm(folder), folder)
     assert the_job() == ""
 
 
