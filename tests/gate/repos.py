@@ -85,6 +85,12 @@ class Repo:
         self.git("commit", "-q", "--allow-empty", "-m", "change")
         return self.git("rev-parse", "HEAD")
 
+    def of(self, *programs: str) -> Self:
+        """Commit versions of one program, of which the last two are base and head."""
+        for program in programs:
+            self.commit({"bench.py": program})
+        return self
+
     def words(self, *args: str) -> list[str]:
         return ["gate", "--report", str(self.out / "gate.md"), *args]
 
@@ -168,13 +174,6 @@ def new_repo(folder: Path, gpu_advisor: warm.Server) -> Repo:
     repo = Repo(path=path, out=out, gpu_advisor=gpu_advisor, env={FORCED: "guard"})
     repo.git("init", "-q", "-b", "main", "--template=")
     (path / ".git" / "hooks").mkdir()
-    return repo
-
-
-def base_and_head(repo: Repo, base: str, head: str) -> Repo:
-    """Commits base and head of one program."""
-    for program in (base, head):
-        repo.commit({"bench.py": program})
     return repo
 
 
