@@ -8,7 +8,6 @@ import importlib.util
 import json
 import os
 import shutil
-import socket
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import pytest
 from advisor.model import MeasurePlan
 from tests import light, warm
 from tests.probe.program import PROGRAMS, Begin, python, true_rate
-from tests.support.processes import ran
+from tests.support.processes import free_port, ran
 
 pytest.importorskip("torch")
 
@@ -130,9 +129,7 @@ def test_the_probe_measures_the_program_as_it_measures_itself(case, tmp_path, be
 def test_the_command_measures_the_program_as_it_measures_itself(case, tmp_path) -> None:
     """Processes that a launcher starts."""
     skip_without(case)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = str(taken.getsockname()[1])
+    port = str(free_port())
     words = laid_out(case.command.format(port=port), tmp_path)
     own = {
         "PYTHONPATH": str(ROOT),
