@@ -19,25 +19,16 @@ from advisor.commands.doctor import (
     verdict,
 )
 from advisor.machine.lock import gpu_lock
-from advisor.model import Disturbance, Gpu, Neighbour
+from advisor.model import Disturbance, Neighbour
 from advisor.sandbox.capabilities import Capability
+from tests.runs import a_gpu
 from tests.support.simulator.engine import QUIET_MACHINE
 
 ROOT = Path(__file__).resolve().parents[1]
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("CUDA")} | {
     "PYTHONPATH": str(ROOT)
 }
-H100 = Gpu(
-    index=0,
-    name="NVIDIA H100 80GB HBM3",
-    uuid="GPU-1",
-    memory_total_gib=79.6,
-    memory_free_gib=79.0,
-    driver="560.35.03",
-    power_limit_w=700.0,
-    compute_capability="9.0",
-    profile="h100-sxm",
-)
+H100 = a_gpu("NVIDIA H100 80GB HBM3", 79.6, "9.0")
 TORCH = TorchFacts(
     python="3.11.7", executable="/env/bin/python", torch="2.9.1", cuda="12.6", available=True
 )
