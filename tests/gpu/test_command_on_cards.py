@@ -11,15 +11,11 @@ import pytest
 
 from advisor.errors import OPTIMIZE_EXIT_CODES
 from tests import nvml_stub, simulated_gpu
+from tests.gpu.conftest import LARGE, SMALL
 from tests.light import PYTHONPATH
-from tests.simulated_gpu import Card
 from tests.support.processes import Done, ran
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
-LARGE = Card(uuid="GPU-aaaaaaaa-0000-0000-0000-00000000000f", name="NVIDIA H100 80GB HBM3")
-SMALL = Card(
-    uuid="GPU-bbbbbbbb-0000-0000-0000-00000000000e", name="NVIDIA GeForce RTX 3090", memory_gib=24
-)
 ON_THE_BUS = {
     "count": 2,
     "gpu0.name": SMALL.name, "gpu0.uuid": SMALL.uuid, "gpu0.capability": "8.6",
