@@ -1,8 +1,9 @@
-"""Runs, failures, trials and changes as a test needs them: the rest of each is filled in."""
+"""Runs, failures, trials, changes, cards as a test needs them: the rest of each is filled in."""
 
 from typing import Any
 
-from advisor.model import Candidate, Change, Failure, Run, Trial
+from advisor.machine import profiles
+from advisor.model import Candidate, Change, Failure, Gpu, Run, Trial
 
 
 def a_run(**given: Any) -> Run:
@@ -33,3 +34,19 @@ def a_change(path: str = "batch_size", **given: Any) -> Change:
     """A batch of 1 that becomes 8."""
     usual = {"document": "c.json", "kind": "batch_size", "knob_class": "free", "old": 1, "new": 8}
     return Change(**{"path": path, **usual, **given})
+
+
+def a_gpu(name: str, total_gib: float, capability: str, index: int = 0) -> Gpu:
+    """A card that nobody uses, with its profile where there is one."""
+    found = profiles.match(name, total_gib)
+    return Gpu(
+        index=index,
+        name=name,
+        uuid=f"GPU-{index}",
+        memory_total_gib=total_gib,
+        memory_free_gib=total_gib - 0.3,
+        driver="560",
+        power_limit_w=None,
+        compute_capability=capability,
+        profile=found.name if found else None,
+    )

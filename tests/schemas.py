@@ -29,12 +29,7 @@ def schema_of(model: type[BaseModel]) -> str:
     return json.dumps({**DIALECT, **schema}, indent=2, sort_keys=True) + "\n"
 
 
-def main() -> None:
-    """Write the committed schemas anew."""
+if __name__ == "__main__":
     for path, model in SCHEMAS.items():
         path.write_text(schema_of(model), encoding="utf-8")
         print(path.relative_to(ROOT))
-
-
-if __name__ == "__main__":
-    main()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,25 +19,16 @@ from advisor.commands.doctor import (
     verdict,
 )
 from advisor.machine.lock import gpu_lock
-from advisor.model import Disturbance, Gpu, Neighbour
+from advisor.model import Disturbance, Neighbour
 from advisor.sandbox.capabilities import Capability
+from tests.runs import a_gpu
 from tests.support.simulator.engine import QUIET_MACHINE
 
 ROOT = Path(__file__).resolve().parents[1]
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("CUDA")} | {
     "PYTHONPATH": str(ROOT)
 }
-H100 = Gpu(
-    index=0,
-    name="NVIDIA H100 80GB HBM3",
-    uuid="GPU-1",
-    memory_total_gib=79.6,
-    memory_free_gib=79.0,
-    driver="560.35.03",
-    power_limit_w=700.0,
-    compute_capability="9.0",
-    profile="h100-sxm",
-)
+H100 = a_gpu("NVIDIA H100 80GB HBM3", 79.6, "9.0")
 TORCH = TorchFacts(
     python="3.11.7", executable="/env/bin/python", torch="2.9.1", cuda="12.6", available=True
 )
@@ -122,12 +112,6 @@ def bare_python(tmp_path: Path) -> Path:
     return path
 
 
-def checks_of(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
-    """The checks of `--json` by name."""
-    assert done.returncode in {0, 1}, done.stderr
-    return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
-
-
 def test_a_call_reads_driver_torch_and_lock_and_leaves_nothing(
     gpu_advisor, bare_python, tmp_path
 ) -> None:
@@ -143,7 +127,8 @@ def test_a_call_reads_driver_torch_and_lock_and_leaves_nothing(
     words = ("doctor", "--json", "--", str(bare_python), "x.py")
     with gpu_lock(None, folder=locks):
         done = gpu_advisor.call(*words, cwd=project, env=env)
-    found = checks_of(done)
+    assert done.returncode in {0, 1}, done.stderr
+    found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert nvml_stub.H100["name"] in found["GPU"]["value"]
     assert found["torch"]["status"] == "unknown"
     assert "ModuleNotFoundError" in found["torch"]["value"]

@@ -1,7 +1,6 @@
 """`gpu-advisor inspect` on real files, as a process."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests import warm
-
-Ran = subprocess.CompletedProcess[str]
+from tests.support.processes import Done
 
 CONFIG = """\
 _BASE_: base/common.yaml
@@ -30,7 +28,7 @@ p.parse_args()
 
 
 @pytest.fixture
-def inspect(tmp_path: Path, gpu_advisor: warm.Server) -> Callable[..., Ran]:
+def inspect(tmp_path: Path, gpu_advisor: warm.Server) -> Callable[..., Done]:
     return lambda *args: gpu_advisor.call("inspect", *args, cwd=tmp_path)
 
 
@@ -41,7 +39,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def as_json(ran: Ran) -> dict[str, Any]:
+def as_json(ran: Done) -> dict[str, Any]:
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 

@@ -13,20 +13,14 @@ import pytest
 from advisor import errors
 from advisor.__main__ import build_parser
 from advisor.commands.output import fitted
+from tests.support.processes import Done, ran
 
 ROOT = Path(__file__).resolve().parents[1]
+ENV = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
 
 
-def advisor(*argv: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "advisor", *argv],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-    )
+def advisor(*argv: str, cwd: Path = ROOT) -> Done:
+    return ran(sys.executable, "-m", "advisor", *argv, cwd=cwd, timeout=60, env=ENV)
 
 
 def test_help_names_every_command() -> None:
@@ -50,7 +44,7 @@ def test_the_shell_completes_commands_options_and_values() -> None:
 
     def completed(*words: str) -> list[str]:
         asked = line.format(" ".join(words), len(words), function)
-        done = subprocess.run(["bash", "-c", f"{script}\n{asked}"], capture_output=True, text=True)
+        done = ran("bash", "-c", f"{script}\n{asked}")
         assert done.returncode == 0, done.stderr
         return done.stdout.split()
 
@@ -158,12 +152,7 @@ def test_names_that_the_terminal_cannot_show_end_nothing(tmp_path, encoding, fla
         capture_output=True,
         check=False,
         timeout=60,
-        env={
-            "PYTHONPATH": str(ROOT),
-            "PATH": "/usr/bin:/bin",
-            "LC_ALL": "C.UTF-8",
-            "PYTHONIOENCODING": encoding,
-        },
+        env={**ENV, "LC_ALL": "C.UTF-8", "PYTHONIOENCODING": encoding},
     )
     assert done.returncode == 0, done.stderr
     assert b"Traceback" not in done.stderr

@@ -23,6 +23,7 @@ from advisor.report.schema import SuggestionEntry
 from advisor.sandbox.capabilities import FORCED
 from tests import warm
 from tests.report import examples
+from tests.support.processes import Done, begun
 
 PROGRAMS = Path(__file__).resolve().parent / "fixtures" / "programs"
 CONFIG = """\
@@ -61,7 +62,6 @@ QUICK = ("--window", "0.2s", "--json", "--budget")
 
 pytest.importorskip("torch")
 
-Done = subprocess.CompletedProcess[str]
 Call = Callable[..., Done]
 
 
@@ -202,13 +202,7 @@ def test_a_budget_below_the_baseline_ends_with_a_report_unless_a_finished_one_is
 def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(project, call) -> None:
     words = ("optimize", "sample.json", "--window", "0.5s")
     program = ("--", sys.executable, "ordinary_sample.py", "sample.json")
-    running = subprocess.Popen(
-        [sys.executable, "-m", "advisor", *words, *program],
-        cwd=project,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    running = begun(sys.executable, "-m", "advisor", *words, *program, cwd=project)
     seen = ""
     for line in running.stderr:
         seen += line

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import pytest
 from advisor.commands.profile import in_order
 from advisor.errors import FAILURE_EXIT_CODES, CommandMissingError, SettingsError, UsageError
 from tests import warm
+from tests.support.processes import begun
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
@@ -212,13 +212,8 @@ def words_of(process: psutil.Process) -> list[str]:
 
 
 def test_ctrl_c_ends_the_program_and_says_so(project) -> None:
-    running = subprocess.Popen(
-        [sys.executable, "-m", "advisor", *OPTIONS, "--json", "--window", "60s", "--", *TRAIN],
-        cwd=project,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = (*OPTIONS, "--json", "--window", "60s", "--", *TRAIN)
+    running = begun(sys.executable, "-m", "advisor", *words, cwd=project)
     tool = psutil.Process(running.pid)
     while not any(TRAIN[1] in words_of(child) for child in tool.children(recursive=True)):
         assert running.poll() is None

@@ -7,7 +7,6 @@ changed command sets must be what it then prints.
 import json
 import os
 import shlex
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from advisor.commands import invocation
 from advisor.config import argv, of_command
+from tests.support.processes import ran
 
 
 @dataclass(frozen=True)
@@ -217,15 +217,7 @@ def write(folder: Path, source: str | dict[str, str]) -> None:
 
 def printed_by(folder: Path, command: tuple[str, ...]) -> dict[str, Any]:
     environment = {"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = ran(*command, cwd=folder, env=environment, timeout=60)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

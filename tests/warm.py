@@ -9,8 +9,6 @@ directory, standard streams and exit code, like any other; only the imports, fro
 CPU to four each time, were done before.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import functools
@@ -34,6 +32,33 @@ from typing import IO, ClassVar, NoReturn, Self
 ROOT = Path(__file__).resolve().parents[1]
 AT_START = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 """Read when a process starts: a call that changes one gets an interpreter of its own."""
+
+
+class Call:
+    """A process that a server began, as `subprocess.Popen` would show it."""
+
+    def __init__(self, answers: IO[bytes]) -> None:
+        self._answers = answers
+        self.returncode: int | None = None
+        self.pid = self._answer(60.0)
+
+    def wait(self, timeout: float) -> int:
+        """Its exit code, minus the number of the signal that ended it. Raises TimeoutExpired."""
+        if self.returncode is None:
+            self.returncode = self._answer(timeout)
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """Its exit code where it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0.0)
+        return None
+
+    def _answer(self, timeout_s: float) -> int:
+        if not select.select([self._answers], [], [], timeout_s)[0]:
+            msg = "a call of a server"
+            raise subprocess.TimeoutExpired(msg, timeout_s)
+        return int(self._answers.readline())
 
 
 class Server:
@@ -93,33 +118,6 @@ class Server:
         with self._server:
             self._server.stdin.close()
         self._files.cleanup()
-
-
-class Call:
-    """A process that a server began, as `subprocess.Popen` would show it."""
-
-    def __init__(self, answers: IO[bytes]) -> None:
-        self._answers = answers
-        self.returncode: int | None = None
-        self.pid = self._answer(60.0)
-
-    def wait(self, timeout: float) -> int:
-        """Its exit code, minus the number of the signal that ended it. Raises TimeoutExpired."""
-        if self.returncode is None:
-            self.returncode = self._answer(timeout)
-        return self.returncode
-
-    def poll(self) -> int | None:
-        """Its exit code where it has ended."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return self.wait(0.0)
-        return None
-
-    def _answer(self, timeout_s: float) -> int:
-        if not select.select([self._answers], [], [], timeout_s)[0]:
-            msg = "a call of a server"
-            raise subprocess.TimeoutExpired(msg, timeout_s)
-        return int(self._answers.readline())
 
 
 def advisor() -> Callable[..., NoReturn]:

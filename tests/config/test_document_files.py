@@ -17,6 +17,14 @@ from advisor.errors import (
 )
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A config of one value."""
+    config = tmp_path / "c.yaml"
+    config.write_bytes(b"a: 1\n")
+    return config
+
+
 def test_the_file_is_replaced_with_its_mode_owner_and_attributes(tmp_path) -> None:
     path = tmp_path / ("c" * 250 + ".yaml")
     path.write_bytes(b"a: 1\n")
@@ -38,23 +46,20 @@ def test_the_file_is_replaced_with_its_mode_owner_and_attributes(tmp_path) -> No
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_symlink_stays_and_its_target_is_written(tmp_path) -> None:
-    target, link = tmp_path / "real.yaml", tmp_path / "link.yaml"
-    target.write_bytes(b"a: 1\n")
-    link.symlink_to(target)
+def test_a_symlink_stays_and_its_target_is_written(path) -> None:
+    link = path.with_name("link.yaml")
+    link.symlink_to(path)
     write_atomic(link, b"a: 2\n", expected=b"a: 1\n")
     assert link.is_symlink()
-    assert target.read_bytes() == b"a: 2\n"
+    assert path.read_bytes() == b"a: 2\n"
 
 
-def test_a_read_only_file_is_not_written_even_by_root(tmp_path) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_bytes(b"a: 1\n")
+def test_a_read_only_file_is_not_written_even_by_root(path) -> None:
     path.chmod(0o444)
     with pytest.raises(ConfigReadOnlyError, match="chmod u\\+w"):
         write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
     assert path.read_bytes() == b"a: 1\n"
-    assert list(tmp_path.iterdir()) == [path]
+    assert list(path.parent.iterdir()) == [path]
 
 
 def save_in_between(monkeypatch: pytest.MonkeyPatch, save: Callable[[], None]) -> None:
@@ -80,20 +85,16 @@ def written_into(path: Path) -> None:
 
 
 @pytest.mark.parametrize("save", [renamed_over, written_into])
-def test_what_somebody_saved_under_our_rename_comes_back(tmp_path, monkeypatch, save) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_bytes(b"a: 1\n")
+def test_what_somebody_saved_under_our_rename_comes_back(path, monkeypatch, save) -> None:
     save_in_between(monkeypatch, lambda: save(path))
     with pytest.raises(EditRefusedError, match="changed by someone else"):
         write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
     assert path.read_bytes() == b"a: 3\n"
-    assert list(tmp_path.iterdir()) == [path]
+    assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_an_editor_is_about_to_write_is_not_lost(tmp_path, monkeypatch) -> None:
+def test_what_an_editor_is_about_to_write_is_not_lost(path, monkeypatch) -> None:
     """It opened the file before the rename and writes after it: into the file it opened."""
-    path = tmp_path / "c.yaml"
-    path.write_bytes(b"a: 1\n")
     held: list[BinaryIO] = []
     save_in_between(monkeypatch, lambda: held.append(path.open("r+b")))
     with pytest.raises(EditRefusedError):
@@ -103,28 +104,23 @@ def test_what_an_editor_is_about_to_write_is_not_lost(tmp_path, monkeypatch) -> 
     assert path.read_bytes() == b"a: 3\n"
 
 
-def test_a_config_that_is_removed_meanwhile_is_not_made_again(tmp_path, monkeypatch) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_bytes(b"a: 1\n")
+def test_a_config_that_is_removed_meanwhile_is_not_made_again(path, monkeypatch) -> None:
     save_in_between(monkeypatch, path.unlink)
     with pytest.raises(ConfigReadOnlyError, match="No such file"):
         write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
-    assert list(tmp_path.iterdir()) == []
+    assert list(path.parent.iterdir()) == []
 
 
-def test_where_files_cannot_change_places_a_rename_does_it(tmp_path, monkeypatch) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_bytes(b"a: 1\n")
+def test_where_files_cannot_change_places_a_rename_does_it(path, monkeypatch) -> None:
     monkeypatch.setattr(swapping, "exchange", lambda *_: False)
     write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
     assert path.read_bytes() == b"a: 2\n"
-    assert list(tmp_path.iterdir()) == [path]
+    assert list(path.parent.iterdir()) == [path]
 
 
-def test_an_edit_that_a_killed_call_had_taken_out_is_kept_beside(tmp_path, monkeypatch) -> None:
+def test_an_edit_that_a_killed_call_had_taken_out_is_kept_beside(path, monkeypatch) -> None:
     """The worst moment: the user's version lies under our name, and nobody is there any more."""
-    path, other = tmp_path / "c.yaml", tmp_path / "d.yaml"
-    path.write_bytes(b"a: 1\n")
+    other = path.with_name("d.yaml")
     other.write_bytes(b"a: 1\n")
     save_in_between(monkeypatch, lambda: renamed_over(path))
     child = os.fork()
@@ -135,10 +131,10 @@ def test_an_edit_that_a_killed_call_had_taken_out_is_kept_beside(tmp_path, monke
     assert os.waitpid(child, 0)[1] == 9
     assert swapping.recover(other) == []
     (note,) = swapping.recover(path)
-    (rescued,) = tmp_path.glob("c.yaml.rescued-*")
+    (rescued,) = path.parent.glob("c.yaml.rescued-*")
     assert (path.read_bytes(), rescued.read_bytes()) == (b"a: 2\n", b"a: 3\n")
     assert str(rescued) in note
-    assert {each.name for each in tmp_path.iterdir()} == {"c.yaml", "d.yaml", rescued.name}
+    assert {each.name for each in path.parent.iterdir()} == {"c.yaml", "d.yaml", rescued.name}
 
 
 def test_a_file_that_is_gone_is_said_to_be(tmp_path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import subprocess
 import sys
 from itertools import pairwise
 
@@ -15,6 +14,7 @@ from advisor.errors import (
     ConfigSyntaxError,
     ConfigUnreadableError,
 )
+from tests.support.processes import ran
 
 SPACE = MAX_BYTES - 100
 LAUGHS = b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
@@ -107,14 +107,8 @@ def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path, root) -> None
             server.bind(f"/proc/self/fd/{folder}/socket.yaml")
         finally:
             os.close(folder)
-        done = subprocess.run(
-            [sys.executable, "-c", code, *(str(tmp_path / f"{name}.yaml") for name in names)],
-            cwd=root,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=True,
-        )
+        places = (str(tmp_path / f"{name}.yaml") for name in names)
+        done = ran(sys.executable, "-c", code, *places, cwd=root, timeout=30, check=True)
     wanted = [
         ("ConfigUnreadableError", "is a named pipe"),
         ("ConfigUnreadableError", "is a directory"),

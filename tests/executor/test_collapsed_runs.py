@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ from advisor.objective import THROUGHPUT
 from advisor.report import verdict
 from tests.executor.made import compared
 from tests.support.simulator.engine import RecordedEngine
-from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
+from tests.support.simulator.search import formula_search, on_formula
 
 PLANNED = 6
 WORLDS = 200
@@ -81,19 +80,13 @@ class Falling(RecordedEngine):
         return replace(run, units_per_s=run.units_per_s / 10)
 
 
-def searched(folder: Path, falls: tuple[tuple[str, bool, int], ...]) -> FormulaSearch:
-    """A program in which these runs fall; its loader gains 2x."""
-    engine = on_formula(Falling, noise=0.01, load_s=0.01, launch_s=1e-6, unit_s=0.01)
-    assert isinstance(engine, Falling)
-    engine.falls = falls
-    text = "batch_size: 64\nnum_workers: 0\n"
-    return formula_search(folder, engine, text, workload={"phase": "test"}, budget_s=1e9)
-
-
 @pytest.mark.parametrize("falls", [[(True, 2)], [(False, 1), (True, 6)]])
 def test_a_proof_goes_on_until_what_fell_decides_nothing(tmp_path, falls) -> None:
-    """Whichever arm it was; every round counts, and the report tells of them."""
-    search = searched(tmp_path, tuple(("confirm", *each) for each in falls))
+    """Whichever arm it was; every round counts, and the report tells of them. It gains 2x."""
+    engine = on_formula(Falling, noise=0.01, load_s=0.01, launch_s=1e-6, unit_s=0.01)
+    engine.falls = tuple(("confirm", *each) for each in falls)
+    text = "batch_size: 64\nnum_workers: 0\n"
+    search = formula_search(tmp_path, engine, text, workload={"phase": "test"})
     assert search.values["num_workers"]
     (proof,) = search.state.confirmations
     each = [proof.collapsed(arm) for arm in (BEFORE, AFTER)]

@@ -76,7 +76,6 @@ def test_a_large_gain_is_proven_beside_a_busy_neighbour(tmp_path) -> None:
             process_s=lambda _, loads=loads, asked=asked: 4.0 + 2.0 * loads[next(asked)],
         )
         folder = tmp_path / f"{seed}"
-        folder.mkdir()
         search = formula_search(folder, engine, TEXT, workload=TEST, budget_s=180.0)
         proven += bool(search.winner.changes)
     assert proven >= 9

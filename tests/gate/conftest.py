@@ -26,4 +26,4 @@ def repo(tmp_path: Path, new_repo: NewRepo) -> repos.Repo:
 @pytest.fixture
 def two(repo: repos.Repo) -> Callable[[str, str], repos.Repo]:
     """Makes base and head of one program: `two("print(1)", "print(2)")`."""
-    return functools.partial(repos.base_and_head, repo)
+    return repo.of

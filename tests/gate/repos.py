@@ -1,15 +1,12 @@
 """Git repositories with a base and a head, and the gate run on them as a user runs it."""
 
-from __future__ import annotations
-
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -17,6 +14,7 @@ from advisor.gate.schema import GateRecord
 from advisor.sandbox.capabilities import FORCED
 from tests import warm
 from tests.light import PYTHONPATH
+from tests.support.processes import ran
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = {
@@ -75,7 +73,7 @@ class Repo:
 
     def git(self, *args: str) -> str:
         command = ["git", "-C", str(self.path), *GIT, *args]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return ran(*command, check=True).stdout.strip()
 
     def commit(self, files: Mapping[str, str]) -> str:
         """Write `files` and commit; returns the commit."""
@@ -86,6 +84,12 @@ class Repo:
         self.git("add", "-A")
         self.git("commit", "-q", "--allow-empty", "-m", "change")
         return self.git("rev-parse", "HEAD")
+
+    def of(self, *programs: str) -> Self:
+        """Commit versions of one program, of which the last two are base and head."""
+        for program in programs:
+            self.commit({"bench.py": program})
+        return self
 
     def words(self, *args: str) -> list[str]:
         return ["gate", "--report", str(self.out / "gate.md"), *args]
@@ -110,10 +114,7 @@ class Repo:
 
     def run(self, command: list[str]) -> Gated:
         """Run a gate by a command of its own."""
-        done = subprocess.run(
-            command, cwd=self.path, env=self.environment(), capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
+        done = ran(*command, cwd=self.path, env=self.environment())
         return self.ended(done.returncode, done.stdout, done.stderr)
 
     def ended(self, code: int, stdout: str, stderr: str) -> Gated:
@@ -127,7 +128,7 @@ class Repo:
             folder=self.out,
         )
 
-    def on_github(self, event: Mapping[str, Any] | None = None, **env: str) -> Repo:
+    def on_github(self, event: Mapping[str, Any] | None = None, **env: str) -> Self:
         """The same, as a step of a job sees it."""
         (self.out / "event.json").write_text(json.dumps(event or {}))
         self.env |= {
@@ -173,13 +174,6 @@ def new_repo(folder: Path, gpu_advisor: warm.Server) -> Repo:
     repo = Repo(path=path, out=out, gpu_advisor=gpu_advisor, env={FORCED: "guard"})
     repo.git("init", "-q", "-b", "main", "--template=")
     (path / ".git" / "hooks").mkdir()
-    return repo
-
-
-def base_and_head(repo: Repo, base: str, head: str) -> Repo:
-    """Commits base and head of one program."""
-    for program in (base, head):
-        repo.commit({"bench.py": program})
     return repo
 
 

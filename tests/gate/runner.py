@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 import yaml
 
 from tests.gate.repos import ROOT, parse_outputs
+from tests.support.processes import ran
 
 ACTION = ROOT / "action.yml"
 BASH = shutil.which("bash") or "/bin/bash"
@@ -105,10 +105,8 @@ class Runner:
             **{name: evaluated(text, facts) for name, text in step.get("env", {}).items()},
             **self.env,
         }
-        done = subprocess.run(
-            [BASH, "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-            cwd=self.workspace / evaluated(step.get("working-directory", "."), facts),
-            env=env, capture_output=True, text=True, errors="replace", timeout=300, check=False,
-        )  # fmt: skip
+        words = (BASH, "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"])
+        cwd = self.workspace / evaluated(step.get("working-directory", "."), facts)
+        done = ran(*words, cwd=cwd, env=env, errors="replace", timeout=300)
         outputs = parse_outputs(output.read_text())
         return Step(done.returncode, done.stdout + done.stderr, outputs, summary.read_text())

@@ -4,7 +4,6 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 import venv
@@ -20,6 +19,7 @@ from advisor.gate.history import Session, predict
 from advisor.sandbox.capabilities import FORCED
 from tests.gate.repos import OUTPUTS, ROOT, STEADY
 from tests.gate.runner import ACTION, PATH, Runner, load, steps_of
+from tests.support.processes import ran
 
 EXAMPLES = ROOT / "docs/examples/workflows"
 WORKFLOWS = sorted([*(ROOT / ".github/workflows").glob("*.yml"), *EXAMPLES.glob("*.yml")])
@@ -30,9 +30,7 @@ def linted(name: str, *words: object, given: str = "") -> None:
     tool = shutil.which(name, path=PATH)
     if tool is None:
         pytest.skip(f"{name} is not installed: pip install gpu-advisor[dev]")
-    done = subprocess.run(
-        [tool, *map(str, words)], input=given, capture_output=True, text=True, check=False
-    )
+    done = ran(tool, *map(str, words), input=given)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -23,6 +22,7 @@ from advisor.gate.verdict import why_discard
 from advisor.sandbox.capabilities import FORCED
 from tests import nvml_stub
 from tests.gate.repos import OUTPUTS, ROOT, STEADY, WARM_UPS, fork_event
+from tests.support.processes import begun, ran
 
 BENCH = ("--command", "python bench.py")
 SETUP_LOG = "echo $GPU_ADVISOR_ARM $PWD >> $GPU_ADVISOR_HEAD/../out/setup.log"
@@ -266,7 +266,7 @@ def test_an_exception_of_our_own_is_an_error_and_no_regression(two) -> None:
 
 
 def alive(marker: str) -> bool:
-    return not subprocess.run(["pgrep", "-f", marker], capture_output=True, check=False).returncode
+    return not ran("pgrep", "-f", marker).returncode
 
 
 def test_a_look_that_does_not_fit_is_not_begun(two) -> None:
@@ -336,10 +336,8 @@ def test_a_signal_in_the_middle_ends_with_a_partial_report(two, number) -> None:
     marker = f"gate-signal-test-{os.getpid()}-{number}"
     slow = "import time; time.sleep(1); print('throughput: 1')"
     repo = two(slow, slow).on_github()
-    with subprocess.Popen(
-        repo.command("--command", f"python bench.py {marker}"), cwd=repo.path,
-        env=repo.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as gate:  # fmt: skip
+    command = repo.command("--command", f"python bench.py {marker}")
+    with begun(*command, cwd=repo.path, env=repo.environment()) as gate:
         assert any("pair 1" in line for line in gate.stderr)
         time.sleep(0.5)
         gate.send_signal(number)
@@ -388,9 +386,7 @@ def test_a_throttled_card_is_invalid_and_says_why(two, tmp_path) -> None:
 def test_two_gates_on_one_card_wait_for_each_other(two, tmp_path) -> None:
     repo = two(THROTTLED, THROTTLED)
     repo.env |= nvml_stub.build(tmp_path / "nvml").env(repo.env)
-    with subprocess.Popen(
-        repo.command(*BENCH), cwd=repo.path, env=repo.environment(), stderr=subprocess.PIPE
-    ) as first:
+    with begun(*repo.command(*BENCH), cwd=repo.path, env=repo.environment()) as first:
         first.stderr.readline()
         second = repo.gate(*BENCH, "--max-minutes", "0.02")
         first.terminate()

@@ -13,6 +13,10 @@ from tests.probe.program import ProbedRun, python
 from tests.simulated_gpu import Card, Truth
 
 PLAN = MeasurePlan(measure_s=0.6, min_steps=8)
+LARGE = Card(uuid="GPU-aaaaaaaa-0000-0000-0000-00000000000f", name="NVIDIA H100 80GB HBM3")
+SMALL = Card(
+    uuid="GPU-bbbbbbbb-0000-0000-0000-00000000000e", name="NVIDIA GeForce RTX 3090", memory_gib=24
+)
 
 
 @dataclass(frozen=True, kw_only=True)

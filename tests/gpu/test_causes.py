@@ -3,7 +3,6 @@ the shares are those of what the device and its host really did."""
 
 import pytest
 
-from advisor.model import Run
 from advisor.report.bottleneck import diagnose
 from tests.runs import a_run
 from tests.simulated_gpu import Card
@@ -35,13 +34,6 @@ SLOW = (
 )
 
 
-def named(reading: Run) -> str:
-    """The bottleneck of two such runs."""
-    run = a_run(shares=reading.shares, wait_share=reading.wait_share, effects=reading.effects)
-    found = diagnose([run, run])
-    return found.name
-
-
 CASES = (
     *((H100, *case) for case in QUICK),
     *(pytest.param(H100, *case, marks=pytest.mark.slow) for case in SLOW),
@@ -62,7 +54,8 @@ def test_the_made_bottleneck_is_named(card, cause, words, on_cards) -> None:
     """And the device's share of the time is that of its own account."""
     found = on_cards(*words.split(), cards=(card,))
     reading, shares = found.outcome.measured, found.outcome.measured.shares
-    assert named(reading) == cause, shares
+    run = a_run(shares=shares, wait_share=reading.wait_share, effects=reading.effects)
+    assert diagnose([run, run]).name == cause, shares
     start, end = found.window
     if cause != "launch":  # there the device works between the launches, and nobody can see that
         busy = found.truth.busy_share(0, start, end) - found.truth.copied_share(0, start, end)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,14 +11,11 @@ import pytest
 
 from advisor.errors import OPTIMIZE_EXIT_CODES
 from tests import nvml_stub, simulated_gpu
+from tests.gpu.conftest import LARGE, SMALL
 from tests.light import PYTHONPATH
-from tests.simulated_gpu import Card
+from tests.support.processes import Done, ran
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
-LARGE = Card(uuid="GPU-aaaaaaaa-0000-0000-0000-00000000000f", name="NVIDIA H100 80GB HBM3")
-SMALL = Card(
-    uuid="GPU-bbbbbbbb-0000-0000-0000-00000000000e", name="NVIDIA GeForce RTX 3090", memory_gib=24
-)
 ON_THE_BUS = {
     "count": 2,
     "gpu0.name": SMALL.name, "gpu0.uuid": SMALL.uuid, "gpu0.capability": "8.6",
@@ -56,19 +52,10 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def called(
-    project: Path, environ: Mapping[str, str], *words: str, device: str
-) -> subprocess.CompletedProcess[str]:
+def called(project: Path, environ: Mapping[str, str], *words: str, device: str) -> Done:
     program = (str(PROGRAMS / "gpu_tuned.py"), "--config", "train.json", "--device", device)
-    return subprocess.run(
-        [sys.executable, "-m", "advisor", *words, "--", sys.executable, *program],
-        cwd=project,
-        env=dict(environ),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
+    command = (sys.executable, "-m", "advisor", *words, "--", sys.executable, *program)
+    return ran(*command, cwd=project, env=environ, timeout=200)
 
 
 @pytest.mark.slow
@@ -93,11 +80,9 @@ def profiled(stub: nvml_stub.NvmlStub, words: str, **own: str) -> dict[str, Any]
     """`profile` of a loop on the large card."""
     base = stub.env({**os.environ, "PYTHONPATH": PYTHONPATH, **own})
     program = (sys.executable, str(PROGRAMS / "gpu_loop.py"), *words.split())
-    done = subprocess.run(
-        (sys.executable, "-m", "advisor", "profile", "--json", "--window", "3s", "--", *program),
-        cwd=stub.folder, env=simulated_gpu.environment((LARGE,), base=base),
-        capture_output=True, text=True, check=False, timeout=200,
-    )  # fmt: skip
+    tool = (sys.executable, "-m", "advisor", "profile", "--json", "--window", "3s", "--")
+    env = simulated_gpu.environment((LARGE,), base=base)
+    done = ran(*tool, *program, cwd=stub.folder, env=env, timeout=200)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found

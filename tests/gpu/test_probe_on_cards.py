@@ -5,26 +5,18 @@ from pathlib import Path
 import pytest
 
 from advisor.model import MeasurePlan
-from tests.gpu.conftest import Run, Simulated
+from tests.gpu.conftest import LARGE, SMALL, Run, Simulated
 from tests.probe.program import PROBE
 from tests.simulated_gpu import Card
 
-FAST = Card(uuid="GPU-aaaaaaaa-0000-0000-0000-00000000000f", name="NVIDIA H100 80GB HBM3")
-SLOW = Card(
-    uuid="GPU-bbbbbbbb-0000-0000-0000-00000000000e", name="NVIDIA GeForce RTX 3090", memory_gib=24
-)
 TRAIN = ("--train", "--loader", "--kernel", "5")
-
-
-@pytest.fixture(scope="module")
-def short() -> MeasurePlan:
-    return MeasurePlan(measure_s=0.4, min_steps=5)
+SHORT = MeasurePlan(measure_s=0.4, min_steps=5)
 
 
 @pytest.mark.parametrize("way", ["old", "new"])
-def test_either_way_to_ask_for_tf32_is_read(way, on_cards, short) -> None:
+def test_either_way_to_ask_for_tf32_is_read(way, on_cards) -> None:
     """Since torch 2.9 there are two, and to read the older after the newer was used raises."""
-    reading = on_cards(*TRAIN, "--tf32", way, plan=short).outcome.measured
+    reading = on_cards(*TRAIN, "--tf32", way, plan=SHORT).outcome.measured
     assert reading.effects.tf32 is True
     assert (reading.effects.device, reading.effects.dtype) == ("cuda:0", "float32")
 
@@ -37,12 +29,12 @@ def test_a_tf32_what_if_leaves_both_ways_readable(on_cards) -> None:
     assert (reading.effects.tf32, reading.effects.fused) == (True, True)
 
 
-def test_the_card_that_the_model_is_on_is_told(on_cards, short) -> None:
+def test_the_card_that_the_model_is_on_is_told(on_cards) -> None:
     """By UUID, with its memory; its stream is timed, and no context is opened on another card."""
-    found = on_cards(*TRAIN, "--device", "cuda:1", cards=(FAST, SLOW), plan=short)
+    found = on_cards(*TRAIN, "--device", "cuda:1", cards=(LARGE, SMALL), plan=SHORT)
     (card,) = found.outcome.measured.cards
-    assert (card.index, card.name) == (1, SLOW.name)
-    assert card.uuid == SLOW.uuid.removeprefix("GPU-")
+    assert (card.index, card.name) == (1, SMALL.name)
+    assert card.uuid == SMALL.uuid.removeprefix("GPU-")
     assert card.total_gib == 24
     assert found.truth.contexts == [1]
     compute = found.outcome.measured.shares.compute
@@ -53,7 +45,7 @@ def test_a_memory_cap_leaves_the_current_card_as_it_was(on_cards) -> None:
     """Torch makes each card that it caps the current one."""
     plan = MeasurePlan(mode="whole", memory_cap_gib=8.0)
     args = ("--train", "--steps", "4", "--keep-current")
-    found = on_cards(*args, cards=(FAST, SLOW), plan=plan)
+    found = on_cards(*args, cards=(LARGE, SMALL), plan=plan)
     assert "current 0" in found.outcome.stdout
 
 
@@ -67,8 +59,8 @@ def test_the_driver_is_not_asked_before_the_program_uses_it(on_cards) -> None:
 
 
 @pytest.fixture(scope="module")
-def replays(on_cards: Run, short: MeasurePlan) -> Simulated:
-    return on_cards("--train", "--kernel", "8", "--graph", plan=short)
+def replays(on_cards: Run) -> Simulated:
+    return on_cards("--train", "--kernel", "8", "--graph", plan=SHORT)
 
 
 def test_each_replay_of_a_graph_is_a_step(replays) -> None:
@@ -89,9 +81,9 @@ def test_nothing_of_ours_goes_into_a_capture(replays) -> None:
     assert len(losses) == 4, "those of the eager steps; a captured one is no value"
 
 
-def test_a_loss_that_is_kept_is_a_copy_and_skipped_updates_are_told(on_cards, short) -> None:
+def test_a_loss_that_is_kept_is_a_copy_and_skipped_updates_are_told(on_cards) -> None:
     """A CUDA graph writes each loss to the same place; skipped steps were paid for."""
-    found = on_cards(*TRAIN, "--reuse", "--scaler", "5", plan=short).outcome.measured
+    found = on_cards(*TRAIN, "--reuse", "--scaler", "5", plan=SHORT).outcome.measured
     assert found.losses
     assert 99.0 not in found.losses
     assert any("GradScaler skipped" in note for note in found.notes)
@@ -99,9 +91,8 @@ def test_a_loss_that_is_kept_is_a_copy_and_skipped_updates_are_told(on_cards, sh
 
 def test_reserved_memory_is_told_beside_what_is_allocated(on_cards) -> None:
     """The card must give what the allocator holds."""
-    plan = MeasurePlan(measure_s=0.4, min_steps=5)
     card = Card(memory_scale=4096.0)
-    reading = on_cards(*TRAIN, cards=(card,), plan=plan).outcome.measured
+    reading = on_cards(*TRAIN, cards=(card,), plan=SHORT).outcome.measured
     assert 0 < reading.peak_mem_gib < reading.peak_device_gib
 
 

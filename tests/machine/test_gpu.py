@@ -1,7 +1,6 @@
 """Which GPUs a program is shown, and the sentence where it is shown none."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from unittest import mock
@@ -10,6 +9,7 @@ import pytest
 from nvml_stub import H100, LAPTOP
 
 from advisor.machine import gpu
+from tests.support.processes import ran
 
 SECOND = {f"gpu1.{key}": value for key, value in LAPTOP.items()} | {
     "gpu1.power.limit": 115_000,
@@ -30,10 +30,7 @@ SLICES = {
 def fresh(root: Path, env: dict[str, str]) -> str:
     """The GPUs of a new process, for what is asked once a process."""
     code = "from advisor.machine import gpu; print(gpu.read_gpus())"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, cwd=root, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
+    return ran(sys.executable, "-c", code, env=env, cwd=root, check=True).stdout.strip()
 
 
 def test_a_card_is_described_in_full(nvml) -> None:

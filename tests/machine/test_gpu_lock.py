@@ -8,6 +8,7 @@ import pytest
 
 from advisor.errors import StateBusyError
 from advisor.machine.lock import gpu_lock, runtime_dir
+from tests.support.processes import begun
 
 HOLD = """
 import pathlib, sys, time
@@ -19,10 +20,8 @@ with gpu_lock(sys.argv[1] or None, folder=pathlib.Path(sys.argv[2])):
 
 
 def test_the_second_is_told_who_holds_it_until_that_is_killed(root, tmp_path) -> None:
-    words = [sys.executable, "-c", HOLD, "GPU-1", str(tmp_path)]
-    with subprocess.Popen(
-        words, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    words = (sys.executable, "-c", HOLD, "GPU-1", str(tmp_path))
+    with begun(*words, cwd=root, stdin=subprocess.PIPE) as process:
         assert process.stdout.readline() == "held\n"
         with pytest.raises(StateBusyError) as refusal, gpu_lock("GPU-1", folder=tmp_path):
             pass

@@ -1,7 +1,6 @@
 """CPUs and memory that may really be used, from cgroup trees as kernels lay them out."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from advisor.machine import host
 from advisor.machine.readings import GIB
+from tests.support.processes import ran
 
 UNLIMITED_V1 = 9_223_372_036_854_771_712
 
@@ -91,10 +91,7 @@ def test_affinity_limits_the_cpus(root, tmp_path) -> None:
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         f"print(host.usable_cpus({{}}, pathlib.Path({str(tmp_path)!r})))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "1\n"
+    assert ran(sys.executable, "-c", code, cwd=root, check=True).stdout == "1\n"
 
 
 def test_this_host_is_read_whole() -> None:

@@ -6,37 +6,15 @@ import pytest
 
 from advisor.machine import profiles, target
 from advisor.model import Card, Gpu, Machine
+from tests.runs import a_gpu
+from tests.support.simulator.engine import QUIET_MACHINE
 
-CPU_ONLY = Machine(
-    cpu_model="Test CPU",
-    cpus=2,
-    ram_gib=24.0,
-    ram_limit_gib=8.0,
-    os="Linux",
-    python="3.11.7",
-    gpu_note="No NVIDIA driver is installed on this host.",
-)
+CPU_ONLY = replace(QUIET_MACHINE, gpu_note="No NVIDIA driver is installed on this host.")
 
-
-def card(name: str, total_gib: float, capability: str, index: int = 0) -> Gpu:
-    found = profiles.match(name, total_gib)
-    return Gpu(
-        index=index,
-        name=name,
-        uuid=f"GPU-{index}",
-        memory_total_gib=total_gib,
-        memory_free_gib=total_gib - 0.3,
-        driver="560",
-        power_limit_w=None,
-        compute_capability=capability,
-        profile=found.name if found else None,
-    )
-
-
-H100 = card("NVIDIA H100 80GB HBM3", 79.6, "9.0")
-RTX_3090 = card("NVIDIA GeForce RTX 3090", 24.0, "8.6", index=1)
-V100 = card("Tesla V100-SXM2-32GB", 32.0, "7.0")
-UNKNOWN = card("NVIDIA RTX 5000 Ada Generation", 32.0, "8.9")
+H100 = a_gpu("NVIDIA H100 80GB HBM3", 79.6, "9.0")
+RTX_3090 = a_gpu("NVIDIA GeForce RTX 3090", 24.0, "8.6", index=1)
+V100 = a_gpu("Tesla V100-SXM2-32GB", 32.0, "7.0")
+UNKNOWN = a_gpu("NVIDIA RTX 5000 Ada Generation", 32.0, "8.9")
 
 
 FULL = replace(H100, memory_free_gib=10.0)
@@ -54,7 +32,7 @@ def machine(*gpus: Gpu) -> Machine:
         ("auto", machine(UNKNOWN), UNKNOWN.name, False, ""),
         ("rtx-3090", machine(H100, RTX_3090), "rtx-3090", False, ""),
         ("RTX 3090", machine(H100), "rtx-3090", True, "memory capped to 21.5 GiB"),
-        ("h100-sxm", CPU_ONLY, "h100-sxm", False, "All figures are those of this CPU (Test CPU)."),
+        ("h100-sxm", CPU_ONLY, "h100-sxm", False, "All figures are those of this CPU (recorded)."),
         ("h200-sxm", machine(H100), "h200-sxm", False, f"All figures are those of {H100.name}."),
         ("rtx-3090", machine(V100), "rtx-3090", False, "lacks the free memory or the precisions"),
         ("rtx-3090", machine(FULL), "rtx-3090", False, "lacks the free memory or the precisions"),

@@ -12,6 +12,7 @@ import pytest
 from advisor.machine.gpu import read_gpus
 from advisor.machine.recording import Sampler, _Owner, merged, positions
 from advisor.model import Card, Telemetry
+from tests.support.processes import begun
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
@@ -57,12 +58,7 @@ child.wait()
 
 def test_descendants_are_the_programs_own() -> None:
     """And stay so after their end, when the driver may still list them for a moment."""
-    with subprocess.Popen(
-        [sys.executable, "-c", PARENT],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as root:
+    with begun(sys.executable, "-c", PARENT, stdin=subprocess.PIPE) as root:
         worker = int(root.stdout.readline())
         owner = _Owner([root.pid])
         assert owner.split([root.pid, worker, 1]) == ((root.pid, worker), ())

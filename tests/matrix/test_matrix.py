@@ -8,8 +8,6 @@ import importlib.util
 import json
 import os
 import shutil
-import socket
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ import pytest
 from advisor.model import MeasurePlan
 from tests import light, warm
 from tests.probe.program import PROGRAMS, Begin, python, true_rate
+from tests.support.processes import free_port, ran
 
 pytest.importorskip("torch")
 
@@ -130,9 +129,7 @@ def test_the_probe_measures_the_program_as_it_measures_itself(case, tmp_path, be
 def test_the_command_measures_the_program_as_it_measures_itself(case, tmp_path) -> None:
     """Processes that a launcher starts."""
     skip_without(case)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = str(taken.getsockname()[1])
+    port = str(free_port())
     words = laid_out(case.command.format(port=port), tmp_path)
     own = {
         "PYTHONPATH": str(ROOT),
@@ -141,10 +138,8 @@ def test_the_command_measures_the_program_as_it_measures_itself(case, tmp_path) 
         "GPU_ADVISOR_ISOLATION": "guard",  # the truth is a file that the program writes
     }
     profile_it = [sys.executable, "-m", "advisor", "profile", "--json", "--window", "1s", "--"]
-    done = subprocess.run(
-        [*profile_it, sys.executable, *words], cwd=tmp_path,
-        env={**os.environ, **ENVIRONMENT, **own}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    env = {**os.environ, **ENVIRONMENT, **own}
+    done = ran(*profile_it, sys.executable, *words, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     profile = json.loads(done.stdout)
     start, end = profile["window"]["start"], profile["window"]["end"]

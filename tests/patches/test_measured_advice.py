@@ -20,17 +20,6 @@ pytestmark = [
 ]
 
 
-def workers_of(project: Path) -> int | None:
-    """Workers that the program really runs with."""
-    found = program.run(
-        project / "probed",
-        *(sys.executable, "train.py", "c.json"),
-        cwd=project,
-        plan=MeasurePlan(measure_s=0.5, min_steps=10),
-    )
-    return found.measured.effects.workers
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
@@ -62,4 +51,7 @@ def test_loader_arguments_in_the_code_are_found_measured_and_patched(project, gp
     subprocess.run(["git", "apply", patch.name], cwd=project, check=True)
     workers = int(advice["title"].partition("num_workers=")[2].partition(",")[0])
     assert f"num_workers={workers}" in (project / "train.py").read_text()
-    assert workers_of(project) == workers
+    plan = MeasurePlan(measure_s=0.5, min_steps=10)
+    command = (sys.executable, "train.py", "c.json")
+    probed = program.run(project / "probed", *command, cwd=project, plan=plan)
+    assert probed.measured.effects.workers == workers

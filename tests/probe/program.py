@@ -101,7 +101,6 @@ def forked(command: Sequence[str], **how: Any) -> Begun:
     return with_torch().start(command[1:], **how)
 
 
-@functools.cache
 def with_torch() -> warm.Server:
     """The one of this session."""
     return _served("torch")
@@ -109,15 +108,10 @@ def with_torch() -> warm.Server:
 
 def compiling(command: Sequence[str], **how: Any) -> Begun:
     """The same from one that has compiled before, of which torch.compile is imported, too."""
-    return with_compiler().start(command[1:], **how)
+    return _served("compiler", **{light.WHOLE: "1"}).start(command[1:], **how)
 
 
 @functools.cache
-def with_compiler() -> warm.Server:
-    """The one of this session, with torch as it is."""
-    return _served("compiler", **{light.WHOLE: "1"})
-
-
 def _served(kind: str, **env: str) -> warm.Server:
     server = warm.Server(kind, {**os.environ, **OF_SERVERS, **env})
     atexit.register(server.close)

@@ -2,7 +2,6 @@
 
 import ast
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from advisor.analysis.events import EventReader
 from advisor.model import MeasurePlan
 from tests.probe.program import PLAN, PROBE, PROGRAMS, WHOLE, python, run, with_torch
+from tests.support.processes import ran
 
 
 def test_the_probe_needs_python_3_9_and_the_standard_library() -> None:
@@ -70,13 +70,8 @@ def test_a_broken_spec_leaves_the_program_alone(tmp_path) -> None:
     """The error is kept beside the spec."""
     spec = tmp_path / "spec.json"
     spec.write_text("{")
-    done = subprocess.run(
-        [sys.executable, "-c", "print('here')"],
-        env={**os.environ, "GPU_ADVISOR_SPEC": str(spec), "PYTHONPATH": str(PROBE / "site")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    env = {**os.environ, "GPU_ADVISOR_SPEC": str(spec), "PYTHONPATH": str(PROBE / "site")}
+    done = ran(sys.executable, "-c", "print('here')", env=env, check=True)
     assert (done.stdout.strip(), done.stderr) == ("here", "")
     assert "JSON" in Path(f"{spec}.error").read_text()
 

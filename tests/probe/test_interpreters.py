@@ -2,13 +2,13 @@
 
 import functools
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.probe.program import PROBE, WHOLE, run
+from tests.support.processes import ran
 
 VERSIONS = ("3.9", "3.11", "3.13")
 
@@ -55,8 +55,7 @@ def interpreter(version: str) -> Path:
     homes = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     found = [str(path) for path in homes[-1:]] or [shutil.which(f"python{version}")]
     for path in filter(None, found):
-        asked = [path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        done = ran(path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
         if done.stdout.strip() == version:
             return Path(path)
     pytest.skip(f"no Python {version} on this machine")
@@ -73,9 +72,7 @@ def test_a_program_without_torch_runs_as_ever(python, tmp_path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     command = [str(python), str(program), "--width", "4", "a", "b"]
-    alone = subprocess.run(
-        command, cwd=tmp_path / "cwd", capture_output=True, text=True, check=False
-    )
+    alone = ran(*command, cwd=tmp_path / "cwd")
     (tmp_path / "cwd" / "made.txt").unlink()
     outcome = run(tmp_path, *command, plan=WHOLE)
     assert (outcome.exit_code, outcome.stdout, outcome.stderr) == (4, alone.stdout, alone.stderr)
@@ -87,13 +84,8 @@ def test_a_program_without_torch_runs_as_ever(python, tmp_path) -> None:
 
 def test_the_pure_parts_compute_the_same(python, tmp_path) -> None:
     """Every module of the probe can be imported, and a log written."""
-    done = subprocess.run(
-        [str(python), "-W", "error", "-c", PURE, str(PROBE), str(tmp_path)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("-W", "error", "-c", PURE, str(PROBE), str(tmp_path))
+    done = ran(str(python), *words, cwd=tmp_path)
     assert [float(word) for word in done.stdout.split()] == [400, 3], done.stderr
 
 

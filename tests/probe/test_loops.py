@@ -1,6 +1,5 @@
 """Units/s of every shape of loop agree with the program's own account, in the same window."""
 
-import socket
 from dataclasses import replace
 from itertools import pairwise
 
@@ -8,6 +7,7 @@ import pytest
 
 from advisor.model import MeasurePlan
 from tests.probe.program import PLAN, PROGRAMS, noted_steps, python, run
+from tests.support.processes import free_port
 
 WITHIN = 0.03
 VALIDATION_S = 0.05
@@ -111,7 +111,7 @@ def test_validations_are_measured_where_they_are_asked_for(tmp_path, batches) ->
 def test_two_ranks_of_which_one_is_slow(tmp_path) -> None:
     """They stop at the same step and their rates, which are one where gradients are reduced, add
     up. The matrix has those of torchrun and of spawn."""
-    env = {"PORT": str(_free_port()), "UNEVEN": "1"}
+    env = {"PORT": str(free_port()), "UNEVEN": "1"}
     outcome = python(tmp_path, "ok_ranks.py", "fork", env=env)
     reading = outcome.measured
     assert outcome.exit_code == 0, outcome.stderr
@@ -121,12 +121,6 @@ def test_two_ranks_of_which_one_is_slow(tmp_path) -> None:
     slow, fast = sorted(reading.rank_units_per_s)
     assert close(slow, fast)
     assert reading.effects.workers == 1
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def test_a_shell_script_that_overwrites_pythonpath(tmp_path) -> None:

@@ -30,7 +30,7 @@ from tests.executor.made import comparison
 from tests.report.composing import reported
 from tests.runs import a_change, a_run
 from tests.support.simulator.engine import QUIET_MACHINE, RecordedEngine
-from tests.support.simulator.search import formula_search, on_formula
+from tests.support.simulator.search import formula_search, on_formula, taking
 
 TEXT = "batch_size: 1\nnum_workers: 0\n"
 TEST = {"phase": "test"}
@@ -103,17 +103,15 @@ def test_the_noise_of_equal_runs_stands_beside_the_tie(tmp_path) -> None:
 
 
 def test_a_comparison_that_the_budget_cut_short_is_partial(tmp_path) -> None:
-    def slower(trial: Trial) -> float:
-        return 60.0 if trial.purpose == "confirm" else 1.0
-
-    report = report_of(tmp_path, on_formula(load_s=1e-6, process_s=slower), budget_s=50.0)
+    engine = on_formula(load_s=1e-6, process_s=taking(1.0, confirm=60.0))
+    report = report_of(tmp_path, engine, budget_s=50.0)
     assert report.verdict == "partial"
     assert not report.changes
 
 
 def test_an_unproven_candidate_is_named_with_the_call_that_proves_it(tmp_path) -> None:
     """The budget bought the search and no round of the comparison."""
-    engine = on_formula(load_s=1e-6, process_s=lambda t: 9.0 if t.purpose == "search" else 3.0)
+    engine = on_formula(load_s=1e-6, process_s=taking(3.0, search=9.0))
     report = report_of(tmp_path, engine, budget_s=36.0)
     assert not report.comparisons
     assert report.verdict == "partial"
@@ -137,10 +135,8 @@ def test_a_candidate_that_lost_its_rounds_is_not_called_likely(tmp_path) -> None
             return replace(run, units_per_s=factor * run.units_per_s) if changed else run
 
     for budget_s in range(30, 120, 10):
-        folder = tmp_path / str(budget_s)
-        folder.mkdir()
         engine = on_formula(Lucky, **FLAT, process_s=6.0)
-        report = report_of(folder, engine, budget_s=float(budget_s))
+        report = report_of(tmp_path / str(budget_s), engine, budget_s=float(budget_s))
         lost = {each.after for each in report.comparisons if each.gain and each.gain.ratio < 1}
         assert report.candidate is None or report.candidate.label not in lost
 

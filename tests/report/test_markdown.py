@@ -1,6 +1,7 @@
 """Text of unknown origin is shown in Markdown and does nothing else there."""
 
 from hypothesis import given, strategies as st
+from markdown_it.token import Token
 
 from advisor.report import markdown
 from tests.report.test_golden import PARSER
@@ -8,33 +9,29 @@ from tests.report.test_golden import PARSER
 SPECIAL = st.text(alphabet="`|\\*_[]()<>&!#~-+=.1$ ab\n\té\"'{}", max_size=40)
 
 
-def inline_types(rendered: str) -> set[str]:
-    """Kinds of inline tokens that a document holds."""
-    return {
-        child.type for token in PARSER.parse(rendered) for child in token.children or () if child
-    }
+def inline(rendered: str) -> list[Token]:
+    """What stands in the lines of a document."""
+    return [child for token in PARSER.parse(rendered) for child in token.children or ()]
 
 
 @given(SPECIAL)
 def test_prose_stays_one_paragraph_of_text_and_code(raw) -> None:
     tokens = PARSER.parse(str(markdown.text(raw)))
     assert {token.type for token in tokens} <= {"paragraph_open", "inline", "paragraph_close"}
-    assert inline_types(str(markdown.text(raw))) <= {"text", "text_special", "code_inline"}
+    kinds = {child.type for child in inline(str(markdown.text(raw)))}
+    assert kinds <= {"text", "text_special", "code_inline"}
 
 
 @given(SPECIAL.filter(lambda raw: "`" not in raw))
 def test_prose_without_code_reads_as_written(raw) -> None:
-    tokens = PARSER.parse(str(markdown.text(raw)))
-    read = "".join(c.content for token in tokens for c in token.children or ())
+    read = "".join(child.content for child in inline(str(markdown.text(raw))))
     # What would become a link is parted by a mark that nobody sees.
     assert read.replace(markdown.JOINER, "") == " ".join(raw.split())
 
 
 @given(SPECIAL)
 def test_code_shows_exactly_what_was_given(raw) -> None:
-    children = [
-        c for token in PARSER.parse(f"x {markdown.code(raw)} y") for c in token.children or ()
-    ]
+    children = inline(f"x {markdown.code(raw)} y")
     shown = " ".join(raw.split())
     assert [c.type for c in children] == ["text", "code_inline", "text"]
     assert children[1].content.strip() == shown

@@ -20,6 +20,7 @@ from advisor.report import progress
 from advisor.report.progress import Progress, is_terminal
 from tests.report import golden
 from tests.runs import a_run
+from tests.support.processes import ran
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -116,9 +117,7 @@ def test_a_finished_report_has_its_first_screen_on_the_terminal() -> None:
 
 
 def test_elsewhere_each_trial_is_one_plain_line_on_stderr() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", STORY], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = ran(sys.executable, "-c", STORY, cwd=ROOT)
     assert done.returncode == 0, "rich was imported without a terminal"
     assert done.stdout == "result\n"
     assert re.sub(r"[0-9.]+ s of", "0 s of", done.stderr).splitlines() == [

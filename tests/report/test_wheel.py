@@ -2,13 +2,13 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 from advisor.report import writing
 from tests.report import examples
+from tests.support.processes import Done, ran
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("pyproject.toml", "README.md", "LICENSE", "advisor", "templates")
@@ -21,13 +21,10 @@ sys.stdout.write(writing.page(writing.load(Path(sys.argv[2])), None))
 """
 
 
-def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run(*command: object, cwd: Path) -> Done:
     """Run where neither the source tree nor PYTHONPATH can help."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    words = [str(part) for part in command]
-    return subprocess.run(
-        words, cwd=cwd, env=environment, check=True, capture_output=True, text=True
-    )
+    return ran(*map(str, command), cwd=cwd, env=environment, check=True)
 
 
 def test_the_unpacked_wheel_renders_a_page(tmp_path) -> None:

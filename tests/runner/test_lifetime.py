@@ -18,6 +18,7 @@ from advisor.runner.job import prepare
 from advisor.runner.launch import START
 from advisor.sandbox.capabilities import FORCED
 from tests.runner.conftest import failed, processes_of, program, reached
+from tests.support.processes import begun
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_STEPS = program("fail_no_steps", "600")
@@ -88,16 +89,8 @@ def test_the_next_call_removes_the_folder_of_a_killed_one(tmp_path, monkeypatch)
         "with scratch_folder() as folder:\n"
         "    (folder / '001').mkdir(); print(folder, flush=True); time.sleep(600)\n"
     )
-    calls = [
-        subprocess.Popen(
-            [sys.executable, "-c", script],
-            cwd=ROOT,
-            env={**os.environ, "TMPDIR": str(tmp_path)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    calls = [begun(sys.executable, "-c", script, cwd=ROOT, env=env) for _ in range(2)]
     folders = [Path(call.stdout.readline().strip()) for call in calls if call.stdout]
     for each in folders:
         os.utime(each, (1, 1))

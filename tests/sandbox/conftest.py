@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from advisor.model import Failure, MeasurePlan, Run
 from advisor.runner import run_trial
 from advisor.sandbox.capabilities import FORCED
 from tests.runs import a_trial
+from tests.support.processes import ran
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = ("unshare", "-m") if os.geteuid() == 0 else ("unshare", "-Urm")
@@ -53,7 +53,7 @@ def outcome_of(before: Sequence[str], folder: Path, *command: str, **how: Any) -
     """A trial in `folder`, from a process that is started through the words `before`."""
     scratch = folder.parent / "scratch"
     words = [*before, sys.executable, "-c", TRIAL, str(folder), str(scratch), *command]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, **how)
+    done = ran(*words, **how)
     assert done.returncode == 0, done.stderr
     return Outcome(*json.loads(done.stdout))
 

@@ -3,14 +3,11 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from advisor import config as documents
-from advisor.config.originals import Versions
 from advisor.errors import (
     FAILURE_EXIT_CODES,
     BudgetTooSmallError,
@@ -18,30 +15,24 @@ from advisor.errors import (
     OutputRefusedError,
     StateUnusableError,
 )
-from advisor.state import state_folder
 from tests.light import PYTHONPATH
-from tests.runs import a_change
 from tests.sandbox.conftest import NAMESPACE
+from tests.support import kills
+from tests.support.processes import Done, ran
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def call(folder: Path, world: str, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
+def call(folder: Path, world: str, *argv: str, **env: str) -> Done:
     """`gpu-advisor ARGV` in the project, after the shell commands `world`."""
     project = folder / "project"
     project.mkdir(exist_ok=True)
     if not (project / "c.json").exists():
         (project / "c.json").write_text('{"batch_size": 1}\n')
     own = {"PYTHONPATH": PYTHONPATH, "XDG_STATE_HOME": str(folder / "elsewhere")}
-    words = [sys.executable, "-m", "advisor", *argv]
-    return subprocess.run(
-        [*NAMESPACE, "sh", "-ec", f'{world}\ncd project; exec "$@"', "sh", *words],
-        cwd=folder,
-        env={**os.environ, **own, **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = (sys.executable, "-m", "advisor", *argv)
+    inside = (*NAMESPACE, "sh", "-ec", f'{world}\ncd project; exec "$@"', "sh", *words)
+    return ran(*inside, cwd=folder, env={**os.environ, **own, **env})
 
 
 PROFILE = ("profile", "--window", "0.2s", "--unit-regex", "done", "--", "sh", "-c")
@@ -142,7 +133,7 @@ def test_a_read_only_project_can_be_looked_at(tmp_path, project) -> None:
     assert first.returncode in {0, BudgetTooSmallError.exit_code}, first.stderr
     assert (tmp_path / "out" / "r.json").is_file()
     assert {path.name for path in project.iterdir()} == {"c.json", "run.py", "gpu-advisor.toml"}
-    tuned(project)
+    kills.rewrite(project / "c.json")
     later = call(tmp_path, READ_ONLY, "optimize", "c.json", "--budget", "1s", *again)
     assert later.returncode in {0, BudgetTooSmallError.exit_code}, later.stderr
 
@@ -175,13 +166,3 @@ def test_a_user_without_a_home_may_tune(tmp_path, project) -> None:
     done = call(tmp_path, f"{READ_ONLY}; {NOBODY}", *argv, "--report", str(tmp_path / "r.md"))
     assert done.returncode == StateUnusableError.exit_code
     assert "Set XDG_STATE_HOME" in done.stderr
-
-
-def tuned(project: Path) -> None:
-    """As an earlier call left it."""
-    config = project / "c.json"
-    document = documents.read(config)
-    new = document.with_values({"batch_size": 8})
-    change = a_change(document=str(config))
-    Versions(state_folder(project), config).keep(document, new, [change])
-    config.write_bytes(new)

@@ -17,16 +17,11 @@ What it is good for: what a program's host is told while its device lags behind,
 wait for, or runs out of memory. What it is not: a speed of anything.
 """
 
-from __future__ import annotations
-
 import json
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 VARIABLE = "SIMULATED_GPU"
 TRUTH = "SIMULATED_GPU_TRUTH"

@@ -4,8 +4,6 @@ Work is queued on a stream of a card with its length, and is over when that time
 streams of a card run beside each other. The host blocks when it is too far ahead.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -5,13 +5,8 @@ do beside each other is the same on a busy machine as on an idle one; and a slee
 For programs of one thread: what is waited for outside of `time.sleep` takes no time.
 """
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 FASTER = 20.0
 """How many times as fast as the machine's own a sleep passes: an observer outside keeps up."""

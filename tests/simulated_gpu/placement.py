@@ -4,25 +4,21 @@ A mode sees every torch function. It takes `cuda` out of the arguments, calls th
 CPU, queues the work on the card and marks what came out.
 """
 
-from __future__ import annotations
-
 import _thread
 import contextlib
 import sys
 import threading
 import weakref
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _python_dispatch
 
 from tests.simulated_gpu import device as sim, surface
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from types import FrameType
 
 STAGED_BYTES = 64 << 10
 """A pageable copy of no more is staged at once; the host waits for a larger one."""

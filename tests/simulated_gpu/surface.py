@@ -3,19 +3,15 @@
 Each function and class here whose name torch.cuda has too takes its place there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import types
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from typing import Any, Self
 
 import torch
 
 from tests.simulated_gpu import device as sim
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def install(cuda: Any) -> None:
@@ -231,7 +227,7 @@ class Event:
     def wait(self, stream: Any = None) -> None:
         (stream or current_stream()).wait_event(self)
 
-    def elapsed_time(self, end: Event) -> float:
+    def elapsed_time(self, end: Self) -> float:
         """Milliseconds. Raises RuntimeError for marks not passed yet, or of two cards."""
         if self.card is not end.card:
             msg = "CUDA error: invalid resource handle"

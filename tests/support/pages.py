@@ -2,10 +2,11 @@
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from tests.support.processes import ran
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,12 +36,5 @@ def run(found: list[str], project: Path, **more: str) -> Iterator[tuple[str, int
     path = os.pathsep.join(map(str, (tool.parent, Path(sys.executable).parent)))
     environ = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     for block in found:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            cwd=project,
-            env=environ | more,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ran("bash", "-euo", "pipefail", "-c", block, cwd=project, env=environ | more)
         yield block, done.returncode, done.stdout, done.stderr

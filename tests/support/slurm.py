@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.processes import free_port, ran
+
 PROGRAMS = ("slurmctld", "slurmd", "srun", "munged")
 NODES = {"n1": "rtx4060", "n2": "h100"}
 """Nodes, with the type of their made card."""
@@ -101,7 +103,8 @@ def _end(pid_file: Path) -> None:
 
 def _configure(folder: Path) -> None:
     """Write the configuration, a key and made cards: slurmd wants character devices."""
-    host, port = socket.gethostname().partition(".")[0], _free_port()
+    host = socket.gethostname().partition(".")[0]
+    port = min(free_port(), 60_000)  # the next two are free, too, as far as one can tell
     for name in ("state", "munge", *(f"spool-{name}" for name in NODES)):
         (folder / name).mkdir(parents=True, exist_ok=True)
     nodes, cards = [], []
@@ -119,20 +122,11 @@ def _configure(folder: Path) -> None:
     key.chmod(0o600)
 
 
-def _free_port() -> int:
-    """Port whose next two are free, too, as far as one can tell."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return min(int(probe.getsockname()[1]), 60_000)
-
-
 def _wait_until_idle(environ: dict[str, str]) -> None:
     deadline, found = time.monotonic() + START_S, ""
     while time.monotonic() < deadline:
         command = ["sinfo", "--noheader", "--format=%N %T", "--Node", "--partition=main"]
-        found = subprocess.run(
-            command, env=environ, capture_output=True, text=True, check=False
-        ).stdout
+        found = ran(*command, env=environ).stdout
         if sorted(found.split("\n"))[1:] == [f"{name} idle" for name in NODES]:
             return
         time.sleep(0.3)

@@ -249,13 +249,7 @@ def _forked(code: str, folder: Path, environment: dict[str, str]) -> str | None:
     return (message or f"exit code {os.waitstatus_to_exitcode(status)}") if status else None
 
 
-def main() -> None:
-    """Run the ways, one after another."""
-    project = Path.cwd()
-    home = project.parent / "home"
-    results = {name: attempt(name, project / _folder(name), home) for name in sys.argv[2:]}
-    Path(sys.argv[1]).write_text(json.dumps(results))
-
-
 if __name__ == "__main__":
-    main()
+    home = Path.cwd().parent / "home"
+    results = {name: attempt(name, Path.cwd() / _folder(name), home) for name in sys.argv[2:]}
+    Path(sys.argv[1]).write_text(json.dumps(results))

@@ -13,7 +13,7 @@ from advisor.model import Trial
 from advisor.runner.supervisor import TERM_GRACE_S
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
-from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
+from tests.support.simulator.search import FormulaSearch, formula_search, on_formula, taking
 from tests.tuner.configs import INFERENCE, TEST
 
 STARTUPS_S = (1, 2, 3, 5, 8, 12, 16, 21, 28, 35)
@@ -119,11 +119,8 @@ def test_what_bounded_the_batch_is_told_although_the_budget_ended_the_search(
 def test_a_budget_is_overrun_by_a_few_seconds_at_most(tmp_path, budget_s, late, held) -> None:
     """However much longer than the others the processes at its end take, and whoever is waited
     for; seven seconds hold the stopping and the report, too."""
-
-    def process_s(trial: Trial) -> float:
-        return 8.0 if trial.purpose == "baseline" else 8.0 * late
-
     costs, text = PROGRAMS["both"]
+    process_s = taking(8.0 * late, baseline=8.0)
     engine = on_formula(process_s=process_s, noise=0.02, held=held, **costs)
     search = formula_search(tmp_path, engine, text, workload=TEST, budget_s=budget_s, gpu=False)
     assert search.executor.budget.spent_s <= budget_s + LATE_S
@@ -132,9 +129,7 @@ def test_a_budget_is_overrun_by_a_few_seconds_at_most(tmp_path, budget_s, late, 
 
 def test_a_budget_that_ends_amid_the_proof_ends_it_without_one(tmp_path) -> None:
     """Processes may slow down once the rounds are planned: nothing is written then."""
-    slower = on_formula(
-        load_s=1e-6, process_s=lambda trial: 60.0 if trial.purpose == "confirm" else 1.0
-    )
+    slower = on_formula(load_s=1e-6, process_s=taking(1.0, confirm=60.0))
     search = formula_search(tmp_path, slower, INFERENCE, workload=TEST, budget_s=50.0)
     assert search.state.confirmations[0].cut_short
     assert any(skipped.matters for skipped in search.state.skipped)
@@ -183,11 +178,7 @@ def test_a_batch_whose_steps_take_long_is_begun_only_where_they_fit(tmp_path, bu
 def test_rounds_that_take_less_than_was_feared_are_more(tmp_path) -> None:
     """A busy machine makes the first processes dear: what the rounds themselves take says how many
     of those that the noise asks for the budget bears, and none is begun that it does not."""
-
-    def process_s(trial: Trial) -> float:
-        return 4.0 if trial.purpose == "confirm" else 10.0
-
-    engine = on_formula(process_s=process_s, **PROGRAMS["batch"][0])
+    engine = on_formula(process_s=taking(10.0, confirm=4.0), **PROGRAMS["batch"][0])
     search = formula_search(tmp_path, engine, INFERENCE, workload=TEST, budget_s=100.0, gpu=False)
     (proof,) = search.state.confirmations
     assert proof.ab_test.rounds < len(proof.counted) <= proof.ab_test.max_rounds

@@ -113,10 +113,8 @@ def test_what_is_free_is_proven_before_quality_is_touched(tmp_path) -> None:
 def test_what_trades_results_is_written_only_for_a_gain_of_its_own(tmp_path) -> None:
     """A precision that gains 2 % is no gain beyond the free part, which stays."""
     for speedup, taken in ((1.5, True), (1.02, False)):
-        folder = tmp_path / f"{speedup}"
-        folder.mkdir()
         engine = on_formula(load_s=1e-6, bf16_speedup=speedup)
-        search = formula_search(folder, engine, TRAINING, workload=GUARD)
+        search = formula_search(tmp_path / f"{speedup}", engine, TRAINING, workload=GUARD)
         assert search.values["batch_size"] > 4
         assert ("precision" in search.values) is taken
 

@@ -25,7 +25,6 @@ def test_a_gain_inside_the_noise_is_not_proven(tmp_path) -> None:
     """What looked faster by luck is run against the original, and loses."""
     wins = 0
     for seed in range(8):
-        (tmp_path / f"{seed}").mkdir()
         again = on_formula(load_s=1e-6, launch_s=1e-6, unit_s=0.01, noise=0.1, seed=seed)
         search = formula_search(tmp_path / f"{seed}", again, INFERENCE, workload=TEST)
         wins += bool(search.winner.changes)

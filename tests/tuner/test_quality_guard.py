@@ -8,7 +8,7 @@ import pytest
 
 from advisor.model import Failure, Run, Trial
 from tests.support.simulator.engine import RecordedEngine
-from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
+from tests.support.simulator.search import FormulaSearch, formula_search, on_formula, taking
 
 TEXT = "batch_size: 8\nn_timestep: 1000\n"
 TOLERANCE = 0.1
@@ -24,7 +24,6 @@ def searched(
     **formula: Any,
 ) -> FormulaSearch:
     """A sampler whose quality is 1 at any number of steps, but for what `formula` says."""
-    folder.mkdir(exist_ok=True)
     engine = on_formula(
         kind,
         **{
@@ -41,10 +40,6 @@ def searched(
     measure = {"quality": {"pattern": "quality: (-?[0-9.]+)", "tolerance": str(TOLERANCE)}}
     asked = {"phase": "test", "quality": measure, **(workload or {})}
     return formula_search(folder, engine, text, workload=asked, budget_s=budget_s, gpu=False)
-
-
-def looks(search: FormulaSearch) -> list[tuple[str, bool]]:
-    return [(j.stage, j.within) for _, j in search.state.quality.judgements]
 
 
 def seeds(search: FormulaSearch, command: str) -> list[tuple[str, bool]]:
@@ -116,7 +111,8 @@ def test_what_was_chosen_by_luck_is_refused_by_what_confirms(tmp_path) -> None:
     """The confirmation decides; the report says what it saw. No more than two rungs get one."""
     search = searched(tmp_path, LuckyWhenChosen, quality_noise=0.005)
     assert "n_timestep" not in search.values
-    assert looks(search).count(("confirmed", False)) == 2
+    looks = [(j.stage, j.within) for _, j in search.state.quality.judgements]
+    assert looks.count(("confirmed", False)) == 2
     reason = search.decisions["n_timestep"].reason
     assert "passed screening; with other seeds" in reason
 
@@ -146,13 +142,9 @@ def test_where_the_seed_is_ignored_other_items_can_confirm(tmp_path) -> None:
 
 def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_path) -> None:
     """What is free is proven and written; the rung is named with what its confirmation takes."""
-
-    def takes_s(trial: Trial) -> float:
-        return 20.0 if trial.purpose == "quality" else 1.0
-
     search = searched(
         tmp_path,
-        process_s=takes_s,
+        process_s=taking(1.0, quality=20.0),
         budget_s=120.0,
         quality_noise=0.02,
         quality_items=8,

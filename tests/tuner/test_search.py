@@ -103,7 +103,6 @@ def test_changed_is_said_of_what_is_in_the_file_and_of_nothing_else(text, noise,
     """Whatever the draws: every change has a decision, and no decision a change that is not."""
     for seed in range(5):
         engine = on_formula(noise=noise, seed=seed, launch_s=0.02)
-        (tmp_path / f"{seed}").mkdir()
         search = formula_search(tmp_path / f"{seed}", engine, text)
         changed = {
             (d.document, d.path) for d in search.decisions.values() if d.outcome == "changed"
@@ -121,13 +120,6 @@ def test_what_moves_along_has_a_decision_of_its_own(tmp_path) -> None:
     moved = search.decisions["prefetch_factor"]
     assert (moved.outcome, moved.old, moved.new) == ("changed", 2, None)
     assert moved.reason
-
-
-def test_the_effective_batch_is_kept(tmp_path) -> None:
-    """A larger batch in training takes fewer accumulation steps along."""
-    search = formula_search(tmp_path, on_formula(load_s=1e-6), TRAINING)
-    assert search.values["batch_size"] > 4
-    assert search.values["batch_size"] * search.values["accumulation_steps"] == 32
 
 
 def test_a_batch_past_the_flat_is_not_taken(tmp_path) -> None:
@@ -152,10 +144,11 @@ def test_a_batch_that_memory_cannot_hold_is_refused_before_it_runs(tmp_path) -> 
 
 
 def test_out_of_memory_ends_the_climb_at_what_ran(tmp_path) -> None:
-    """The largest that ran is taken, and the failure is named."""
+    """The largest that ran is taken, and the failure is named; a training's effective batch of 32
+    is kept by fewer accumulation steps."""
     engine = on_formula(load_s=1e-6, launch_s=1.0, card_gib=2.0)
     search = formula_search(tmp_path, engine, TRAINING)
-    assert search.values["batch_size"] == 8
+    assert (search.values["batch_size"], search.values["accumulation_steps"]) == (8, 4)
     assert "gpu-oom" in search.decisions["batch_size"].reason
 
 

@@ -17,7 +17,6 @@ CONFIG = "lr: 0.1\n"
 LOADER = "l = DataLoader(\n    data,\n    batch_size=4,\n)\n"
 ON_CUDA = {"device": "cuda:0", "cudnn_benchmark": False, "channels_last": False, "tf32": False}
 GUARD = {"numeric-tolerance": "2%"}
-ON_CPU = {"device": "cpu", "threads": 4, "loader_site": "train.py:1"}
 
 
 def advice_of(search: FormulaSearch) -> tuple[Advice, ...]:
@@ -31,11 +30,11 @@ def tried(engine: RecordedEngine) -> list[str]:
     return [whatif.partition("@")[0] for whatif in asked if whatif]
 
 
-def computing(**more: Any) -> RecordedEngine:
+def computing(*kind: type[RecordedEngine], **more: Any) -> RecordedEngine:
     """Training on a GPU that hardly waits for data."""
     observed = {**ON_CUDA, **more.pop("observed", {})}
     return on_formula(
-        coded=CODED, load_s=1e-6, observed=observed, step_kind="optimizer step", **more
+        *kind, coded=CODED, load_s=1e-6, observed=observed, step_kind="optimizer step", **more
     )
 
 
@@ -232,22 +231,13 @@ class ComputeBound(Compiles):
     launch = 0.0
 
 
-def compiling(kind: type[Compiles], **more: Any) -> RecordedEngine:
-    """Training on a card of which compilation doubles the rate."""
-    switches = {"compile": 1.6, "compile=reduce-overhead": 2.0, "cudnn_benchmark": 1.1}
-    observed = {**ON_CUDA, "compiled": False}
-    return on_formula(
-        kind, coded={"batch_size": 4, "num_workers": 0}, load_s=1e-6, observed=observed,
-        step_kind="optimizer step", switches=switches, **more,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("kind", "first"), [(Compiles, "compile=reduce-overhead"), (ComputeBound, "cudnn_benchmark")]
 )
 def test_cuda_graphs_come_first_where_launches_dominate(tmp_path, kind, first) -> None:
     """Elsewhere compilation comes last, because it costs most."""
-    engine = compiling(kind)
+    switches = {"compile": 1.6, "compile=reduce-overhead": 2.0, "cudnn_benchmark": 1.1}
+    engine = computing(kind, observed={"compiled": False}, switches=switches)
     search = formula_search(tmp_path, engine, CONFIG)
     assert tried(engine)[0] == first
     assert {"compile", "compile=reduce-overhead"} & {each.title for each in advice_of(search)}
@@ -292,7 +282,6 @@ def test_a_gain_that_noise_hides_is_likely_with_the_budget_that_would_do(tmp_pat
     for seed in range(12):
         engine = on_formula(load_s=1e-6, launch_s=2.5e-4, noise=0.2, seed=seed, process_s=5.0)
         folder = tmp_path / str(seed)
-        folder.mkdir()
         search = formula_search(folder, engine, "batch_size: 1\n", workload=TEST, budget_s=90.0)
         estimates = [each.interval(search.context.objective) for each in search.state.confirmations]
         if search.winner.changes or not any(e and e.estimate > 1.03 for e in estimates[-1:]):

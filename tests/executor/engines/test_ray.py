@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from advisor.errors import EngineError, NodeLostError
-from advisor.executor.engines import Engine, EngineSettings
+from advisor.executor.engines import EngineSettings
 from advisor.executor.engines.connection import Connection, carrier_of
 from advisor.executor.engines.remote import RemoteEngine
 from advisor.model import Run
@@ -51,10 +51,7 @@ def under_ray(folder: Path, words: str = "ray --accelerator-type=H100") -> Remot
 
 @pytest.mark.parametrize("rule", conformance.RULES)
 def test_the_rules_of_every_engine_hold(rule, folder) -> None:
-    def make() -> Engine:
-        return under_ray(folder)
-
-    rule(make, folder)
+    rule(lambda: under_ray(folder), folder)
 
 
 def worker_of(scratch: str) -> psutil.Process:

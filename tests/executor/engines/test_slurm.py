@@ -1,7 +1,6 @@
 """Trials under a real SLURM of two nodes; tests/support/slurm.py starts it."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.errors import NodeLostError
-from advisor.executor.engines import Engine, EngineSettings
+from advisor.executor.engines import EngineSettings
 from advisor.executor.engines.connection import Carrier, Connection
 from advisor.executor.engines.remote import RemoteEngine
 from advisor.model import Run
@@ -18,6 +17,7 @@ from tests.executor.engines import test_conformance as conformance
 from tests.executor.engines.test_remote import counts, trial_of, when_it_runs
 from tests.runner.conftest import processes_of, reached
 from tests.support import slurm
+from tests.support.processes import ran
 
 pytestmark = [
     pytest.mark.slow,
@@ -47,7 +47,7 @@ def under_slurm(folder: Path, *words: str) -> RemoteEngine:
 
 
 def call(*words: str) -> str:
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    return ran(*words, check=True).stdout.strip()
 
 
 def the_job() -> str:
@@ -57,16 +57,13 @@ def the_job() -> str:
 
 @pytest.mark.parametrize("rule", conformance.RULES)
 def test_the_rules_of_every_engine_hold(rule, folder) -> None:
-    def make() -> Engine:
-        return under_slurm(folder)
-
-    rule(make, folder)
+    rule(lambda: under_slurm(folder), folder)
     assert the_job() == ""
 
 
 def preempt() -> None:
     words = ("srun", "--quiet", "--partition=urgent", "--ntasks=1", CARD, "sleep", "1")
-    subprocess.run(words, check=True)
+    call(*words)
 
 
 ENDS: dict[str, tuple[Callable[[], Any], str, bool]] = {
@@ -109,10 +106,7 @@ def test_inside_an_allocation_that_one_is_used(folder, tmp_path) -> None:
         "engine = it.under_slurm(pathlib.Path(sys.argv[1]), '--export=ALL')\n"
         "with engine: print(engine.connection.machine.cpus, it.the_job())"
     )
-    found = subprocess.run(
-        ["srun", "--quiet", "--ntasks=1", "--cpus-per-task=2", "--job-name=outer",
-         sys.executable, "-c", code, str(folder)],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+    outer = ("srun", "--quiet", "--ntasks=1", "--cpus-per-task=2", "--job-name=outer")
+    found = ran(*outer, sys.executable, "-c", code, str(folder), cwd=ROOT, timeout=120)
     cpus, *jobs = found.stdout.split()
     assert (cpus, len(jobs)) == ("2", 1), found.stderr

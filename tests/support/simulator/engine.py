@@ -4,8 +4,6 @@ A table of recorded runs is one JSON file: `{"machine": Machine, "cells": [{"val
 8}, "outcomes": [Run or Failure, ...]}, ...]}`, the fields as in `advisor.model`.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -238,7 +236,7 @@ class Table:
     """Where they were recorded."""
 
     @classmethod
-    def read(cls, path: Path) -> Table:
+    def read(cls, path: Path) -> Self:
         """From a file."""
         return TypeAdapter(cls).validate_json(path.read_bytes())
 

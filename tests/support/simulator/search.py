@@ -81,6 +81,11 @@ def on_formula(
     )
 
 
+def taking(usual_s: float, **of: float) -> Callable[[Trial], float]:
+    """What a process takes: `usual_s`, but for purposes that are named."""
+    return lambda trial: of.get(trial.purpose, usual_s)
+
+
 @dataclass(frozen=True, kw_only=True)
 class FormulaSearch:
     """One search that ended, and what can be asked of it."""
@@ -133,6 +138,7 @@ def formula_search(
     safe: bool = False,
 ) -> FormulaSearch:
     """A search over the config `text` in `folder`, whose trials `engine` answers."""
+    folder.mkdir(exist_ok=True)
     config = folder / name
     config.write_text(text)
     document = documents.read(config)
