@@ -1,12 +1,12 @@
 """Calls on a host with several equal cards, simulated."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 from tests import nvml_stub, simulated_gpu
 from tests.light import PYTHONPATH
+from tests.support.processes import ran
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
 
@@ -29,13 +29,7 @@ def tuned(folder: Path, count: int, *flags: str, window: str = "1s") -> tuple[st
     base = stub.env({**os.environ, **own})
     words = ["optimize", "test.json", "--budget", "5m", "--window", window, "--"]
     program = [str(PROGRAMS / "gpu_tuned.py"), "--config", "test.json", *flags]
-    done = subprocess.run(
-        [sys.executable, "-m", "advisor", *words, sys.executable, *program],
-        cwd=project,
-        env=simulated_gpu.environment(cards[:count], base=base),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "advisor", *words, sys.executable, *program]
+    done = ran(*command, cwd=project, env=simulated_gpu.environment(cards[:count], base=base))
     assert done.returncode == 0, done.stderr
     return config.read_text(), done.stderr

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -29,6 +28,7 @@ from advisor.executor.engines.remote import RemoteEngine
 from advisor.model import Candidate, MeasurePlan, Run, Trial
 from advisor.settings import EngineTable
 from tests.runner.conftest import DEADLINE_S, processes_of, reached
+from tests.support.processes import free_port
 
 UNITS = "import time\nfor _ in range(3): print('unit', flush=True); time.sleep(0.02)"
 OTHER_VERSION = """\
@@ -298,9 +298,7 @@ def test_a_job_over_two_nodes_stops_and_is_told_as_one(tmp_path, gpu_advisor, br
     pytest.importorskip("torch")
     (tmp_path / ".git").mkdir()
     (tmp_path / "gpu-advisor.toml").write_text(TWO_NODES)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     program = tmp_path / "missing.py" if broken else RANKS
     shell = TORCHRUN.format(python=sys.executable, port=port, program=program)
     if broken:
