@@ -7,8 +7,6 @@ config whole, and leave nothing running after 35 s. SLURM and Ray have to be ins
 clusters are those of the tests.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -20,16 +18,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
 from advisor import errors
 from tests.support import ray_cluster, slurm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = b'{"batch_size": 1}\n'

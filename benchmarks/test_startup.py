@@ -1,16 +1,11 @@
 """Start-up: a tool that is asked for help must not wait for what it will not use."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from pytest_benchmark.fixture import BenchmarkFixture
+from pytest_benchmark.fixture import BenchmarkFixture
 
 ROOT = Path(__file__).resolve().parents[1]
 

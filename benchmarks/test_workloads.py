@@ -1,17 +1,12 @@
 """Short runs of the reference workloads, each in a fresh process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from pytest_benchmark.fixture import BenchmarkFixture
+from pytest_benchmark.fixture import BenchmarkFixture
 
 ROOT = Path(__file__).resolve().parents[1]
 

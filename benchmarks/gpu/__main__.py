@@ -1,23 +1,16 @@
 """The steps in order, within the time; each line is on disk before the next is looked for."""
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time
 import traceback
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarks.gpu import facts, memory, rates, whole
 from benchmarks.gpu.bench import ROOT, Bench, environ_of
-from benchmarks.gpu.record import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from benchmarks.gpu.record import Line
+from benchmarks.gpu.record import Line, Record
 
 LAST = ("relighting", "headpose", "speech")
 """They say themselves where too little time is left for them, and it counts for nothing."""

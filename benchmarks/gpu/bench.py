@@ -1,7 +1,5 @@
 """What every step is given: the card's facts, a place to work, and programs under the probe."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -9,19 +7,15 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.machine.recording import Sampler
-from advisor.model import Candidate, MeasurePlan, Run, Trial
+from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
 from advisor.runner import run_trial
 from benchmarks.gpu.record import Line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from advisor.model import Failure
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ("-m", "benchmarks.gpu.program")

@@ -1,20 +1,13 @@
 """Steps: what the card says of itself, and what the probe costs on it."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.machine import profiles
 from advisor.machine.gpu import read_gpus
 from advisor.machine.recording import same_uuid
-from benchmarks.gpu.bench import last_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from benchmarks.gpu.bench import Bench
-    from benchmarks.gpu.record import Line
+from benchmarks.gpu.bench import Bench, last_json
+from benchmarks.gpu.record import Line
 
 ASK = """
 import json, platform, torch

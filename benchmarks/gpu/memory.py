@@ -1,17 +1,10 @@
 """Steps: memory that runs out, comes back, or is capped to that of a smaller card."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from advisor.model import Run
-from benchmarks.gpu.bench import description
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from benchmarks.gpu.bench import Bench
-    from benchmarks.gpu.record import Line
+from benchmarks.gpu.bench import Bench, description
+from benchmarks.gpu.record import Line
 
 CAPS_GIB = (8.0, 24.0)
 SPARE_GIB = 1.0

@@ -6,17 +6,12 @@ It prints `own steps: [[time, samples], ...]` when it ends by itself. On a CPU b
 kernels are those of the simulated device.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SIMULATED = torch.version.cuda is None
 ROWS, SIDE, CHANNELS = (32, 8, 4) if SIMULATED else (32, 32, 16)

@@ -1,18 +1,12 @@
 """Steps: rates against the program's own events, and causes that were made."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from advisor.model import Run
 from advisor.report.bottleneck import diagnose
-from benchmarks.gpu.bench import description, own_rate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from benchmarks.gpu.bench import Bench
-    from benchmarks.gpu.record import Line
+from benchmarks.gpu.bench import Bench, description, own_rate
+from benchmarks.gpu.record import Line
 
 OFF = 0.03
 """What the probe's rate may be off the program's own."""

@@ -1,15 +1,11 @@
 """Lines of a run, and the two files they go into, written anew after each."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 MARKS = {True: "as expected", False: "**not as expected**", None: "told"}
 NOT_BEGUN = "**not begun**"

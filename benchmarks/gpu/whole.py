@@ -1,24 +1,18 @@
 """Steps: the reference workloads tuned end to end on this card, and the gate on it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from advisor.errors import OPTIMIZE_EXIT_CODES
-from benchmarks.gpu.bench import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from benchmarks.gpu.bench import Bench
-    from benchmarks.gpu.record import Line
+from benchmarks.gpu.bench import ROOT, Bench
+from benchmarks.gpu.record import Line
 
 KEPT = ("benchmarks", "config", "gpu-advisor.toml")
 LARGE_GIB = 30.0

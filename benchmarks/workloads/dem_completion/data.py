@@ -1,20 +1,16 @@
 """Overlapping tiles of a raster with voids, each with what the denoiser is told about it."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from benchmarks.workloads.dem_completion.interpolate import Array, distance_to_known, laplace
 from benchmarks.workloads.dem_completion.terrain import NODATA
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 TILE = 64
 """Pixels a side: what the weights were trained on."""

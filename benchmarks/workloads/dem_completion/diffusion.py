@@ -1,16 +1,11 @@
 """Forward noise and the reverse walk from noise to a fill, for any schedule of betas."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 CLIP = 4.0
 """Fills beyond this many standard deviations do not occur."""

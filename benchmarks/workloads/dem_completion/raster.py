@@ -1,17 +1,12 @@
 """From tiles back to a raster, how good it is, and a picture of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.workloads.dem_completion.interpolate import Array, Mask
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class Mosaic:

@@ -3,24 +3,19 @@
 python -m benchmarks.workloads.dem_completion.run -p test -c config/dem_completion.json
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 from benchmarks.workloads.cache import cache_dir
 from benchmarks.workloads.dem_completion import data, diffusion, options, raster, terrain, train
 from benchmarks.workloads.dem_completion.network import Denoiser
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 GRID = (4, 8)
 """Tiles of the generated raster, down and across, at scale 1."""
