@@ -292,8 +292,9 @@ def _lost_work(_: Trial, ending: TrialExit) -> Failure | None:
 
 
 def _ours(ending: TrialExit, line: str) -> bool:
-    """Return True for the loss of a process that we ended."""
-    return ending.end == "measured" and bool(COLLATERAL.search(line))
+    """Return True for the loss of a process that we ended, told by others or its launcher."""
+    lost = COLLATERAL.search(line) or any(name in line for name in LAUNCHERS)
+    return ending.end == "measured" and bool(lost)
 
 
 def _not_finite(_: Trial, ending: TrialExit) -> Failure | None:

@@ -108,6 +108,15 @@ def test_an_exception_behind_exit_code_0(problem, state, measured, kind) -> None
     assert kind_of(replace(DONE, processes=(process, *others)), measured=measured) == kind
 
 
+def test_the_loss_of_a_rank_without_a_record_that_we_ended_is_ours() -> None:
+    """Its launcher prints that it failed, after we stopped the others."""
+    error = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "
+    printed = f'Traceback (most recent call last):\n  File "run.py", line 1\n{error}\n'
+    ending = replace(DONE, stderr=printed)
+    assert kind_of(ending, measured=True) == "work-not-done"
+    assert kind_of(replace(ending, end="measured"), measured=True) is None
+
+
 @pytest.mark.parametrize(("busy_cpus", "kind"), [(None, "hang"), (0.1, "hang"), (1.6, "timeout")])
 def test_a_silent_program_that_works_does_not_hang(busy_cpus, kind) -> None:
     """Its step takes longer than our limit: that is not known to be the program's fault."""
