@@ -208,7 +208,9 @@ def _nothing_proven(found: TuningResult) -> str:
             return f"{faster} and was not taken: it {why.rstrip('.')}."
     searched = [a.request.variant for a in found.lab.attempts if a.request.purpose == "search"]
     if any(variant.candidate.changes for variant in searched):
-        return f"No value tested was faster by more than {state.tie_percent}."
+        advised = any(suggestion.knob for suggestion in state.suggestions)
+        which = "that may be written" if advised else "tested"
+        return f"No value {which} was faster by more than {state.tie_percent}."
     if any(entry.matters for entry in state.skipped):
         return "The budget was spent before a candidate could run, so nothing is known yet."
     if state.quality.judgements:
@@ -230,8 +232,10 @@ def best_candidate(found: TuningResult) -> CandidateEntry | None:
     tried = [each for each in state.confirmations if _compared(each, state)]
     known = {each.ab_test.after.candidate.key for each in tried}
     known |= {suggestion.variant.candidate.key for suggestion in state.suggestions}
+    by_hand = {suggestion.knob for suggestion in state.suggestions}
     for ratio, candidate, why in _faster(found):
-        if not why and candidate.key not in known:
+        advised = all((each.document, each.path) in by_hand for each in candidate.changes)
+        if not why and candidate.key not in known and not advised:
             return CandidateEntry(label=candidate.label, ratio=ratio)
     return None
 
@@ -244,11 +248,11 @@ def _compared(step: Comparison, state: TunerState, title: str = "") -> Candidate
 
 
 def _likely_suggestions(state: TunerState) -> list[tuple[str, Comparison]]:
-    """Suggestions that were faster in their rounds and are not proven, the best first."""
+    """Suggestions that may be faster by their rounds and are not proven, the best first."""
     objective, least = state.context.objective, state.context.smallest_gain
     ranked = sorted(state.suggestions, key=lambda each: -each.gain)
     tried = [(each.title, each.outcome) for each in ranked if each.outcome is not None]
-    return [each for each in tried if each[1].is_likely(objective, least)]
+    return [each for each in tried if each[1].cut_short or each[1].is_likely(objective, least)]
 
 
 def _never_compared(state: TunerState) -> bool:

@@ -243,6 +243,22 @@ def test_a_card_that_slows_down_or_is_shared_is_no_background_load() -> None:
     )
 
 
+def test_a_batch_that_is_only_suggested_is_no_candidate_of_the_headline(tmp_path) -> None:
+    """Of a training; cut short by the budget, its comparison leaves the verdict open."""
+    engine = on_formula(load_s=1e-6, noise=0.1, step_kind="optimizer step")
+    search = formula_search(tmp_path, engine, "batch_size: 4\nlr: 0.1\n")
+    found = reported(search, tmp_path)
+    assert found.verdict == "unchanged"
+    assert found.reason.startswith("No value that may be written was faster by more than")
+    assert "Faster, and yours to apply: batch_size: 4 to " in sections.render(found)
+    (suggestion,) = (each for each in search.state.suggestions if each.knob is not None)
+    short = replace(suggestion.outcome, cut_short=True, rounds=suggestion.outcome.rounds[:2])
+    state = replace(search.state, suggestions=(replace(suggestion, outcome=short),))
+    search = replace(search, stop=replace(search.stop, state=state))
+    assert reported(search, tmp_path).verdict == "partial"
+    assert f"The best candidate, {suggestion.title}, " in reported(search, tmp_path).reason
+
+
 def test_a_knob_found_by_experiment_is_told_with_its_effect(tmp_path) -> None:
     engine = on_formula(names={"batch_size": "zorp", "num_workers": "vex"}, load_s=1e-6)
     search = formula_search(tmp_path, engine, "plum: {zorp: 6, vex: 2}\n", workload=TEST)
