@@ -49,16 +49,23 @@ FORGETFUL = ("controller", "head")
 """Killed, they forget jobs that had just ended, so each call has a cluster of its own."""
 LATEST_S = 12.0
 """A call takes about twice as long."""
+COMES_S = 15.0
 GONE_S, ENDED_S = 35.0, 180.0
 
 
 def kill_named(text: str, among: psutil.Process | None = None) -> bool:
-    """Kill the first process with `text` in its command line, below `among` if given."""
-    for each in among.children(recursive=True) if among else psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if text in " ".join(each.cmdline()):
-                each.kill()
-                return True
+    """Kill the first process with `text` in its command line, below `among` if given.
+
+    It is waited for: a call takes a moment to start it.
+    """
+    deadline = time.monotonic() + COMES_S
+    while time.monotonic() < deadline:
+        for each in among.children(recursive=True) if among else psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if text in " ".join(each.cmdline()):
+                    each.kill()
+                    return True
+        time.sleep(0.1)
     return False
 
 
@@ -77,7 +84,7 @@ PARTS: dict[str, tuple[str, Callable[[psutil.Process], object]]] = {
     "driver": ("env", lambda call: call.kill() is None),
     "node daemon": (SRUN, lambda _: kill_daemon("slurmd-n2", "slurmd", "-N", "n2")),
     "controller": (SRUN, lambda _: kill_daemon("slurmctld", "slurmctld")),
-    "worker": (RAY, lambda _: kill_named("ray::")),
+    "worker": (RAY, lambda _: kill_named("ray::Pipe")),
     "head": (RAY, lambda _: kill_named("gcs_server")),
 }
 """By part: the command of its engine, and what kills it; true if something was killed."""
