@@ -34,9 +34,13 @@ class Round(Generic[R]):
     """An arm failed; there is no later round."""
 
 
+Turns = Sequence[tuple[str, int]]
+"""Arms of one round in their order, each with the number of the round, from 1."""
+
+
 def interleaved(
     arms: Sequence[str],
-    run: Callable[[Sequence[tuple[str, int]]], Sequence[R]],
+    run: Callable[[Sequence[Turns]], Sequence[dict[str, R]]],
     *,
     contended: Callable[[Mapping[str, R]], str | None],
     failed: Callable[[R], bool] = lambda _: False,
@@ -45,7 +49,7 @@ def interleaved(
 ) -> Iterator[Round[R]]:
     """Run rounds without end, until the caller stops.
 
-    `run` is given arms, each with the number of its round, from 1: one of each of `at_once` rounds.
+    `run` is given `at_once` rounds, and gives the runs of each, up to one that failed.
     `contended` gives the reason why a whole round does not count, or None. `orders` gives the order
     of each round that counts; without, it flips. Rounds whose node is lost begin again.
     """
@@ -58,15 +62,9 @@ def interleaved(
         wave = [again.pop(0) if again else next(orders) for _ in range(many)]
         numbers = range(number + 1, number + 1 + many)
         number += many
-        runs: list[dict[str, R]] = [{} for _ in wave]
+        turns = [[(arm, at) for arm in order] for at, order in zip(numbers, wave, strict=True)]
         try:
-            for turn in zip(*wave, strict=True):
-                for found, arm, one in zip(
-                    runs, turn, run(list(zip(turn, numbers, strict=True))), strict=True
-                ):
-                    found[arm] = one
-                if any(failed(one) for found in runs for one in found.values()):
-                    break
+            runs = run(turns)
         except NodeLostError as lost:
             if lost.again:
                 again = [*wave, *again]
@@ -76,8 +74,6 @@ def interleaved(
             if any(map(failed, found.values())):
                 yield Round(number=at, order=order, runs=found, failed=True)
                 return
-            if len(found) < len(order):
-                continue
             reason = contended(found)
             yield Round(number=at, order=order, runs=found, contended=reason)
             if reason is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,6 +13,7 @@ from advisor.errors import InterruptedByUserError, NodeLostError
 from advisor.executor.comparison import (
     Comparison,
     Round,
+    Turns,
     alike,
     contended_arms,
     interleaved,
@@ -121,10 +123,11 @@ class Executor:
         held = self.engine.equal_gpus
         if not held:
             return
-        begun = [self._begin(request, *self._build(request)) for _ in (None, *held)]
-        first, *others = self._run_all(begun)
+        left_s = self.budget.remaining_s
+        begun = [self._begin(request, *self._build(request), left_s) for _ in (None, *held)]
+        (first,), *others = self._run_all([[each] for each in begun])
         self._ahead[first.key] = first
-        if all(map(partial(is_equal, self._baselines()[0]), others, held)):
+        if all(map(partial(is_equal, self._baselines()[0]), itertools.chain(*others), held)):
             self.cards = len(begun)
             self.listener.note(f"{self.cards} equal cards: trials run on all of them at once")
         else:
@@ -138,12 +141,14 @@ class Executor:
                 break
             trial, key = self._build(request)
             known = key in self._ahead or self.run_cache.find(key) is not None
-            if not known and request.expected_s <= self.budget.remaining_s - request.kept_s:
-                begun.setdefault(key, self._begin(request, trial, key))
+            remaining_s = self.budget.remaining_s
+            if not known and request.expected_s <= remaining_s - request.kept_s:
+                begun.setdefault(key, self._begin(request, trial, key, remaining_s))
         if len(begun) > 1:
             several = list(begun.values())
             self.listener.trial_started(int(several[0].trial.id), several[0].trial.label)
-            self._ahead |= {each.key: each for each in self._run_all(several)}
+            ran = itertools.chain(*self._run_all([[each] for each in several]))
+            self._ahead |= {each.key: each for each in ran}
 
     def measure(self, request: TrialRequest) -> TrialResult | SkippedRun:
         """Measure one run, once more where contended; the less contended counts."""
@@ -184,64 +189,93 @@ class Executor:
         """Run `request`, or take a kept result; a lost node is replaced."""
         while True:
             try:
-                return self.run_together([request])[0]
+                return self.run_one(request)
             except NodeLostError as lost:
                 if not lost.again:
                     raise
 
-    def run_together(
-        self, requests: Sequence[TrialRequest], *, earlier_calls: bool = True
-    ) -> list[TrialResult | SkippedRun]:
-        """Run `requests` at once, each on a card of its own. Raises NodeLostError."""
-        answers: dict[int, TrialResult | SkippedRun] = {}
-        begun: dict[int, _Begun] = {}
-        for at, request in enumerate(requests):
-            trial, key = self._build(request)
-            known = None
-            if not request.fresh:
-                known = self.run_cache.find(key, earlier_calls=earlier_calls)
-            if key in self._ahead:
-                answers[at] = self._concluded(replace(self._ahead.pop(key), request=request))
-            elif known is not None:
-                self._last_id += 1
-                answers[at] = self._add(trial.id, request, known, reused=True)
-            elif request.expected_s > self.budget.remaining_s:
-                answers[at] = SkippedRun(
-                    request=request,
-                    needed_s=request.expected_s,
-                    remaining_s=self.budget.remaining_s,
-                )
-            else:
-                if request.purpose == "baseline":
-                    self.run_cache.note_earlier(key)
-                self.listener.trial_started(int(trial.id), trial.label)
-                begun[at] = self._begin(request, trial, key)
-        for at, done in zip(begun, self._run_all(list(begun.values())), strict=True):
-            answers[at] = self._concluded(done)
-        return [answers[at] for at in range(len(requests))]
+    def run_one(
+        self, request: TrialRequest, *, earlier_calls: bool = True
+    ) -> TrialResult | SkippedRun:
+        """Run `request`, or take a kept result. Raises NodeLostError."""
+        known = self._known(request, earlier_calls=earlier_calls)
+        return self._concluded(*self._run_all([[known]])[0]) if isinstance(known, _Begun) else known
 
-    def _begin(self, request: TrialRequest, trial: Trial, key: str) -> _Begun:
+    def run_rounds(
+        self, rounds: Sequence[Sequence[TrialRequest]]
+    ) -> list[list[TrialResult | SkippedRun]]:
+        """Run the requests of each round in turn, and all rounds at once, each on its own card.
+
+        A round ends with its first failure. Raises NodeLostError.
+        """
+        known = [
+            [
+                self._known(request, earlier_calls=False, after_s=after_s)
+                for request, after_s in zip(each, starts(each), strict=False)
+            ]
+            for each in rounds
+        ]
+        begun = [[one for one in each if isinstance(one, _Begun)] for each in known]
+        answers: list[list[TrialResult | SkippedRun]] = []
+        for each, ran in zip(known, map(iter, self._run_all(begun)), strict=True):
+            answers.append([])
+            for one in each:
+                done = next(ran, None) if isinstance(one, _Begun) else one
+                if done is None:  # behind a failure
+                    break
+                answers[-1].append(self._concluded(done) if isinstance(done, _Begun) else done)
+        return answers
+
+    def _known(
+        self, request: TrialRequest, *, earlier_calls: bool, after_s: float = 0.0
+    ) -> TrialResult | SkippedRun | _Begun:
+        """Answer to `request` without a process, or the trial to be run after `after_s`."""
+        trial, key = self._build(request)
+        known = None
+        if not request.fresh:
+            known = self.run_cache.find(key, earlier_calls=earlier_calls)
+        if key in self._ahead:
+            return self._concluded(replace(self._ahead.pop(key), request=request))
+        if known is not None:
+            self._last_id += 1
+            return self._add(trial.id, request, known, reused=True)
+        remaining_s = self.budget.remaining_s - after_s
+        if request.expected_s > remaining_s:
+            return SkippedRun(request=request, needed_s=request.expected_s, remaining_s=remaining_s)
+        if request.purpose == "baseline":
+            self.run_cache.note_earlier(key)
+        self.listener.trial_started(int(trial.id), trial.label)
+        return self._begin(request, trial, key, remaining_s)
+
+    def _begin(self, request: TrialRequest, trial: Trial, key: str, remaining_s: float) -> _Begun:
         self._last_id += 1
-        remaining_s = self.budget.remaining_s
         most_s = remaining_s - request.kept_s + LATE_S
         limit_s = min(trial.total_limit_s, most_s)
         trial = replace(trial, steps_limit_s=request.limit_s, total_limit_s=limit_s)
         return _Begun(request=request, trial=trial, key=key, most_s=most_s, remaining_s=remaining_s)
 
-    def _run_all(self, begun: Sequence[_Begun]) -> list[_Begun]:
-        """Run trials at once, the first on the card that the program takes by itself."""
+    def _run_all(self, rounds: Sequence[Sequence[_Begun]]) -> list[list[_Begun]]:
+        """Run the trials of each round in turn, up to a failure, and all rounds at once.
+
+        The first round stays on the card that the program takes by itself.
+        """
         cards = [(), *((("CUDA_VISIBLE_DEVICES", uuid),) for uuid in self.engine.equal_gpus)]
 
-        def run(one: _Begun, card: tuple[tuple[str, str], ...]) -> _Begun:
-            started = self.engine.clock()
-            trial = replace(one.trial, env=(*one.trial.env, *card))
-            result = self.engine.run(trial)
-            return replace(one, result=result, took_s=self.engine.clock() - started)
+        def run(several: Sequence[_Begun], card: tuple[tuple[str, str], ...]) -> list[_Begun]:
+            done: list[_Begun] = []
+            for one in several:
+                started = self.engine.clock()
+                trial = replace(one.trial, env=(*one.trial.env, *card))
+                result = self.engine.run(trial)
+                done.append(replace(one, result=result, took_s=self.engine.clock() - started))
+                if isinstance(result, Failure):
+                    break
+            return done
 
-        if len(begun) < 2:
-            return [run(one, ()) for one in begun]
-        with ThreadPoolExecutor(len(begun)) as pool:
-            return list(pool.map(run, begun, cards[: len(begun)]))
+        if len(rounds) < 2:
+            return [run(each, ()) for each in rounds]
+        with ThreadPoolExecutor(len(rounds)) as pool:
+            return list(pool.map(run, rounds, cards[: len(rounds)]))
 
     def _concluded(self, done: _Begun) -> TrialResult | SkippedRun:
         """Keep the result of a trial, unless a limit of ours ended it."""
@@ -357,20 +391,34 @@ class _Rounds:
             self.cut_short = True
         return self._so_far()
 
-    def _run(self, runs: Sequence[tuple[str, int]]) -> list[TrialResult]:
-        """Run arms of rounds at once, each round on its own card."""
-        requests = [self._request(arm, number) for arm, number in runs]
-        before_s = self.executor.budget.remaining_s
-        answers = self.executor.run_together(requests, earlier_calls=False)
-        found = []
-        for (arm, _), answer in zip(runs, answers, strict=True):
-            if isinstance(answer, SkippedRun):
-                raise _SpentError
-            asked = self.ab_test.by_name[arm]
-            if answer.request.plan == asked.plan and not answer.reused:
-                self.took_s[arm] = min(asked.expected_s, before_s - answer.remaining_s)
-            found.append(answer)
-        return found
+    def _run(self, rounds: Sequence[Turns]) -> list[dict[str, TrialResult]]:
+        """Run rounds at once, each on its own card; a single one stops at a failure."""
+        if len(rounds) > 1:
+            requests = [[self._request(*turn) for turn in each] for each in rounds]
+            answers = self.executor.run_rounds(requests)
+            return [
+                {
+                    arm: self._taken(arm, answer)
+                    for (arm, _), answer in zip(turns, each, strict=False)
+                }
+                for turns, each in zip(rounds, answers, strict=True)
+            ]
+        found: dict[str, TrialResult] = {}
+        for arm, number in rounds[0]:
+            request = self._request(arm, number)
+            found[arm] = self._taken(arm, self.executor.run_one(request, earlier_calls=False))
+            if found[arm].run is None:
+                break
+        return [found]
+
+    def _taken(self, arm: str, answer: TrialResult | SkippedRun) -> TrialResult:
+        """The result, which tells what the next process of its arm takes."""
+        if isinstance(answer, SkippedRun):
+            raise _SpentError
+        asked = self.ab_test.by_name[arm]
+        if answer.request.plan == asked.plan and not answer.reused:
+            self.took_s[arm] = min(asked.expected_s, answer.took_s)
+        return answer
 
     def _request(self, arm: str, number: int) -> TrialRequest:
         test, request = self.ab_test, self.ab_test.by_name[arm]
@@ -414,6 +462,11 @@ class _Rounds:
             cut_short=self.cut_short,
             remaining_s=self.executor.budget.remaining_s,
         )
+
+
+def starts(requests: Sequence[TrialRequest]) -> Iterator[float]:
+    """Seconds after which each begins, if they run in turn and as long as expected."""
+    return itertools.accumulate((each.expected_s for each in requests), initial=0.0)
 
 
 def is_equal(original: Run, other: _Begun, uuid: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from advisor.errors import InterruptedByUserError
-from advisor.executor.comparison import Round, interleaved
+from advisor.executor.comparison import Round, Turns, interleaved
 from advisor.gate import checkout, config, verdict
 from advisor.gate.config import Program
 from advisor.gate.process import WHOLE, WINDOW, ProcessRunner
@@ -150,11 +150,13 @@ class Session:
     def _rounds(self, program: Program) -> Iterator[Round[RunEntry]]:
         """Pairs of one program without end."""
 
-        def run(arms: Sequence[tuple[str, int]]) -> list[RunEntry]:
-            ((arm, _),) = arms
-            longest_s = max(run.wall_s for run in self.programs[program.name].runs)
-            limit_s = max(self.remaining_s, HANG_FACTOR * longest_s)
-            return [self._run(program, "base" if arm == "base" else "head", limit_s)]
+        def run(rounds: Sequence[Turns]) -> list[dict[str, RunEntry]]:
+            found: dict[str, RunEntry] = {}
+            for arm, _ in rounds[0]:
+                longest_s = max(run.wall_s for run in self.programs[program.name].runs)
+                limit_s = max(self.remaining_s, HANG_FACTOR * longest_s)
+                found[arm] = self._run(program, "base" if arm == "base" else "head", limit_s)
+            return [found]
 
         def contended(runs: Mapping[str, RunEntry]) -> str | None:
             quiet = self.processes.needs_quiet
