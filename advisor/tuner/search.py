@@ -163,10 +163,20 @@ def request_at(
 def next_requests(
     state: TunerState, grid: Grid, point: GridPoint, model: ThroughputModel
 ) -> Iterator[TrialRequest]:
-    """Requests of the points that promise most after `point`."""
+    """Requests that follow `point` if each of them runs as forecast."""
     following: GridPoint | None = point
-    while following is not None:
-        grid = replace(grid, refused=grid.refused | {following})
+    candidate = candidate_at(state, grid, point)
+    while following is not None and isinstance(candidate, Candidate):
+        run = replace(grid.runs[grid.start][1], peak_mem_gib=None)
+        guess = replace(
+            grid.points[0],
+            batch=batch_of(following),
+            workers=following[1],
+            rate=math.exp(forecast_at(model, following).log_rate),
+        )
+        runs = {**grid.runs, following: (candidate, run)}
+        grid = replace(grid, runs=runs, points=(*grid.points, guess))
+        model = fit(state, grid)
         following, _ = most_promising(state, grid, model)
         if following is not None:
             candidate = candidate_at(state, grid, following)

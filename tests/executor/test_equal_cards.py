@@ -59,10 +59,11 @@ def test_a_search_on_four_cards_finds_what_one_card_finds(tmp_path) -> None:
 
 
 def test_what_ran_ahead_is_not_run_again(tmp_path) -> None:
-    """Each candidate of the search has one process."""
+    """Each candidate of the search has one process, and the search came to each of them."""
     search = formula_search(tmp_path, on_formula(FourCards), CONFIG, workload=TEST)
     tried = [info.trial for info in search.engine.asked if info.trial.purpose == "search"]
     assert len(tried) == len({trial.candidate.key for trial in tried})
+    assert {trial.id for trial in tried} <= {attempt.id for attempt in search.executor.attempts}
     assert len({attempt.id for attempt in search.executor.attempts}) == len(
         search.executor.attempts
     )
