@@ -1,4 +1,7 @@
-"""Run of a trial: rates of ranks add up; rank 0 speaks for the rest, a straggler for the shares."""
+"""Run of a trial: the rates of its ranks add up.
+
+Rank 0 speaks for the rest, and a straggler for the shares.
+"""
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence

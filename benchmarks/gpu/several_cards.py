@@ -1,4 +1,4 @@
-"""Time of a search and of its rounds on one card and on several equal ones, simulated.
+"""Time of a call on one card and on several equal ones, simulated.
 
     python -m benchmarks.gpu.several_cards [--window 4s]
 

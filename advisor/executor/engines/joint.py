@@ -1,4 +1,4 @@
-"""Trials as one job over several nodes: the command runs on all of them at once."""
+"""Trials as one job over several nodes, on all of which the command runs."""
 
 import contextlib
 import queue
