@@ -271,7 +271,7 @@ def test_no_secret_and_no_wider_mode_in_what_is_left(project, call) -> None:
     assert "q7Zp" not in done.stdout + done.stderr
     report = (project / "report.md").read_text()
     assert '   "api_key": "***"' in report
-    assert "output lines that match 'done ([0-9]+) signals'." in report
+    assert r"output lines that match 'done (\[0-9\]+) signals'." in report
     state = project / ".gpu-advisor"
     written = [*project.glob("report*"), project / "tuned" / "c.json"]
     for path in filter(Path.is_file, written):

@@ -79,7 +79,7 @@ def main() -> None:
     except Exception as problem:
         sys.exit(f"ray: the worker was lost: {' '.join(str(problem).split())}")
     threading.Thread(target=_carry_in, args=(ray, actor), daemon=True).start()
-    errors = threading.Thread(target=_carry_out, args=(ray, actor, "stderr", 2), daemon=True)
+    errors = threading.Thread(target=_carry_errors, args=(ray, actor), daemon=True)
     errors.start()
     try:
         _carry_out(ray, actor, "stdout", 1)
@@ -163,6 +163,11 @@ def _carry_in(ray: Any, actor: Any) -> None:
         while data := os.read(0, PIECE):
             ray.get(actor.write.remote(data))
         ray.get(actor.write.remote(b""))
+
+
+def _carry_errors(ray: Any, actor: Any) -> None:
+    with contextlib.suppress(Exception):  # the same
+        _carry_out(ray, actor, "stderr", 2)
 
 
 def _carry_out(ray: Any, actor: Any, name: str, sink: int) -> None:
