@@ -198,7 +198,7 @@ class Executor:
         self, request: TrialRequest, *, earlier_calls: bool = True
     ) -> TrialResult | SkippedRun:
         """Run `request`, or take a kept result. Raises NodeLostError."""
-        known = self._known(request, earlier_calls=earlier_calls)
+        known = self._prepared(request, earlier_calls=earlier_calls)
         return self._concluded(*self._run_all([[known]])[0]) if isinstance(known, _Begun) else known
 
     def run_rounds(
@@ -210,7 +210,7 @@ class Executor:
         """
         known = [
             [
-                self._known(request, earlier_calls=False, after_s=after_s)
+                self._prepared(request, earlier_calls=False, after_s=after_s)
                 for request, after_s in zip(each, starts(each), strict=False)
             ]
             for each in rounds
@@ -226,10 +226,10 @@ class Executor:
                 answers[-1].append(self._concluded(done) if isinstance(done, _Begun) else done)
         return answers
 
-    def _known(
+    def _prepared(
         self, request: TrialRequest, *, earlier_calls: bool, after_s: float = 0.0
     ) -> TrialResult | SkippedRun | _Begun:
-        """Answer to `request` without a process, or the trial to be run after `after_s`."""
+        """Answer that needs no process, or the trial to be run after `after_s`."""
         trial, key = self._build(request)
         known = None
         if not request.fresh:
