@@ -36,6 +36,8 @@ from advisor.model import Failure, Run, Trial
 LATE_S = 2.0
 """Grace of a process that the budget ends: it may be about to end by itself. With the report the
 whole call is then five seconds late at most, where the program heeds its end."""
+LATE_GUESS = 3.0
+"""A trial that runs before it was asked for is ended after so many times its expected time."""
 MOST_TIMES = 2
 """A test has at most so many times its planned rounds."""
 UNTIMED = {"quality", "effects"}
@@ -142,13 +144,19 @@ class Executor:
             trial, key = self._build(request)
             known = key in self._ahead or self.run_cache.find(key) is not None
             remaining_s = self.budget.remaining_s
-            if not known and request.expected_s <= remaining_s - request.kept_s:
-                begun.setdefault(key, self._begin(request, trial, key, remaining_s))
+            if known or key in begun or request.expected_s > remaining_s - request.kept_s:
+                continue
+            if request is not requests[0]:
+                most_s = LATE_GUESS * request.expected_s
+                trial = replace(trial, total_limit_s=min(trial.total_limit_s, most_s))
+            begun[key] = self._begin(request, trial, key, remaining_s)
         if len(begun) > 1:
             several = list(begun.values())
             self.listener.trial_started(int(several[0].trial.id), several[0].trial.label)
-            ran = itertools.chain(*self._run_all([[each] for each in several]))
-            self._ahead |= {each.key: each for each in ran}
+            for each in itertools.chain(*self._run_all([[each] for each in several])):
+                late = isinstance(each.result, Failure) and each.result.kind == "timeout"
+                if each.request is requests[0] or not late:
+                    self._ahead[each.key] = each
 
     def measure(self, request: TrialRequest) -> TrialResult | SkippedRun:
         """Measure one run, once more where contended; the less contended counts."""

@@ -60,8 +60,8 @@ class LoadReading:
     busy_s: float
     """CPU seconds of all processes, on the CPUs that we may use."""
     steal_s: float
-    own_s: float
-    """CPU seconds of the run and of this process."""
+    own_s: Mapping[int, float]
+    """CPU seconds by the root of the run, of each trial beside it, and of this process."""
     waited_s: Mapping[Thread, float]
     """Seconds that each thread of the run waited for a CPU so far."""
     others: Mapping[Key, tuple[str, float]]
@@ -96,17 +96,19 @@ class LoadMonitor:
 
     def _read(self) -> LoadReading:
         run = _tree(self._root)
-        own = {os.getpid(), *run}.union(*map(_tree, RUNNING - {self._root}))
-        own_s, others = 0.0, {}
+        roots = {pid: root for root in RUNNING - {self._root} for pid in _tree(root)}
+        roots |= {pid: self._root for pid in run if self._root} | {os.getpid(): os.getpid()}
+        own_s: dict[int, float] = defaultdict(float)
+        others = {}
         for process in psutil.process_iter(["name", "cpu_times", "create_time"]):
             times = process.info["cpu_times"]
             if times is None:
                 continue
             cpu_s = times.user + times.system
-            if process.pid in own:
-                own_s += cpu_s
+            if root := roots.get(process.pid):
+                own_s[root] += cpu_s
                 if process.pid != os.getpid():  # our children are the trials before, too
-                    own_s += times.children_user + times.children_system
+                    own_s[root] += times.children_user + times.children_system
             else:
                 key = process.pid, process.info["create_time"]
                 others[key] = process.info["name"] or "?", cpu_s
@@ -156,7 +158,7 @@ def judge(readings: Sequence[LoadReading], start: float, end: float, cpus: int) 
         return Disturbance()
     first, last = window[0], window[-1]
     seconds = last.time - first.time
-    own = max(0.0, last.own_s - first.own_s) / seconds
+    own = _own_s(window) / seconds
     others = max(0.0, (last.busy_s - first.busy_s) / seconds - own)
     steal = max(0.0, last.steal_s - first.steal_s) / seconds / cpus
     waited = sum(
@@ -218,6 +220,14 @@ def waited_s(pids: Iterable[int]) -> dict[Thread, float]:
 def unseen() -> bool:
     """Return True if other processes are not visible."""
     return os.environ.get(UNSEEN) == "unseen"
+
+
+def _own_s(window: Sequence[LoadReading]) -> float:
+    """CPU seconds of our own trees; one that ended keeps what was read last."""
+    last_s: dict[int, float] = {}
+    for each in window:
+        last_s |= each.own_s
+    return sum(max(0.0, s - window[0].own_s.get(root, 0.0)) for root, s in last_s.items())
 
 
 def _busiest(

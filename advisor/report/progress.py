@@ -55,7 +55,6 @@ class Progress:
         self._units = numbers.plural(unit)
         self._budget_s = budget_s
         self._began = time.monotonic()
-        self._number = 1
         self._stage = self._trial = self._status = self._others = ""
         self._variants: dict[str, tuple[Run | Failure, ...]] = {}  # replaced whole: a thread draws
         """Results by label, the original first."""
@@ -89,7 +88,6 @@ class Progress:
 
     def trial_started(self, number: int, label: str) -> None:
         """Show process `number` of this call."""
-        self._number = number
         self._trial = f"now: trial {number}, {one_line(label)}"
 
     def trial_done(self, attempt: TrialResult) -> None:
@@ -102,7 +100,7 @@ class Progress:
         if purpose in COMPARABLE and not attempt.repeated:
             results = (*self._variants.get(label, ()), attempt.result)
             self._variants = {**self._variants, label: results}
-        number = "kept run" if attempt.reused else f"trial {self._number}"
+        number = "kept run" if attempt.reused else f"trial {int(attempt.id)}"
         self._print("  ".join((number, label, purpose, *self._facts(attempt))))
 
     def trial_stopped(self, label: str, why: str) -> None:

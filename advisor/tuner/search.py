@@ -163,16 +163,17 @@ def request_at(
 def next_requests(
     state: TunerState, grid: Grid, point: GridPoint, model: ThroughputModel
 ) -> Iterator[TrialRequest]:
-    """Requests that follow `point` if each of them runs as forecast."""
+    """Requests that follow `point` if each of them runs as fast as may be hoped."""
     following: GridPoint | None = point
     candidate = candidate_at(state, grid, point)
     while following is not None and isinstance(candidate, Candidate):
         run = replace(grid.runs[grid.start][1], peak_mem_gib=None)
+        forecast = forecast_at(model, following)
         guess = replace(
             grid.points[0],
             batch=batch_of(following),
             workers=following[1],
-            rate=math.exp(forecast_at(model, following).log_rate),
+            rate=math.exp(forecast.log_rate + forecast.sd),
         )
         runs = {**grid.runs, following: (candidate, run)}
         grid = replace(grid, runs=runs, points=(*grid.points, guess))

@@ -69,6 +69,18 @@ def test_what_ran_ahead_is_not_run_again(tmp_path) -> None:
     )
 
 
+def test_all_cards_are_in_use_at_once(tmp_path) -> None:
+    """Guesses leap as the search does while all goes well; one that runs long is ended."""
+    engine = on_formula(FourCards, load_s=1e-6, unit_s=1e-5, unit_gib=1e-5)
+    search = formula_search(tmp_path, engine, "batch_size: 4\n", workload=TEST)
+    tried = [info.trial for info in search.engine.asked if info.trial.purpose == "search"][:4]
+    limits_s = {trial.candidate.changes[0].new: trial.total_limit_s for trial in tried}
+    assert set(limits_s) == {32, 256, 2048, 4096}
+    assert {card_of(trial) for trial in tried} == {FIRST, *OTHERS}
+    assert max(limits_s, key=lambda batch: limits_s[batch]) == 32
+    assert min(limits_s.values()) == max(limits_s[batch] for batch in (256, 2048, 4096))
+
+
 @pytest.mark.parametrize("odd", [{"slow_card": "GPU-2"}, {"chooses": True}])
 def test_cards_on_which_the_original_does_not_run_alike_are_left_alone(tmp_path, odd) -> None:
     """One at a time then, on the card that the program takes by itself."""

@@ -31,7 +31,7 @@ def window(
             time=10.0 * n,
             busy_s=10.0 * n * (own + others),
             steal_s=20.0 * n * steal,
-            own_s=10.0 * n * own,
+            own_s={7: 10.0 * n * own},
             waited_s={(7, 7): 10.0 * n * waited},
             others={(7, 1.0): ("firefox", 10.0 * n * others)},
         )
@@ -59,6 +59,27 @@ def test_a_run_is_contended_when_it_waited_for_others(given, contended) -> None:
     assert [(each.name, pytest.approx(each.cpus)) for each in found.who] == (
         [("firefox", given["others"])] if "others" in given else []
     )
+
+
+def test_a_trial_beside_that_ends_is_no_load_of_others() -> None:
+    """Its CPU time stays ours once it is gone, and that of one that starts is ours at once."""
+    trees = ({7: 0.0, 8: 50.0}, {7: 5.0, 8: 59.0}, {7: 10.0}, {7: 15.0, 9: 10.0})
+    busy_s = (50.0, 64.0, 70.0, 85.0)
+    readings = [
+        LoadReading(
+            time=10.0 * n,
+            busy_s=busy,
+            steal_s=0.0,
+            own_s=own,
+            waited_s={(7, 7): 5.0 * n},
+            others={},
+        )
+        for n, (own, busy) in enumerate(zip(trees, busy_s, strict=True))
+    ]
+    found = judge(readings, 0.0, 30.0, 2)
+    assert not found.disturbed
+    assert found.own_cpus == pytest.approx(34 / 30)
+    assert found.others_cpus == pytest.approx(1 / 30)  # since its last reading
 
 
 def test_too_few_readings_tell_nothing() -> None:

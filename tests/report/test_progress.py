@@ -41,12 +41,12 @@ with Progress(unit="tile", budget_s=600) as progress:
     progress.note("12 workers on 2 CPUs: [bold]fewer[/bold] are tried")
     for n, (label, rate) in enumerate((("batch 4", 1.2), ("batch 8", 1.61)), 2):
         progress.trial_started(n, label)
-        progress.trial_done(attempt(label,
+        progress.trial_done(attempt(label, number=n,
             units_per_s=rate, wait_share=0.0, peak_mem_gib=0.4, wall_s=6.2))
     progress.trial_started(4, "batch [red]16")
-    progress.trial_done(attempt("batch [red]16", failed="gpu-oom", wall_s=3.0))
+    progress.trial_done(attempt("batch [red]16", number=4, failed="gpu-oom", wall_s=3.0))
     progress.trial_started(5, "batch 2")
-    progress.trial_done(attempt("batch 2", units_per_s=0.8, wall_s=6.2, disturbance=load))
+    progress.trial_done(attempt("batch 2", number=5, units_per_s=0.8, wall_s=6.2, disturbance=load))
     progress.trial_started(6, "batch 32")
     progress.status("11 steps")
     progress.status("12 steps")
@@ -90,12 +90,20 @@ def lines(seen: str) -> list[str]:
 
 
 def attempt(
-    label: str, purpose: Purpose = "search", *, failed: str = "", reused: bool = False, **run: Any
+    label: str,
+    purpose: Purpose = "search",
+    *,
+    number: int = 1,
+    failed: str = "",
+    reused: bool = False,
+    **run: Any,
 ) -> TrialResult:
     """One process with this end."""
     request = TrialRequest(variant=Variant(), purpose=purpose, plan=MeasurePlan(), title=label)
     result = Failure(kind=failed, evidence="", next_step="", **run) if failed else a_run(**run)
-    return TrialResult(id="x", request=request, result=result, reused=reused, remaining_s=1.0)
+    return TrialResult(
+        id=f"{number:03d}", request=request, result=result, reused=reused, remaining_s=1.0
+    )
 
 
 def plain(**how: object) -> tuple[Progress, io.StringIO]:
