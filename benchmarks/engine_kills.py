@@ -170,11 +170,11 @@ def main() -> None:
     args = parser.parse_args()
     print("| killed | calls | ended in |\n|:--|--:|:--|", flush=True)
     for name in args.parts or PARTS:
-        chance, ends = random.Random(name), Counter[str]()
+        ends = Counter[str]()
         while left := args.times - ends.total():
             with cluster_of(PARTS[name][0]):
                 for _ in range(1 if name in FORGETFUL else left):
-                    ends[outcome(name, chance.uniform(0.5, LATEST_S))] += 1
+                    ends[outcome(name, random.uniform(0.5, LATEST_S))] += 1
         shown = ", ".join(f"{count} {end}" for end, count in ends.most_common())
         print(f"| {name} | {args.times} | {shown} |", flush=True)
 
