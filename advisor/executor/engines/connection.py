@@ -393,7 +393,9 @@ class Connection:
         self._overhearing.join(SIGNAL_S)
         self._losses += 1
         ended = why_ended("\n".join(self._said), process.returncode if process else None)
-        why = f"{(why or ended.what).rstrip('.')}. {ended.next_step}".rstrip()
+        by_hand = f"Run `{shlex.join((*self._carrier.words, 'hostname'))}` by hand." if why else ""
+        next_step = ended.next_step or ("" if self._greeted else by_hand)
+        why = f"{(why or ended.what).rstrip('.')}. {next_step}".rstrip()
         if not self._greeted:
             return errors.EngineError(f"No agent came up through {self._carrier.shown}: {why}")
         again = ended.again and self._losses < MOST_LOSSES
