@@ -249,6 +249,11 @@ class Report(Part):
     suggestions: list[SuggestionEntry] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
 
+    @property
+    def sides(self) -> list[Side]:
+        """Columns of the tables: before and after, or the original alone."""
+        return [self.before, self.after] if self.changes else [self.before]
+
 
 HEADLINE = tuple(Report.model_fields)[2 : list(Report.model_fields).index("report") + 1]
 """Keys of the one object that `optimize --json` prints: the first block, without its mark."""

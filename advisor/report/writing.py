@@ -21,13 +21,15 @@ from advisor.report.sections import patch_file
 EMBEDDED = "data:image/svg+xml;base64,"
 
 
-def page(report: Report, drawn: bytes | None, stem: str = "report") -> str:
-    """`report` as a page with its figure inside; `stem` is that of its patches."""
-    image = EMBEDDED + base64.b64encode(drawn).decode() if drawn else ""
-    text = sections.render(report, stem, image)
+def page(report: Report) -> str:
+    """`report` as a page with its figure inside."""
+    text = sections.render(report)
+    figure = quote(sections.figure_file(report.report))
+    image = EMBEDDED + base64.b64encode(figures.draw(report) or b"").decode()
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
     parser.disable(("link", "autolink", "reference"))  # of targets only the figure is taken
-    parser.validateLink = lambda url: url.startswith(EMBEDDED)  # type: ignore[method-assign]
+    parser.normalizeLink = lambda url: image if url == figure else ""  # type: ignore[method-assign]
+    parser.validateLink = bool  # type: ignore[method-assign]
     heading = next((line for line in text.splitlines() if line.startswith("# ")), "# report")
     title = re.sub(r"<[^>]*>", "", parser.renderInline(heading[2:]))
     return figures.template("page.html.j2").render(
@@ -84,8 +86,7 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
             claimed.write(patch_place, (head + entries[0].patch).encode(errors="replace"))
         elif patch_place.exists():  # of an earlier report
             claimed.remove(patch_place)
-    image = quote(str(place.relative_to(report_md.parent))) if drawn else ""
-    text = sections.render(report, report_md.stem, image)
+    text = sections.render(report.model_copy(update={"report": str(report_md)}))
     claimed.write(report_md, f"{text}\n{files.MARKS['.md']}\n".encode(errors="replace"))
 
 
@@ -99,9 +100,8 @@ def holds_finished(report_md: Path) -> bool:
 
 def write_page(report: Report, place: Path, claimed: files.Claim, source: Path) -> None:
     """Write the page of the report in `source`, with secrets masked. Raises OutputRefusedError."""
-    report = masked(report)
-    drawn = page(report, figures.draw(report), source.stem)
-    marked = f"{drawn}\n{files.MARKS['.html']}\n"
+    report = masked(report).model_copy(update={"report": str(source)})
+    marked = f"{page(report)}\n{files.MARKS['.html']}\n"
     claimed.write(Path(os.path.realpath(place)), marked.encode(errors="replace"))
 
 
@@ -147,7 +147,7 @@ def headline(report: Report) -> dict[str, Any]:
 
 def _patch_places(report_md: Path) -> list[Path]:
     numbers = range(1, MOST_PATCHES + 1)
-    return [report_md.with_name(patch_file(report_md.stem, number)) for number in numbers]
+    return [report_md.with_name(patch_file(report_md.name, number)) for number in numbers]
 
 
 def _mask_patch(patch: str) -> str:
@@ -158,5 +158,4 @@ def _mask_patch(patch: str) -> str:
 
 
 def _figure(report_md: Path) -> Path:
-    """Place of the figure, in a folder beside `report_md`."""
-    return report_md.with_name(f"{report_md.stem}-figures") / figures.FILE
+    return report_md.parent / sections.figure_file(report_md.name)
