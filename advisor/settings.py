@@ -43,7 +43,7 @@ def parse_duration_s(text: str | float) -> float:
 
 def parse_share(text: str | float) -> float:
     """Parse `5%` or `0.05`. Raises ValueError."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%)?\s*", str(text))
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:e-\d+)?)\s*(%)?\s*", str(text))
     if not match:
         msg = f"{text!r} is no share; write 5% or 0.05"
         raise ValueError(msg)

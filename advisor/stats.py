@@ -68,17 +68,16 @@ def walsh_interval(values: Sequence[float], alpha: float) -> Interval:
     _require_finite(values)
     n = len(values)
     averages = sorted((x + y) / 2 for i, x in enumerate(values) for y in values[i:])
-    return _bounded(averages, signed_rank_rank(n, alpha), n, alpha)
+    return _bounded(averages, signed_rank_rank(n, alpha), n)
 
 
-def _bounded(ascending: Sequence[float], k: int, n: int, alpha: float) -> Interval:
+def _bounded(ascending: Sequence[float], k: int, n: int) -> Interval:
     """Median, between the k-th value from below and from above."""
     return Interval(
         estimate=statistics.median(ascending),
         low=ascending[k - 1] if k else -math.inf,
         high=ascending[-k] if k else math.inf,
         n=n,
-        confidence=1 - 2 * alpha,
     )
 
 
@@ -100,7 +99,7 @@ def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: flo
     """Shift of `one` above `other` with exact bounds, if both have one shape."""
     shifts = sorted(a - b for a in one for b in other)
     k, _ = rank_in(rank_sum_counts(len(one), len(other)), alpha)
-    return _bounded(shifts, k, min(len(one), len(other)), alpha)
+    return _bounded(shifts, k, min(len(one), len(other)))
 
 
 def paired_interval(ratios: Sequence[float], *, sigma: float = 0.0) -> Interval:
@@ -136,7 +135,6 @@ def comparison_interval(
         low=low,
         high=high,
         n=n,
-        confidence=1 - 2 * ALPHA,
     )
 
 
@@ -189,7 +187,7 @@ def t_interval(values: Sequence[float], alpha: float = ALPHA, *, sigma: float = 
             degrees += 1
         spread = max(math.sqrt(variance), sigma)
         half = t_quantile(1 - alpha, degrees) * spread / math.sqrt(n)
-    return Interval(estimate=mean, low=mean - half, high=mean + half, n=n, confidence=1 - 2 * alpha)
+    return Interval(estimate=mean, low=mean - half, high=mean + half, n=n)
 
 
 @lru_cache(maxsize=1024)

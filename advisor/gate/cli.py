@@ -37,8 +37,9 @@ from advisor.gate.checkout import Checkout
 from advisor.gate.comparison import limits_of
 from advisor.gate.process import ProcessRunner
 from advisor.gate.runner import Session, measured
-from advisor.gate.schema import ARMS, GateRecord, HostEntry, Inputs, Mode, Variant, Verdict
+from advisor.gate.schema import ARMS, GateRecord, Inputs, Mode, Variant, Verdict
 from advisor.machine.host import read_machine
+from advisor.model import Machine
 from advisor.settings import parse_share
 
 NOISE_PAIRS = 12
@@ -224,7 +225,7 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
 
 
 def _judged(
-    args: argparse.Namespace, session: Session, host: HostEntry, cancel: threading.Event
+    args: argparse.Namespace, session: Session, host: Machine, cancel: threading.Event
 ) -> GateRecord:
     """Run the session: base against head, equal code, or head against the history."""
     base, head = (session.processes.arms[arm] for arm in ARMS)
@@ -243,11 +244,10 @@ def _judged(
 
 
 @contextlib.contextmanager
-def _machine(inputs: Inputs, cancel: threading.Event) -> Iterator[tuple[Engine, HostEntry]]:
+def _machine(inputs: Inputs, cancel: threading.Event) -> Iterator[tuple[Engine, Machine]]:
     """Hold the engine of the first GPU, or of the host, and read the host."""
     machine = read_machine()
-    gpu = machine.gpus[0] if machine.gpus else None
-    uuid = gpu.uuid if gpu else None
+    uuid = machine.gpus[0].uuid if machine.gpus else None
     engine = make_engine(EngineSettings(gpu_uuid=uuid, cancel=cancel))
     deadline, waiting = time.monotonic() + 60 * inputs.max_minutes, False
     with contextlib.ExitStack() as stack:
@@ -261,14 +261,7 @@ def _machine(inputs: Inputs, cancel: threading.Event) -> Iterator[tuple[Engine, 
                 waiting = True
                 if time.monotonic() > deadline or cancel.wait(LOCK_POLL_S):
                     raise
-        host = HostEntry(
-            cpu=machine.cpu_model,
-            cpus=machine.cpus,
-            gpus=[found.name for found in machine.gpus],
-            driver=gpu.driver if gpu else None,
-            power_limit_w=gpu.power_limit_w if gpu else None,
-        )
-        yield engine, host
+        yield engine, machine
 
 
 def _set_up(command: str, session: Session, cancel: threading.Event) -> None:

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 from advisor import settings
 from advisor.gate.checkout import Checkout
-from advisor.gate.schema import ARMS, Limits, ProgramEntry, Rate, Variant, WorkloadVerdict
-from advisor.gate.sequential_test import CORRELATED, Judgement
+from advisor.gate.schema import ARMS, ProgramEntry, Rate, Variant, WorkloadVerdict
+from advisor.gate.sequential_test import CONFIDENCE, CORRELATED, Judgement
 from advisor.model import Run
 from advisor.numbers import number
 from advisor.objective import METRICS
+from advisor.settings import GateLimits
 
 THROUGHPUT = "throughput"
 FIGURES: dict[str, tuple[str, Callable[[Run], float | None]]] = {
@@ -36,11 +37,10 @@ def figures(run: Run) -> dict[str, Rate]:
     }
 
 
-def limits_of(base: Checkout, programs: Iterable[str]) -> dict[str, Limits]:
+def limits_of(base: Checkout, programs: Iterable[str]) -> dict[str, GateLimits]:
     """Limits that `base` declares, by program. Raises SettingsError."""
     declared = settings.load(settings.find(base.cwd)).workload
-    gates = {name: declared[name].gate for name in programs if name in declared}
-    return {name: Limits(figures=g.shares(), benchmarks=g.benchmarks) for name, g in gates.items()}
+    return {name: declared[name].gate for name in programs if name in declared}
 
 
 class Workload(NamedTuple):
@@ -122,7 +122,7 @@ class Comparison:
             slowdown_pct=self.worse_pct(interval.estimate),
             ci_low_pct=low,
             ci_high_pct=high,
-            confidence=None if low is None or high is None else round(interval.confidence, 6),
+            confidence=None if low is None or high is None else CONFIDENCE,
             pairs=interval.n,
             unit=unit,
             source=self.program.kept[0].head.source,

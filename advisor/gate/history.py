@@ -15,10 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from advisor import files, stats
-from advisor.errors import ReportError
 from advisor.gate.comparison import Workload
 from advisor.gate.schema import (
     Better,
@@ -31,6 +30,7 @@ from advisor.gate.schema import (
     WorkloadVerdict,
 )
 from advisor.gate.verdict import led
+from advisor.report import writing
 
 FORMAT: Literal[3] = 3
 WINDOW = 30
@@ -115,8 +115,8 @@ def _drop(before: Sequence[float], after: Sequence[float], alpha: float) -> tupl
 
 def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
     """Judge the new sessions of `record` and append them."""
-    host, threshold, sessions, verdicts = record.host, record.inputs.threshold, [], []
-    machine = json.dumps([host.gpus, host.driver, host.power_limit_w, host.cpus, host.cpu])
+    threshold, sessions, verdicts = record.inputs.threshold, [], []
+    machine = record.host.key if record.host else ""
     for program in record.programs:
         for workload, source, rates in _rates(program):
             rate, value = rates[0], math.exp(statistics.fmean(math.log(r.mean) for r in rates))
@@ -166,14 +166,7 @@ def _rates(program: ProgramEntry) -> Iterator[tuple[Workload, Source | None, lis
 
 def read(path: Path) -> History:
     """Read the history; empty without a file. Raises ReportError if malformed."""
-    try:
-        return History.model_validate_json(files.read_whole(path))
-    except FileNotFoundError:
-        return History()
-    except (OSError, ValueError, ValidationError) as problem:
-        first = getattr(problem, "strerror", None) or str(problem).splitlines()[0]
-        msg = f"{path} is no history of format {FORMAT}: {first}. Repair or remove it."
-        raise ReportError(msg) from problem
+    return writing.read(path, History, "history") if path.exists() else History()
 
 
 def claim(path: Path) -> files.Claim:

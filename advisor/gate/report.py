@@ -8,22 +8,20 @@ import os
 import sys
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from advisor import files, masking
 from advisor.errors import ReportError
 from advisor.gate import verdict
 from advisor.gate.comparison import words
 from advisor.gate.schema import (
     ARMS,
-    CONFIDENCE,
-    SCHEMA_VERSION,
     GateRecord,
     ProgramEntry,
     WorkloadVerdict,
 )
-from advisor.gate.sequential_test import ALPHA, LOOKS
+from advisor.gate.sequential_test import ALPHA, CONFIDENCE, LOOKS
+from advisor.model import Machine
 from advisor.numbers import number
+from advisor.report import writing
 from advisor.report.markdown import clip, code, details, fenced, table, text
 
 MARKER = "<!-- gpu-advisor gate -->"
@@ -73,21 +71,25 @@ def lines(record: GateRecord) -> str:
     if not record.programs:
         found.append("Nothing was measured.")
     elif record.workloads:
-        worst, count, host = record.workloads[0], len(record.workloads), record.host
+        worst, count = record.workloads[0], len(record.workloads)
         which = f" of the worst of {count} workloads" if count > 1 else ""
         allowed = f"{100 * (worst.threshold or record.inputs.threshold):g} %"
         sources = " and ".join(sorted({w.source for w in record.workloads if w.source}))
-        named = ", ".join(host.gpus) or f"no GPU; {host.cpus or '?'} CPUs of {host.cpu}"
-        driver = f", driver {host.driver}" if host.driver else ""
         order = f"in random order (seed {record.inputs.seed})"
         counts = f"{record.pairs} of fresh processes {order}, {record.discarded_pairs} discarded"
         found += [
             f"Slowdown{which}: {slowdown(worst)}; allowed: {allowed}",
             f"Pairs: {counts}; rates from {sources or 'nothing'}",
-            f"Hardware: {text(f'{named}{driver}; {record.validity}')}",
+            f"Hardware: {text(f'{_hardware(record.host)}; {record.validity}')}",
             *(text(note) for note in worst.notes),
         ]
     return "\n".join(f"- {line}" for line in found)
+
+
+def _hardware(host: Machine | None) -> str:
+    if host is None or not host.gpus:
+        return f"no GPU; {host.cpus} CPUs of {host.cpu_model}" if host else "unknown"
+    return f"{', '.join(gpu.name for gpu in host.gpus)}, driver {host.gpus[0].driver}"
 
 
 def title(record: GateRecord) -> str:
@@ -189,19 +191,8 @@ def masked(record: GateRecord) -> GateRecord:
 
 
 def read(path: Path) -> GateRecord:
-    """Read the record in `path`."""
-    try:
-        return GateRecord.model_validate_json(files.read_whole(path))
-    except ValidationError as problem:
-        first = problem.errors()[0]
-        why = f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
-    except OSError as problem:
-        why = str(problem)
-    msg = (
-        f"{path} is no gate record of version {SCHEMA_VERSION}: {why}. "
-        "Give a gate.json that this version of gpu-advisor wrote."
-    )
-    raise ReportError(msg)
+    """Read the record in `path`. Raises ReportError."""
+    return writing.read(path, GateRecord, "gate.json")
 
 
 def write(record: GateRecord, path: Path, claimed: files.Claim) -> None:

@@ -18,7 +18,6 @@ from advisor.gate.process import WHOLE, WINDOW, ProcessRunner
 from advisor.gate.schema import (
     ARMS,
     GateRecord,
-    HostEntry,
     Inputs,
     Mode,
     PairEntry,
@@ -28,7 +27,7 @@ from advisor.gate.schema import (
 )
 from advisor.gate.sequential_test import LOOKS
 from advisor.gate.verdict import decide, failed, of_equal_code, settled
-from advisor.model import MeasurePlan
+from advisor.model import Machine, MeasurePlan
 from advisor.numbers import number
 
 MARGIN = 1.2
@@ -235,7 +234,7 @@ def _summary(pair: PairEntry) -> str:
     return f"pair {pair.number} ({pair.order}){said}"
 
 
-def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
+def measured(session: Session, host: Machine, mode: Mode) -> GateRecord:
     """Run the session and make its record."""
     interrupted = None
     try:

@@ -16,7 +16,6 @@ from advisor.gate.schema import (
     ARMS,
     GateRecord,
     Inputs,
-    Limits,
     PairEntry,
     ProgramEntry,
     Rate,
@@ -30,6 +29,7 @@ from advisor.machine.contention import in_words
 from advisor.machine.readings import HARMFUL_EVENT_REASONS
 from advisor.model import Telemetry
 from advisor.numbers import number
+from advisor.settings import GateLimits
 
 POWER_CAP = "software power cap"
 """Normal under load; an arm that draws more power and is held back by it is really slower."""
@@ -282,8 +282,9 @@ def _match(
     program: ProgramEntry, inputs: Inputs
 ) -> tuple[list[Comparison], list[WorkloadVerdict], list[str]]:
     """Comparisons, verdicts on what cannot be compared, and notes."""
-    limits = inputs.limits.get(program.name, Limits())
-    share = limits.figures.get(THROUGHPUT, inputs.threshold)
+    limits = inputs.limits.get(program.name, GateLimits())
+    figures = limits.shares()
+    share = figures.pop(THROUGHPUT, inputs.threshold)
     runs: dict[Variant, list[RunEntry]] = {
         arm: [getattr(pair, arm) for pair in program.kept] for arm in ARMS
     }
@@ -299,8 +300,7 @@ def _match(
             allowed,
             {arm: [run.figures.get(name) for run in runs[arm]] for arm in ARMS},
         )
-        for name, allowed in limits.figures.items()
-        if name != THROUGHPUT
+        for name, allowed in figures.items()
     }
     comparable: list[Comparison] = []
     named: list[WorkloadVerdict] = []

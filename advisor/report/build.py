@@ -104,13 +104,7 @@ def optimize_report(found: TuningResult) -> Report:
         how_to_run=how_to_run(found),
         how_to_revert=how_to_revert(found),
         suggestions=[
-            SuggestionEntry(
-                title=advice.title,
-                detail=advice.reason,
-                gain=Gain.of(advice.gain),
-                site=advice.site,
-                patch=advice.patch,
-            )
+            SuggestionEntry(**{**advice._asdict(), "gain": Gain.of(advice.gain)})
             for advice in found.advice
         ],
         notes=list(verdict.caveats(found)),

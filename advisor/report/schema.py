@@ -17,7 +17,12 @@ OptimizeVerdict = Literal["improved", "unchanged", "partial"]
 
 
 class Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        json_schema_serialization_defaults_required=True,  # what is written is written whole
+    )
 
 
 class Gain(Part):

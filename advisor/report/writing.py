@@ -5,18 +5,20 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from advisor import files, masking
 from advisor.errors import OutputRefusedError, ReportError
 from advisor.report import figures, sections
 from advisor.report.schema import HEADLINE, Report
 from advisor.report.sections import patch_file
+
+Record = TypeVar("Record", bound=BaseModel)
 
 EMBEDDED = "data:image/svg+xml;base64,"
 
@@ -122,15 +124,20 @@ def masked(report: Report) -> Report:
 
 def load(path: Path) -> Report:
     """Load the report in `path`. Raises ReportError."""
+    return read(path, Report, "report.json")
+
+
+def read(path: Path, kind: type[Record], name: str) -> Record:
+    """Read a record of ours, which is called `name`. Raises ReportError."""
     try:
-        return Report.model_validate_json(files.read_whole(path))
+        return kind.model_validate_json(files.read_whole(path))
     except OSError as problem:
         why = str(problem)
     except ValidationError as problem:
         first = problem.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         why = f"{where}: {first['msg']} (found {first['input']!r:.80})"
-    msg = f"{path} is no report.json that this gpu-advisor can read: {why}."
+    msg = f"{path} is no {name} that this gpu-advisor can read: {why}."
     raise ReportError(msg)
 
 
