@@ -238,8 +238,7 @@ def next_actions(found: TuningResult) -> list[str]:
 def next_command(found: TuningResult) -> str:
     """The call that does them all."""
     budget = numbers.whole_minutes(verdict.needed_budget_s(found.state))
-    typed = ("--", *found.typed) if found.typed else ()
-    return shlex.join((*found.resume, "--budget", budget, *typed))
+    return shlex.join(("gpu-advisor", "optimize", "--budget", budget, *found.words))
 
 
 def _changes(state: TunerState, winner: Candidate) -> tuple[Change, ...]:
