@@ -6,23 +6,19 @@ from the validated record: no text of an artifact is posted as it stands.
 
 import os
 import sys
+import textwrap
 from pathlib import Path
 
-from advisor import files, masking
+from advisor import files
 from advisor.errors import ReportError
 from advisor.gate import verdict
 from advisor.gate.comparison import words
-from advisor.gate.schema import (
-    ARMS,
-    GateRecord,
-    ProgramEntry,
-    WorkloadVerdict,
-)
+from advisor.gate.schema import ARMS, GateRecord, ProgramEntry, WorkloadVerdict
 from advisor.gate.sequential_test import ALPHA, CONFIDENCE, LOOKS
 from advisor.model import Machine
 from advisor.numbers import number
 from advisor.report import writing
-from advisor.report.markdown import clip, code, details, fenced, table, text
+from advisor.report.markdown import code, details, fenced, stacked, table, text
 
 MARKER = "<!-- gpu-advisor gate -->"
 """First line of a sticky comment, by which the next gate finds and replaces it."""
@@ -49,7 +45,7 @@ LONGEST = 300
 
 def markdown(record: GateRecord) -> str:
     """The whole report; a pure function of the record."""
-    return "\n\n".join([short(record).rstrip("\n"), *_details(record)]) + "\n"
+    return stacked(short(record), *_details(record)) + "\n"
 
 
 def comment(record: GateRecord) -> str:
@@ -59,14 +55,14 @@ def comment(record: GateRecord) -> str:
 
 def short(record: GateRecord) -> str:
     """Summary of a job: the report without its details, however many pairs there are."""
-    parts = [f"# Throughput gate: {title(record)}", lines(record), *_workloads(record)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    heading = f"# Throughput gate: {title(record)}"
+    return stacked(heading, lines(record), *_workloads(record))
 
 
 def lines(record: GateRecord) -> str:
     """The summary lines, for a terminal too."""
     step = NEXT_STEPS.get(record.verdict, "") if record.programs and record.mode == "ab" else ""
-    said = f"{text(clip(reason(record), LONGEST))} {step}".rstrip()
+    said = f"{_short(reason(record))} {step}".rstrip()
     found = [f"**{title(record)}**: {said}"]
     if not record.programs:
         found.append("Nothing was measured.")
@@ -84,6 +80,10 @@ def lines(record: GateRecord) -> str:
             *(text(note) for note in worst.notes),
         ]
     return "\n".join(f"- {line}" for line in found)
+
+
+def _short(said: str) -> str:
+    return text(textwrap.shorten(said, LONGEST, placeholder=" ..."))
 
 
 def _hardware(host: Machine | None) -> str:
@@ -135,9 +135,9 @@ def _workloads(record: GateRecord) -> list[str]:
         # the lines above hold those of the worst
         why = [w.reason] if place and w.verdict != "pass" else []
         why += w.notes if place else []
-        remarks += [f"- {text(w.name)}: {text(clip(each, LONGEST))}" for each in why]
+        remarks += [f"- {text(w.name)}: {_short(each)}" for each in why]
     head = ("workload", "verdict", "slowdown", "allowed", "base", "head", "pairs", "noise")
-    return [table(head, "llllllrr", rows), "\n".join(remarks)] if rows else []
+    return [table(head, "llllllrr", rows), "\n".join(remarks)]
 
 
 def _details(record: GateRecord) -> list[str]:
@@ -161,8 +161,8 @@ def _details(record: GateRecord) -> list[str]:
             parts.append(details(f"{program.name}: every pair", _pairs(program)))
         for run in program.warm_ups:
             if run.problem:
-                body = f"{fenced(run.problem.evidence)}\n\n{text(run.problem.next_step)}"
-                parts.append(details(f"{program.name}: failure of {run.arm}", body))
+                body = fenced(run.problem.evidence), text(run.problem.next_step)
+                parts.append(details(f"{program.name}: failure of {run.arm}", *body))
     return parts
 
 
@@ -183,11 +183,6 @@ def _pairs(program: ProgramEntry) -> str:
             shown = [_rate(rate.mean if rate else None) for rate in rates]
             rows.append((str(pair.number), pair.order, key, *shown, counts))
     return table(("pair", "order", "workload", *ARMS, "counts"), "rllrrl", rows)
-
-
-def masked(record: GateRecord) -> GateRecord:
-    """`record` without text that looks like a secret."""
-    return GateRecord.model_validate(masking.mask_value(record.model_dump()))
 
 
 def read(path: Path) -> GateRecord:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from advisor import __version__
-from advisor.model import Disturbance, Machine, Telemetry
+from advisor.model import Disturbance, Failure, Machine, Telemetry
 from advisor.report.schema import Part
 from advisor.settings import GateLimits
 
@@ -38,15 +38,6 @@ class Rate(Part):
     """Units finished by a run that went to its own end; null if the window was cut."""
 
 
-class Problem(Part):
-    """Reason that one process gave no rate."""
-
-    kind: str
-    """A failure kind of the trials, or `no-rate`."""
-    evidence: str
-    next_step: str = ""
-
-
 class LoadedEntry(Part):
     """Project files that one run loaded."""
 
@@ -67,7 +58,8 @@ class RunEntry(Part):
     """By workload: one, or each benchmark of a suite."""
     figures: dict[str, Rate] = Field(default_factory=dict)
     """Measured figures beside the rate, by their names in gpu-advisor.toml."""
-    problem: Problem | None = None
+    problem: Failure | None = None
+    """Reason that it gave no rate; its kind may be `no-rate`, too."""
     on_gpu: bool = False
     gpu: Telemetry = Telemetry()
     others: Disturbance = Disturbance()

@@ -113,6 +113,12 @@ class RoundEntry(Part):
     counted: bool = True
     """The gain rests on it."""
 
+    @property
+    def note(self) -> str:
+        """`contended: after, not counted`."""
+        contended = f"contended: {self.contended}" if self.contended else ""
+        return contended + ("" if self.counted else ", not counted")
+
 
 class ComparisonEntry(Part):
     """Two variants against each other."""

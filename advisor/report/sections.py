@@ -15,14 +15,7 @@ from advisor.objective import METRICS, OBJECTIVES, THROUGHPUT
 from advisor.report import figures, markdown
 from advisor.report.bottleneck import IDLE, PARTS
 from advisor.report.markdown import bullets, code, details, fenced, stacked, table, text
-from advisor.report.schema import (
-    QualityEntry,
-    Report,
-    RoundEntry,
-    Side,
-    SuggestionEntry,
-    TrialEntry,
-)
+from advisor.report.schema import QualityEntry, Report, Side, SuggestionEntry, TrialEntry
 
 EFFECTS = {
     "free": "same work",
@@ -230,7 +223,8 @@ def next_actions(report: Report) -> str:
         steps.insert(0, f"- Go on with {code(report.next_command)}")
     numbered = enumerate(report.suggestions, 1)
     lines = [_suggestion(entry, report.report, number) for number, entry in numbered]
-    return _listed("Next actions", [*_first(lines, MOST_ACTIONS, "suggestion"), *steps])
+    suggestions = _first(lines, MOST_ACTIONS, "suggestion")
+    return _below("Next actions", "\n".join(filter(None, (suggestions, *steps))))
 
 
 def _suggestion(entry: SuggestionEntry, report_md: str, number: int) -> str:
@@ -242,16 +236,17 @@ def _suggestion(entry: SuggestionEntry, report_md: str, number: int) -> str:
     return f"- Suggested, not applied: **{text(entry.title)}**{site}{gain}. {how}"
 
 
-def _first(lines: list[str], most: int, noun: str) -> list[str]:
+def _first(lines: list[str], most: int, noun: str) -> str:
     """The first lines, and the number of those in the details."""
     more = len(lines) - most
     rest = [f"- and {numbers.many(more, f'more {noun}')} in the details"] if more > 0 else []
-    return [*lines[:most], *rest]
+    return "\n".join((*lines[:most], *rest))
 
 
-def _listed(heading: str, lines: Sequence[str]) -> str:
-    """Lines below a heading; nothing without a line."""
-    return "\n".join((f"## {heading}\n", *lines)) if lines else ""
+def _below(heading: str, *blocks: str) -> str:
+    """Blocks below a heading; nothing without one."""
+    body = stacked(*blocks)
+    return stacked(f"## {heading}", body) if body else ""
 
 
 def time(report: Report) -> str:
@@ -259,15 +254,8 @@ def time(report: Report) -> str:
     found = report.bottleneck_after or report.bottleneck_before
     columns = ("before", "after") if report.changes else ("as it is",)
     head = (f"part of {numbers.one(report.unit)}", *columns)
-    align = "l" + "r" * len(columns)
-    rows = list(_time_rows(report.sides))
-    if found is None and not rows:
-        return ""
-    return stacked(
-        "## Where the time goes",
-        text(found.sentence if found else ""),
-        table(head, align, rows) if rows else "",
-    )
+    rows = table(head, "l" + "r" * len(columns), _time_rows(report.sides))
+    return _below("Where the time goes", text(found.sentence if found else ""), rows)
 
 
 def _time_rows(sides: list[Side]) -> Iterator[tuple[str, ...]]:
@@ -294,7 +282,7 @@ def picture(report: Report) -> str:
 
 def settings(report: Report) -> str:
     """Settings of the running phase, with reasons."""
-    return _listed("Settings considered", _first(_considered(report), MOST_SETTINGS, "setting"))
+    return _below("Settings considered", _first(_considered(report), MOST_SETTINGS, "setting"))
 
 
 def _considered(report: Report) -> list[str]:
@@ -310,7 +298,7 @@ def _considered(report: Report) -> list[str]:
 
 def caveats(report: Report) -> str:
     """Facts that limit the figures, the most important first."""
-    return _listed("Caveats", bullets(report.notes[:MOST_CAVEATS]))
+    return _below("Caveats", bullets(report.notes[:MOST_CAVEATS]))
 
 
 def rounds(report: Report) -> str:
@@ -320,21 +308,17 @@ def rounds(report: Report) -> str:
         gain = each.gain.text if each.gain else "no interval"
         unit = report.objective_unit
         head = f"{each.after} against {each.before}: {gain}, {unit} by round."
-        rows = table(("round", "before", "after", ""), "rrrl", map(_round, each.rounds))
-        blocks += (text(head), rows) if each.rounds else ()
+        rows = [
+            (one.round, numbers.number(one.before), numbers.number(one.after), one.note)
+            for one in each.rounds
+        ]
+        shown = table(("round", "before", "after", ""), "rrrl", rows)
+        blocks += (text(head), shown) if rows else ()
     return details("Rounds of the comparisons", *blocks)
-
-
-def _round(entry: RoundEntry) -> tuple[object, ...]:
-    contended = f"contended: {entry.contended}" if entry.contended else ""
-    note = contended + ("" if entry.counted else ", not counted")
-    return entry.round, numbers.number(entry.before), numbers.number(entry.after), note
 
 
 def trials(report: Report) -> str:
     """Every process of the call, and the last output of those that failed."""
-    if not report.trials:
-        return ""
     rate = f"{numbers.plural(report.unit)}/s"
     head = ("trial", "purpose", "variant", rate, "batch", "workers", "wait", "peak memory", "took")
     blocks = [table((*head, ""), "lllrrrrrrl", map(_trial, report.trials))]
@@ -364,9 +348,8 @@ def _trial(trial: TrialEntry) -> tuple[str, ...]:
 
 def quality(report: Report) -> str:
     """Every judgement of a quality measure."""
-    rows = [_judgement(each) for each in report.quality]
     head = ("measure", "variant", "value", "original", "limit", "")
-    return details("Quality", table(head, "llrrrl", rows)) if rows else ""
+    return details("Quality", table(head, "llrrrl", map(_judgement, report.quality)))
 
 
 def _judgement(entry: QualityEntry) -> tuple[str, ...]:
@@ -390,7 +373,7 @@ def evidence(report: Report) -> str:
     blocks: list[str] = []
     for name, found in (("Before", report.bottleneck_before), ("After", report.bottleneck_after)):
         if found is not None and (found.evidence or report.changes):
-            blocks += text(f"{name}: {found.sentence}"), "\n".join(bullets(found.evidence))
+            blocks += text(f"{name}: {found.sentence}"), bullets(found.evidence)
     return details("Evidence of where the time goes", *blocks)
 
 
@@ -438,7 +421,7 @@ def machine(report: Report) -> str:
         table(("", ""), "ll", [row for row in rows if row[1]]),
         f"Command, in {code(report.cwd)}:",
         fenced(report.command, "sh"),
-        "\n".join(bullets((*later, *report.notes[MOST_CAVEATS:]))),
+        bullets((*later, *report.notes[MOST_CAVEATS:])),
     )
 
 

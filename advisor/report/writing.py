@@ -31,7 +31,7 @@ def page(report: Report) -> str:
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
     parser.disable(("link", "autolink", "reference"))  # of targets only the figure is taken
     parser.normalizeLink = lambda url: image if url == figure else ""  # type: ignore[method-assign]
-    parser.validateLink = bool  # type: ignore[method-assign]
+    parser.validateLink = lambda url: url == image  # type: ignore[method-assign]
     heading = next((line for line in text.splitlines() if line.startswith("# ")), "# report")
     title = re.sub(r"<[^>]*>", "", parser.renderInline(heading[2:]))
     return figures.template("page.html.j2").render(
@@ -148,8 +148,7 @@ def dump(report: Report) -> str:
 
 def headline(report: Report) -> dict[str, Any]:
     """The one object that `optimize --json` prints."""
-    fields = report.model_dump(mode="json")
-    return {key: fields[key] for key in HEADLINE}
+    return report.model_dump(mode="json", include=set(HEADLINE))
 
 
 def _patch_places(report_md: Path) -> list[Path]:

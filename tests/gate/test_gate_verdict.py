@@ -4,19 +4,10 @@ import math
 from typing import Any
 
 import pytest
-from gate_examples import (
-    around,
-    discarded,
-    failed,
-    program,
-    program_of,
-    record_of,
-    run,
-    suite_of,
-)
+from gate_examples import around, discarded, failed, program, program_of, record_of, run, suite_of
 
 from advisor.gate.schema import Inputs, ProgramEntry, Rate, Variant
-from advisor.gate.verdict import PRECEDENCE, of_equal_code, settled
+from advisor.gate.verdict import PRECEDENCE, decide, settled
 from advisor.settings import GateLimits
 
 
@@ -167,7 +158,7 @@ def test_an_unexpected_gain_passes_and_is_remarked_on() -> None:
 )
 def test_pairs_of_equal_code_tell_noise_and_the_smallest_threshold(head, smallest, verdict) -> None:
     """Which they pass whichever arm was head; a regression says that the runner is no good."""
-    found = of_equal_code([program_of(around(100), head)], Inputs())
+    found = decide([program_of(around(100), head)], Inputs(), "noise")
     (workload,) = found.workloads
     assert (found.verdict, workload.verdict) == (
         verdict, "regression" if verdict == "invalid" else "pass",
