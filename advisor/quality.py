@@ -6,8 +6,7 @@ seeds and over the items; the wider of them count, because an item may be unluck
 a seed for all items.
 """
 
-import hashlib
-import json
+import contextlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ from statistics import fmean, stdev
 from typing import Literal
 
 from advisor import stats
-from advisor.model import Effects, Interval
+from advisor.model import Effects, Interval, digest_of
 from advisor.settings import QualityMeasure
 
 Values = tuple[tuple[str, tuple[float, ...]], ...]
@@ -64,17 +63,11 @@ def read_measures(measures: Mapping[str, QualityMeasure], output: str) -> Values
         found_in = re.finditer(measure.pattern, output)
         matches = [match[1] if match.re.groups else match[0] for match in found_in]
         used = matches[-1:] if measure.matches == "last" else matches
-        figures = tuple(_number(text) for text in used)
-        if figures and all(map(math.isfinite, figures)):
-            found.append((name, figures))
+        with contextlib.suppress(ValueError):  # no number
+            figures = tuple(float(text or "") for text in used)
+            if figures and all(map(math.isfinite, figures)):
+                found.append((name, figures))
     return tuple(found)
-
-
-def _number(text: str | None) -> float:
-    try:
-        return float(text or "")
-    except ValueError:
-        return math.nan
 
 
 def means(values: Values) -> dict[str, float]:
@@ -214,7 +207,7 @@ def given_away(
 def measure_key(measures: Mapping[str, QualityMeasure], command: tuple[str, ...]) -> str:
     """Key of a measure; equal keys share a reference."""
     facts = [list(command), {name: [m.pattern, m.matches] for name, m in measures.items()}]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+    return digest_of(facts)
 
 
 def judge_drift(

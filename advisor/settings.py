@@ -43,7 +43,7 @@ def parse_duration_s(text: str | float) -> float:
 
 def parse_share(text: str | float) -> float:
     """Parse `5%` or `0.05`. Raises ValueError."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%)?\s*", str(text))
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:e-\d+)?)\s*(%)?\s*", str(text))
     if not match:
         msg = f"{text!r} is no share; write 5% or 0.05"
         raise ValueError(msg)
@@ -98,19 +98,13 @@ def _parsed_tolerance(text: str | float) -> str:
     return value
 
 
-def _parsed_bounds(bounds: tuple[str, ...]) -> tuple[str, ...]:
-    for bound in bounds:
-        parse_constraint(bound)
-    return bounds
-
-
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 Command = Annotated[Text, AfterValidator(_parsed_command)]
 Regex = Annotated[str, AfterValidator(parsed_regex)]
 NumberRegex = Annotated[str, AfterValidator(_parsed_number_regex)]
 Tolerance = Annotated[str, BeforeValidator(_parsed_tolerance, json_schema_input_type=float | str)]
 ObjectiveName = Literal["throughput", "latency", "energy"]
-Bounds = Annotated[tuple[Text, ...], AfterValidator(_parsed_bounds)]
+Bound = Annotated[Text, AfterValidator(lambda text: parse_constraint(text).text)]
 Variables = dict[Annotated[str, StringConstraints(pattern=r"^[^=\x00]+$")], Text]
 Duration = Annotated[float, BeforeValidator(parse_duration_s, json_schema_input_type=float | str)]
 Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=float | str)]
@@ -208,7 +202,7 @@ class Workload(TrialLimits):
     """Reads a rate (units/s) from the output, for the gate."""
     objective: ObjectiveName | None = None
     """Figure of a unit that decides; that of [defaults] if not given."""
-    constraints: Bounds | None = None
+    constraints: tuple[Bound, ...] | None = None
     """Bounds that hold beside it: `memory<=7GiB`, `latency_p95<=80ms`, `power<=250W`."""
     quality: dict[str, QualityMeasure] = Field(default_factory=dict)
     """Measures by name. Declaring one is the consent to trade within its tolerance."""
@@ -235,7 +229,7 @@ class Defaults(TrialLimits):
     target: str = "auto"
     objective: ObjectiveName = "throughput"
     """Figure of a unit that decides, where a workload names none."""
-    constraints: Bounds = ()
+    constraints: tuple[Bound, ...] = ()
     """Bounds that must hold, where a workload names none."""
     smallest_gain: Share = 0.03
     """The smallest gain worth a change of the config."""

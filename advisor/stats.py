@@ -11,6 +11,7 @@ their centre, not that they are normal. Too few values give the honest answer: (
 import itertools
 import math
 import statistics
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
@@ -20,6 +21,9 @@ ALPHA = 0.025
 """Chance that one bound of a comparison is wrong."""
 PAIR_GAP_PER_SIGMA = 0.9539
 """Median distance of two normal draws, in standard deviations."""
+ANGLES = range(1 << 50)
+ANGLE = math.pi / 2 / len(ANGLES)
+"""Angles from zero to a right one, among which quantiles are looked up."""
 RANK_SHARE = 0.75
 """Share of `ALPHA` for the ranks of all runs, where the pairs are too few for ranks."""
 
@@ -68,17 +72,16 @@ def walsh_interval(values: Sequence[float], alpha: float) -> Interval:
     _require_finite(values)
     n = len(values)
     averages = sorted((x + y) / 2 for i, x in enumerate(values) for y in values[i:])
-    return _bounded(averages, signed_rank_rank(n, alpha), n, alpha)
+    return _bounded(averages, signed_rank_rank(n, alpha), n)
 
 
-def _bounded(ascending: Sequence[float], k: int, n: int, alpha: float) -> Interval:
+def _bounded(ascending: Sequence[float], k: int, n: int) -> Interval:
     """Median, between the k-th value from below and from above."""
     return Interval(
         estimate=statistics.median(ascending),
         low=ascending[k - 1] if k else -math.inf,
         high=ascending[-k] if k else math.inf,
         n=n,
-        confidence=1 - 2 * alpha,
     )
 
 
@@ -88,19 +91,15 @@ def rank_sum_counts(one: int, other: int) -> tuple[int, ...]:
     if not one or not other:
         return (1,)
     without_last, with_last = rank_sum_counts(one, other - 1), rank_sum_counts(one - 1, other)
-    counts = [0] * (one * other + 1)
-    for u, count in enumerate(without_last):
-        counts[u] += count
-    for u, count in enumerate(with_last):
-        counts[u + other] += count
-    return tuple(counts)
+    shifted = (*[0] * other, *with_last)
+    return tuple(map(sum, itertools.zip_longest(without_last, shifted, fillvalue=0)))
 
 
 def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: float) -> Interval:
     """Shift of `one` above `other` with exact bounds, if both have one shape."""
     shifts = sorted(a - b for a in one for b in other)
     k, _ = rank_in(rank_sum_counts(len(one), len(other)), alpha)
-    return _bounded(shifts, k, min(len(one), len(other)), alpha)
+    return _bounded(shifts, k, min(len(one), len(other)))
 
 
 def paired_interval(ratios: Sequence[float], *, sigma: float = 0.0) -> Interval:
@@ -136,7 +135,6 @@ def comparison_interval(
         low=low,
         high=high,
         n=n,
-        confidence=1 - 2 * ALPHA,
     )
 
 
@@ -189,24 +187,18 @@ def t_interval(values: Sequence[float], alpha: float = ALPHA, *, sigma: float = 
             degrees += 1
         spread = max(math.sqrt(variance), sigma)
         half = t_quantile(1 - alpha, degrees) * spread / math.sqrt(n)
-    return Interval(estimate=mean, low=mean - half, high=mean + half, n=n, confidence=1 - 2 * alpha)
+    return Interval(estimate=mean, low=mean - half, high=mean + half, n=n)
 
 
 @lru_cache(maxsize=1024)
 def t_quantile(probability: float, degrees: int) -> float:
     """Quantile of Student's t with `degrees` >= 1, for a probability in [0.5, 1)."""
-    low, high = 0.0, 1.0
-    while _t_cdf(high, degrees) < probability:
-        low, high = high, high * 2
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _t_cdf(middle, degrees) < probability else (low, middle)
-    return (low + high) / 2
+    theta = ANGLE * bisect_left(ANGLES, probability, key=lambda n: _t_cdf(ANGLE * n, degrees))
+    return math.sqrt(degrees) * math.tan(theta)
 
 
-def _t_cdf(t: float, degrees: int) -> float:
-    """P(T <= t) for t >= 0, by the finite sums for whole degrees of freedom."""
-    theta = math.atan2(t, math.sqrt(degrees))
+def _t_cdf(theta: float, degrees: int) -> float:
+    """P(T <= t) for tan(theta) = t / sqrt(degrees) >= 0, by finite sums."""
     cos2 = math.cos(theta) ** 2
     odd = degrees % 2
     term = math.cos(theta) if odd else 1.0

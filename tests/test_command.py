@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor import knobs
-from advisor.commands import invocation, prepare as job
+from advisor.commands import invocation, optimize
 from advisor.errors import CommandMissingError
 from advisor.executor.requests import Program, TrialRequest, Variant
 from advisor.model import Candidate, MeasurePlan
@@ -92,14 +92,16 @@ def test_a_config_and_a_program_that_stay_untuned_are_told(project) -> None:
     )
     (project / "main.py").write_text(text)
     asked = invocation.resolve([], ["python", "main.py", "--cfg=c.yaml"])
-    (note,) = job.left_untuned(asked)
+    (note,) = optimize.left_untuned(asked)
     assert "`gpu-advisor optimize c.yaml -- ...`" in note
     (project / "broken.py").write_text("a = = 1\n")
     for name, why in (
         ("broken.py", "SyntaxError: invalid syntax"),
         ("gone.py", "python gone.py leads to no Python file"),
     ):
-        (note,) = job.left_untuned(invocation.resolve([], ["python", name, "--batch-size", "4"]))
+        (note,) = optimize.left_untuned(
+            invocation.resolve([], ["python", name, "--batch-size", "4"])
+        )
         assert note.startswith("only the options that you typed are tuned: ")
         assert why in note
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.commands.ranks import cause, counts_of, with_ranks
+from advisor.commands.compare import cause, counts_of, with_ranks
 from advisor.errors import UsageError
 from advisor.model import Disturbance
 from tests.runs import a_run

@@ -6,13 +6,13 @@ import itertools
 import os
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from advisor import numbers, settings
-from advisor.commands import invocation, output, ranks
+from advisor.commands import invocation, output
 from advisor.commands.measuring import node_of, program_of, session_of
 from advisor.errors import BudgetTooSmallError, TrialFailedError, UsageError
 from advisor.executor.comparison import UNDER_LOAD, Comparison, work_differences
@@ -39,6 +39,26 @@ Verdict = Literal[
 BAD = {"slower", "failed", "other work", "worse"}
 EXIT_CODES = {"ok": 0, "failed": 1, "undecided": 3}
 
+PROCESSES = ("--nproc_per_node", "--nproc-per-node")
+LAUNCHERS = {
+    "torchrun": PROCESSES,
+    "torch.distributed.run": PROCESSES,
+    "torch.distributed.launch": PROCESSES,
+    "launch": ("--num_processes", "--num-processes"),
+    "deepspeed": ("--num_gpus",),
+    "mpirun": ("-np", "-n", "--np"),
+    "mpiexec": ("-n", "-np", "--np"),
+}
+"""Flags for the number of ranks, by launcher; `launch` is that of accelerate."""
+OWN = ("--devices", "--trainer.devices")
+"""Flags of programs that start their ranks themselves, as Lightning does."""
+GOOD = 0.9
+"""Least efficiency that needs no explanation."""
+SATURATED = 0.9
+"""Least share of the CPUs in use that counts as all of them."""
+MOST_LOST = 0.5
+"""Least share of the lost time that names its cause."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor compare`."""
@@ -55,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--ranks",
-        type=invocation.argument(ranks.counts_of),
+        type=invocation.argument(counts_of),
         metavar="N,M",
         help="compare one command with so many ranks: --ranks 1,2,4 -- torchrun train.py",
     )
@@ -132,7 +152,7 @@ def arms_of(args: argparse.Namespace, command: list[str]) -> list[Arm]:
         if configs or len(blocks) != 1:
             msg = "--ranks compares one command, without configs: `--ranks 1,2 -- torchrun a.py`."
             raise UsageError(msg)
-        blocks = [ranks.with_ranks(blocks[0], count) for count in counts]
+        blocks = [with_ranks(blocks[0], count) for count in counts]
     if configs and len(blocks) > 1:
         msg = f"Compare configs, or commands separated by {SEPARATOR}, not both at once."
         raise UsageError(msg)
@@ -341,8 +361,8 @@ def judge_scaling(arms: Sequence[Arm], rounds: Comparison, cpus: int) -> None:
             continue
         efficiency = gain.estimate * first.ranks / arm.ranks
         shown = f"efficiency {numbers.percent(efficiency)}"
-        if efficiency < ranks.GOOD:
-            shown += f"; {ranks.cause(rounds.runs(first.name), rounds.runs(arm.name), cpus)}"
+        if efficiency < GOOD:
+            shown += f"; {cause(rounds.runs(first.name), rounds.runs(arm.name), cpus)}"
         arm.reason = "; ".join(filter(None, (arm.reason, shown)))
 
 
@@ -368,3 +388,65 @@ def as_table(found: dict[str, Any]) -> str:
     rounds = numbers.many(found["rounds"], "interleaved round")
     lines.append(f"{rounds} of fresh processes; brackets are 95 % intervals.")
     return "\n".join([*lines, *found["notes"]])
+
+
+def counts_of(text: str) -> tuple[int, ...]:
+    """Read `1,2,4`. Raises ValueError."""
+    counts = tuple(int(part) for part in text.split(","))
+    if len(counts) < 2 or min(counts) < 1 or len(set(counts)) < len(counts):
+        msg = f"{text}: two or more different numbers of ranks, as in 1,2,4"
+        raise ValueError(msg)
+    return counts
+
+
+def with_ranks(command: Sequence[str], count: int) -> list[str]:
+    """`command` with `count` ranks. Raises UsageError where no place for it is known."""
+    words = list(command)
+    starts = [number for number, word in enumerate(words) if PurePath(word).name in LAUNCHERS]
+    flags = LAUNCHERS[PurePath(words[starts[0]]).name] if starts else OWN
+    for number, word in enumerate(words):
+        flag, equals, _ = word.partition("=")
+        if flag in flags:
+            if equals:
+                return [*words[:number], f"{flag}={count}", *words[number + 1 :]]
+            return [*words[: number + 1], str(count), *words[number + 2 :]]
+    if not starts:
+        msg = (
+            "--ranks found no number of ranks in the command. Start it by torchrun, accelerate "
+            "launch, mpirun or deepspeed, or write its --devices."
+        )
+        raise UsageError(msg)
+    after = starts[0] + 1
+    return [*words[:after], flags[0], str(count), *words[after:]]
+
+
+def cause(first: Sequence[Run], runs: Sequence[Run], cpus: int) -> str:
+    """Likely cause of a poor efficiency, against the runs of fewer ranks."""
+    busy = statistics.median(run.disturbance.own_cpus or 0.0 for run in runs)
+    if busy >= SATURATED * cpus:
+        return (
+            f"all {numbers.many(cpus, 'CPU')} were busy: give each rank more, or fewer workers and "
+            "threads"
+        )
+    lost = _median(runs, _unit_s) - _median(first, _unit_s)
+    if _median(runs, _wait_s) - _median(first, _wait_s) > MOST_LOST * lost:
+        share = numbers.percent(_median(runs, lambda run: run.wait_share or 0.0))
+        return f"the ranks waited for data {share} of the time: faster storage, or more workers"
+    return (
+        "data and CPUs were free, so the ranks wait for each other: a larger batch for each rank, "
+        "or gradients exchanged less often"
+    )
+
+
+def _median(runs: Sequence[Run], read: Callable[[Run], float]) -> float:
+    return statistics.median(map(read, runs))
+
+
+def _unit_s(run: Run) -> float:
+    """Time of one rank for one unit."""
+    return run.ranks / run.units_per_s
+
+
+def _wait_s(run: Run) -> float:
+    """Time of one rank waiting for the data of one unit."""
+    return (run.wait_share or 0.0) * _unit_s(run)

@@ -34,10 +34,8 @@ class Entry:
 
     @property
     def side(self) -> Side:
-        """The faster of original and tuned configuration."""
-        if self.report is None:
-            return Side()
-        return self.report.after if self.report.verdict == "improved" else self.report.before
+        """The tuned configuration; the original where none is proven."""
+        return self.report.after if self.report else Side()
 
     @property
     def price_of_1000(self) -> float | None:

@@ -23,9 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     invocation.add_flags(parser, "--json")
 
 
-def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
+def run(args: argparse.Namespace, _command: Sequence[str] | None) -> int:
     """Print the profiles and the cards found here; return 0."""
-    del command
     shown = [profiles.by_name(name) for name in args.names] or list(profiles.load_all().values())
     gpus, note = read_gpus()
     here = [f"{gpu.name} ({gpu.profile or 'no profile'})" for gpu in gpus]

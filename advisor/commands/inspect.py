@@ -19,7 +19,6 @@ from advisor.knobs.candidate_values import multiple_of
 from advisor.knobs.registry import REGISTRY
 from advisor.model import Knob, KnobClass, Phase
 
-COMMAND_LINE = "command line"
 ONE_A_PHASE = {"batch_size", "num_workers", "grad_accum", "timesteps"}
 """Kinds of which one phase of a program has one value."""
 HEADS = ("setting", "value", "meaning", "phase", "a change", "")
@@ -58,7 +57,6 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
 class Inspected:
     """Findings of one document, or its read error."""
 
-    name: str
     findings: Findings
     document: Document | None = None
     error: AdvisorError | None = None
@@ -82,12 +80,12 @@ def _of_config(path: Path, phase: Phase | None) -> Inspected:
         document = documents.read(path)
     except AdvisorError as problem:
         nothing = Findings(document=str(path), knobs=(), links=(), traps=(), outputs=())
-        return Inspected(name=str(path), findings=nothing, error=problem)
+        return Inspected(findings=nothing, error=problem)
     found = knobs.find(document, phase=phase)
     if found.files:
         note = f"it names {', '.join(found.files)}, which may be inspected too"
         found = replace(found, notes=(*found.notes, note))
-    return Inspected(name=str(path), document=document, findings=found)
+    return Inspected(document=document, findings=found)
 
 
 def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
@@ -99,7 +97,7 @@ def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
     if known.why_unknown:
         note = f"only the typed options are known: {known.why_unknown}"
         found = replace(found, notes=(*found.notes, note))
-    return Inspected(name=COMMAND_LINE, document=document, findings=found)
+    return Inspected(document=document, findings=found)
 
 
 def doubt(knob: Knob, findings: Findings) -> str | None:
@@ -126,7 +124,7 @@ def as_json(found: Sequence[Inspected]) -> dict[str, Any]:
         findings = one.findings
         shown["documents"].append(
             {
-                "document": one.name,
+                "document": findings.document,
                 "format": one.document.format if one.document else None,
                 "outputs": findings.outputs,
                 "notes": findings.notes,
@@ -157,10 +155,10 @@ def section(one: Inspected) -> str:
     """Table of one document and the remarks on it."""
     found = one.findings
     if one.error is not None:
-        return f"{one.name}\n  not read: {one.error}"
+        return f"{found.document}\n  not read: {one.error}"
     rows = [_row(knob, default_of(knob, one.document)) for knob in found.knobs]
     table = output.table([HEADS, *rows], indent="  ") if rows else ["  no knobs"]
-    lines = [one.name, *table]
+    lines = [found.document, *table]
     lines += [f"  doubtful  {k.path}: {why}" for k in found.knobs if (why := doubt(k, found))]
     lines += [f"  note  {note}" for note in found.notes]
     if found.traps or found.links:

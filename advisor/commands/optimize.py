@@ -2,28 +2,23 @@
 
 import argparse
 import contextlib
+import os
+import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from advisor import config as documents
-from advisor.commands import each_engine, output
-from advisor.commands.prepare import Job, add_arguments, prepare
-from advisor.errors import (
-    OPTIMIZE_EXIT_CODES,
-    AdvisorError,
-    BudgetTooSmallError,
-    EngineError,
-    InterruptedByUserError,
-    NodeLostError,
-    NotMeasuredError,
-    TrialFailedError,
-)
+from advisor import config as documents, errors, files, knobs, objective
+from advisor.commands import each_engine, invocation, output
+from advisor.commands.measuring import Session, node_of, session_of
+from advisor.config.originals import Versions
+from advisor.errors import OPTIMIZE_EXIT_CODES, AdvisorError
 from advisor.executor.executor import Executor
 from advisor.executor.requests import TrialResult
 from advisor.machine import target
-from advisor.model import Candidate, Failure
+from advisor.machine.host import read_machine
+from advisor.model import Candidate, Failure, Machine
 from advisor.patches import proven_advice
 from advisor.quality import measure_key
 from advisor.report import build, progress, verdict, writing
@@ -32,9 +27,63 @@ from advisor.report.verdict import TuningResult
 from advisor.tuner.confirm import proven_candidate
 from advisor.tuner.decisions import decisions
 from advisor.tuner.pipeline import next_request
-from advisor.tuner.state import Result, Stop, TuningContext
+from advisor.tuner.state import Result, Source, Stop, TuningContext
 
-__all__ = ["add_arguments", "run"]
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `gpu-advisor optimize`."""
+    parser.usage = "gpu-advisor optimize [CONFIG ...] [OPTIONS] [-- COMMAND ...]"
+    runs = parser.add_argument_group("program")
+    invocation.add_flags(runs, "configs", "--workload", "--engine", "--allow-writes")
+    search = parser.add_argument_group("search")
+    invocation.add_flags(search, "--budget", "--window")
+    search.add_argument(
+        "--target",
+        metavar="NAME",
+        help="GPU to tune for: auto (default) or a profile such as rtx-4060",
+    )
+    search.add_argument(
+        "--objective",
+        choices=tuple(objective.OBJECTIVES),
+        metavar="METRIC",
+        help="throughput (default), latency or energy of a unit of work",
+    )
+    search.add_argument(
+        "--constraint",
+        type=invocation.argument(lambda text: objective.parse_constraint(text).text),
+        action="extend",
+        nargs="+",
+        metavar="BOUND",
+        help="bounds that must hold: 'memory<=7GiB' 'latency_p95<=80ms' 'power<=250W'",
+    )
+    search.add_argument(
+        "--safe",
+        action="store_true",
+        help="change neither rounding nor results: only batch, workers and loader settings",
+    )
+    search.add_argument(
+        "--fresh", action="store_true", help="do not reuse measurements of earlier calls"
+    )
+    written = parser.add_argument_group("files")
+    written.add_argument(
+        "--output", type=Path, metavar="PATH", help="write the tuned config here, not in place"
+    )
+    written.add_argument(
+        "--dry-run", action="store_true", help="measure and report, but write no config"
+    )
+    written.add_argument(
+        "--report",
+        type=Path,
+        default=Path("report.md"),
+        metavar="PATH",
+        help="place of the report (default report.md; report.json beside it)",
+    )
+    invocation.add_flags(written, "--overwrite")
+    invocation.add_flags(parser, "--json")
+    parser.epilog = (
+        "Limits of a trial, the seed and quality measures are keys of "
+        "gpu-advisor.toml: see docs/configuration.md."
+    )
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
@@ -62,16 +111,16 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
             stack.enter_context(versions.held())
         executor = job.session.executor(started, earlier_calls=not args.fresh, several=True)
         lab = stack.enter_context(executor)
-        search = Search(job=job, context=context_of(job, lab), answers=[])
+        job.context = context_of(job, lab)
         problem: AdvisorError | None = None
         stop: Stop | None = None
         try:
-            stop = search.run(lab)
-        except (InterruptedByUserError, EngineError, NodeLostError) as interrupted:
-            problem = interrupted
+            stop = job.search(lab)
+        except (errors.InterruptedByUserError, errors.EngineError, errors.NodeLostError) as end:
+            problem = end
         if stop is not None:
             refuse_without_result(stop)
-        report, refused = conclude(search, lab, stop, wall_s=time.monotonic() - started)
+        report, refused = conclude(job, lab, stop, wall_s=time.monotonic() - started)
         problem = problem or refused
         stays = report.unfinished and writing.holds_finished(args.report)
         if stays:
@@ -83,22 +132,36 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
     if problem is not None:
         raise problem
     if stop is not None and stop.reason == "budget-too-small":
-        raise BudgetTooSmallError(" ".join(filter(None, (report.load_note, report.reason))))
+        raise errors.BudgetTooSmallError(" ".join(filter(None, (report.load_note, report.reason))))
     return report
 
 
 @dataclass(kw_only=True)
-class Search:
-    """Search of one job; the first run corrects its target."""
+class Job:
+    """A call, checked before its first process, which corrects the target."""
 
-    job: Job
-    context: TuningContext
-    answers: list[Result]
+    args: argparse.Namespace
+    typed: tuple[str, ...]
+    """The command, where it was typed after `--`."""
+    session: Session
+    objective: objective.Objective
+    versions: tuple[Versions, ...]
+    """Originals of each config; without one, of the settings file beside the command."""
+    report: files.Claim
+    output: files.Claim | None
+    """The place of --output; None where the configs themselves are rewritten."""
+    context: TuningContext = field(init=False)
+    answers: list[Result] = field(default_factory=list)
     """Results so far, kept if the search is interrupted."""
 
-    def run(self, lab: Executor) -> Stop:
+    @property
+    def asked(self) -> invocation.Invocation:
+        """Command, configs and settings."""
+        return self.session.asked
+
+    def search(self, lab: Executor) -> Stop:
         """Run requests until the tuner stops."""
-        stage, session = "", self.job.session
+        stage, session = "", self.session
         while True:
             turn = next_request(self.context, self.answers)
             if isinstance(turn, Stop):
@@ -111,22 +174,102 @@ class Search:
                 session.progress.stage(stage)
             self.answers.append(lab.answer(turn.request, turn.ahead))
             if stage == "baseline":
-                self.correct(self.answers[-1])
+                self.correct(self.answers[-1], lab)
 
-    def correct(self, answer: Result) -> None:
+    def correct(self, answer: Result, lab: Executor) -> None:
         """Take memory and precisions of the card that ran."""
-        run, session = answer.run if isinstance(answer, TrialResult) else None, self.job.session
+        run, session = answer.run if isinstance(answer, TrialResult) else None, self.session
         if run is None or not run.cards:
             return
         aimed = target.computed_on(session.target, session.machine, run.cards[0])
         if aimed != session.target:
-            self.job = replace(self.job, session=replace(session, target=aimed))
-            self.context = replace(
-                self.context,
-                memory_limit_gib=self.job.memory_limit_gib,
-                precisions=aimed.precisions,
-                has_gpu=True,
-            )
+            self.session = replace(session, target=aimed)
+            self.context = replace(context_of(self, lab), has_gpu=True)
+
+
+def prepare(args: argparse.Namespace, command: list[str] | None, held: contextlib.ExitStack) -> Job:
+    """Check everything before the first run; `held` keeps a node."""
+    asked = invocation.resolve(args.configs, command, workload=args.workload)
+    asked = replace(asked, notes=[*asked.notes, *left_untuned(asked)])
+    elsewhere: list[Path] = []
+    if args.output is not None:
+        if len(asked.paths) != 1:
+            msg = f"--output is for one config, and {len(asked.paths)} were named. Leave it out."
+            raise errors.UsageError(msg)
+        if os.path.realpath(args.output) != os.path.realpath(asked.paths[0]):
+            elsewhere = [args.output]
+    for path in () if args.dry_run or elsewhere else asked.paths:
+        invocation.require_writable(path)
+    like = asked.paths[0] if asked.paths else None
+    never = [*asked.paths, *elsewhere]
+    report = writing.claim(args.report, never=never, like=like, overwrite=args.overwrite)
+    output = None
+    if elsewhere:
+        output = files.claim(elsewhere, never=asked.paths, like=like, overwrite=args.overwrite)
+    defaults = asked.settings.defaults
+    node = held.enter_context(node_of(args.engine, asked))
+    machine = node.machine if node else read_machine()
+    aim = objective_of(args, asked, machine)
+    session = session_of(
+        asked,
+        node=node,
+        target=args.target or defaults.target,
+        budget_s=args.budget or defaults.budget,
+        allow_writes=args.allow_writes,
+        seed=defaults.seed,
+    )
+    state = asked.state()
+    return Job(
+        args=args,
+        typed=tuple(command or ()),
+        session=session,
+        objective=aim,
+        versions=tuple(Versions(state, path) for path in asked.kept_for),
+        report=report,
+        output=output,
+    )
+
+
+def objective_of(
+    args: argparse.Namespace, asked: invocation.Invocation, machine: Machine
+) -> objective.Objective:
+    """Objective of flags, workload entry or defaults."""
+    entry, defaults = asked.workload, asked.settings.defaults
+    given = (args.constraint, entry.constraints, defaults.constraints)
+    bounds = next(each for each in given if each is not None)
+    name = args.objective or entry.objective or defaults.objective
+    found = objective.parse(name, bounds)
+    metrics = (found.metric, *(each.metric for each in found.constraints))
+    of_cards = [metric.name for metric in metrics if metric.from_card]
+    if of_cards and not machine.gpus:
+        msg = (
+            f"Only a GPU's own counters tell {' and '.join(dict.fromkeys(of_cards))}, and "
+            f"{machine.gpu_note or 'there is no GPU here'}. Choose another objective, or run it "
+            "where there is one."
+        )
+        raise errors.NotMeasuredError(msg)
+    return found
+
+
+def left_untuned(asked: invocation.Invocation) -> list[str]:
+    """Notes on options and configs that stay untuned."""
+    notes = []
+    if not asked.configs:
+        env = tuple(sorted(asked.workload.env.items()))
+        why = invocation.recorded(asked.argv, asked.cwd, env).why_unknown
+        notes = [f"only the options that you typed are tuned: {why}"] if why else []
+    tuned = {os.path.realpath(path) for path in asked.paths}
+    left = [
+        path
+        for path in invocation.configs_among(asked.argv, asked.cwd)
+        if os.path.realpath(asked.cwd / path) not in tuned
+        and path.suffix != ".py"  # as often a program
+    ]
+    if left:
+        words = shlex.join(map(str, (*asked.paths, *left)))
+        names = " and ".join(map(str, left))
+        notes.append(f"{names}: left alone. `gpu-advisor optimize {words} -- ...` tunes it too.")
+    return notes
 
 
 def refuse_without_result(stop: Stop) -> None:
@@ -140,7 +283,7 @@ def refuse_without_result(stop: Stop) -> None:
             f"{f' ({gaps})' if gaps else ''}. Nothing was tried. "
             "Choose another objective or constraint."
         )
-        raise NotMeasuredError(msg)
+        raise errors.NotMeasuredError(msg)
     if stop.reason == "baseline-failed":
         assert stop.failed is not None
         result = stop.failed.result
@@ -149,7 +292,7 @@ def refuse_without_result(stop: Stop) -> None:
             f"The original command failed ({result.kind}): {result.evidence.rstrip('.')}.\n"
             f"{result.next_step}\n{result.log_tail}".rstrip()
         )
-        raise TrialFailedError(result.kind, msg)
+        raise errors.TrialFailedError(result.kind, msg)
 
 
 def quality_key(job: Job, lab: Executor) -> str:
@@ -161,16 +304,21 @@ def quality_key(job: Job, lab: Executor) -> str:
 def context_of(job: Job, lab: Executor) -> TuningContext:
     """All that is known before the first process."""
     kept = job.versions[0].quality_reference(quality_key(job, lab)) or {}
-    session = job.session
+    asked, session = job.asked, job.session
     return TuningContext(
-        sources=job.sources,
-        workload=job.asked.workload,
+        sources=tuple(
+            Source(document=each, findings=knobs.find(each, phase=asked.phase))
+            for each in (*asked.configs, asked.command_line)
+        ),
+        workload=asked.workload,
         objective=job.objective,
         cpus=session.machine.cpus,
-        memory_limit_gib=job.memory_limit_gib,
+        memory_limit_gib=target.memory_limit_gib(
+            session.target, 0.9 * session.machine.ram_limit_gib
+        ),
         precisions=session.target.precisions,
         has_gpu=bool(session.machine.gpus),
-        smallest_gain=job.asked.settings.defaults.smallest_gain,
+        smallest_gain=asked.settings.defaults.smallest_gain,
         budget_s=session.budget_s,
         safe=job.args.safe,
         measure_s=job.args.window,
@@ -179,19 +327,18 @@ def context_of(job: Job, lab: Executor) -> TuningContext:
 
 
 def conclude(
-    search: Search, lab: Executor, stop: Stop | None, *, wall_s: float
+    job: Job, lab: Executor, stop: Stop | None, *, wall_s: float
 ) -> tuple[Report, AdvisorError | None]:
     """Write the result and complete the report.
 
     Where a config cannot be written, the report is that of a dry run, beside the reason.
     """
-    job, context = search.job, search.context
-    state = (stop or next_request(context, search.answers)).state
+    state = (stop or next_request(job.context, job.answers)).state
     winner = proven_candidate(state) if stop is not None else Candidate()
     written: tuple[Path, ...] = ()
     refused: AdvisorError | None = None
     try:
-        if state.quality.reference and not context.quality_reference:
+        if state.quality.reference and not job.context.quality_reference:
             reference = dict(state.quality.reference)
             job.versions[0].keep_quality_reference(quality_key(job, lab), reference)
         written = () if job.args.dry_run else write_tuned(job, lab, winner)
@@ -214,19 +361,18 @@ def conclude(
             command=job.asked.command,
             target=job.session.target,
             wall_s=wall_s,
-            resume=without_budget(job.args.words),
-            typed=job.typed,
+            words=(*without_budget(job.args.words), *(("--", *job.typed) if job.typed else ())),
         )
     )
     return report, refused
 
 
-def without_budget(words: Sequence[str]) -> tuple[str, ...]:
+def without_budget(words: Sequence[str]) -> list[str]:
     """Options of this call for one that goes on with a larger budget."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--budget")
     parser.add_argument("--fresh", action="store_true")
-    return ("gpu-advisor", "optimize", *parser.parse_known_args(words)[1])
+    return parser.parse_known_args(words)[1]
 
 
 def diff_of(lab: Executor, winner: Candidate) -> str:

@@ -37,11 +37,7 @@ def fitted(text: str, stream: TextIO) -> str:
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> list[str]:
     """Lines of a table whose columns are aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append((indent + "  ".join(cells)).rstrip())
-    return lines
+    return [(indent + "  ".join(map(str.ljust, row, widths))).rstrip() for row in rows]
 
 
 def show_failure(failure: Failure, hint: str = "", *, as_json: bool) -> int:

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from advisor import numbers
-from advisor.commands import invocation, output, whole_run
+from advisor.commands import invocation, output
 from advisor.commands.measuring import Session, node_of, session_of
 from advisor.executor.comparison import neighbours
 from advisor.machine import target
-from advisor.model import TRAINING_STEPS, Candidate, Failure, MeasurePlan, Run
+from advisor.model import TRAINING_STEPS, Candidate, Failure, MeasurePlan, Run, RunPhase
 from advisor.report import bottleneck, verdict
 from advisor.report.bottleneck import diagnose, member, ranged, typical
 from advisor.report.schema import Bottleneck
@@ -27,6 +27,19 @@ OF_RUN = (
 OF_EFFECTS = ("batch", "workers", "forwards_per_unit")
 OF_CARD = ("gpu_util_pct", "gpu_mem_used_gib", "power_w")
 """Figures of a run, of its effects and of its card in the JSON object."""
+
+WORK = ("training", "inference")
+"""Phases that are counted in steps."""
+WORTH = 0.05
+"""Share of the run from which a remedy is worth a line."""
+REMEDIES = {
+    "start": "Start-up is paid once a run: the share falls with longer runs.",
+    "between epochs": "persistent_workers=True keeps a loader's workers from epoch to epoch.",
+    "validation": "`validation = true` in gpu-advisor.toml lets `optimize` tune its loader.",
+    "saving": "Save less often, or copy to the CPU and save in a thread.",
+}
+GROWTH = 0.01
+"""Share of the peak; a smaller growth a minute counts as steady."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +81,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         aim = target.computed_on(aim, machine, cards[0])
     found = diagnose(result, profile=aim.profile)
     unused = verdict.unused_gpu(result, machine.gpus)
-    text = whole_run.memo(result[0]) if found is None else memo(result, found)
+    text = whole_memo(result[0]) if found is None else memo(result, found)
     load = verdict.load_note(result, neighbours(result), machine.cpus)
     fields = as_object(result, found) | {"unused_gpu": unused or None, "load_note": load or None}
     request = verdict.more_cpus(result, machine)
@@ -193,3 +206,48 @@ def _gpu(run: Run) -> list[str]:
     if not parts:
         return []
     return [f"GPU {', '.join(parts)}", *(f"no {what}: {reason}" for what, reason in seen.gaps)]
+
+
+def whole_memo(run: Run) -> str:
+    """Memo of a whole run: the phases first, then host memory and remedies."""
+    if not run.phases:
+        return (
+            "The phases are not known: the probe saw no steps, or the program has several ranks.\n"
+            f"{_memory(run)}\n"
+        )
+    total_s = sum(phase.seconds for phase in run.phases)
+    largest = sorted(run.phases, key=lambda phase: -phase.seconds)
+    shares = ", ".join(
+        f"{phase.name} {numbers.percent(phase.seconds / total_s)}"
+        for phase in largest
+        if phase.seconds >= 0.01 * total_s
+    )
+    lines = [f"{numbers.duration(total_s)} of your program: {shares}.", ""]
+    lines += [_phase(phase, total_s) for phase in run.phases]
+    lines += ["", _memory(run)]
+    costly = [p.name for p in largest if p.name in REMEDIES and p.seconds >= WORTH * total_s]
+    if costly:
+        lines += ["", "What would help", *(f"  {name}: {REMEDIES[name]}" for name in costly)]
+    return "\n".join(lines) + "\n"
+
+
+def _phase(phase: RunPhase, total_s: float) -> str:
+    share = numbers.percent(phase.seconds / total_s)
+    row = f"  {phase.name:<15}{numbers.duration(phase.seconds):>12}{share:>7}"
+    if phase.name in WORK:
+        return f"{row}  {numbers.count(phase.times)} steps"
+    if phase.times > 1:
+        return f"{row}  {phase.times} times, {numbers.duration(phase.seconds / phase.times)} each"
+    return row
+
+
+def _memory(run: Run) -> str:
+    peak, growth = run.peak_host_gib, run.host_growth_gib_per_min
+    if peak is None:
+        return "Host memory was not measured."
+    shown = f"Host memory: at most {numbers.gib(peak)}"
+    if growth is None:
+        return f"{shown}. The run was too short to tell if it grows."
+    if growth < GROWTH * peak:
+        return f"{shown}, and steady."
+    return f"{shown}. It grows by {numbers.gib(growth)} a minute: something keeps what it loads."

@@ -1,7 +1,6 @@
 """`gpu-advisor report report.json`: the report rendered again."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -26,17 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     invocation.add_flags(parser, "--overwrite")
 
 
-def run(args: argparse.Namespace, command: list[str] | None) -> int:
+def run(args: argparse.Namespace, _command: list[str] | None) -> int:
     """Render a report again, as Markdown or HTML."""
-    del command
     place: Path = args.output or args.report.with_suffix(".html" if args.html else ".md")
     report = writing.load(args.report)
-    beside = Path(os.path.realpath(place)).with_suffix(".json")
-    in_place = not args.html and beside == Path(os.path.realpath(args.report))
-    never = () if in_place else (args.report,)
-    claimed = writing.claim(
-        place, page=args.html, never=never, like=args.report, overwrite=args.overwrite
-    )
+    claimed = writing.claim(place, page=args.html, like=args.report, overwrite=args.overwrite)
     if args.html:
         writing.write_page(report, place, claimed, args.report)
     else:

@@ -22,9 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace, command: list[str] | None) -> int:
+def run(args: argparse.Namespace, _command: list[str] | None) -> int:
     """Put back the last rewrite, or all of them."""
-    del command
     for config, undone in revert(args.configs, everything=args.all).items():
         outcome = f"{numbers.many(undone, 'rewrite')} taken back"
         if not undone:

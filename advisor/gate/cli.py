@@ -19,36 +19,27 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from advisor import errors, masking
 from advisor.commands import invocation
-from advisor.errors import (
-    GATE_EXIT_CODES,
-    AdvisorError,
-    InterruptedByUserError,
-    NoBaselineError,
-    OutputRefusedError,
-    StateBusyError,
-)
+from advisor.errors import GATE_EXIT_CODES, AdvisorError
 from advisor.executor.engines import Engine, EngineSettings
 from advisor.executor.engines.joint import make_engine
 from advisor.executor.engines.scratch_dir import cancellable, require_room, scratch_folder
 from advisor.files import Claim, claim
 from advisor.gate import checkout, config, github, history, report, setup_step
 from advisor.gate.checkout import Checkout
-from advisor.gate.comparison import limits_of
 from advisor.gate.process import ProcessRunner
 from advisor.gate.runner import Session, measured
-from advisor.gate.schema import ARMS, GateRecord, HostEntry, Inputs, Mode, Variant, Verdict
+from advisor.gate.schema import ARMS, GateRecord, Inputs, Variant, Verdict
 from advisor.machine.host import read_machine
+from advisor.model import Machine
 from advisor.settings import parse_share
 
-NOISE_PAIRS = 12
-HISTORY_PAIRS = 2
-"""Pairs of head with itself that make one session of the history: four processes."""
 SETUP_LIMIT_S = 3600.0
 UNFINISHED: dict[type[Exception], Verdict] = {
-    NoBaselineError: "no-baseline",
-    InterruptedByUserError: "invalid",
-    StateBusyError: "invalid",
+    errors.NoBaselineError: "no-baseline",
+    errors.InterruptedByUserError: "invalid",
+    errors.StateBusyError: "invalid",
 }
 """Verdicts of gates that these errors ended; others are `error`."""
 BISECT_SKIP = 125  # skips a commit in `git bisect run`
@@ -117,13 +108,8 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
     args.command = shlex.join(command) if command else args.command
     job = github.take(os.environ, keep=args.keep_env)
     started = time.monotonic()
-    inputs = Inputs(
-        threshold=args.threshold,
-        max_minutes=args.max_minutes,
-        allow_removed=args.allow_removed,
-        on_inconclusive=args.on_inconclusive,
-        seed=secrets.randbelow(2**31),
-    )
+    asked = {name: value for name, value in vars(args).items() if name in Inputs.model_fields}
+    inputs = Inputs(**asked, seed=secrets.randbelow(2**31))
     unfinished = "the gate did not come to its end: see the log of this step"
     record = GateRecord(verdict="error", reason=unfinished, inputs=inputs)
     claimed: Claim | None = None
@@ -141,7 +127,7 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
     finally:
         created = datetime.now(UTC).isoformat(timespec="seconds")
         facts = {"wall_s": time.monotonic() - started, "created": created}
-        record = report.masked(record.model_copy(update=facts))
+        record = GateRecord.model_validate(masking.mask_value(record.model_dump() | facts))
         code = exit_code(record, bisect=args.bisect_exit)
         published = _publish(record, args.report, job, code, claimed)
     if record.programs:  # else the message on stderr has it all
@@ -168,14 +154,13 @@ def _publish(
     ways: list[Callable[[], None]] = [
         lambda: github.append(job.output, outputs),
         lambda: github.append(job.summary, report.short(record) + "\n"),
+        lambda: report.write(record, path, claimed) if claimed else None,
     ]
-    if claimed is not None:
-        ways.append(lambda: report.write(record, path, claimed))
     published = True
     for way in ways:
         try:
             way()
-        except OutputRefusedError as problem:
+        except errors.OutputRefusedError as problem:
             sys.stderr.write(github.harmless(f"gpu-advisor: {problem}\n"))
             published = False
     return published
@@ -191,7 +176,8 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
     unprotected = setup_step.unprotected(cwd)
     github.refuse_foreign(os.environ, allow=args.allow_forks, unprotected=unprotected)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(github.no_commands(job))
+        if job.active:
+            stack.enter_context(github.no_commands())
         cancel = stack.enter_context(cancellable())
         scratch = stack.enter_context(scratch_folder())
         base = head = checkout.head_checkout(cwd)
@@ -202,7 +188,8 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
         engine, host = stack.enter_context(_machine(inputs, cancel))
         if not args.history:
             base = stack.enter_context(checkout.base_of(head, args.base_ref, args.link))
-            limits = limits_of(base, [program.name for program in programs])
+            known = config.declared(base)  # a change that loosens a limit is judged by the old one
+            limits = {p.name: known[p.name].workload.gate for p in programs if p.name in known}
             inputs = inputs.model_copy(update={"limits": limits})
         arms: dict[Variant, Checkout] = {"base": base, "head": head}
         # A hosted runner throws the checkout away, and without isolation nothing prevents writes.
@@ -214,27 +201,29 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
             scratch=scratch,
             allow_writes=os.environ.get("CI") == "true" and (hosted or bool(unprotected)),
             keep_network=args.keep_network,
-            needs_quiet=bool(args.history),
             shown=tuple(map(str, shared)),
         )
-        session = Session(processes=processes, selected=programs, inputs=inputs, say=_say)
+        same = base.revision.sha == head.revision.sha and not head.revision.dirty
+        session = Session(
+            processes=processes,
+            selected=programs,
+            inputs=inputs,
+            say=_say,
+            mode="history" if args.history else "noise" if same else "ab",
+        )
         record = _judged(args, session, host, cancel)
     notes = [*record.notes, *setup_step.isolation_notes(cwd, job.withheld)]
     return record.model_copy(update={"notes": notes})
 
 
 def _judged(
-    args: argparse.Namespace, session: Session, host: HostEntry, cancel: threading.Event
+    args: argparse.Namespace, session: Session, host: Machine, cancel: threading.Event
 ) -> GateRecord:
     """Run the session: base against head, equal code, or head against the history."""
-    base, head = (session.processes.arms[arm] for arm in ARMS)
-    same = base.revision.sha == head.revision.sha and not head.revision.dirty
-    mode: Mode = "history" if args.history else "noise" if same else "ab"
-    session.fixed_pairs = {"history": HISTORY_PAIRS, "noise": NOISE_PAIRS}.get(mode)
     if args.setup:
         _set_up(args.setup, session, cancel)
-    record = measured(session, host, mode)
-    if mode != "history" or record.verdict in {"error", "invalid", "no-baseline"}:
+    record = measured(session, host)
+    if session.mode != "history" or record.verdict in {"error", "invalid", "no-baseline"}:
         return record
     claimed, past = history.claim(args.history), history.read(args.history)
     record, longer = history.judge(past, record)
@@ -243,11 +232,10 @@ def _judged(
 
 
 @contextlib.contextmanager
-def _machine(inputs: Inputs, cancel: threading.Event) -> Iterator[tuple[Engine, HostEntry]]:
+def _machine(inputs: Inputs, cancel: threading.Event) -> Iterator[tuple[Engine, Machine]]:
     """Hold the engine of the first GPU, or of the host, and read the host."""
     machine = read_machine()
-    gpu = machine.gpus[0] if machine.gpus else None
-    uuid = gpu.uuid if gpu else None
+    uuid = machine.gpus[0].uuid if machine.gpus else None
     engine = make_engine(EngineSettings(gpu_uuid=uuid, cancel=cancel))
     deadline, waiting = time.monotonic() + 60 * inputs.max_minutes, False
     with contextlib.ExitStack() as stack:
@@ -255,20 +243,13 @@ def _machine(inputs: Inputs, cancel: threading.Event) -> Iterator[tuple[Engine, 
             try:
                 stack.enter_context(engine)
                 break
-            except StateBusyError as problem:
+            except errors.StateBusyError as problem:
                 if not waiting:
                     _say(f"{problem} Waiting for it.")
                 waiting = True
                 if time.monotonic() > deadline or cancel.wait(LOCK_POLL_S):
                     raise
-        host = HostEntry(
-            cpu=machine.cpu_model,
-            cpus=machine.cpus,
-            gpus=[found.name for found in machine.gpus],
-            driver=gpu.driver if gpu else None,
-            power_limit_w=gpu.power_limit_w if gpu else None,
-        )
-        yield engine, host
+        yield engine, machine
 
 
 def _set_up(command: str, session: Session, cancel: threading.Event) -> None:

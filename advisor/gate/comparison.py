@@ -1,7 +1,4 @@
-"""Comparison of one figure of one workload. Pure but for the limits, which base declares.
-
-Limits are read in base's checkout: a change that loosens one is judged by the old one.
-"""
+"""Comparison of one figure of one workload. Pure."""
 
 import itertools
 import math
@@ -10,10 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from advisor import settings
-from advisor.gate.checkout import Checkout
-from advisor.gate.schema import ARMS, Limits, ProgramEntry, Rate, Variant, WorkloadVerdict
-from advisor.gate.sequential_test import CORRELATED, Judgement
+from advisor.gate.schema import ARMS, ProgramEntry, Rate, Variant, WorkloadVerdict
+from advisor.gate.sequential_test import CONFIDENCE, CORRELATED, Judgement
 from advisor.model import Run
 from advisor.numbers import number
 from advisor.objective import METRICS
@@ -34,13 +29,6 @@ def figures(run: Run) -> dict[str, Rate]:
         for name, (unit, read) in FIGURES.items()
         if (value := read(run))
     }
-
-
-def limits_of(base: Checkout, programs: Iterable[str]) -> dict[str, Limits]:
-    """Limits that `base` declares, by program. Raises SettingsError."""
-    declared = settings.load(settings.find(base.cwd)).workload
-    gates = {name: declared[name].gate for name in programs if name in declared}
-    return {name: Limits(figures=g.shares(), benchmarks=g.benchmarks) for name, g in gates.items()}
 
 
 class Workload(NamedTuple):
@@ -100,8 +88,8 @@ class Comparison:
             return None
         return -100 * math.expm1(-d) if self.higher_is_better else 100 * math.expm1(d)
 
-    def verdict(self, judgement: Judgement) -> WorkloadVerdict:
-        """`judgement` as a verdict with its sentence."""
+    def verdict(self, judgement: Judgement, remarks: Iterable[str] = ()) -> WorkloadVerdict:
+        """`judgement` as a verdict with its sentence, and `remarks` behind its notes."""
         interval, unit = judgement.interval, self.rates["head"][0].unit
         low, high = self.worse_pct(interval.low), self.worse_pct(interval.high)
         is_rate = self.workload.figure == THROUGHPUT and self.higher_is_better
@@ -122,14 +110,14 @@ class Comparison:
             slowdown_pct=self.worse_pct(interval.estimate),
             ci_low_pct=low,
             ci_high_pct=high,
-            confidence=None if low is None or high is None else round(interval.confidence, 6),
+            confidence=None if low is None or high is None else CONFIDENCE,
             pairs=interval.n,
             unit=unit,
             source=self.program.kept[0].head.source,
             base_units_per_s=medians["base"] if is_rate else None,
             head_units_per_s=medians["head"] if is_rate else None,
             noise_pct=None if spread is None else 100 * spread,
-            notes=notes,
+            notes=[*notes, *remarks],
         )
 
     def _reason(self, judgement: Judgement, low: float | None, high: float | None) -> str:

@@ -1,7 +1,5 @@
 """Programs to gate, from gpu-advisor.toml or one string."""
 
-import hashlib
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,11 +12,9 @@ from advisor.executor.requests import with_seed
 from advisor.gate.checkout import Checkout, git
 from advisor.runner import resources
 from advisor.runner.resources import Limits
+from advisor.settings import Workload
 
 COMMAND = "command"
-
-THROUGHPUT_LINE = r"^[ \t]*throughput:[ \t]*(\S+)"
-"""Line of output with the program's own rate, in units per second."""
 
 SHORTEST_NAME = 3
 """Names of fewer characters occur in any message."""
@@ -29,15 +25,10 @@ class Program:
     """Command that is run as it is in both arms."""
 
     name: str
-    command: str
-    config: str | None = None
-    """Path of its config relative to `folder`."""
+    workload: Workload
+    """Command, config, unit, patterns and variables."""
     folder: str = "."
     """Working directory, relative to the checkout's top."""
-    env: tuple[tuple[str, str], ...] = ()
-    unit: str = "sample"
-    unit_regex: str | None = None
-    metric_regex: str = THROUGHPUT_LINE
     in_shell: bool = False
     """Run through `bash -c`: one shell string, as given with --command."""
     limits: Limits = field(default_factory=Limits)
@@ -46,13 +37,9 @@ class Program:
     @property
     def facts(self) -> dict[str, object]:
         """All that must equal in both arms."""
-        names = ("command", "config", "folder", "unit", "unit_regex", "metric_regex", "in_shell")
-        return {name: getattr(self, name) for name in names} | {"env": dict(sorted(self.env))}
-
-    @property
-    def definition(self) -> str:
-        """Digest of the facts."""
-        return hashlib.sha256(json.dumps(self.facts).encode()).hexdigest()[:16]
+        names = {"command", "config", "unit", "unit_regex", "metric_regex", "env"}
+        own = {"folder": self.folder, "in_shell": self.in_shell}
+        return self.workload.model_dump(include=names) | own
 
     def cwd(self, checkout: Checkout) -> Path:
         """Working directory in `checkout`."""
@@ -60,11 +47,11 @@ class Program:
 
     def argv(self, checkout: Checkout) -> tuple[str, ...]:
         """Command line in `checkout`, with one seed."""
-        words: Sequence[str] = ("bash", "-c", self.command)
+        command, config = self.workload.command, self.workload.config
+        words: Sequence[str] = ("bash", "-c", command)
         if not self.in_shell:
             cwd = self.cwd(checkout)
-            configs = [cwd / self.config] if self.config else []
-            words = invocation.split(self.command, configs, cwd)
+            words = invocation.split(command, [cwd / config] if config else [], cwd)
         return with_seed(tuple(words), None)
 
 
@@ -78,7 +65,8 @@ def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tup
             msg = "--command is empty. Give the command that runs your benchmark."
             raise UsageError(msg)
         folder = str(head.cwd.relative_to(head.top.resolve()))
-        return (Program(name=COMMAND, command=command, folder=folder, unit="unit", in_shell=True),)
+        entry = Workload.model_construct(command=command, unit="unit")  # any shell string
+        return (Program(name=COMMAND, workload=entry, folder=folder, in_shell=True),)
     known = declared(head)
     if not workloads and len(known) == 1:
         return tuple(known.values())
@@ -99,13 +87,8 @@ def declared(checkout: Checkout) -> dict[str, Program]:
     return {
         name: Program(
             name=name,
-            command=entry.command,
-            config=entry.config,
+            workload=entry,
             folder=folder,
-            env=tuple(sorted(entry.env.items())),
-            unit=entry.unit,
-            unit_regex=entry.unit_regex,
-            metric_regex=entry.metric_regex or THROUGHPUT_LINE,
             limits=resources.of_settings(entry, found.defaults),
         )
         for name, entry in found.workload.items()

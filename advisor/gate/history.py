@@ -6,31 +6,22 @@ sessions together lie below the first half of the window (drift). A red session 
 of the window, so a regression does not heal itself.
 """
 
-import hashlib
-import json
 import math
 import statistics
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from advisor import files, stats
-from advisor.errors import ReportError
 from advisor.gate.comparison import Workload
-from advisor.gate.schema import (
-    Better,
-    GateRecord,
-    Part,
-    ProgramEntry,
-    Rate,
-    Source,
-    Verdict,
-    WorkloadVerdict,
-)
+from advisor.gate.schema import Better, GateRecord, ProgramEntry, Rate, Source, WorkloadVerdict
 from advisor.gate.verdict import led
+from advisor.model import digest_of
+from advisor.report import writing
+from advisor.report.schema import Part
 
 FORMAT: Literal[3] = 3
 WINDOW = 30
@@ -66,43 +57,36 @@ class History(Part):
         return own[-WINDOW:]
 
 
-class Prediction(NamedTuple):
-    """Comparison of a new session with the window."""
-
-    verdict: Verdict
-    reason: str
-    slowdown_pct: float | None = None
-    limit_pct: float | None = None
-    """Drop at the lower end of the prediction interval."""
-
-
 def predict(
     window: Sequence[Session], value: float, threshold: float, better: Better, series: int = 1
-) -> Prediction:
-    """Predict the verdict on a session's value. Pure."""
+) -> dict[str, Any]:
+    """Verdict on a session's value, with its reason and figures. Pure."""
     sign = 1 if better == "higher" else -1
     past = [sign * math.log(session.value) for session in window]
     if len(past) < FEWEST_SESSIONS:
         reason = f"{len(past)} of {FEWEST_SESSIONS} sessions that a baseline needs"
-        return Prediction("inconclusive" if past else "no-baseline", reason)
+        return {"verdict": "inconclusive" if past else "no-baseline", "reason": reason}
     new, tau = sign * math.log(value), -math.log1p(-threshold)
     older, latest = past[: len(past) // 2], [*past[1 - LATEST :], new]
     drop, reach = _drop(past, [new], ALPHA / series)
     lost, apart = _drop(older, latest, ALPHA / series)
     limit = max(reach, tau)
-    figures = (-100 * math.expm1(-drop), -100 * math.expm1(-limit))
-    confirm = f"confirm it with `gpu-advisor gate --base-ref {window[-1].sha}`"
-    if drop > limit:
-        reason = f"below the prediction interval of {len(past)} sessions; {confirm}"
-        return Prediction("regression", reason, *figures)
-    if lost > max(apart, tau / 2):
+    verdict, reason = "regression", f"below the prediction interval of {len(past)} sessions"
+    if lost > max(apart, tau / 2) and drop <= limit:
         reason = (
             f"drift: the latest {len(latest)} sessions lie {-100 * math.expm1(-lost):.1f} % below "
-            f"the first {len(older)} of the window; {confirm}"
+            f"the first {len(older)} of the window"
         )
-        return Prediction("regression", reason, *figures)
-    reason = f"within the prediction interval of {len(past)} sessions"
-    return Prediction("pass", reason, *figures)
+    elif drop <= limit:
+        verdict, reason = "pass", f"within the prediction interval of {len(past)} sessions"
+    if verdict == "regression":
+        reason += f"; confirm it with `gpu-advisor gate --base-ref {window[-1].sha}`"
+    return {
+        "verdict": verdict,
+        "reason": reason,
+        "slowdown_pct": -100 * math.expm1(-drop),
+        "notes": [f"a drop of {-100 * math.expm1(-limit):.1f} % or more is red"],
+    }
 
 
 def _drop(before: Sequence[float], after: Sequence[float], alpha: float) -> tuple[float, float]:
@@ -115,31 +99,26 @@ def _drop(before: Sequence[float], after: Sequence[float], alpha: float) -> tupl
 
 def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
     """Judge the new sessions of `record` and append them."""
-    host, threshold, sessions, verdicts = record.host, record.inputs.threshold, [], []
-    machine = json.dumps([host.gpus, host.driver, host.power_limit_w, host.cpus, host.cpu])
+    threshold, sessions, verdicts = record.inputs.threshold, [], []
+    machine = record.host.key if record.host else ""
     for program in record.programs:
         for workload, source, rates in _rates(program):
             rate, value = rates[0], math.exp(statistics.fmean(math.log(r.mean) for r in rates))
             same = [machine, program.definition, source, rate.unit, rate.better]
-            digest = hashlib.sha256(json.dumps(same).encode()).hexdigest()[:16]
-            series = f"{workload.name} {digest}"
+            series = f"{workload.name} {digest_of(same)}"
             beside = {each.series for each in past.sessions if each.machine == machine} | {series}
             found = predict(past.window(series), value, threshold, rate.better, len(beside))
-            limit = found.limit_pct
             verdicts.append(
                 WorkloadVerdict(
                     **workload._asdict(),
                     name=workload.name,
                     better=rate.better,
                     threshold=threshold,
-                    verdict=found.verdict,
-                    reason=found.reason,
-                    slowdown_pct=found.slowdown_pct,
+                    **found,
                     pairs=len(rates) // 2,
                     unit=rate.unit,
                     source=source,
                     head_units_per_s=value,
-                    notes=[] if limit is None else [f"a drop of {limit:.1f} % or more is red"],
                 )
             )
             sessions.append(
@@ -149,7 +128,7 @@ def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
                     created=datetime.now(UTC).isoformat(timespec="seconds"),
                     sha=record.head.sha,
                     value=value,
-                    red=found.verdict == "regression",
+                    red=found["verdict"] == "regression",
                 )
             )
     longer = past.model_copy(update={"sessions": [*past.sessions, *sessions]})
@@ -166,14 +145,7 @@ def _rates(program: ProgramEntry) -> Iterator[tuple[Workload, Source | None, lis
 
 def read(path: Path) -> History:
     """Read the history; empty without a file. Raises ReportError if malformed."""
-    try:
-        return History.model_validate_json(files.read_whole(path))
-    except FileNotFoundError:
-        return History()
-    except (OSError, ValueError, ValidationError) as problem:
-        first = getattr(problem, "strerror", None) or str(problem).splitlines()[0]
-        msg = f"{path} is no history of format {FORMAT}: {first}. Repair or remove it."
-        raise ReportError(msg) from problem
+    return writing.read(path, History, "history") if path.exists() else History()
 
 
 def claim(path: Path) -> files.Claim:

@@ -11,7 +11,6 @@ import math
 import os
 import re
 import shutil
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +25,7 @@ from advisor.gate import setup_step
 from advisor.gate.checkout import Checkout, Difference, loaded
 from advisor.gate.comparison import figures
 from advisor.gate.config import Program
-from advisor.gate.schema import Problem, Rate, RunEntry, Source, Variant
+from advisor.gate.schema import Rate, RunEntry, Source, Variant
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
 from advisor.runner.output import plain
 
@@ -34,6 +33,8 @@ BENCHMARK_JSON = "GPU_ADVISOR_BENCHMARK_JSON"
 """Environment variable: path for the JSON of a suite of benchmarks."""
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 """Compiler caches: one folder an arm, or the first arm would pay for both."""
+THROUGHPUT_LINE = r"^[ \t]*throughput:[ \t]*(\S+)"
+"""Line of output with the program's own rate, in units per second."""
 NOT_RECOGNISED = ("no-steps", "probe-not-loaded")
 """Failures of a run that ended well, but in which the probe saw no steps."""
 LINE_CHARS = 4096
@@ -57,8 +58,6 @@ class ProcessRunner:
     scratch: Path
     allow_writes: bool = False
     keep_network: bool = False
-    needs_quiet: bool = False
-    """No run that others disturbed counts: it is compared with another day's."""
     shown: tuple[str, ...] = ()
     """Paths in hidden folders that base and head see."""
     between: Difference | None = None
@@ -69,7 +68,7 @@ class ProcessRunner:
         """Run one fresh process; record its failure."""
         checkout = self.arms[arm]
         caches = self.scratch / "caches" / arm
-        limits = program.limits
+        entry, limits = program.workload, program.limits
         limit_s = min(limit_s, limits.run_s or RUN_LIMIT_S)
         self.started += 1
         scratch = self.scratch / f"{self.started:03d}-{arm}"
@@ -83,8 +82,8 @@ class ProcessRunner:
             cwd=str(program.cwd(checkout)),
             scratch=str(scratch),
             env=tuple(self.environment(program, arm, benchmark_json, caches).items()),
-            plan=dataclasses.replace(plan, unit_regex=program.unit_regex),
-            unit=program.unit,
+            plan=dataclasses.replace(plan, unit_regex=entry.unit_regex),
+            unit=entry.unit,
             # without limits of its own the last is reached first: a plain `timeout`
             start_limit_s=limits.start_s or 2 * limit_s,
             hang_limit_s=limits.hang_s or 2 * limit_s,
@@ -94,18 +93,16 @@ class ProcessRunner:
             caches=str(caches),
             origins=self.between.asked if self.between else None,
             hidden=setup_step.hidden_folders(),
-            shown=setup_step.shown_paths(checkout, program.command, self.shown),
+            shown=setup_step.shown_paths(checkout, entry.command, self.shown),
             network=self.keep_network,
         )
         caches.parent.mkdir(exist_ok=True)
-        clock = time.monotonic()
         result = self.engine.run(trial)
-        wall_s = time.monotonic() - clock
         require_room(self.scratch)  # else its records may not be whole
         own = loaded(scratch, checkout.top, self.between) if self.between else None
         try:
             whole = plan.mode == "whole"
-            found = entry(result, program, arm, scratch, whole=whole, wall_s=wall_s)
+            found = entry_of(result, program, arm, scratch, whole=whole)
             return found.model_copy(update={"loaded": own})
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -116,8 +113,9 @@ class ProcessRunner:
         """Variables of a run of `arm`."""
         caches = {name: str(kept / name.lower()) for name in CACHES}
         own = {"GPU_ADVISOR_ARM": arm, BENCHMARK_JSON: str(benchmark_json)}
-        env = {**caches, **dict(program.env), **own}
-        if "--benchmark-" in program.command and "--benchmark-json" not in program.command:
+        env = {**caches, **program.workload.env, **own}
+        command = program.workload.command
+        if "--benchmark-" in command and "--benchmark-json" not in command:
             given = f"{os.environ.get('PYTEST_ADDOPTS', '')} --benchmark-json={benchmark_json}"
             env["PYTEST_ADDOPTS"] = given.strip()
         return env
@@ -128,44 +126,36 @@ class NoRateError(Exception):
 
     def __init__(self, evidence: str, kind: str = "no-rate") -> None:
         super().__init__(evidence)
-        self.problem = Problem(kind=kind, evidence=evidence)
+        self.problem = Failure(kind=kind, evidence=evidence, next_step="")
 
 
-def entry(
-    result: Run | Failure,
-    program: Program,
-    arm: Variant,
-    scratch: Path,
-    *,
-    whole: bool,
-    wall_s: float,
+def entry_of(
+    result: Run | Failure, program: Program, arm: Variant, scratch: Path, *, whole: bool
 ) -> RunEntry:
     """Record of one process, from what it left in `scratch`."""
-    record = RunEntry(arm=arm, wall_s=wall_s)
+    record = RunEntry(arm=arm, wall_s=result.wall_s)
     if isinstance(result, Run):
-        on_gpu = not str(result.effects.device or "cpu").startswith("cpu")
-        facts = {"gpu": result.telemetry, "others": result.disturbance, "on_gpu": on_gpu}
-        record = record.model_copy(update={**facts, "figures": figures(result)})
+        seen = {"gpu": result.telemetry, "others": result.disturbance, "on_gpu": result.on_gpu}
+        record = record.model_copy(update={**seen, "figures": figures(result)})
     elif not (result.kind in NOT_RECOGNISED and result.exit_code == 0):
-        problem = Problem(kind=result.kind, evidence=result.evidence, next_step=result.next_step)
-        return record.model_copy(update={"problem": problem})
+        return record.model_copy(update={"problem": dataclasses.replace(result, effects=None)})
     try:
-        source, rates = _rates(result, program, scratch, whole=whole, wall_s=wall_s)
+        source, rates = _rates(result, program, scratch, whole=whole)
     except NoRateError as problem:
         return record.model_copy(update={"problem": problem.problem})
     return record.model_copy(update={"source": source, "rates": rates})
 
 
 def _rates(
-    result: Run | Failure, program: Program, scratch: Path, *, whole: bool, wall_s: float
+    result: Run | Failure, program: Program, scratch: Path, *, whole: bool
 ) -> tuple[Source, dict[str, Rate]]:
     work = result.whole_units or None if isinstance(result, Run) and whole else None
     logs = (_left(scratch, f"logs/{name}", OUTPUT_BYTES) for name in ("stdout.log", "stderr.log"))
     output = "\n".join(plain(content) for content in logs if content is not None)
-    line = last_match(output, program.metric_regex)
+    line = last_match(output, program.workload.metric_regex or THROUGHPUT_LINE)
     if line is not None:
         rate = checked(line, f"the output says `throughput: {line}`")
-        unit = "unit" if program.in_shell else program.unit  # its unit is not declared
+        unit = program.workload.unit
         return "throughput line", {program.name: Rate(mean=rate, unit=unit, work=work)}
     suite = _left(scratch, "benchmark.json", BENCHMARK_BYTES)
     if suite is not None:
@@ -174,8 +164,9 @@ def _rates(
         rate = result.units_per_s
         rate = checked(str(rate), f"the probe counted {rate} units a second")
         return "probe", {program.name: Rate(mean=rate, unit=result.unit, work=work)}
-    time_s = result.wall_s or wall_s
-    return "whole-run time", {program.name: Rate(mean=1 / time_s, unit=WHOLE_RUN_UNIT, work=1)}
+    return "whole-run time", {
+        program.name: Rate(mean=1 / result.wall_s, unit=WHOLE_RUN_UNIT, work=1)
+    }
 
 
 def last_match(output: str, pattern: str) -> str | None:

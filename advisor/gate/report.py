@@ -6,25 +6,19 @@ from the validated record: no text of an artifact is posted as it stands.
 
 import os
 import sys
+import textwrap
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from advisor import files, masking
+from advisor import files
 from advisor.errors import ReportError
 from advisor.gate import verdict
 from advisor.gate.comparison import words
-from advisor.gate.schema import (
-    ARMS,
-    CONFIDENCE,
-    SCHEMA_VERSION,
-    GateRecord,
-    ProgramEntry,
-    WorkloadVerdict,
-)
-from advisor.gate.sequential_test import ALPHA, LOOKS
+from advisor.gate.schema import ARMS, GateRecord, ProgramEntry, WorkloadVerdict
+from advisor.gate.sequential_test import ALPHA, CONFIDENCE, LOOKS
+from advisor.model import Machine
 from advisor.numbers import number
-from advisor.report.markdown import clip, code, details, fenced, table, text
+from advisor.report import writing
+from advisor.report.markdown import code, details, fenced, stacked, table, text
 
 MARKER = "<!-- gpu-advisor gate -->"
 """First line of a sticky comment, by which the next gate finds and replaces it."""
@@ -51,7 +45,7 @@ LONGEST = 300
 
 def markdown(record: GateRecord) -> str:
     """The whole report; a pure function of the record."""
-    return "\n\n".join([short(record).rstrip("\n"), *_details(record)]) + "\n"
+    return stacked(short(record), *_details(record)) + "\n"
 
 
 def comment(record: GateRecord) -> str:
@@ -61,33 +55,41 @@ def comment(record: GateRecord) -> str:
 
 def short(record: GateRecord) -> str:
     """Summary of a job: the report without its details, however many pairs there are."""
-    parts = [f"# Throughput gate: {title(record)}", lines(record), *_workloads(record)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    heading = f"# Throughput gate: {title(record)}"
+    return stacked(heading, lines(record), *_workloads(record))
 
 
 def lines(record: GateRecord) -> str:
     """The summary lines, for a terminal too."""
     step = NEXT_STEPS.get(record.verdict, "") if record.programs and record.mode == "ab" else ""
-    said = f"{text(clip(reason(record), LONGEST))} {step}".rstrip()
+    said = f"{_short(reason(record))} {step}".rstrip()
     found = [f"**{title(record)}**: {said}"]
     if not record.programs:
         found.append("Nothing was measured.")
     elif record.workloads:
-        worst, count, host = record.workloads[0], len(record.workloads), record.host
+        worst, count = record.workloads[0], len(record.workloads)
         which = f" of the worst of {count} workloads" if count > 1 else ""
         allowed = f"{100 * (worst.threshold or record.inputs.threshold):g} %"
         sources = " and ".join(sorted({w.source for w in record.workloads if w.source}))
-        named = ", ".join(host.gpus) or f"no GPU; {host.cpus or '?'} CPUs of {host.cpu}"
-        driver = f", driver {host.driver}" if host.driver else ""
         order = f"in random order (seed {record.inputs.seed})"
         counts = f"{record.pairs} of fresh processes {order}, {record.discarded_pairs} discarded"
         found += [
             f"Slowdown{which}: {slowdown(worst)}; allowed: {allowed}",
             f"Pairs: {counts}; rates from {sources or 'nothing'}",
-            f"Hardware: {text(f'{named}{driver}; {record.validity}')}",
+            f"Hardware: {text(f'{_hardware(record.host)}; {record.validity}')}",
             *(text(note) for note in worst.notes),
         ]
     return "\n".join(f"- {line}" for line in found)
+
+
+def _short(said: str) -> str:
+    return text(textwrap.shorten(said, LONGEST, placeholder=" ..."))
+
+
+def _hardware(host: Machine | None) -> str:
+    if host is None or not host.gpus:
+        return f"no GPU; {host.cpus} CPUs of {host.cpu_model}" if host else "unknown"
+    return f"{', '.join(gpu.name for gpu in host.gpus)}, driver {host.gpus[0].driver}"
 
 
 def title(record: GateRecord) -> str:
@@ -133,9 +135,9 @@ def _workloads(record: GateRecord) -> list[str]:
         # the lines above hold those of the worst
         why = [w.reason] if place and w.verdict != "pass" else []
         why += w.notes if place else []
-        remarks += [f"- {text(w.name)}: {text(clip(each, LONGEST))}" for each in why]
+        remarks += [f"- {text(w.name)}: {_short(each)}" for each in why]
     head = ("workload", "verdict", "slowdown", "allowed", "base", "head", "pairs", "noise")
-    return [table(head, "llllllrr", rows), "\n".join(remarks)] if rows else []
+    return [table(head, "llllllrr", rows), "\n".join(remarks)]
 
 
 def _details(record: GateRecord) -> list[str]:
@@ -159,8 +161,8 @@ def _details(record: GateRecord) -> list[str]:
             parts.append(details(f"{program.name}: every pair", _pairs(program)))
         for run in program.warm_ups:
             if run.problem:
-                body = f"{fenced(run.problem.evidence)}\n\n{text(run.problem.next_step)}"
-                parts.append(details(f"{program.name}: failure of {run.arm}", body))
+                body = fenced(run.problem.evidence), text(run.problem.next_step)
+                parts.append(details(f"{program.name}: failure of {run.arm}", *body))
     return parts
 
 
@@ -183,25 +185,9 @@ def _pairs(program: ProgramEntry) -> str:
     return table(("pair", "order", "workload", *ARMS, "counts"), "rllrrl", rows)
 
 
-def masked(record: GateRecord) -> GateRecord:
-    """`record` without text that looks like a secret."""
-    return GateRecord.model_validate(masking.mask_value(record.model_dump()))
-
-
 def read(path: Path) -> GateRecord:
-    """Read the record in `path`."""
-    try:
-        return GateRecord.model_validate_json(files.read_whole(path))
-    except ValidationError as problem:
-        first = problem.errors()[0]
-        why = f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
-    except OSError as problem:
-        why = str(problem)
-    msg = (
-        f"{path} is no gate record of version {SCHEMA_VERSION}: {why}. "
-        "Give a gate.json that this version of gpu-advisor wrote."
-    )
-    raise ReportError(msg)
+    """Read the record in `path`. Raises ReportError."""
+    return writing.read(path, GateRecord, "gate.json")
 
 
 def write(record: GateRecord, path: Path, claimed: files.Claim) -> None:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 from advisor.errors import InterruptedByUserError
 from advisor.executor.comparison import Round, Turns, interleaved
+from advisor.executor.executor import Budget
 from advisor.gate import checkout, config, verdict
 from advisor.gate.config import Program
 from advisor.gate.process import WHOLE, WINDOW, ProcessRunner
 from advisor.gate.schema import (
     ARMS,
     GateRecord,
-    HostEntry,
     Inputs,
     Mode,
     PairEntry,
@@ -27,10 +27,12 @@ from advisor.gate.schema import (
     Variant,
 )
 from advisor.gate.sequential_test import LOOKS
-from advisor.gate.verdict import decide, failed, of_equal_code, settled
-from advisor.model import MeasurePlan
+from advisor.gate.verdict import decide, settled
+from advisor.model import Machine, MeasurePlan, digest_of
 from advisor.numbers import number
 
+LOOKS_OF: dict[Mode, tuple[int, ...]] = {"ab": LOOKS, "noise": (12,), "history": (2,)}
+"""Numbers of pairs at which it may end; two of head make a session of the history."""
 MARGIN = 1.2
 """A pair may take this much longer than the longest so far and still fit the budget."""
 HANG_FACTOR = 3.0
@@ -56,12 +58,11 @@ class Session:
     selected: tuple[Program, ...]
     inputs: Inputs
     say: Callable[[str], None]
-    fixed_pairs: int | None = None
-    """Measure this many pairs that count, whatever their rates."""
+    mode: Mode
     programs: dict[str, ProgramEntry] = field(default_factory=dict, init=False)
     plans: dict[str, MeasurePlan] = field(default_factory=dict, init=False)
-    deadline: float = field(default=0.0, init=False)
-    """End of the budget on the monotonic clock; it begins with the first warm-up."""
+    budget: Budget = field(init=False)
+    """It begins with the first warm-up."""
 
     def __post_init__(self) -> None:
         base = self.processes.arms["base"]
@@ -69,16 +70,11 @@ class Session:
             changed = config.why_not_comparable(program, base)
             self.programs[program.name] = ProgramEntry(
                 name=program.name,
-                command=program.command,
-                definition=program.definition,
+                command=program.workload.command,
+                definition=digest_of(program.facts),
                 known=[] if changed or program.in_shell else [program.name],
                 no_baseline=changed,
             )
-
-    @property
-    def remaining_s(self) -> float:
-        """Budget left."""
-        return self.deadline - time.monotonic()
 
     def update(self, name: str, **facts: object) -> None:
         """Replace facts of the entry of program `name`."""
@@ -97,7 +93,8 @@ class Session:
 
     def run(self) -> None:
         """Warm up open programs, then measure pairs. Raises InterruptedByUserError."""
-        self.deadline = time.monotonic() + 60 * self.inputs.max_minutes
+        total_s = 60 * self.inputs.max_minutes
+        self.budget = Budget(total_s=total_s, clock=time.monotonic, started=time.monotonic())
         for program in self.selected:
             if not self._closed(program.name):
                 self._warm_up(program)
@@ -113,7 +110,7 @@ class Session:
         A program that ends in a reasonable time is always run to its end, so that its work can be
         compared; of a longer one the probe measures a window.
         """
-        name, limit_s = program.name, self.remaining_s / 2 / self._runs_to_first_look()
+        name, limit_s = program.name, self.budget.remaining_s / 2 / self._runs_to_first_look()
         self.say(f"{name}: warming up")
         self.plans[name] = WHOLE
         head = self._run(program, "head", limit_s)
@@ -124,11 +121,11 @@ class Session:
                 f"{WINDOW.measure_s:g} s is measured; whole runs need --max-minutes {needed_min}"
             )
             self.plans[name] = WINDOW
-            head = self._run(program, "head", self.remaining_s)
+            head = self._run(program, "head", self.budget.remaining_s)
         self.update(name, warm_ups=[head])
         if head.problem:
             return
-        base = self._run(program, "base", max(self.remaining_s, HANG_FACTOR * head.wall_s))
+        base = self._run(program, "base", max(self.budget.remaining_s, HANG_FACTOR * head.wall_s))
         known = sorted({*self.programs[name].known, *base.rates})
         self.update(name, warm_ups=[head, base], known=known)
         if base.problem:
@@ -140,7 +137,7 @@ class Session:
     def _announce(self) -> None:
         pair_s = sum(self._pair_s(p.name) for p in self.selected if not self._closed(p.name))
         if pair_s:
-            first, last = (self.fixed_pairs or LOOKS[end] for end in (0, -1))
+            first, last = (LOOKS_OF[self.mode][end] for end in (0, -1))
             self.say(
                 f"a pair takes about {pair_s:.0f} s: the first verdict can fall after {first} "
                 f"pairs ({first * pair_s / 60:.1f} min), the last after {last} "
@@ -154,37 +151,35 @@ class Session:
             found: dict[str, RunEntry] = {}
             for arm, _ in rounds[0]:
                 longest_s = max(run.wall_s for run in self.programs[program.name].runs)
-                limit_s = max(self.remaining_s, HANG_FACTOR * longest_s)
+                limit_s = max(self.budget.remaining_s, HANG_FACTOR * longest_s)
                 found[arm] = self._run(program, "base" if arm == "base" else "head", limit_s)
             return [found]
 
         def contended(runs: Mapping[str, RunEntry]) -> str | None:
-            quiet = self.processes.needs_quiet
+            quiet = self.mode == "history"  # another day's runs are those of a quiet machine
             return verdict.why_again(runs["base"], runs["head"], needs_quiet=quiet)
 
         return interleaved(ARMS, run, contended=contended, orders=orders(self.inputs.seed))
 
     def _open(self) -> list[Program]:
         """Programs that another pair could still decide."""
-        record = decide(tuple(self.programs.values()), self.inputs)
-        looks = (self.fixed_pairs,) if self.fixed_pairs else LOOKS
-        found = []
+        record = decide(tuple(self.programs.values()), self.inputs, self.mode)
+        looks, found = LOOKS_OF[self.mode], []
         for program in self.selected:
             entry = self.programs[program.name]
             kept = len(entry.kept)
-            over = entry.pairs and (failed if self.fixed_pairs else settled)(record, entry)
-            if self._closed(entry.name) or kept >= looks[-1] or over:
+            if entry.stopped or kept >= looks[-1] or settled(record, entry):
                 continue
             pairs = next(look for look in looks if look > kept) - kept
             needed_s = self._pair_s(program.name) * max(pairs, MARGIN)
-            if needed_s > self.remaining_s:
+            if needed_s > self.budget.remaining_s:
                 self.update(program.name, stopped=self._too_short(pairs, needed_s))
                 continue
             found.append(program)
         return found
 
     def _too_short(self, pairs: int, needed_s: float) -> str:
-        left_s, budget = max(self.remaining_s, 0), self.inputs.max_minutes
+        left_s, budget = max(self.budget.remaining_s, 0), self.inputs.max_minutes
         enough = math.ceil(budget + (needed_s * MARGIN - left_s) / 60)
         return (
             f"the budget was spent: {pairs} more pairs take about {needed_s / 60:.1f} min, and "
@@ -213,9 +208,7 @@ class Session:
 
     def _closed(self, name: str) -> bool:
         entry = self.programs[name]
-        failed = any(run.problem for run in entry.warm_ups)
-        closed = entry.no_baseline or entry.error or failed or entry.stopped
-        return bool(closed or checkout.why_same_code(entry))
+        return bool(entry.stopped or verdict.without_pairs(entry, self.inputs))
 
     def _pair_s(self, name: str) -> float:
         entry = self.programs[name]
@@ -235,7 +228,7 @@ def _summary(pair: PairEntry) -> str:
     return f"pair {pair.number} ({pair.order}){said}"
 
 
-def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
+def measured(session: Session, host: Machine) -> GateRecord:
     """Run the session and make its record."""
     interrupted = None
     try:
@@ -244,11 +237,10 @@ def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
         interrupted = str(problem)
         session.say(interrupted)
     programs, between = list(session.programs.values()), session.processes.between
-    record = (of_equal_code if mode == "noise" else decide)(programs, session.inputs)
+    record = decide(programs, session.inputs, session.mode)
     unseen = [note for program in programs if (note := checkout.unseen(program, between))]
     facts: dict[str, object] = {
         **{arm: session.processes.arms[arm].revision for arm in ARMS},
-        "mode": mode,
         "host": host,
         "notes": [*record.notes, *unseen],
     }

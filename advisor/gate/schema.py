@@ -6,10 +6,12 @@ Null means not measured.
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from advisor import __version__
-from advisor.model import Disturbance, Telemetry
+from advisor.model import Disturbance, Failure, Machine, Telemetry
+from advisor.report.schema import Part
+from advisor.settings import GateLimits
 
 Variant = Literal["base", "head"]
 Source = Literal["throughput line", "probe", "whole-run time", "pytest-benchmark", "benchmark JSON"]
@@ -19,18 +21,7 @@ Better = Literal["lower", "higher"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 ARMS: tuple[Variant, Variant] = ("base", "head")
-SCHEMA_VERSION: Literal[3] = 3
-CONFIDENCE = 0.90
-"""Level of every interval: each bound is wrong in at most one case of twenty."""
-
-
-class Part(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-        json_schema_serialization_defaults_required=True,  # what is written is written whole
-    )
+SCHEMA_VERSION: Literal[4] = 4
 
 
 class Rate(Part):
@@ -45,15 +36,6 @@ class Rate(Part):
     better: Better = "higher"
     work: float | None = None
     """Units finished by a run that went to its own end; null if the window was cut."""
-
-
-class Problem(Part):
-    """Reason that one process gave no rate."""
-
-    kind: str
-    """A failure kind of the trials, or `no-rate`."""
-    evidence: str
-    next_step: str = ""
 
 
 class LoadedEntry(Part):
@@ -76,7 +58,8 @@ class RunEntry(Part):
     """By workload: one, or each benchmark of a suite."""
     figures: dict[str, Rate] = Field(default_factory=dict)
     """Measured figures beside the rate, by their names in gpu-advisor.toml."""
-    problem: Problem | None = None
+    problem: Failure | None = None
+    """Reason that it gave no rate; its kind may be `no-rate`, too."""
     on_gpu: bool = False
     gpu: Telemetry = Telemetry()
     others: Disturbance = Disturbance()
@@ -170,34 +153,17 @@ class Revision(Part):
     dirty: bool = False
 
 
-class Limits(Part):
-    """Allowed worsening of a program's figures."""
-
-    figures: dict[str, float] = Field(default_factory=dict)
-    benchmarks: dict[str, float] = Field(default_factory=dict)
-
-
 class Inputs(Part):
     """Settings that were fixed before anything was measured."""
 
     threshold: float = 0.05
     seed: int = 0
     """Seed of the random orders within pairs."""
-    limits: dict[str, Limits] = Field(default_factory=dict)
+    limits: dict[str, GateLimits] = Field(default_factory=dict)
     """By program."""
     allow_removed: list[str] = Field(default_factory=list)
     max_minutes: float = 30
     on_inconclusive: str = "fail"
-
-
-class HostEntry(Part):
-    """Machine of the gate."""
-
-    cpu: str = ""
-    cpus: int | None = None
-    gpus: list[str] = Field(default_factory=list)
-    driver: str | None = None
-    power_limit_w: float | None = None
 
 
 class GateRecord(Part):
@@ -212,7 +178,7 @@ class GateRecord(Part):
     discarded_pairs: int = 0
     workloads: list[WorkloadVerdict] = Field(default_factory=list)
     """Worst first."""
-    schema_version: Literal[3] = SCHEMA_VERSION
+    schema_version: Literal[4] = SCHEMA_VERSION
     reason: str
     mode: Mode = "ab"
     tool_version: str = __version__
@@ -221,7 +187,7 @@ class GateRecord(Part):
     inputs: Inputs = Inputs()
     base: Revision = Revision()
     head: Revision = Revision()
-    host: HostEntry = HostEntry()
+    host: Machine | None = None
     validity: str = "unverified"
     """`verified`; `busy` and the load of others; or `unverified` and why."""
     programs: list[ProgramEntry] = Field(default_factory=list)

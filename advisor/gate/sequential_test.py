@@ -24,12 +24,13 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from advisor import stats
-from advisor.gate.schema import CONFIDENCE
 from advisor.model import Interval
 
 Outcome = Literal["pass", "regression", "inconclusive"]
 Key = TypeVar("Key")
 
+CONFIDENCE = 0.90
+"""Level of every interval: each bound is wrong in at most one case of twenty."""
 ALPHA = 0.05
 """Chance of a wrong verdict on each side, over all looks and workloads together."""
 SPENT: dict[int, dict[Outcome, float]] = {

@@ -6,7 +6,7 @@ and is never a pass.
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from advisor import stats
 from advisor.executor.comparison import loads_alike
@@ -16,7 +16,7 @@ from advisor.gate.schema import (
     ARMS,
     GateRecord,
     Inputs,
-    Limits,
+    Mode,
     PairEntry,
     ProgramEntry,
     Rate,
@@ -30,6 +30,7 @@ from advisor.machine.contention import in_words
 from advisor.machine.readings import HARMFUL_EVENT_REASONS
 from advisor.model import Telemetry
 from advisor.numbers import number
+from advisor.settings import GateLimits
 
 POWER_CAP = "software power cap"
 """Normal under load; an arm that draws more power and is held back by it is really slower."""
@@ -138,34 +139,33 @@ WORK_TOLERANCE = 0.01
 """A run that ended by itself may finish this share fewer units than base before it is an error."""
 
 
-def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> GateRecord:
-    """The verdict on all of `programs` together."""
-    verdicts: list[WorkloadVerdict] = []
-    comparable: list[Comparison] = []
-    notes: list[str] = []
-    for program in programs:
-        if closed := _closed(program, inputs):
-            verdicts.append(_named(Workload(program.name), program, *closed))
-            continue
-        found, named, remarks = _match(program, inputs)
-        comparable += found
-        verdicts += named
-        notes += remarks
+def decide(programs: Sequence[ProgramEntry], inputs: Inputs, mode: Mode = "ab") -> GateRecord:
+    """The verdict on all of `programs` together; on equal code none is a regression."""
+    found = [each for program in programs for each in _match(program, inputs)]
+    comparable = [each for each in found if isinstance(each, Comparison)]
+    verdicts = [each for each in found if isinstance(each, WorkloadVerdict)]
     judgements = judge(
         {c.workload: c.differences for c in comparable},
         {c.workload: c.tau for c in comparable},
     )
-    verdicts += [c.verdict(judgements[c.workload]) for c in comparable]
+    for each in comparable:
+        smallest = _smallest_threshold(each) if mode == "noise" else []
+        verdicts.append(each.verdict(judgements[each.workload], smallest))
     record = GateRecord(
         verdict="error",
         reason="nothing was compared: no workload was measured in both arms",
         discarded_pairs=sum(len(program.pairs) - len(program.kept) for program in programs),
+        mode=mode,
         inputs=inputs,
         validity=statement([pair for program in programs for pair in program.pairs]),
         programs=list(programs),
-        notes=notes,
+        notes=[each for each in found if isinstance(each, str)],
     )
-    return led(record, verdicts) if verdicts else record
+    record = led(record, verdicts) if verdicts else record
+    if mode == "noise" and record.verdict == "regression":
+        reason = "equal runs came out as a regression: this runner cannot be measured on"
+        return record.model_copy(update={"verdict": "invalid", "reason": reason})
+    return record
 
 
 def led(record: GateRecord, verdicts: Sequence[WorkloadVerdict]) -> GateRecord:
@@ -179,37 +179,17 @@ def led(record: GateRecord, verdicts: Sequence[WorkloadVerdict]) -> GateRecord:
 
 
 def settled(record: GateRecord, program: ProgramEntry) -> bool:
-    """More pairs of `program` would change nothing."""
-    own = [w for w in record.workloads if w.program == program.name]
-    return bool(own) and all(w.verdict != "inconclusive" for w in own)
-
-
-def failed(record: GateRecord, program: ProgramEntry) -> bool:
-    """`program` cannot be measured."""
-    cannot = {"error", "no-baseline", "invalid"}
-    return any(w.verdict in cannot for w in record.workloads if w.program == program.name)
+    """True if more pairs of `program` would change nothing; of a fixed number all are wanted."""
+    found = {w.verdict for w in record.workloads if w.program == program.name}
+    if record.mode != "ab":
+        return bool(found & {"error", "no-baseline", "invalid"})
+    return bool(found) and "inconclusive" not in found
 
 
 def _worst_first(workload: WorkloadVerdict) -> tuple[int, float, str]:
     slowdown = workload.slowdown_pct
     worsening = math.inf if slowdown is None else -slowdown
     return PRECEDENCE.index(workload.verdict), worsening, workload.name
-
-
-def of_equal_code(programs: Sequence[ProgramEntry], inputs: Inputs) -> GateRecord:
-    """Verdict on equal code, with the smallest threshold that each passes."""
-    record = decide(programs, inputs)
-    comparable = [c for p in programs if not _closed(p, inputs) for c in _match(p, inputs)[0]]
-    smallest = {c.workload.name: _smallest_threshold(c) for c in comparable}
-    workloads = [
-        w.model_copy(update={"notes": [*w.notes, *smallest.get(w.name, ())]})
-        for w in record.workloads
-    ]
-    facts: dict[str, object] = {"mode": "noise", "workloads": workloads}
-    if record.verdict == "regression":
-        reason = "equal runs came out as a regression: this runner cannot be measured on"
-        facts |= {"verdict": "invalid", "reason": reason}
-    return record.model_copy(update=facts)
 
 
 def _smallest_threshold(compared: Comparison) -> list[str]:
@@ -235,8 +215,8 @@ def _named(
     )
 
 
-def _closed(program: ProgramEntry, inputs: Inputs) -> tuple[Verdict, str] | None:
-    """Verdict on a program without a comparison."""
+def without_pairs(program: ProgramEntry, inputs: Inputs) -> tuple[Verdict, str] | None:
+    """Verdict on a program that no pair can change; None if its pairs decide."""
     whole = Workload(program.name)
     if program.error:
         return "error", program.error
@@ -255,8 +235,6 @@ def _closed(program: ProgramEntry, inputs: Inputs) -> tuple[Verdict, str] | None
         reasons = sorted({pair.discarded for pair in program.pairs if pair.discarded})
         count = f"{len(program.pairs) - len(program.kept)} of {len(program.pairs)}"
         return "invalid", f"{count} pairs discarded: {'; '.join(reasons)}"
-    if not program.kept:
-        return "inconclusive", f"no pair was measured ({program.stopped or 'not begun'})"
     return None
 
 
@@ -278,12 +256,17 @@ def _may_be_missing(workload: Workload, inputs: Inputs) -> bool:
     return bool({workload.name, workload.benchmark} & set(inputs.allow_removed))
 
 
-def _match(
-    program: ProgramEntry, inputs: Inputs
-) -> tuple[list[Comparison], list[WorkloadVerdict], list[str]]:
+def _match(program: ProgramEntry, inputs: Inputs) -> Iterator[Comparison | WorkloadVerdict | str]:
     """Comparisons, verdicts on what cannot be compared, and notes."""
-    limits = inputs.limits.get(program.name, Limits())
-    share = limits.figures.get(THROUGHPUT, inputs.threshold)
+    closed = without_pairs(program, inputs)
+    if not program.kept and not closed:
+        closed = "inconclusive", f"no pair was measured ({program.stopped or 'not begun'})"
+    if closed:
+        yield _named(Workload(program.name), program, *closed)
+        return
+    limits = inputs.limits.get(program.name, GateLimits())
+    figures = limits.shares()
+    share = figures.pop(THROUGHPUT, inputs.threshold)
     runs: dict[Variant, list[RunEntry]] = {
         arm: [getattr(pair, arm) for pair in program.kept] for arm in ARMS
     }
@@ -299,16 +282,13 @@ def _match(
             allowed,
             {arm: [run.figures.get(name) for run in runs[arm]] for arm in ARMS},
         )
-        for name, allowed in limits.figures.items()
-        if name != THROUGHPUT
+        for name, allowed in figures.items()
     }
-    comparable: list[Comparison] = []
-    named: list[WorkloadVerdict] = []
-    notes: list[str] = []
+    unused = set(limits.benchmarks)
     for workload, (threshold, measured) in asked.items():
         rates = {arm: [rate for rate in measured[arm] if rate] for arm in ARMS}
         if not rates["head"] and _may_be_missing(workload, inputs):
-            notes.append(f"{workload.name} was removed, as declared")
+            yield f"{workload.name} was removed, as declared"
             continue
         problem = (
             _absent(workload.name, rates, len(program.kept))
@@ -318,14 +298,13 @@ def _match(
         if problem and problem[0] == "no-baseline" and rates["head"]:
             problem = _without_base(workload, problem[1], program, inputs)
         if problem:
-            named.append(_named(workload, program, *problem))
+            yield _named(workload, program, *problem)
             continue
-        comparable.append(
-            Comparison(workload=workload, program=program, threshold=threshold, rates=rates)
-        )
-    unused = sorted(set(limits.benchmarks) - {c.workload.benchmark for c in comparable})
-    notes += [f"gpu-advisor.toml bounds {name!r}, which was not compared" for name in unused]
-    return comparable, named, notes
+        unused -= {workload.benchmark}
+        yield Comparison(workload=workload, program=program, threshold=threshold, rates=rates)
+    yield from (
+        f"gpu-advisor.toml bounds {name!r}, which was not compared" for name in sorted(unused)
+    )
 
 
 def _absent(

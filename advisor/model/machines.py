@@ -1,8 +1,8 @@
 """Facts of a host and its cards."""
 
-import hashlib
-import json
 from dataclasses import dataclass
+
+from advisor.model.settings import digest_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,4 +88,4 @@ class Machine:
             [g.driver for g in self.gpus],
             [g.power_limit_w for g in self.gpus],
         ]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+        return digest_of(facts)

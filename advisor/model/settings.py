@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from advisor.model.runs import JsonScalar, KnobClass, Phase
 
 
+def digest_of(facts: object) -> str:
+    """Short digest of plain facts: equal ones have the same."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def leaf_of(path: str) -> str:
     """The last part of a path: `c` of `a.b[0].c`."""
     return path.rsplit(".", 1)[-1]
@@ -120,7 +125,7 @@ class Candidate:
     def key(self) -> str:
         """Key of the values, independent of their order."""
         values = sorted((c.document, c.path, c.new) for c in self.changes)
-        return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
+        return digest_of(values)
 
     @property
     def label(self) -> str:

@@ -19,7 +19,6 @@ class Interval:
     high: float
     n: int
     """Number of independent units (processes or pairs of processes)."""
-    confidence: float = 0.95
 
     def widened(self, share: float) -> Interval:
         """The interval of a ratio, with bounds at least `share` away from the estimate."""
@@ -54,7 +53,7 @@ class Advice(NamedTuple):
 
     title: str
     gain: Interval
-    reason: str
+    detail: str
     """Sentences for the report, printed as they are."""
     site: str | None = None
     patch: str | None = None

@@ -43,7 +43,7 @@ def advice_of(
         if path is not None:
             edit = code_edit(line, suggestion, state.incumbent_run)
             patch = python_source.patch_of(path, program.cwd, edit) if edit else None
-    return Advice(title=suggestion.title, gain=gain, reason=reason, site=site, patch=patch)
+    return Advice(title=suggestion.title, gain=gain, detail=reason, site=site, patch=patch)
 
 
 def config_patch(program: Program, state: TunerState, suggestion: Suggestion) -> str | None:

@@ -104,13 +104,7 @@ def optimize_report(found: TuningResult) -> Report:
         how_to_run=how_to_run(found),
         how_to_revert=how_to_revert(found),
         suggestions=[
-            SuggestionEntry(
-                title=advice.title,
-                detail=advice.reason,
-                gain=Gain.of(advice.gain),
-                site=advice.site,
-                patch=advice.patch,
-            )
+            SuggestionEntry(**{**advice._asdict(), "gain": Gain.of(advice.gain)})
             for advice in found.advice
         ],
         notes=list(verdict.caveats(found)),
@@ -244,8 +238,7 @@ def next_actions(found: TuningResult) -> list[str]:
 def next_command(found: TuningResult) -> str:
     """The call that does them all."""
     budget = numbers.whole_minutes(verdict.needed_budget_s(found.state))
-    typed = ("--", *found.typed) if found.typed else ()
-    return shlex.join((*found.resume, "--budget", budget, *typed))
+    return shlex.join(("gpu-advisor", "optimize", "--budget", budget, *found.words))
 
 
 def _changes(state: TunerState, winner: Candidate) -> tuple[Change, ...]:

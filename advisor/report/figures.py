@@ -13,7 +13,6 @@ from advisor import numbers
 from advisor.report.markdown import one_line
 from advisor.report.schema import Report, TrialEntry
 
-FILE = "batch.svg"
 COMPARABLE = ("baseline", "search", "confirm", "effects")
 """Purposes of trials whose throughputs may be compared."""
 TEMPLATES = [folder / "templates" for folder in Path(__file__).resolve().parents[1:3]]

@@ -65,23 +65,23 @@ def cell(content: object) -> Markup:
     """Cell of a table; a pipe does not end it."""
     shown = text(content).replace("\n", " ")
     # A pipe needs an odd number of backslashes before it, or the row is split there.
-    return as_markdown(_PIPE.sub(_escape_pipe, shown))
+    return as_markdown(_PIPE.sub(lambda run: run[1] + "\\" * (1 + len(run[1]) % 2) + "|", shown))
 
 
 def table(head: Sequence[object], align: str, rows: Iterable[Sequence[object]]) -> Markup:
-    """Table; `align` has `l` or `r` a column."""
+    """Table, or nothing without rows; `align` has `l` or `r` a column."""
     marks = [":--" if letter == "l" else "--:" for letter in align]
-    lines = [_row(head), f"|{'|'.join(marks)}|", *map(_row, rows)]
-    return as_markdown("\n".join(lines))
+    lines = list(map(_row, rows))
+    return as_markdown("\n".join([_row(head), f"|{'|'.join(marks)}|", *lines] if lines else []))
 
 
 def _row(cells: Sequence[object]) -> str:
     return f"| {' | '.join(cell(each) for each in cells)} |"
 
 
-def bullets(lines: Iterable[object]) -> list[str]:
-    """Lines of a list."""
-    return [f"- {text(line)}" for line in lines]
+def bullets(lines: Iterable[object]) -> Markup:
+    """A list."""
+    return as_markdown("\n".join(f"- {text(line)}" for line in lines))
 
 
 def stacked(*blocks: str) -> Markup:
@@ -103,14 +103,6 @@ def fenced(content: str, language: str = "") -> Markup:
     return as_markdown(f"{fence}{language}\n{body}\n{fence}" if body else "")
 
 
-def clip(content: str, limit: int = 120) -> str:
-    """The first line, cut to `limit` characters."""
-    lines = content.strip().splitlines()
-    first = lines[0] if lines else ""
-    cut = len(first) > limit or len(lines) > 1
-    return f"{first[: limit - 3].rstrip()}..." if cut else first
-
-
 def one_line(raw: str) -> str:
     """`raw` on one line, without terminal control."""
     return _visible(" ".join(_ANSI.sub("", raw).split()))
@@ -124,11 +116,6 @@ def _escape(part: str, *, leading: bool) -> str:
 def _calm(part: str) -> str:
     """`part` without HTML, mentions and links."""
     return _CALLS.sub(lambda found: f"{found[0]}{JOINER}", escape(part, quote=False))
-
-
-def _escape_pipe(found: re.Match[str]) -> str:
-    backslashes = found[1] + ("\\\\" if len(found[1]) % 2 else "\\")
-    return f"{backslashes}|"
 
 
 def _visible(raw: str) -> str:

@@ -10,7 +10,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Literal, Self, TextIO
 
@@ -200,8 +199,7 @@ def is_terminal(stream: TextIO) -> bool:
 def show(report: Report, stream: TextIO | None = None) -> None:
     """Print verdict, table, diff and commands: in colour on a terminal, else as Markdown."""
     stream = stream or sys.stdout
-    page = sections.Page(report=report, stem=Path(report.report).stem)
-    parts = [section(page) for section in sections.FIRST_SCREEN]
+    parts = [section(report) for section in sections.FIRST_SCREEN]
     text = "\n\n".join(filter(None, (*parts, f"Report: `{report.report}`")))
     if not is_terminal(stream):
         stream.write(f"{text}\n")

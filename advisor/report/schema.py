@@ -17,7 +17,12 @@ OptimizeVerdict = Literal["improved", "unchanged", "partial"]
 
 
 class Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        json_schema_serialization_defaults_required=True,  # what is written is written whole
+    )
 
 
 class Gain(Part):
@@ -107,6 +112,12 @@ class RoundEntry(Part):
     """The variants that others disturbed; null for none."""
     counted: bool = True
     """The gain rests on it."""
+
+    @property
+    def note(self) -> str:
+        """`contended: after, not counted`."""
+        contended = f"contended: {self.contended}" if self.contended else ""
+        return contended + ("" if self.counted else ", not counted")
 
 
 class ComparisonEntry(Part):
@@ -248,6 +259,11 @@ class Report(Part):
     """Shell commands, one a line."""
     suggestions: list[SuggestionEntry] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
+
+    @property
+    def sides(self) -> list[Side]:
+        """Columns of the tables: before and after, or the original alone."""
+        return [self.before, self.after] if self.changes else [self.before]
 
 
 HEADLINE = tuple(Report.model_fields)[2 : list(Report.model_fields).index("report") + 1]

@@ -5,7 +5,8 @@ Each renders Markdown; one that has nothing to say is empty.
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
 
 from advisor import numbers
 from advisor.config import argv
@@ -14,14 +15,7 @@ from advisor.objective import METRICS, OBJECTIVES, THROUGHPUT
 from advisor.report import figures, markdown
 from advisor.report.bottleneck import IDLE, PARTS
 from advisor.report.markdown import bullets, code, details, fenced, stacked, table, text
-from advisor.report.schema import (
-    QualityEntry,
-    Report,
-    RoundEntry,
-    Side,
-    SuggestionEntry,
-    TrialEntry,
-)
+from advisor.report.schema import QualityEntry, Report, Side, SuggestionEntry, TrialEntry
 
 EFFECTS = {
     "free": "same work",
@@ -41,30 +35,18 @@ BUSY_PCT = 95
 """Utilisation of a GPU from which on nothing is left to explain."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """A report, and the files beside its Markdown."""
-
-    report: Report
-    stem: str = "report"
-    image: str = ""
-    """Target of the figure; empty where none was drawn."""
-
-    @property
-    def sides(self) -> list[Side]:
-        """Columns of the tables: before and after, or the original alone."""
-        report = self.report
-        return [report.before, report.after] if report.changes else [report.before]
+def patch_file(report_md: str, number: int) -> str:
+    """Name of the patch file of suggestion `number`, beside the report."""
+    return f"{Path(report_md).stem}-advice-{number}.patch"
 
 
-def patch_file(stem: str, number: int) -> str:
-    """Name of the patch file of suggestion `number`."""
-    return f"{stem}-advice-{number}.patch"
+def figure_file(report_md: str) -> str:
+    """Place of the figure, in a folder beside the report."""
+    return f"{Path(report_md).stem}-figures/batch.svg"
 
 
-def verdict(page: Page) -> str:
+def verdict(report: Report) -> str:
     """Headline, reason, and all that qualifies them."""
-    report = page.report
     said = outcome(report)
     if report.config and not report.written and report.verdict != "improved":
         said += f": {code(report.config)} was not changed"
@@ -74,7 +56,7 @@ def verdict(page: Page) -> str:
         f"# {text(subject(report))}: {text(title(report))}",
         f"**{text(report.baseline_note)}**" if report.baseline_note else "",
         f"**{said}.** {text(report.reason)}{suggested(report)}",
-        text(gpu_lead(page)),
+        text(gpu_lead(report)),
         text(" ".join(filter(None, notes))),
     )
 
@@ -116,9 +98,9 @@ def title(report: Report) -> str:
     return f"{kept}{shown}{', not written (dry run)' if report.dry_run else ''}"
 
 
-def gpu_lead(page: Page) -> str:
+def gpu_lead(report: Report) -> str:
     """Lead on the GPU: utilisation and memory; empty without one."""
-    gpus, sides = page.report.machine.gpus, page.sides
+    gpus, sides = report.machine.gpus, report.sides
     utils = [numbers.percent(side.gpu_util_pct and side.gpu_util_pct / 100) for side in sides]
     used = [numbers.gib(side.gpu_mem_used_gib or side.peak_mem_gib) for side in sides]
     parts = []
@@ -150,10 +132,9 @@ def measured_on(report: Report) -> str:
     return f"Measured on {cards}; {host}" if cards else f"Measured on {host}; NVML shows no GPU"
 
 
-def before_and_after(page: Page) -> str:
+def before_and_after(report: Report) -> str:
     """Table of figures and settings, if anything was measured."""
-    report = page.report
-    rows = list(_measures(page))
+    rows = list(_measures(report))
     if report.before.units_per_s is None:
         return ""
     if not report.changes:
@@ -178,9 +159,9 @@ def _changed(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
         yield f"and {len(changes) - MOST_CHANGES} more, in the diff", "", "", ""
 
 
-def _measures(page: Page) -> Iterator[tuple[str, ...]]:
+def _measures(report: Report) -> Iterator[tuple[str, ...]]:
     """Measured rows of the table: label, a value a side, change."""
-    report, sides = page.report, page.sides
+    sides = report.sides
     units = numbers.plural(report.unit)
     rates = [side.units_per_s for side in sides]
     shown = [
@@ -219,70 +200,62 @@ def _row(
     return label, *map(show, values), change
 
 
-def config_diff(page: Page) -> str:
+def config_diff(report: Report) -> str:
     """The changed lines of the config."""
-    lines = [line for line in page.report.diff.splitlines() if line[:1] != " "]
+    lines = [line for line in report.diff.splitlines() if line[:1] != " "]
     if len(lines) > MOST_DIFF_LINES:
         more = len(lines) - MOST_DIFF_LINES + 1
         lines = [*lines[: MOST_DIFF_LINES - 1], f"... {more} more lines"]
     return fenced("\n".join(lines), "diff")
 
 
-def run_and_undo(page: Page) -> str:
+def run_and_undo(report: Report) -> str:
     """Commands to run and revert the result."""
-    report = page.report
     parts = {"run it": report.how_to_run, "undo it": report.how_to_revert}
     lines = [f"# {name}\n{shell.strip()}" for name, shell in parts.items() if shell]
     return fenced("\n".join(lines), "sh") if report.changes else ""
 
 
-def next_actions(page: Page) -> str:
+def next_actions(report: Report) -> str:
     """Steps with the call that does them, and suggestions with their patches."""
-    report = page.report
     steps = [f"  - {text(step)}." for step in report.next_actions[:MOST_ACTIONS]]
     if steps:
         steps.insert(0, f"- Go on with {code(report.next_command)}")
     numbered = enumerate(report.suggestions, 1)
-    lines = [_suggestion(entry, page.stem, number) for number, entry in numbered]
-    return _listed("Next actions", [*_first(lines, MOST_ACTIONS, "suggestion"), *steps])
+    lines = [_suggestion(entry, report.report, number) for number, entry in numbered]
+    suggestions = _first(lines, MOST_ACTIONS, "suggestion")
+    return _below("Next actions", "\n".join(filter(None, (suggestions, *steps))))
 
 
-def _suggestion(entry: SuggestionEntry, stem: str, number: int) -> str:
+def _suggestion(entry: SuggestionEntry, report_md: str, number: int) -> str:
     site = f" at {code(entry.site)}" if entry.site else ""
     gain = f", {entry.gain.text}" if entry.gain else ""
     how = text(entry.detail)
     if entry.patch:
-        how = code(f"git apply {shlex.quote(patch_file(stem, number))}")
+        how = code(f"git apply {shlex.quote(patch_file(report_md, number))}")
     return f"- Suggested, not applied: **{text(entry.title)}**{site}{gain}. {how}"
 
 
-def _first(lines: list[str], most: int, noun: str) -> list[str]:
+def _first(lines: list[str], most: int, noun: str) -> str:
     """The first lines, and the number of those in the details."""
     more = len(lines) - most
     rest = [f"- and {numbers.many(more, f'more {noun}')} in the details"] if more > 0 else []
-    return [*lines[:most], *rest]
+    return "\n".join((*lines[:most], *rest))
 
 
-def _listed(heading: str, lines: Sequence[str]) -> str:
-    """Lines below a heading; nothing without a line."""
-    return "\n".join((f"## {heading}\n", *lines)) if lines else ""
+def _below(heading: str, *blocks: str) -> str:
+    """Blocks below a heading; nothing without one."""
+    body = stacked(*blocks)
+    return stacked(f"## {heading}", body) if body else ""
 
 
-def time(page: Page) -> str:
+def time(report: Report) -> str:
     """One sentence and one table."""
-    report = page.report
     found = report.bottleneck_after or report.bottleneck_before
     columns = ("before", "after") if report.changes else ("as it is",)
     head = (f"part of {numbers.one(report.unit)}", *columns)
-    align = "l" + "r" * len(columns)
-    rows = list(_time_rows(page.sides))
-    if found is None and not rows:
-        return ""
-    return stacked(
-        "## Where the time goes",
-        text(found.sentence if found else ""),
-        table(head, align, rows) if rows else "",
-    )
+    rows = table(head, "l" + "r" * len(columns), _time_rows(report.sides))
+    return _below("Where the time goes", text(found.sentence if found else ""), rows)
 
 
 def _time_rows(sides: list[Side]) -> Iterator[tuple[str, ...]]:
@@ -301,19 +274,19 @@ def _part(side: Side, part: str) -> str:
     return f"{numbers.duration(share / side.units_per_s, 3)} ({numbers.percent(share)})"
 
 
-def picture(page: Page) -> str:
+def picture(report: Report) -> str:
     """Throughput and memory by batch."""
-    curve = figures.batch_curve(page.report)
-    return f"![{text(curve.alt)}]({page.image})" if curve and page.image else ""
+    curve = figures.batch_curve(report)
+    return f"![{text(curve.alt)}]({quote(figure_file(report.report))})" if curve else ""
 
 
-def settings(page: Page) -> str:
+def settings(report: Report) -> str:
     """Settings of the running phase, with reasons."""
-    return _listed("Settings considered", _first(_considered(page), MOST_SETTINGS, "setting"))
+    return _below("Settings considered", _first(_considered(report), MOST_SETTINGS, "setting"))
 
 
-def _considered(page: Page) -> list[str]:
-    entries = [entry for entry in page.report.decisions if entry.in_phase]
+def _considered(report: Report) -> list[str]:
+    entries = [entry for entry in report.decisions if entry.in_phase]
     entries.sort(key=lambda entry: (OUTCOME_ORDER.index(entry.outcome), not entry.trials))
     lines = []
     for entry in entries:
@@ -323,34 +296,29 @@ def _considered(page: Page) -> list[str]:
     return lines
 
 
-def caveats(page: Page) -> str:
+def caveats(report: Report) -> str:
     """Facts that limit the figures, the most important first."""
-    return _listed("Caveats", bullets(page.report.notes[:MOST_CAVEATS]))
+    return _below("Caveats", bullets(report.notes[:MOST_CAVEATS]))
 
 
-def rounds(page: Page) -> str:
+def rounds(report: Report) -> str:
     """Every round of every comparison."""
     blocks: list[str] = []
-    for each in page.report.comparisons:
+    for each in report.comparisons:
         gain = each.gain.text if each.gain else "no interval"
-        unit = page.report.objective_unit
+        unit = report.objective_unit
         head = f"{each.after} against {each.before}: {gain}, {unit} by round."
-        rows = table(("round", "before", "after", ""), "rrrl", map(_round, each.rounds))
-        blocks += (text(head), rows) if each.rounds else ()
+        rows = [
+            (one.round, numbers.number(one.before), numbers.number(one.after), one.note)
+            for one in each.rounds
+        ]
+        shown = table(("round", "before", "after", ""), "rrrl", rows)
+        blocks += (text(head), shown) if rows else ()
     return details("Rounds of the comparisons", *blocks)
 
 
-def _round(entry: RoundEntry) -> tuple[object, ...]:
-    contended = f"contended: {entry.contended}" if entry.contended else ""
-    note = contended + ("" if entry.counted else ", not counted")
-    return entry.round, numbers.number(entry.before), numbers.number(entry.after), note
-
-
-def trials(page: Page) -> str:
+def trials(report: Report) -> str:
     """Every process of the call, and the last output of those that failed."""
-    report = page.report
-    if not report.trials:
-        return ""
     rate = f"{numbers.plural(report.unit)}/s"
     head = ("trial", "purpose", "variant", rate, "batch", "workers", "wait", "peak memory", "took")
     blocks = [table((*head, ""), "lllrrrrrrl", map(_trial, report.trials))]
@@ -378,11 +346,10 @@ def _trial(trial: TrialEntry) -> tuple[str, ...]:
     return trial.id, trial.purpose, trial.label, *shown, " ".join(filter(None, notes))
 
 
-def quality(page: Page) -> str:
+def quality(report: Report) -> str:
     """Every judgement of a quality measure."""
-    rows = [_judgement(each) for each in page.report.quality]
     head = ("measure", "variant", "value", "original", "limit", "")
-    return details("Quality", table(head, "llrrrl", rows)) if rows else ""
+    return details("Quality", table(head, "llrrrl", map(_judgement, report.quality)))
 
 
 def _judgement(entry: QualityEntry) -> tuple[str, ...]:
@@ -401,42 +368,41 @@ def _judgement(entry: QualityEntry) -> tuple[str, ...]:
     )
 
 
-def evidence(page: Page) -> str:
+def evidence(report: Report) -> str:
     """Measurements behind the sentence on the time."""
-    report = page.report
     blocks: list[str] = []
     for name, found in (("Before", report.bottleneck_before), ("After", report.bottleneck_after)):
         if found is not None and (found.evidence or report.changes):
-            blocks += text(f"{name}: {found.sentence}"), "\n".join(bullets(found.evidence))
+            blocks += text(f"{name}: {found.sentence}"), bullets(found.evidence)
     return details("Evidence of where the time goes", *blocks)
 
 
-def more_settings(page: Page) -> str:
+def more_settings(report: Report) -> str:
     """Settings that did not fit above."""
-    return details("More settings", "\n".join(_considered(page)[MOST_SETTINGS:]))
+    return details("More settings", "\n".join(_considered(report)[MOST_SETTINGS:]))
 
 
-def whole_diff(page: Page) -> str:
+def whole_diff(report: Report) -> str:
     """The diff, where it did not fit above."""
-    diff = page.report.diff
+    diff = report.diff
     is_long = len(diff.splitlines()) > MOST_DIFF_LINES
     return details("Diff of the config", fenced(diff, "diff")) if is_long else ""
 
 
-def patches(page: Page) -> str:
+def patches(report: Report) -> str:
     """Every suggestion with its text and its patch."""
     blocks: list[str] = []
-    for number, entry in enumerate(page.report.suggestions, 1):
+    for number, entry in enumerate(report.suggestions, 1):
         blocks.append(f"**{text(entry.title)}.** {text(entry.detail)}")
         if entry.patch:
-            place = code(patch_file(page.stem, number))
+            place = code(patch_file(report.report, number))
             blocks += [f"Patch, also in {place}:", fenced(entry.patch, "diff")]
     return details("Suggestions and patches", *blocks)
 
 
-def machine(page: Page) -> str:
+def machine(report: Report) -> str:
     """Host, card, isolation, noise and the command."""
-    report, host = page.report, page.report.machine
+    host = report.machine
     rows: list[tuple[str, object]] = [
         ("CPU", f"{host.cpu_model}, {host.cpus} usable"),
         ("memory", numbers.gib(host.ram_limit_gib)),
@@ -455,12 +421,12 @@ def machine(page: Page) -> str:
         table(("", ""), "ll", [row for row in rows if row[1]]),
         f"Command, in {code(report.cwd)}:",
         fenced(report.command, "sh"),
-        "\n".join(bullets((*later, *report.notes[MOST_CAVEATS:]))),
+        bullets((*later, *report.notes[MOST_CAVEATS:])),
     )
 
 
 FIRST_SCREEN = (verdict, before_and_after, config_diff, run_and_undo, next_actions)
-SECTIONS: tuple[Callable[[Page], str], ...] = (
+SECTIONS: tuple[Callable[[Report], str], ...] = (
     *FIRST_SCREEN,
     time,
     picture,
@@ -479,7 +445,6 @@ SECTIONS: tuple[Callable[[Page], str], ...] = (
 """Every section, in the order of reading."""
 
 
-def render(report: Report, stem: str = "report", image: str = "") -> str:
-    """`report` as the Markdown of `STEM.md`; `image` is the target of its figure."""
-    page = Page(report=report, stem=stem, image=image)
-    return stacked(*(section(page) for section in SECTIONS)) + "\n"
+def render(report: Report) -> str:
+    """`report` as Markdown."""
+    return stacked(*(section(report) for section in SECTIONS)) + "\n"

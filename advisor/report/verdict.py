@@ -26,13 +26,7 @@ from advisor.model import (
 )
 from advisor.report.bottleneck import WAITING
 from advisor.report.schema import CandidateEntry, Gain, OptimizeVerdict
-from advisor.tuner import output_check
-from advisor.tuner.confirm import (
-    INCONCLUSIVE,
-    is_significant,
-    proven_confirmations,
-    restores_constraints,
-)
+from advisor.tuner import confirm, output_check
 from advisor.tuner.search import unusable
 from advisor.tuner.state import Stop, TunerState
 
@@ -59,10 +53,8 @@ class TuningResult:
     command: str
     target: Target
     wall_s: float
-    resume: tuple[str, ...] = ("gpu-advisor", "optimize")
-    """The call again, without its budget and its command."""
-    typed: tuple[str, ...] = ()
-    """The command, where it was typed."""
+    words: tuple[str, ...] = ()
+    """Those of the call, without its budget."""
 
     @property
     def subject(self) -> str:
@@ -78,13 +70,13 @@ class TuningResult:
     @property
     def chain(self) -> tuple[Comparison, ...]:
         """Comparisons from the original to the winner."""
-        return proven_confirmations(self.state) if self.winner.changes else ()
+        return confirm.proven_confirmations(self.state) if self.winner.changes else ()
 
     @property
     def restored_constraints(self) -> list[str]:
         """Constraints that every run of the original broke."""
         state = self.state
-        if not self.winner.changes or not restores_constraints(state, state.originals):
+        if not self.winner.changes or not confirm.restores_constraints(state, state.originals):
             return []
         return [each.text for each in state.context.objective.broken(state.original)]
 
@@ -175,7 +167,7 @@ def _improved(found: TuningResult, whole: Gain) -> str:
     )
     if found.restored_constraints:
         text += f" It keeps {', '.join(found.restored_constraints)}; no run of the original did."
-    if not all(is_significant(state, each) for each in state.confirmations):
+    if not all(confirm.is_significant(state, each) for each in state.confirmations):
         text += " Changes that were not proven on top of it were left out."
     return text
 
@@ -269,7 +261,7 @@ def _faster(found: TuningResult) -> list[tuple[float, Candidate, str]]:
     ran: list[tuple[float, Candidate]] = []
     for attempt in found.lab.attempts:
         candidate, run = attempt.request.variant.candidate, attempt.run
-        if isinstance(attempt.result, Failure) and attempt.result.kind not in INCONCLUSIVE:
+        if isinstance(attempt.result, Failure) and attempt.result.kind not in confirm.INCONCLUSIVE:
             refused[candidate.key] = f"failed in another run: {attempt.result.evidence}"
         if run is None or not candidate.changes or not state.originals:
             continue

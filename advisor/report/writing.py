@@ -5,12 +5,12 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from advisor import files, masking
 from advisor.errors import OutputRefusedError, ReportError
@@ -18,16 +18,20 @@ from advisor.report import figures, sections
 from advisor.report.schema import HEADLINE, Report
 from advisor.report.sections import patch_file
 
+Record = TypeVar("Record", bound=BaseModel)
+
 EMBEDDED = "data:image/svg+xml;base64,"
 
 
-def page(report: Report, drawn: bytes | None, stem: str = "report") -> str:
-    """`report` as a page with its figure inside; `stem` is that of its patches."""
-    image = EMBEDDED + base64.b64encode(drawn).decode() if drawn else ""
-    text = sections.render(report, stem, image)
+def page(report: Report) -> str:
+    """`report` as a page with its figure inside."""
+    text = sections.render(report)
+    figure = quote(sections.figure_file(report.report))
+    image = EMBEDDED + base64.b64encode(figures.draw(report) or b"").decode()
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
     parser.disable(("link", "autolink", "reference"))  # of targets only the figure is taken
-    parser.validateLink = lambda url: url.startswith(EMBEDDED)  # type: ignore[method-assign]
+    parser.normalizeLink = lambda url: image if url == figure else ""  # type: ignore[method-assign]
+    parser.validateLink = lambda url: url == image  # type: ignore[method-assign]
     heading = next((line for line in text.splitlines() if line.startswith("# ")), "# report")
     title = re.sub(r"<[^>]*>", "", parser.renderInline(heading[2:]))
     return figures.template("page.html.j2").render(
@@ -84,8 +88,7 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
             claimed.write(patch_place, (head + entries[0].patch).encode(errors="replace"))
         elif patch_place.exists():  # of an earlier report
             claimed.remove(patch_place)
-    image = quote(str(place.relative_to(report_md.parent))) if drawn else ""
-    text = sections.render(report, report_md.stem, image)
+    text = sections.render(report.model_copy(update={"report": str(report_md)}))
     claimed.write(report_md, f"{text}\n{files.MARKS['.md']}\n".encode(errors="replace"))
 
 
@@ -99,9 +102,8 @@ def holds_finished(report_md: Path) -> bool:
 
 def write_page(report: Report, place: Path, claimed: files.Claim, source: Path) -> None:
     """Write the page of the report in `source`, with secrets masked. Raises OutputRefusedError."""
-    report = masked(report)
-    drawn = page(report, figures.draw(report), source.stem)
-    marked = f"{drawn}\n{files.MARKS['.html']}\n"
+    report = masked(report).model_copy(update={"report": str(source)})
+    marked = f"{page(report)}\n{files.MARKS['.html']}\n"
     claimed.write(Path(os.path.realpath(place)), marked.encode(errors="replace"))
 
 
@@ -122,15 +124,20 @@ def masked(report: Report) -> Report:
 
 def load(path: Path) -> Report:
     """Load the report in `path`. Raises ReportError."""
+    return read(path, Report, "report.json")
+
+
+def read(path: Path, kind: type[Record], name: str) -> Record:
+    """Read a record of ours, which is called `name`. Raises ReportError."""
     try:
-        return Report.model_validate_json(files.read_whole(path))
+        return kind.model_validate_json(files.read_whole(path))
     except OSError as problem:
         why = str(problem)
     except ValidationError as problem:
         first = problem.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         why = f"{where}: {first['msg']} (found {first['input']!r:.80})"
-    msg = f"{path} is no report.json that this gpu-advisor can read: {why}."
+    msg = f"{path} is no {name} that this gpu-advisor can read: {why}."
     raise ReportError(msg)
 
 
@@ -141,13 +148,12 @@ def dump(report: Report) -> str:
 
 def headline(report: Report) -> dict[str, Any]:
     """The one object that `optimize --json` prints."""
-    fields = report.model_dump(mode="json")
-    return {key: fields[key] for key in HEADLINE}
+    return report.model_dump(mode="json", include=set(HEADLINE))
 
 
 def _patch_places(report_md: Path) -> list[Path]:
     numbers = range(1, MOST_PATCHES + 1)
-    return [report_md.with_name(patch_file(report_md.stem, number)) for number in numbers]
+    return [report_md.with_name(patch_file(report_md.name, number)) for number in numbers]
 
 
 def _mask_patch(patch: str) -> str:
@@ -158,5 +164,4 @@ def _mask_patch(patch: str) -> str:
 
 
 def _figure(report_md: Path) -> Path:
-    """Place of the figure, in a folder beside `report_md`."""
-    return report_md.with_name(f"{report_md.stem}-figures") / figures.FILE
+    return report_md.parent / sections.figure_file(report_md.name)

@@ -8,14 +8,13 @@ from advisor.gate.schema import (
     Inputs,
     Mode,
     PairEntry,
-    Problem,
     ProgramEntry,
     Rate,
     RunEntry,
     Variant,
 )
 from advisor.gate.verdict import decide
-from advisor.model import Telemetry
+from advisor.model import Failure, Telemetry
 
 BUSY = Telemetry(sm_clock_mhz=1980.0, sm_clock_spread_pct=0.5, busy_samples=100, foreign_pids=0)
 """A run on a card that gives every reading and has nothing to complain about."""
@@ -28,7 +27,7 @@ def run(arm: Variant, rates: dict[str, float] | None = None, **more: Any) -> Run
 
 
 def failed(arm: Variant, kind: str) -> RunEntry:
-    return run(arm, source=None, problem=Problem(kind=kind, evidence="it broke"))
+    return run(arm, source=None, problem=Failure(kind=kind, evidence="it broke", next_step=""))
 
 
 def pair(number: int, base: RunEntry, head: RunEntry, discarded: str | None = None) -> PairEntry:

@@ -375,7 +375,7 @@ def test_a_throttled_card_is_invalid_and_says_why(two, tmp_path) -> None:
     found = repo.gate(*BENCH)
     assert (found.code, found.record.verdict) == (4, "invalid"), found.stderr
     assert "software thermal slowdown" in found.record.workloads[0].reason
-    assert found.record.host.gpus == ["NVIDIA H100 80GB HBM3"]
+    assert found.record.host.gpus[0].name == "NVIDIA H100 80GB HBM3"
     pair = found.record.programs[0].pairs[0]
     assert (pair.base.gpu.sm_clock_mhz, pair.head.gpu.sm_clock_mhz) == (1980, 1890)
     clock_alone = dataclasses.replace(pair.head.gpu, event_reasons=())

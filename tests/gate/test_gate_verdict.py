@@ -4,19 +4,11 @@ import math
 from typing import Any
 
 import pytest
-from gate_examples import (
-    around,
-    discarded,
-    failed,
-    program,
-    program_of,
-    record_of,
-    run,
-    suite_of,
-)
+from gate_examples import around, discarded, failed, program, program_of, record_of, run, suite_of
 
-from advisor.gate.schema import Inputs, Limits, ProgramEntry, Rate, Variant
-from advisor.gate.verdict import PRECEDENCE, of_equal_code, settled
+from advisor.gate.schema import Inputs, ProgramEntry, Rate, Variant
+from advisor.gate.verdict import PRECEDENCE, decide, settled
+from advisor.settings import GateLimits
 
 
 @pytest.mark.parametrize(
@@ -166,7 +158,7 @@ def test_an_unexpected_gain_passes_and_is_remarked_on() -> None:
 )
 def test_pairs_of_equal_code_tell_noise_and_the_smallest_threshold(head, smallest, verdict) -> None:
     """Which they pass whichever arm was head; a regression says that the runner is no good."""
-    found = of_equal_code([program_of(around(100), head)], Inputs())
+    found = decide([program_of(around(100), head)], Inputs(), "noise")
     (workload,) = found.workloads
     assert (found.verdict, workload.verdict) == (
         verdict, "regression" if verdict == "invalid" else "pass",
@@ -178,7 +170,7 @@ def test_pairs_of_equal_code_tell_noise_and_the_smallest_threshold(head, smalles
 
 
 def test_a_figure_that_is_bounded_and_not_measured_has_no_baseline() -> None:
-    limits = {"train": Limits(figures={"energy": 0.1})}
+    limits = {"train": GateLimits(energy=0.1)}
     found = record_of(program_of(around(100), around(100), known=["train"]), limits=limits)
     assert {(w.figure, w.verdict) for w in found.workloads} == {
         ("throughput", "pass"), ("energy", "no-baseline"),
@@ -193,7 +185,7 @@ def test_a_benchmark_named_like_a_figure_is_not_covered_by_its_bound() -> None:
         rates = {"base": 10.0 * wobble, "head": 5.0 * wobble}
         base, head = (run(arm, {"memory": rates[arm]}, figures=figures) for arm in rates)
         pairs.append((base, head))
-    found = record_of(program(pairs, "suite"), limits={"suite": Limits(figures={"memory": 0.1})})
+    found = record_of(program(pairs, "suite"), limits={"suite": GateLimits(memory=0.1)})
     assert found.verdict == "regression"
     assert {(w.benchmark, w.figure, w.verdict) for w in found.workloads} == {
         ("memory", "throughput", "regression"),
@@ -212,7 +204,7 @@ def test_a_program_does_not_claim_the_workload_of_another() -> None:
 
 def test_thresholds_of_single_benchmarks() -> None:
     entry = suite_of({"a": 10, "b": 10}, {"a": 9, "b": 9})
-    limits = {"suite": Limits(benchmarks={"a": 0.2, "gone": 0.1})}
+    limits = {"suite": GateLimits(benchmarks={"a": 0.2, "gone": 0.1})}
     found = record_of(entry, limits=limits)
     assert {(w.benchmark, w.verdict, w.threshold) for w in found.workloads} == {
         ("a", "pass", 0.2), ("b", "regression", 0.05),

@@ -143,11 +143,6 @@ def test_a_proof_makes_the_next_one_cheaper() -> None:
     assert alone["b"].outcome == "inconclusive"
 
 
-def test_every_interval_has_the_same_confidence() -> None:
-    values = {"early": around(0.0, 24), "late": around(0.4, 24), "open": around(TAU, 24)}
-    assert {round(j.interval.confidence, 9) for j in judge(values).values()} == {0.9}
-
-
 def test_orders_are_random_seeded_and_balanced() -> None:
     drawn = [[next(of) for _ in range(24)] for of in map(orders, (*range(20), 3))]
     assert drawn[3] == drawn[-1]

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from advisor.errors import OutputRefusedError
-from advisor.report import sections, writing
+from advisor.report import figures, sections, writing
 from tests.report import examples, golden
 from tests.report.test_golden import PARSER
 
-SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><path d="M0 0"/></svg>'
 VOID = {"meta", "img", "br", "wbr", "hr"}
 
 
@@ -51,22 +50,23 @@ class Tree(HTMLParser):
 @examples.every_report
 def test_the_page_has_the_words_of_the_markdown_and_needs_no_other_file(name) -> None:
     report = golden.report(name)
-    tree = Tree(writing.page(report, SVG))
-    calm = re.sub(r"<[^>]*>", "", PARSER.render(sections.render(report, "report", "batch.svg")))
+    tree = Tree(writing.page(report))
+    figure = base64.b64encode(figures.draw(report) or b"").decode()
+    calm = re.sub(r"<[^>]*>", "", PARSER.render(sections.render(report)))
     assert tree.text == "".join(escapes.unescape(calm).split())
     assert not tree.open
     for tag, attrs in tree.tags:
         assert tag not in {"script", "link", "iframe", "object", "form", "svg", "a"}
         assert not any(each.startswith("on") for each in attrs)
         if "src" in attrs:
-            assert attrs["src"] == writing.EMBEDDED + base64.b64encode(SVG).decode()
+            assert attrs["src"] == writing.EMBEDDED + figure
             assert attrs["alt"]
 
 
 @examples.every_report
 def test_strings_of_the_user_stay_text(name) -> None:
     report = golden.report(name)
-    calm, bad = (Tree(writing.page(each, SVG)) for each in (report, examples.hostile(report)))
+    calm, bad = (Tree(writing.page(each)) for each in (report, examples.hostile(report)))
     assert "javascript:b" in bad.text
     kinds = [{(tag, *attrs) for tag, attrs in each.tags} for each in (calm, bad)]
     added = {("code",), ("table",), ("tbody",), ("tr",), ("summary",), ("thead",), ("details",)}

@@ -17,7 +17,7 @@ RENDER = """
 import sys; from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from advisor.report import writing
-sys.stdout.write(writing.page(writing.load(Path(sys.argv[2])), None))
+sys.stdout.write(writing.page(writing.load(Path(sys.argv[2]))))
 """
 
 
@@ -45,4 +45,4 @@ def test_the_unpacked_wheel_renders_a_page(tmp_path) -> None:
     record = tmp_path / "report.json"
     record.write_text(writing.dump(examples.improved()), encoding="utf-8")
     done = run(sys.executable, "-c", RENDER, package, record, cwd=tmp_path)
-    assert done.stdout == writing.page(examples.improved(), None)
+    assert done.stdout == writing.page(examples.improved())

@@ -17,4 +17,4 @@ def report(name: str, **changes: object) -> Report:
 
 def markdown(name: str) -> str:
     """The Markdown of that report, with its figure drawn."""
-    return sections.render(report(name), "report", "report-figures/batch.svg")
+    return sections.render(report(name))
