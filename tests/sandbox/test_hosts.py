@@ -2,14 +2,17 @@
 
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from advisor.errors import UsageError
+from advisor.sandbox.api import open_sandbox
 from advisor.sandbox.capabilities import FORCED, detect_isolation
 from advisor.sandbox.mounts import FileTree, plan, read_mounts
+from advisor.sandbox.policy import SandboxPolicy
 from tests.sandbox.conftest import ROOT, Outcome, outcome_of
 
 REFUSE = Path(__file__).with_name("refuse.py")
@@ -63,6 +66,16 @@ def test_a_kind_that_does_not_hold_cannot_be_forced(tmp_path) -> None:
         detect_isolation(str(tmp_path), {"GPU_ADVISOR_ISOLATION": "docker"})
     with pytest.raises(UsageError, match="does not hold here"):
         detect_isolation(str(tmp_path / "missing"), {"GPU_ADVISOR_ISOLATION": "landlock"})
+
+
+def test_an_overlay_whose_layers_have_no_place_is_refused_and_left(tmp_path) -> None:
+    """Its supervisor reports that, where reading changes would end it without a word."""
+    policy = SandboxPolicy(kind="overlay", layers="/proc/nowhere")
+    overlay = open_sandbox(asdict(policy), str(tmp_path))
+    with pytest.raises(OSError, match="/proc/nowhere"):
+        overlay.enter()
+    assert overlay.changes(str(tmp_path)) is None
+    overlay.leave()
 
 
 MOUNTS = r"""
