@@ -7,10 +7,10 @@ program is known to have and that were not typed are leaves without any text: se
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
-from advisor.config.leaves import Leaf, Option, Parsed, Syntax
+from advisor.config.leaves import FLAGS, Leaf, Option, Parsed, Syntax
 from advisor.model import JsonScalar
 
 SEPARATOR = "\0"
@@ -63,46 +63,36 @@ def with_options(text: str, options: Sequence[Option]) -> Parsed:
     words = text.split(SEPARATOR)
     starts = [0, *itertools.accumulate(len(word) + 1 for word in words)]
     found: list[Leaf] = []
-    known = _Known(options)
+    known, spellings = {option.flag: option for option in options}, _spellings(options)
+    no_value = {typed for typed, (flag, _) in spellings.items() if known[flag].form in FLAGS}
     seen: set[str] = set()
-    for number, typed, offset, why in _flags(words, first_own_word(words), known.bare):
-        path = known.flag(typed)
+    for number, typed, offset, why in _flags(words, first_own_word(words), no_value):
+        path, truth = _option_of(typed, spellings)
         seen.add(path)
         start, end = starts[number] + offset, starts[number] + len(words[number])
         bare = offset == 0 and words[number] == typed
-        value = typed not in known.negations if bare else _value(words[number][offset:])
-        found.append(Leaf(path, value, start, end, why, bare, known.options.get(path)))
-    for option in known.options.values():
+        value = truth if bare else _value(words[number][offset:])
+        found.append(Leaf(path, value, start, end, why, bare, known.get(path)))
+    for option in known.values():
         if option.flag not in seen:
             end = starts[option.behind + 1] - 1
             found.append(Leaf(option.flag, option.default, end, end, option=option, given=False))
     return Parsed(text, found)
 
 
-class _Known:
-    """Known options, found by their typed spelling."""
+def _spellings(options: Sequence[Option]) -> dict[str, tuple[str, bool]]:
+    """Flag of each way to type an option, and False for the negation of a pair."""
+    negations = {o.words("", False)[0]: (o.flag, False) for o in options if o.form == "pair"}
+    typed = {word: (o.flag, True) for o in options for word in (o.flag, *o.others)}
+    return negations | typed
 
-    def __init__(self, options: Sequence[Option]) -> None:
-        self.options = {option.flag: option for option in options}
-        self._flags: dict[str, str] = {}
-        self.negations: dict[str, str] = {}
-        self.bare: set[str] = set()
-        for option in options:
-            spellings = (option.flag, *option.others)
-            self._flags |= dict.fromkeys(spellings, option.flag)
-            if option.form == "pair":
-                self.negations[f"--no-{option.flag.removeprefix('--')}"] = option.flag
-            if option.form in {"bare", "pair"}:
-                self.bare.update(spellings)
-        self.bare |= self.negations.keys()
 
-    def flag(self, typed: str) -> str:
-        """Return the option of an abbreviated flag."""
-        found = self._flags.get(typed) or self.negations.get(typed)
-        if found is None and typed.startswith("--"):
-            begin_so = {flag for name, flag in self._flags.items() if name.startswith(typed)}
-            found = next(iter(begin_so)) if len(begin_so) == 1 else None
-        return found or typed
+def _option_of(typed: str, spellings: Mapping[str, tuple[str, bool]]) -> tuple[str, bool]:
+    """Option of a flag, also of an abbreviated one; an unknown flag is its own."""
+    begin_so = {known for word, known in spellings.items() if word.startswith(typed)}
+    if typed in spellings or not typed.startswith("--") or len(begin_so) != 1:
+        return spellings.get(typed, (typed, True))
+    return begin_so.pop()
 
 
 def first_own_word(words: Sequence[str]) -> int:

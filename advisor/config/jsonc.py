@@ -8,7 +8,7 @@ import json
 import re
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Leaf, Parsed, Syntax, syntax_error
+from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Leaf, Parsed, Syntax, spliced, syntax_error
 
 _LEXEME = re.compile(
     r"""(?P<space>[ \t\r\n]+)
@@ -41,13 +41,13 @@ def parse(text: str, name: str) -> Parsed:
 def _scan(text: str, name: str) -> tuple[list[Lexeme], str]:
     """Scan lexemes, and blank out comments and trailing commas."""
     lexemes: list[Lexeme] = []
-    blanks: list[tuple[int, int]] = []
+    unread: list[Lexeme] = []
     position = depth = 0
     while found := _LEXEME.match(text, position):
         start, position = found.span()
         kind = found.lastgroup or ""
         if kind == "comment":
-            blanks.append((start, position))
+            unread.append((start, position))
             continue
         if kind == "space":
             continue
@@ -56,13 +56,10 @@ def _scan(text: str, name: str) -> tuple[list[Lexeme], str]:
             if depth > MAX_DEPTH:
                 raise syntax_error(name, text, start, TOO_DEEP)
             if text[start] in "}]" and _ends_in_trailing_comma(text, lexemes):
-                blanks.append(lexemes.pop())
+                unread.append(lexemes.pop())
         lexemes.append((start, position))
-    pieces, done = [], 0
-    for start, end in sorted(blanks):
-        pieces += [text[done:start], re.sub(r"[^\r\n]", " ", text[start:end])]
-        done = end
-    return lexemes, "".join([*pieces, text[done:]])
+    blanks = ((start, end, re.sub(r"[^\r\n]", " ", text[start:end])) for start, end in unread)
+    return lexemes, spliced(text, blanks)
 
 
 def _ends_in_trailing_comma(text: str, lexemes: list[Lexeme]) -> bool:

@@ -1,17 +1,19 @@
 """Leaves of a document: paths, values and places."""
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from advisor.errors import ConfigSyntaxError
-from advisor.model import JsonScalar, Scalar, Span
+from advisor.model import JsonScalar, Scalar
 
 Form = Literal["apart", "joint", "bare", "pair"]
 """apart: `--workers 4`; joint: `--workers=4`, `data.workers=4`; bare: `--amp`, true by being
 there; pair: `--amp` and `--no-amp`."""
+FLAGS = ("bare", "pair")
+"""Forms without a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +90,21 @@ class Parsed:
         return path in self.aliases or (self.leaves[path].why or "").startswith(COMPUTED)
 
 
-def scalars(parsed: Parsed, bom: int, marker: str) -> dict[str, Scalar]:
-    """Scalars by path; `bom` bytes stand before the text."""
-    to_bytes = _byte_offsets(parsed.text, bom)
+Splice = tuple[int, int, str]
+"""Start and end of a stretch of the text, and its replacement."""
+
+
+def spliced(text: str, splices: Iterable[Splice]) -> str:
+    """Return `text` with the stretches replaced, which do not overlap."""
+    pieces, done = [], 0
+    for start, end, replacement in sorted(splices):
+        pieces += [text[done:start], replacement]
+        done = end
+    return "".join([*pieces, text[done:]])
+
+
+def scalars(parsed: Parsed, marker: str) -> dict[str, Scalar]:
+    """Scalars by path, with the comments that `marker` begins."""
     comments = _Comments(parsed.text, marker)
     found = {}
     for leaf in parsed.leaves.values():
@@ -104,7 +118,6 @@ def scalars(parsed: Parsed, bom: int, marker: str) -> dict[str, Scalar]:
             path=leaf.path,
             value=leaf.value,
             text=text,
-            span=Span(start=to_bytes(leaf.start), end=to_bytes(leaf.end)),
             editable=why is None,
             why=why,
             comment=comment,
@@ -146,16 +159,6 @@ class _Comments:
 def line_starts(text: str) -> list[int]:
     """Offset at which each line begins, in characters."""
     return [0, *(found.end() for found in re.finditer("\r\n|\n|\r", text))]
-
-
-def _byte_offsets(text: str, bom: int) -> Callable[[int], int]:
-    """Convert character offsets to byte offsets."""
-    wide: list[int] = []
-    shift = [bom]
-    for found in re.finditer(r"[^\x00-\x7f]", text):
-        wide.append(found.start())
-        shift.append(shift[-1] + len(found[0].encode()) - 1)
-    return lambda index: index + shift[bisect_left(wide, index)]
 
 
 def syntax_error(name: str, text: str, position: int, problem: str) -> ConfigSyntaxError:

@@ -52,10 +52,8 @@ def _position(text: str, problem: str) -> int:
     found = _AT.search(problem)
     if not found:
         return len(text)
-    position = 0
-    for _ in range(int(found[1]) - 1):
-        position = text.find("\n", position) + 1
-    return position + int(found[2]) - 1
+    above = text.split("\n")[: int(found[1]) - 1]
+    return sum(len(line) + 1 for line in above) + int(found[2]) - 1
 
 
 class _Scanner:

@@ -42,7 +42,6 @@ from advisor.model.settings import (
     Knob as Knob,
     KnobConstraint as KnobConstraint,
     Scalar as Scalar,
-    Span as Span,
     leaf_of as leaf_of,
 )
 from advisor.model.trials import (

@@ -15,23 +15,14 @@ def leaf_of(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """Half-open byte range of a file."""
-
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """Scalar of a document: value, spelling and place."""
+    """Scalar of a document: value and spelling."""
 
     path: str
     """`a.b[0].c`; a key with a character outside `[A-Za-z0-9_/+-]` is written `["odd.key"]`."""
     value: JsonScalar
     text: str
     """The value as spelled in the file."""
-    span: Span
     editable: bool = True
     why: str | None = None
     """Why it is not editable: an alias, an interpolation, a block scalar."""
