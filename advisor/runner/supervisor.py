@@ -12,7 +12,6 @@ stdout: events, a JSON object a line: `started` or `refused`, `exited`, `gone`.
 
 import binascii
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -25,6 +24,7 @@ from typing import Any, NamedTuple
 
 from advisor.sandbox.api import open_sandbox
 from advisor.sandbox.base import Sandbox
+from advisor.sandbox.kernel import prctl
 from advisor.sandbox.layers import remove_tree
 
 TERM_GRACE_S = 2.0
@@ -53,7 +53,7 @@ def main() -> None:
     if line is None:  # the parent died before it sent a job
         return
     job: dict[str, Any] = json.loads(line)
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of the command become ours
+    prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of the command become ours
     sandbox = open_sandbox(job["sandbox"], job["cwd"])
     command: int | None = None
     laid: list[str] = []
@@ -65,7 +65,7 @@ def main() -> None:
             lay_beside(job, laid)
         stage = "isolation"
         sandbox.enter()
-        _prctl(PR_SET_DUMPABLE, 0)  # through its open files the program would reach the host's
+        prctl(PR_SET_DUMPABLE, 0)  # through its open files the program would reach the host's
         stage = "layout"
         for path, content, _ in job["candidates"] if job["over"] else ():
             sandbox.put(path, binascii.a2b_base64(content))
@@ -210,8 +210,8 @@ def start(job: dict[str, Any], sandbox: Sandbox) -> int:
 
 
 def _become_the_command(sandbox: Sandbox) -> None:
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    _prctl(PR_SET_DUMPABLE, 1)  # its own /proc is its own again
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(PR_SET_DUMPABLE, 1)  # its own /proc is its own again
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("500")
     sandbox.confine()
@@ -274,7 +274,3 @@ def process_table() -> dict[int, Process]:
             state, parent, group = file.read().rpartition(")")[2].split()[:3]
             table[int(name)] = Process(int(parent), int(group), state in "ZX")
     return table
-
-
-def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
