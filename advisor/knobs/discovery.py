@@ -305,21 +305,12 @@ class Followed(NamedTuple):
     after: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Evidence of one run with moved values."""
-
-    followed: tuple[Followed, ...]
-    unclear: frozenset[str]
-    """Kinds whose change no single moved value explains."""
-
-
 def read_outcome(
     moved: Sequence[Move], before: Effects, after: Effects, kinds: Iterable[str]
-) -> Outcome:
-    """Find the moved values that show exactly as predicted."""
+) -> tuple[list[Followed], set[str]]:
+    """Find the moved values that show exactly as predicted, and the kinds that none explains."""
     followed: list[Followed] = []
-    unclear = set()
+    unclear: set[str] = set()
     for kind in kinds:
         old, new = observed(kind, before), observed(kind, after)
         if new is not None and new == old:
@@ -336,7 +327,7 @@ def read_outcome(
             unclear.add(kind)
             continue
         followed.append(Followed(*shown[0], before=old, after=new))
-    return Outcome(followed=tuple(followed), unclear=frozenset(unclear))
+    return followed, unclear
 
 
 def _trace_to(move: Move, kind: str, after: Effects, new: float | None) -> Trace | None:

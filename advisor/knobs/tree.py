@@ -1,6 +1,7 @@
 """Tree of leaves with their surroundings, and what was found in it."""
 
 import functools
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -64,13 +65,10 @@ def words_of(name: str) -> frozenset[str]:
 
 def parts_of(path: str) -> tuple[Part, ...]:
     """`a.b[0]["odd.key"]` to ("a", "b", 0, "odd.key")."""
-    parts: list[Part] = []
-    for index, quoted, plain in _PART.findall(path):
-        if index:
-            parts.append(int(index))
-        else:
-            parts.append(plain or re.sub(r"\\(.)", r"\1", quoted))
-    return tuple(parts)
+    return tuple(
+        int(index) if index else plain or json.loads(f'"{quoted}"')
+        for index, quoted, plain in _PART.findall(path)
+    )
 
 
 def leaves(scalars: Mapping[str, Scalar]) -> list[Leaf]:
