@@ -20,7 +20,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.sandbox.api import open_sandbox
 from advisor.sandbox.base import Sandbox
@@ -38,12 +38,6 @@ PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 SPEC = "spec.json"
 """Instructions of the probe, in scratch."""
-
-
-class Process(NamedTuple):
-    parent: int
-    group: int
-    zombie: bool
 
 
 def main() -> None:
@@ -256,14 +250,16 @@ def family(command: int | None) -> set[int]:
     ours = {os.getpid()}
     grown = True
     while grown:
-        found = {pid for pid, each in table.items() if each.parent in ours or each.group == command}
+        found = {
+            pid for pid, (parent, group, _) in table.items() if parent in ours or group == command
+        }
         grown = not found <= ours
         ours |= found
-    return {pid for pid in ours - {os.getpid()} if pid in table and not table[pid].zombie}
+    return {pid for pid in ours - {os.getpid()} if pid in table and table[pid][2] not in "ZX"}
 
 
-def process_table() -> dict[int, Process]:
-    """Process table of the host."""
+def process_table() -> dict[int, tuple[int, int, str]]:
+    """Parent, group and state of each process of the host."""
     table = {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
         with (
@@ -272,5 +268,5 @@ def process_table() -> dict[int, Process]:
         ):
             # the command's name, in parentheses, may itself hold spaces and parentheses
             state, parent, group = file.read().rpartition(")")[2].split()[:3]
-            table[int(name)] = Process(int(parent), int(group), state in "ZX")
+            table[int(name)] = int(parent), int(group), state
     return table
