@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
-from advisor.config.leaves import FLAGS, Leaf, Option, Parsed, Syntax
+from advisor.config.leaves import FLAGS, Option, Parsed, Scalar, Syntax
 from advisor.model import JsonScalar
 
 SEPARATOR = "\0"
@@ -62,7 +62,7 @@ def with_options(text: str, options: Sequence[Option]) -> Parsed:
     """Parse leaves with the program's known `options`."""
     words = text.split(SEPARATOR)
     starts = [0, *itertools.accumulate(len(word) + 1 for word in words)]
-    found: list[Leaf] = []
+    found: list[Scalar] = []
     known, spellings = {option.flag: option for option in options}, _spellings(options)
     no_value = {typed for typed, (flag, _) in spellings.items() if known[flag].form in FLAGS}
     seen: set[str] = set()
@@ -72,11 +72,11 @@ def with_options(text: str, options: Sequence[Option]) -> Parsed:
         start, end = starts[number] + offset, starts[number] + len(words[number])
         bare = offset == 0 and words[number] == typed
         value = truth if bare else _value(words[number][offset:])
-        found.append(Leaf(path, value, start, end, why, bare, known.get(path)))
+        found.append(Scalar(path, value, start, end, why, bare, known.get(path)))
     for option in known.values():
         if option.flag not in seen:
             end = starts[option.behind + 1] - 1
-            found.append(Leaf(option.flag, option.default, end, end, option=option, given=False))
+            found.append(Scalar(option.flag, option.default, end, end, option=option, given=False))
     return Parsed(text, found)
 
 

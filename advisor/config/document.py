@@ -9,9 +9,9 @@ from typing import Literal, NoReturn
 
 from advisor import masking
 from advisor.config import argv, jsonc, python, spelling, swap, toml, yaml
-from advisor.config.leaves import FLAGS, Leaf, Option, Parsed, Splice, Syntax, scalars, spliced
+from advisor.config.leaves import FLAGS, Option, Parsed, Scalar, Splice, Syntax, scalars, spliced
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
-from advisor.model import JsonScalar, Scalar
+from advisor.model import JsonScalar
 
 Format = Literal["json", "yaml", "toml", "python", "argv"]
 
@@ -54,16 +54,13 @@ class Document:
     @cached_property
     def scalars(self) -> Mapping[str, Scalar]:
         """Scalars by path, in order."""
-        return scalars(self.parsed, self._syntax.comment)
-
-    @property
-    def _syntax(self) -> Syntax:
-        return SYNTAXES[self.format]
+        return scalars(self.parsed, SYNTAXES[self.format].comment)
 
     def takes(self, path: str, value: JsonScalar) -> bool:
         """Return True if `value` is writable at `path`."""
         scalar = self.scalars.get(path)
-        if scalar is None or (scalar.choices and value not in scalar.choices):
+        choices = scalar.option.choices if scalar and scalar.option else ()
+        if scalar is None or (choices and value not in choices):
             return False
         try:
             self.with_values({path: value})
@@ -80,12 +77,11 @@ class Document:
                 self._refuse(f"has no single value at {path!r}")
             if not scalar.editable:
                 self._leave(f"{path} cannot be edited: {scalar.why}")
-            leaf = self.parsed.leaves[path]
-            value = spelling.in_family(new, scalar)
+            value = spelling.in_family(new, scalar.value, scalar.text)
             if spelling.is_same(value, scalar.value):
                 continue
-            splices.append(self._splice(leaf, value))
-            if leaf.bare and leaf.option is None:
+            splices.append(self._splice(scalar, value))
+            if scalar.bare and scalar.option is None:
                 gone.add(path)
             else:
                 wanted[path] = value
@@ -99,39 +95,39 @@ class Document:
         msg = f"{self.name}: {why}. Edit it by hand."
         raise EditRefusedError(msg)
 
-    def _splice(self, leaf: Leaf, wanted: JsonScalar) -> Splice:
-        if leaf.option is not None and (not leaf.given or leaf.option.form == "pair"):
-            return self._option(leaf, leaf.option, wanted)
-        if not leaf.bare:
-            spelled = self._spell(wanted, self.parsed.text[leaf.start : leaf.end])
-            return leaf.start, leaf.end, spelled
+    def _splice(self, scalar: Scalar, wanted: JsonScalar) -> Splice:
+        if scalar.option is not None and (not scalar.given or scalar.option.form == "pair"):
+            return self._option(scalar, scalar.option, wanted)
+        if not scalar.bare:
+            return scalar.start, scalar.end, self._spell(wanted, scalar.text)
         if wanted is not False:
-            self._leave(f"{leaf.path} takes no value; it can only be left out (false)")
-        return leaf.start - len(argv.SEPARATOR), leaf.end, ""
+            self._leave(f"{scalar.path} takes no value; it can only be left out (false)")
+        return scalar.start - len(argv.SEPARATOR), scalar.end, ""
 
-    def _option(self, leaf: Leaf, option: Option, wanted: JsonScalar) -> Splice:
+    def _option(self, scalar: Scalar, option: Option, wanted: JsonScalar) -> Splice:
         truth = wanted if isinstance(wanted, bool) else None
         if wanted is None or (option.form in FLAGS and truth is None):
-            self._refuse(f"cannot get {leaf.path} with the value {wanted!r}")
+            self._refuse(f"cannot get {scalar.path} with the value {wanted!r}")
         if option.form == "bare" and truth is False:
-            self._refuse(f"can only get {leaf.path} as true")
+            self._refuse(f"can only get {scalar.path} as true")
         spelled = str(truth) if truth is not None else self._spell(wanted, None)
         words = argv.SEPARATOR.join(option.words(spelled, truth))
-        return leaf.start, leaf.end, words if leaf.given else argv.SEPARATOR + words
+        return scalar.start, scalar.end, words if scalar.given else argv.SEPARATOR + words
 
     def _spell(self, value: JsonScalar, old: str | None) -> str:
         """Spell `value` like `old`, if there is any."""
+        syntax = SYNTAXES[self.format]
         if isinstance(value, bool):
-            like = old if old and spelling.is_boolean(old) else self._syntax.true
+            like = old if old and spelling.is_boolean(old) else syntax.true
             text = spelling.spell_boolean(value, like)
         elif isinstance(value, (int, float)):
             text = spelling.spell_number(value)
         elif isinstance(value, str):
-            text = self._syntax.spell_text(value, old or "")
-        elif self._syntax.null is None:
+            text = syntax.spell_text(value, old or "")
+        elif syntax.null is None:
             self._refuse("has no spelling of an empty value")
         else:
-            text = self._syntax.null
+            text = syntax.null
         return f" {text}" if old == "" else text
 
     def _verified(
@@ -145,7 +141,7 @@ class Document:
             after = parse(content, self.format, self.name, options=self.options).parsed
         except (ConfigSyntaxError, ConfigUnreadableError) as problem:
             self._refuse(f"would not parse any more ({problem})")
-        before = {p: leaf.value for p, leaf in self.parsed.leaves.items() if p not in gone}
+        before = {p: scalar.value for p, scalar in self.parsed.leaves.items() if p not in gone}
         changed = before.keys() | wanted.keys() != after.leaves.keys() or any(
             path not in wanted
             and not after.is_derived(path)
@@ -217,10 +213,9 @@ def masked_diff(before: Document, after: Document, name: str) -> str:
 
 def _masked(document: Document) -> str:
     splices = []
-    for path, leaf in document.parsed.leaves.items():
+    for path, scalar in document.scalars.items():
         names = path.replace("[", ".").split(".")
-        if any(masking.is_secret(name, leaf.value) for name in names):
-            first = document.parsed.text[leaf.start : leaf.start + 1]
-            quote = first if first in {'"', "'"} else ""
-            splices.append((leaf.start, leaf.end, f"{quote}{masking.MASK}{quote}"))
+        if any(masking.is_secret(name, scalar.value) for name in names):
+            quote = scalar.text[:1] if scalar.text[:1] in {'"', "'"} else ""
+            splices.append((scalar.start, scalar.end, f"{quote}{masking.MASK}{quote}"))
     return masking.mask_text(spliced(document.parsed.text, splices))

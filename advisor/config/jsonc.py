@@ -8,7 +8,7 @@ import json
 import re
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Leaf, Parsed, Syntax, spliced, syntax_error
+from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Parsed, Scalar, Syntax, spliced, syntax_error
 
 _LEXEME = re.compile(
     r"""(?P<space>[ \t\r\n]+)
@@ -73,7 +73,7 @@ class _Reader:
     """Leaves of lexemes that are known to be grammatical."""
 
     def __init__(self, text: str, lexemes: list[Lexeme]) -> None:
-        self.found: list[Leaf | None] = []
+        self.found: list[Scalar | None] = []
         self.rest = (lexeme for lexeme in lexemes if text[lexeme[0]] not in ",:")
         self._text = text
 
@@ -86,7 +86,7 @@ class _Reader:
             self._array(path)
         else:
             value = json.loads(self._text[start:end])
-            self.found.append(Leaf(path, value, start, end))
+            self.found.append(Scalar(path, value, start, end))
 
     def _object(self, path: str) -> None:
         seen: dict[str, tuple[int, int]] = {}

@@ -1,4 +1,4 @@
-"""Leaves of a document: paths, values and places."""
+"""Scalars of a document: paths, values and places."""
 
 import re
 from bisect import bisect_right
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from advisor.errors import ConfigSyntaxError
-from advisor.model import JsonScalar, Scalar
+from advisor.model import JsonScalar
 
 Form = Literal["apart", "joint", "bare", "pair"]
 """apart: `--workers 4`; joint: `--workers=4`, `data.workers=4`; bare: `--amp`, true by being
@@ -58,28 +58,43 @@ TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 _NOT_A_LITERAL = re.compile(r"[\r\n]|\$\{|\{\{")
 
 
-class Leaf(NamedTuple):
-    """One scalar of a text. Offsets count characters."""
+class Scalar(NamedTuple):
+    """One scalar of a text: its value and place. Offsets count characters."""
 
     path: str
+    """`a.b[0].c`; a key with a character outside `[A-Za-z0-9_/+-]` is written `["odd.key"]`."""
     value: JsonScalar
     start: int
     end: int
     why: str | None = None
-    """Reason why it cannot be edited."""
+    """Why it is not editable: an alias, an interpolation, a block scalar."""
     bare: bool = False
     """A flag without a value, such as `--amp`."""
     option: Option | None = None
     """The program's declaration of a flag, where it is known."""
     given: bool = True
     """False for an option that was not typed: its value is the default."""
+    text: str = ""
+    """The value as spelled in the file."""
+    comment: str | None = None
+    """Comment on the same line, or directly above it; help of an option."""
+
+    @property
+    def editable(self) -> bool:
+        """Return True if its value may be replaced."""
+        return self.why is None
+
+    @property
+    def default_of(self) -> str | None:
+        """`train.py:12`: declared there, and not written in this document."""
+        return None if self.given or self.option is None else self.option.source
 
 
 class Parsed:
     """Leaves of a text, by path; of one path the last leaf counts."""
 
     def __init__(
-        self, text: str, found: Iterable[Leaf], aliases: Mapping[str, str] | None = None
+        self, text: str, found: Iterable[Scalar], aliases: Mapping[str, str] | None = None
     ) -> None:
         self.text = text
         self.aliases = aliases or {}
@@ -104,26 +119,17 @@ def spliced(text: str, splices: Iterable[Splice]) -> str:
 
 
 def scalars(parsed: Parsed, marker: str) -> dict[str, Scalar]:
-    """Scalars by path, with the comments that `marker` begins."""
+    """Scalars by path, with their spelling, and the comments that `marker` begins."""
     comments = _Comments(parsed.text, marker)
     found = {}
-    for leaf in parsed.leaves.values():
-        text = parsed.text[leaf.start : leaf.end]
-        why, comment, option = leaf.why or _why_not(text), None, leaf.option
-        if option is not None:
-            why, comment = why or option.why, option.comment
-        elif leaf.given:
-            comment = comments.near(leaf.start, leaf.end)
-        found[leaf.path] = Scalar(
-            path=leaf.path,
-            value=leaf.value,
-            text=text,
-            editable=why is None,
-            why=why,
-            comment=comment,
-            choices=option.choices if option else (),
-            default_of=option.source if option and not leaf.given else None,
-        )
+    for path, each in parsed.leaves.items():
+        text, comment = parsed.text[each.start : each.end], None
+        why = each.why or _why_not(text)
+        if each.option is not None:
+            why, comment = why or each.option.why, each.option.comment
+        elif each.given:
+            comment = comments.near(each.start, each.end)
+        found[path] = each._replace(text=text, why=why, comment=comment)
     return found
 
 

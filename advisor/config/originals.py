@@ -200,8 +200,7 @@ def undo(version: Version, current: bytes, config: Path) -> bytes:
                 + documents.masked_diff(_parsed(version.tuned, config), document, str(config))
             )
             raise RevertConflictError(msg)
-        leaf = document.parsed.leaves[change["path"]]
-        splices.append((leaf.start, leaf.end, change["text"]))
+        splices.append((scalar.start, scalar.end, change["text"]))
     reverted = document.spliced(splices)
     _parsed(reverted, config)
     return reverted

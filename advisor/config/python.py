@@ -17,8 +17,8 @@ from advisor.config.leaves import (
     COMPUTED,
     MAX_DEPTH,
     TOO_DEEP,
-    Leaf,
     Parsed,
+    Scalar,
     Syntax,
     line_starts,
     syntax_error,
@@ -66,7 +66,7 @@ def _position(text: str, problem: SyntaxError) -> int:
 
 class _Reader:
     def __init__(self, text: str) -> None:
-        self.found: dict[str, Leaf] = {}
+        self.found: dict[str, Scalar] = {}
         self._above: set[str] = set()
         """Every place that holds or held a leaf."""
         self._text = text
@@ -191,7 +191,7 @@ class _Reader:
             return  # bytes, an ellipsis: no setting of anything
         else:
             why = f"{COMPUTED}: {' '.join(text.split())[:60]}"
-        self.found[path] = Leaf(path, value, start, end, why)
+        self.found[path] = Scalar(path, value, start, end, why)
         self._above |= {path, *(path[: end.start()] for end in _PART_END.finditer(path))}
 
     def _span(self, node: ast.expr) -> tuple[int, int]:

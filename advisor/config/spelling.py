@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TypeGuard
 
 from advisor.errors import EditRefusedError
-from advisor.model import JsonScalar, Scalar
+from advisor.model import JsonScalar
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_/+\-]+")
 
@@ -28,14 +28,13 @@ _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _BOOLEANS = (("true", "false"), ("yes", "no"), ("on", "off"))
 
 
-def in_family(value: JsonScalar, scalar: Scalar) -> JsonScalar:
-    """`value` in the type the document keeps there.
+def in_family(value: JsonScalar, old: JsonScalar, text: str) -> JsonScalar:
+    """`value` in the type of the `old` one, which is spelled `text`.
 
     A quoted number or boolean stays quoted text, a float stays a float, and a whole number
     stays whole.
     """
-    old = scalar.value
-    if isinstance(old, str) and scalar.text[:1] in ("'", '"'):
+    if isinstance(old, str) and text[:1] in ("'", '"'):
         if isinstance(value, bool) and old.lower() in _BOOLEANS[0]:
             return spell_boolean(value, old)
         if is_number(value) and _NUMBER.fullmatch(old):

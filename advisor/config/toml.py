@@ -5,7 +5,7 @@ import tomllib
 from typing import Any, cast
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Leaf, Parsed, Syntax, syntax_error
+from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Parsed, Scalar, Syntax, syntax_error
 from advisor.config.spelling import double_quoted
 from advisor.model import JsonScalar
 
@@ -60,7 +60,7 @@ class _Scanner:
     """Scanner of valid TOML beside the `tomllib` tree."""
 
     def __init__(self, text: str, name: str, data: dict[str, Any]) -> None:
-        self.found: list[Leaf] = []
+        self.found: list[Scalar] = []
         self._text = text
         self._name = name
         self._data = data
@@ -140,7 +140,7 @@ class _Scanner:
         plain = isinstance(here, (str, int, float))  # else a date, which stays text
         value: JsonScalar = here if plain else word
         why = "it is a block of text" if word.startswith(('"""', "'''")) else None
-        self.found.append(Leaf(path, value, start, self._at, why))
+        self.found.append(Scalar(path, value, start, self._at, why))
 
 
 SYNTAX = Syntax(parse=parse, spell_text=spell_text)

@@ -8,7 +8,7 @@ from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Leaf, Parsed, Syntax, syntax_error
+from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Parsed, Scalar, Syntax, syntax_error
 from advisor.config.spelling import double_quoted
 from advisor.model import JsonScalar
 
@@ -82,7 +82,7 @@ def _refuse_deep(text: str, name: str) -> None:
 
 class _Reader:
     def __init__(self, text: str, name: str) -> None:
-        self.found: list[Leaf] = []
+        self.found: list[Scalar] = []
         self.aliases: dict[str, str] = {}
         self._text = text
         self._name = name
@@ -98,7 +98,7 @@ class _Reader:
             if is_scalar:
                 value, _ = self._meaning(node)
                 why = f"it repeats {written}"
-                self.found.append(Leaf(path, value, position, position, why))
+                self.found.append(Scalar(path, value, position, position, why))
         elif is_scalar:
             self._scalar(node, path)
         elif isinstance(node, yaml.MappingNode):
@@ -121,7 +121,7 @@ class _Reader:
         start, end = node.start_mark.index, node.end_mark.index
         properties = _PROPERTIES.match(self._text, start, end)
         start = properties.end() if properties else start
-        self.found.append(Leaf(path, value, start, end, why))
+        self.found.append(Scalar(path, value, start, end, why))
 
     def _meaning(self, node: Any) -> tuple[JsonScalar, str | None]:
         """Value of a scalar, and any edit problem."""

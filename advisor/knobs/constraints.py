@@ -65,9 +65,9 @@ def _products(around: _Around) -> Iterable[Found]:
         if near or total:
             yield "product", tuple(each.path for each in (*near, accumulation, *total)), why
     for batch in batches if not accumulations else ():
-        for total in _nearest(batch, totals) if batch.scope == "micro" else ():
+        for whole in _nearest(batch, totals) if batch.scope == "micro" else ():
             why = "the program accumulates global / (micro x devices) times: it must divide"
-            yield "product", (batch.path, total.path), why
+            yield "product", (batch.path, whole.path), why
 
 
 def _exclusives(around: _Around) -> Iterable[Found]:

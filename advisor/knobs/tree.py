@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from advisor.config import spelling
-from advisor.model import FalseMatch, JsonScalar, Knob, KnobConstraint, Scalar
+from advisor.config.leaves import Scalar
+from advisor.model import FalseMatch, JsonScalar, Knob, KnobConstraint
 
 Part = str | int
 

@@ -41,7 +41,6 @@ from advisor.model.settings import (
     FalseMatch as FalseMatch,
     Knob as Knob,
     KnobConstraint as KnobConstraint,
-    Scalar as Scalar,
     leaf_of as leaf_of,
 )
 from advisor.model.trials import (

@@ -200,9 +200,9 @@ def test_setting_one_value_changes_its_bytes_and_nothing_else(form) -> None:
             continue
         scalar, new = rng.choice(places), rng.choice(NEW)
         edited = document.with_values({scalar.path: new})
-        leaf, text = document.parsed.leaves[scalar.path], document.parsed.text
-        assert edited.startswith(raw.removesuffix(text[leaf.start :].encode()))
-        assert edited.endswith(text[leaf.end :].encode())
+        text = document.parsed.text
+        assert edited.startswith(raw.removesuffix(text[scalar.start :].encode()))
+        assert edited.endswith(text[scalar.end :].encode())
         after = loaded(form, edited)
         assert_is(after.pop(scalar.path), new)
         before.pop(scalar.path)
