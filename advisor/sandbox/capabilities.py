@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -30,48 +29,29 @@ TESTED_BYTES = 64 << 20
 """Layers of the self-test: they hold the copies beside mounts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capability:
-    """Best kind of isolation that holds here."""
-
-    kind: Kind
-    refused: tuple[tuple[Kind, str], ...] = ()
-
-    @property
-    def why_not_better(self) -> str:
-        """Reasons why stronger kinds do not hold, or were not asked for."""
-        return "; ".join(f"{kind}: {why}" for kind, why in self.refused) or f"{FORCED} asks for it"
-
-
-def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> Capability:
-    """Find the isolation for `cwd`. Raises UsageError if the one asked for fails."""
+def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> SandboxPolicy:
+    """Find the best kind of isolation for `cwd`. Raises UsageError if the one asked for fails."""
     forced = environ.get(FORCED) or None
     if forced is not None and forced not in KINDS:
         msg = f"{FORCED} is {forced!r}; it may be {', '.join(KINDS)}, or not be set."
         raise UsageError(msg)
-    capability = _detected(os.path.realpath(cwd), forced)
-    if forced is not None and capability.kind != forced:
-        msg = f"{FORCED} asks for {forced}, which does not hold here: {capability.why_not_better}."
+    found = _detected(os.path.realpath(cwd), forced)
+    if forced is not None and found.kind != forced:
+        msg = f"{FORCED} asks for {forced}, which does not hold here: {found.why_not_better}."
         raise UsageError(msg)
-    return capability
-
-
-def isolation_warnings(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return warnings about real writes in `cwd`. Raises UsageError."""
-    capability = detect_isolation(cwd, environ)
-    return SandboxPolicy(kind=capability.kind, why_not_better=capability.why_not_better).notes
+    return found
 
 
 @cache
-def _detected(cwd: str, forced: str | None) -> Capability:
-    refused: list[tuple[Kind, str]] = []
-    confining = [kind for kind in KINDS if kind != "guard" and forced in (None, kind)]
-    for kind in confining:
-        why = _try(kind, cwd)
+def _detected(cwd: str, forced: str | None) -> SandboxPolicy:
+    refused: list[str] = []
+    for kind in [each for each in KINDS if forced in (None, each)]:
+        why = None if kind == "guard" else _try(kind, cwd)
         if why is None:
-            return Capability(kind=kind, refused=tuple(refused))
-        refused.append((kind, why))
-    return Capability(kind="guard", refused=tuple(refused))
+            reasons = "; ".join(refused) or (f"{FORCED} asks for it" if forced else "")
+            return SandboxPolicy(kind=kind, why_not_better=reasons)
+        refused.append(f"{kind}: {why}")
+    return SandboxPolicy(kind="guard", why_not_better="; ".join(refused))
 
 
 def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
@@ -104,31 +84,28 @@ def trial_policy(
     A program that may write in its directory may still not write what is spared, nor make anything
     beside that. `kept` is shared by the trials of a call.
     """
-    capability = detect_isolation(trial.cwd, environ)
+    found = detect_isolation(trial.cwd, environ)
     pipes = mps_pipes(environ)
     passes = [str(scratch), str(kept), *([pipes] if pipes else [])]
     if not is_within(str(temporary), str(scratch)):
         passes.append(str(temporary))
-    if trial.allow_writes and capability.kind == "landlock":
+    if trial.allow_writes and found.kind == "landlock":
         passes += _but(os.path.realpath(trial.cwd), map(os.path.realpath, trial.spared))
-    if capability.kind == "landlock" and not trial.hidden:
+    if found.kind == "landlock" and not trial.hidden:
         passes += _downloads(environ, os.path.realpath(trial.cwd))
     folder = environ.get(LAYER_FOLDER)
-    on_disk = folder or (
-        capability.kind == "overlay" and saves_as_usual(str(scratch.parent), trial.cwd)
-    )
+    on_disk = folder or (found.kind == "overlay" and saves_as_usual(str(scratch.parent), trial.cwd))
     tag = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
-    return SandboxPolicy(
-        kind=capability.kind,
+    return dataclasses.replace(
+        found,
         passes=tuple(passes),
-        caches=_caches(environ, passes, kept) if capability.kind == "overlay" else (),
+        caches=_caches(environ, passes, kept) if found.kind == "overlay" else (),
         layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else scratch / "layers"),
         upper_bytes=0 if on_disk else _upper_bytes(),
         private_memory=pipes is None,
         hidden=trial.hidden,
         shown=trial.shown,
         network=trial.network,
-        why_not_better=capability.why_not_better,
     )
 
 
@@ -144,21 +121,20 @@ def saves_as_usual(folder: str, cwd: str) -> bool:
 
 
 def checkout_policy(
-    capability: Capability, top: str, *, scratch: Path, hidden: Iterable[str], shown: Iterable[str]
+    found: SandboxPolicy, top: str, *, scratch: Path, hidden: Iterable[str], shown: Iterable[str]
 ) -> SandboxPolicy:
     """Make a policy that allows writes in checkout `top`, except in `.git`."""
     top = os.path.realpath(top)
     repository = os.path.join(top, ".git")
-    inside = _but(top, [repository]) if capability.kind == "landlock" else [top]
-    return SandboxPolicy(
-        kind=capability.kind,
+    inside = _but(top, [repository]) if found.kind == "landlock" else [top]
+    return dataclasses.replace(
+        found,
         passes=(str(scratch), *inside),
         sealed=(repository,),
         hidden=tuple(hidden),
         shown=tuple(shown),
         layers=str(scratch / "layers"),
         upper_bytes=_upper_bytes(),
-        why_not_better=capability.why_not_better,
     )
 
 

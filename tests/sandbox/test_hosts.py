@@ -35,20 +35,20 @@ FILTER = (sys.executable, str(REFUSE))
 HOSTS: dict[str, tuple[tuple[str, ...], tuple[Any, ...], str]] = {
     "a container's filter": (
         (*FILTER, "unshare"),
-        ("landlock", "write-denied", ["overlay"]),
+        ("landlock", "write-denied"),
         "overlay: unshare: Operation not permitted",
     ),
     "a filter of Landlock too": (
         (*FILTER, "unshare,landlock_create_ruleset"),
-        ("guard", "outputs-not-apart", ["overlay", "landlock"]),
+        ("guard", "outputs-not-apart"),
         "landlock: landlock_create_ruleset: Operation not permitted",
     ),
     "no more namespaces": (
         ("unshare", "-Ur", "sh", "-c", NO_MORE, "sh"),
-        ("landlock", "write-denied", ["overlay"]),
-        "",
+        ("landlock", "write-denied"),
+        "overlay: ",
     ),
-    "a rootless container": (("unshare", "-Urm"), ("overlay", None, []), ""),
+    "a rootless container": (("unshare", "-Urm"), ("overlay", None), ""),
 }
 
 
@@ -56,7 +56,7 @@ HOSTS: dict[str, tuple[tuple[str, ...], tuple[Any, ...], str]] = {
 def test_the_best_kind_holds_and_the_others_say_why_not(tmp_path, host) -> None:
     before, expected, why = HOSTS[host]
     found = trial(tmp_path, *before)
-    assert (found.isolation, found.failure, found.refused) == expected
+    assert (found.isolation, found.failure) == expected
     assert why in found.why_not_better
 
 
