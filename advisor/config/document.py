@@ -54,7 +54,7 @@ class Document:
     @cached_property
     def scalars(self) -> Mapping[str, Scalar]:
         """Scalars by path, in order."""
-        return scalars(self.parsed, SYNTAXES[self.format].comment)
+        return scalars(self.parsed, SYNTAXES[self.format])
 
     def takes(self, path: str, value: JsonScalar) -> bool:
         """Return True if `value` is writable at `path`."""

@@ -107,5 +107,9 @@ class _Reader:
 
 
 SYNTAX = Syntax(
-    parse=parse, spell_text=lambda value, _: json.dumps(value), null="null", comment="//"
+    parse=parse,
+    spell_text=lambda value, _: json.dumps(value),
+    null="null",
+    comment_line=re.compile(r"[ \t]*(?://|/\*|\*(?!/))([^\r\n]*)"),
+    comment_behind=re.compile(r"[ \t,\])}]*(?://|/\*)([^\r\n]*)"),
 )

@@ -105,6 +105,22 @@ class Parsed:
         return path in self.aliases or (self.leaves[path].why or "").startswith(COMPUTED)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Syntax:
+    """Functions and spellings of one format."""
+
+    parse: Callable[[str, str], Parsed]
+    """Read a text, called by a name in messages. Raises ConfigSyntaxError."""
+    spell_text: Callable[[str, str], str]
+    """Spell a string like the old one."""
+    null: str | None = None
+    true: str = "true"
+    """Spelling of a boolean in place of another type."""
+    comment_line: re.Pattern[str] = re.compile(r"[ \t]*#([^\r\n]*)")
+    comment_behind: re.Pattern[str] = re.compile(r"[ \t,\])}]*#([^\r\n]*)")
+    """A line that is a comment, and one behind a value."""
+
+
 Splice = tuple[int, int, str]
 """Start and end of a stretch of the text, and its replacement."""
 
@@ -118,17 +134,16 @@ def spliced(text: str, splices: Iterable[Splice]) -> str:
     return "".join([*pieces, text[done:]])
 
 
-def scalars(parsed: Parsed, marker: str) -> dict[str, Scalar]:
-    """Scalars by path, with their spelling, and the comments that `marker` begins."""
-    comments = _Comments(parsed.text, marker)
-    found = {}
+def scalars(parsed: Parsed, syntax: Syntax) -> dict[str, Scalar]:
+    """Scalars by path, with their spelling and comments."""
+    starts, found = line_starts(parsed.text), {}
     for path, each in parsed.leaves.items():
         text, comment = parsed.text[each.start : each.end], None
         why = each.why or _why_not(text)
         if each.option is not None:
             why, comment = why or each.option.why, each.option.comment
         elif each.given:
-            comment = comments.near(each.start, each.end)
+            comment = _comment(parsed.text, starts, syntax, each.start, each.end)
         found[path] = each._replace(text=text, why=why, comment=comment)
     return found
 
@@ -140,26 +155,15 @@ def _why_not(text: str) -> str | None:
     return f"it refers to another value: {text}" if found else None
 
 
-class _Comments:
-    """Comments above and after a value."""
-
-    def __init__(self, text: str, marker: str) -> None:
-        opening = "#" if marker == "#" else r"//|/\*"
-        whole = "#" if marker == "#" else r"//|/\*|\*(?!/)"
-        self._text = text
-        self._starts = line_starts(text)
-        self._after = re.compile(rf"[ \t,\])}}]*(?:{opening})([^\r\n]*)")
-        self._line = re.compile(rf"[ \t]*(?:{whole})([^\r\n]*)")
-
-    def near(self, start: int, end: int) -> str | None:
-        """Comment lines above the value's line, and the comment behind it."""
-        first = line = bisect_right(self._starts, start) - 1
-        while line and self._line.match(self._text, self._starts[line - 1]):
-            line -= 1
-        found = [self._line.match(self._text, at) for at in self._starts[line:first]]
-        found.append(self._after.match(self._text, end))
-        texts = (each[1].partition("*/")[0].strip(" \t#/") for each in found if each)
-        return "\n".join(filter(None, texts)) or None
+def _comment(text: str, starts: list[int], syntax: Syntax, start: int, end: int) -> str | None:
+    """Comment lines above the value's line, and the comment behind it."""
+    first = line = bisect_right(starts, start) - 1
+    while line and syntax.comment_line.match(text, starts[line - 1]):
+        line -= 1
+    found = [syntax.comment_line.match(text, at) for at in starts[line:first]]
+    found.append(syntax.comment_behind.match(text, end))
+    texts = (each[1].partition("*/")[0].strip(" \t#/") for each in found if each)
+    return "\n".join(filter(None, texts)) or None
 
 
 def line_starts(text: str) -> list[int]:
@@ -173,18 +177,3 @@ def syntax_error(name: str, text: str, position: int, problem: str) -> ConfigSyn
     column = position - text.rfind("\n", 0, position)
     msg = f"{name}, line {line}, column {column}: {problem}. Correct it there and call again."
     return ConfigSyntaxError(msg)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Syntax:
-    """Functions and spellings of one format."""
-
-    parse: Callable[[str, str], Parsed]
-    """Read a text, called by a name in messages. Raises ConfigSyntaxError."""
-    spell_text: Callable[[str, str], str]
-    """Spell a string like the old one."""
-    null: str | None = None
-    true: str = "true"
-    """Spelling of a boolean in place of another type."""
-    comment: str = "#"
-    """Marker that begins a comment."""

@@ -16,12 +16,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
 _PROPERTIES = re.compile(r"(?:[&!]\S*(?:\s|#[^\r\n]*)*)+")
 _SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
-_READERS = {
-    "null": SafeConstructor.construct_yaml_null,
-    "bool": SafeConstructor.construct_yaml_bool,
-    "int": SafeConstructor.construct_yaml_int,
-    "float": SafeConstructor.construct_yaml_float,
-}
+_READ = ("null", "bool", "int", "float")
 _TEXT_TAGS = ("str", "timestamp", "merge", "value")
 """Tags whose scalars are kept as text: no one tunes a date."""
 
@@ -127,13 +122,13 @@ class _Reader:
         """Value of a scalar, and any edit problem."""
         text, tag = node.value, node.tag.removeprefix(_CORE)
         why = "it is a block of text" if node.style in ("|", ">") else None
-        if tag not in _READERS:
+        if tag not in _READ:
             known = tag in _TEXT_TAGS
             return text, why if known else f"its tag {tag} gives it a meaning of its own"
         if tag in ("int", "float") and not node.style and _SEXAGESIMAL.fullmatch(text):
             return text, "it is a base-60 number to YAML 1.1 and text to other loaders"
         try:
-            return _READERS[tag](_constructor, node), why
+            return SafeConstructor.yaml_constructors[_CORE + tag](_constructor, node), why
         except (ValueError, KeyError, IndexError, OverflowError) as problem:
             raise self._error(node, f"{text[:40]!r} is no value: {problem}") from problem
 

@@ -123,13 +123,9 @@ def find_suspects(
         for leaf in _unknown(document, findings)
         if (suspect := _suspect(document.name, leaf, seen, kinds)) is not None
     ]
-    free = _kinds_of(each for each in every if not each.built)
+    free = {kind for each in every if not each.built for kind in each.kinds}
     kept = (each for each in every if not each.built or each.kinds - free)
     return tuple(sorted(kept, key=lambda each: not each.named))
-
-
-def _kinds_of(suspected: Iterable[Suspect]) -> frozenset[str]:
-    return frozenset(kind for suspect in suspected for kind in suspect.kinds)
 
 
 def _suspect(document: str, leaf: Leaf, seen: Effects, kinds: Sequence[str]) -> Suspect | None:
@@ -277,7 +273,7 @@ def _alternatives(
     group: Sequence[Suspect], seen: Effects, room: float, *, lower: bool
 ) -> Iterator[JsonScalar]:
     """Values for a group, the safest first, in the present spelling."""
-    old, kinds = group[0].value, _kinds_of(group)
+    old, kinds = group[0].value, {kind for each in group for kind in each.kinds}
     value = int(number_of(old) or 0)
     most = room * value
     if "num_workers" in kinds:

@@ -45,7 +45,8 @@ class JobFile(NamedTuple):
     """Candidate of a config, removed at the end of the trial."""
 
     path: str
-    content: bytes
+    content: str
+    """In base64."""
     original: str
     """File of the user's whose permissions it takes."""
 
@@ -71,10 +72,6 @@ class Job:
     def line(self, *, stdout_fd: int, stderr_fd: int) -> bytes:
         """Encode the job as one line of JSON."""
         message = dataclasses.asdict(self) | {
-            "candidates": [
-                (path, base64.b64encode(content).decode("ascii"), original)
-                for path, content, original in self.candidates
-            ],
             "over": self.sandbox.throws_away,
             "copies": self.folder("results"),
             "stdout_fd": stdout_fd,
@@ -108,8 +105,9 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         "MPLBACKEND": "Agg",
         "GPU_ADVISOR_SPEC": str(scratch / SPEC),
     }
-    env["PYTHONPATH"] = _first(PROBE / "site", env.get("PYTHONPATH"))
-    env["PATH"] = _first(PROBE / "bin", env.get("PATH", os.defpath))
+    for name, folder, rest in (("PYTHONPATH", "site", ""), ("PATH", "bin", os.defpath)):
+        parts = (str(PROBE / folder), env.get(name, rest))
+        env[name] = os.pathsep.join(filter(None, parts))
     plan = trial.plan
     if plan.unit_regex is not None and plan.mode == "window":  # the pattern ends the window
         plan = dataclasses.replace(plan, mode="observe")
@@ -135,7 +133,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         ),
         spec=json.dumps(instructions),
         candidates=tuple(
-            JobFile(copies[original], file.content, original)
+            JobFile(copies[original], base64.b64encode(file.content).decode(), original)
             for original, file in zip(originals, trial.files, strict=True)
         ),
         sandbox=sandbox,
@@ -183,7 +181,3 @@ def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:
         **TRACKER_MODES,
     }
     return {name: value for name, value in own.items() if environ.get(name) != "disabled"}
-
-
-def _first(folder: Path, rest: str | None) -> str:
-    return os.pathsep.join([str(folder), *([rest] if rest else [])])
