@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from advisor.errors import UsageError
 from advisor.machine.host import memory_limit_bytes
 from advisor.model import Trial
 from advisor.sandbox import selftest
+from advisor.sandbox.layers import remove_tree
 from advisor.sandbox.path_policy import CACHES, around, caches, is_within, mps_pipes
 from advisor.sandbox.policy import KINDS, LAYER_FOLDER, Kind, SandboxPolicy
 
@@ -56,13 +58,16 @@ def _detected(cwd: str, forced: str | None) -> SandboxPolicy:
 
 def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
     """Return why `kind` does not work here, with layers in memory or `layers`."""
+    folder = ""
     try:
         if kind == "overlay" and (foreign := _foreign_group(cwd)):
             return foreign
-        policy = SandboxPolicy(kind=kind, upper_bytes=0 if layers else TESTED_BYTES)
+        folder = tempfile.mkdtemp(prefix="gpu-advisor-attempt-", dir=layers)
+        space = 0 if layers else TESTED_BYTES
+        policy = SandboxPolicy(kind=kind, layers=folder, upper_bytes=space)
         tried = subprocess.run(
             [sys.executable, "-I", "-S", selftest.__file__],
-            input=json.dumps({"policy": dataclasses.asdict(policy), "cwd": cwd, "layers": layers}),
+            input=json.dumps({"policy": dataclasses.asdict(policy), "cwd": cwd}),
             capture_output=True,
             text=True,
             check=False,
@@ -70,6 +75,8 @@ def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         return str(problem)
+    finally:
+        remove_tree(folder)
     if tried.returncode or not tried.stdout:  # it broke off
         return [f"exit code {tried.returncode}", *tried.stderr.strip().splitlines()][-1]
     why: str | None = json.loads(tried.stdout)
