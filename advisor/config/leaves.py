@@ -171,9 +171,12 @@ def line_starts(text: str) -> list[int]:
     return [0, *(found.end() for found in re.finditer("\r\n|\n|\r", text))]
 
 
-def syntax_error(name: str, text: str, position: int, problem: str) -> ConfigSyntaxError:
-    """Make a syntax error with one-based line and column."""
-    line = text.count("\n", 0, position) + 1
-    column = position - text.rfind("\n", 0, position)
+def syntax_error(
+    name: str, text: str, at: int | tuple[int, int], problem: str
+) -> ConfigSyntaxError:
+    """Make a syntax error at an offset, or at a line and column from 1."""
+    if isinstance(at, int):
+        at = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    line, column = at
     msg = f"{name}, line {line}, column {column}: {problem}. Correct it there and call again."
     return ConfigSyntaxError(msg)

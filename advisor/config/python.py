@@ -43,7 +43,7 @@ def parse(text: str, name: str) -> Parsed:
         reader = _Reader(text)
         reader.body(tree.body, "", None)
     except SyntaxError as problem:
-        at = _position(text, problem)
+        at = problem.lineno or 1, max(problem.offset or 1, 1)
         raise syntax_error(name, text, at, f"not valid Python: {problem.msg}") from problem
     except (ValueError, RecursionError, MemoryError) as problem:
         raise syntax_error(name, text, 0, TOO_DEEP) from problem
@@ -56,12 +56,6 @@ def spell_text(value: str, old: str) -> str:
     if old[:1] == '"' and quoted[0] == "'" and '"' not in value:
         return f'"{quoted[1:-1]}"'
     return quoted
-
-
-def _position(text: str, problem: SyntaxError) -> int:
-    starts = line_starts(text)
-    line = min(problem.lineno or 1, len(starts))
-    return min(starts[line - 1] + max((problem.offset or 1) - 1, 0), len(text))
 
 
 class _Reader:

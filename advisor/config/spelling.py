@@ -78,9 +78,8 @@ def spell_boolean(value: bool, like: str) -> str:
 
 def double_quoted(value: str) -> str:
     """Quote a string for YAML and TOML."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    shown = (char if char.isprintable() else f"\\U{ord(char):08x}" for char in escaped)
-    return f'"{"".join(shown)}"'
+    quoted = json.dumps(value, ensure_ascii=False)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

@@ -33,7 +33,9 @@ def parse(text: str, name: str) -> Parsed:
         data = tomllib.loads(text)
     except ValueError as problem:
         stated = f"not valid TOML: {_AT.sub('', str(problem)).strip()}"
-        raise syntax_error(name, text, _position(text, str(problem)), stated) from problem
+        found = _AT.search(str(problem))
+        at = (int(found[1]), int(found[2])) if found else len(text)
+        raise syntax_error(name, text, at, stated) from problem
     except RecursionError as problem:
         raise syntax_error(name, text, 0, TOO_DEEP) from problem
     scanner = _Scanner(text, name, data)
@@ -46,14 +48,6 @@ def spell_text(value: str, old: str) -> str:
     if old[:1] == "'" and "'" not in value and value.isprintable():
         return f"'{value}'"
     return double_quoted(value)
-
-
-def _position(text: str, problem: str) -> int:
-    found = _AT.search(problem)
-    if not found:
-        return len(text)
-    above = text.split("\n")[: int(found[1]) - 1]
-    return sum(len(line) + 1 for line in above) + int(found[2]) - 1
 
 
 class _Scanner:
