@@ -7,7 +7,7 @@ import ast
 import builtins
 from collections.abc import Mapping
 
-from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
+from advisor.knobs.registry import loader_arguments
 from advisor.patches.python_source import (
     Source,
     Splice,
@@ -21,7 +21,7 @@ POSITIONS = ("dataset", "batch_size", "shuffle")
 """Parameters of DataLoader that people give without their name."""
 NEEDS_WORKERS = {*loader_arguments("workers"), "multiprocessing_context", "timeout"}
 """Arguments that a DataLoader refuses without workers."""
-ARGUMENTS = {each.kind: each.trainer_argument for each in LOADER_ARGUMENTS if each.trainer_argument}
+ARGUMENTS = {kind: f"dataloader_{kind}" for kind in loader_arguments() if kind != "in_order"}
 """Names of loader arguments among the TrainingArguments of transformers."""
 TRAINER_METHODS = {"train", "evaluate", "predict"}
 
