@@ -7,7 +7,7 @@ program is known to have and that were not typed are leaves without any text: se
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from advisor.config.leaves import FLAGS, Option, Parsed, Scalar, Syntax
@@ -45,6 +45,7 @@ _YACS = re.compile(r"[A-Z][A-Z0-9_]*(?:\.\w+)+")
 """Key whose value is the next word: `SOLVER.IMS_PER_BATCH 4`."""
 _INT = re.compile(r"[-+]?\d[\d_]*")
 _FLOAT = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_SEVERAL_VALUES = "it takes several values"
 _SEVERAL = re.compile(r"[\[({].*|.*,.*", re.DOTALL)
 
 
@@ -122,35 +123,31 @@ def first_own_word(words: Sequence[str]) -> int:
 
 def _flags(
     words: Sequence[str], first: int, bare: Iterable[str]
-) -> list[tuple[int, str, int, str | None]]:
-    """Find flags with paths, value offsets and edit problems."""
-    found: list[tuple[int, str, int, str | None]] = []
+) -> Iterator[tuple[int, str, int, str | None]]:
+    """Find flags: the word of the value, path, value offset and edit problem."""
     end = words.index("--", first) if "--" in words[first:] else len(words)
     words, number = words[:end], first
     keys = _yacs_keys(words, first)
     while number < len(words):
         word = words[number]
         if number in keys:
-            found.append((number + 1, word, 0, _several(words[number + 1])))
-            number += 2
-            continue
-        if one := _LONG.fullmatch(word):
-            found.append((number, one[1], one.start(2), _several(one[2])))
+            number += 1
+            yield number, word, 0, _several(words[number])
+        elif one := _LONG.fullmatch(word):
+            yield number, one[1], one.start(2), _several(one[2])
         elif one := _ATTACHED.fullmatch(word):
-            found.append((number, one[1], one.start(2), None))
+            yield number, one[1], one.start(2), None
         elif _FLAG.fullmatch(word):
             values = list(itertools.takewhile(_is_value, words[number + 1 :]))
             if word in bare or not values or number + 1 in keys:
-                found.append((number, word, 0, None))
+                yield number, word, 0, None
             else:
                 several = len(values) > 1 and all(_FLOAT.fullmatch(v) for v in values)
-                why = "it takes several values" if several else _several(values[0])
-                found.append((number + 1, word, 0, why))
                 number += 1
+                yield number, word, 0, _SEVERAL_VALUES if several else _several(values[0])
         elif one := _HYDRA.fullmatch(word):
-            found.append((number, one[2], one.start(3), _several(one[3])))
+            yield number, one[2], one.start(3), _several(one[3])
         number += 1
-    return found
 
 
 def _yacs_keys(words: Sequence[str], first: int) -> set[int]:
@@ -169,7 +166,7 @@ def _is_value(word: str) -> bool:
 
 
 def _several(value: str) -> str | None:
-    return "it takes several values" if _SEVERAL.fullmatch(value) else None
+    return _SEVERAL_VALUES if _SEVERAL.fullmatch(value) else None
 
 
 def _value(word: str) -> JsonScalar:

@@ -118,8 +118,7 @@ class Document:
         """Spell `value` like `old`, if there is any."""
         syntax = SYNTAXES[self.format]
         if isinstance(value, bool):
-            like = old if old and spelling.is_boolean(old) else syntax.true
-            text = spelling.spell_boolean(value, like)
+            text = spelling.spell_boolean(value, old or "", syntax.true)
         elif isinstance(value, (int, float)):
             text = spelling.spell_number(value)
         elif isinstance(value, str):

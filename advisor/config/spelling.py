@@ -62,15 +62,11 @@ def spell_number(value: float) -> str:
     return text if isinstance(value, int) or "." in text else f"{text}.0"
 
 
-def is_boolean(text: str) -> bool:
-    """Return True for YAML 1.1's boolean words."""
-    return any(text.lower() in pair for pair in _BOOLEANS)
-
-
-def spell_boolean(value: bool, like: str) -> str:
-    """Spell a boolean in the style of `like`."""
-    pair = next((pair for pair in _BOOLEANS if like.lower() in pair), _BOOLEANS[0])
-    word = pair[0] if value else pair[1]
+def spell_boolean(value: bool, old: str, plain: str = "true") -> str:
+    """Spell a boolean in the style of the `old` one, or of `plain` where that is none."""
+    family = [pair for pair in _BOOLEANS if old.lower() in pair]
+    like, (true, false) = (old, family[0]) if family else (plain, _BOOLEANS[0])
+    word = true if value else false
     if like.isupper():
         return word.upper()
     return word.title() if like[:1].isupper() else word

@@ -37,13 +37,9 @@ def read_bytes(path: Path) -> bytes:
         msg = f"{path} is not there. Check the name, or call from the folder it is in."
         raise ConfigMissingError(msg) from problem
     except (OSError, ValueError) as problem:
-        raise ConfigUnreadableError(why_not_opened(path, problem)) from problem
-
-
-def why_not_opened(path: Path, problem: Exception) -> str:
-    """Sentence about `problem`, which kept `path` from being read."""
-    reason = getattr(problem, "strerror", None) or str(problem)
-    return f"{path} cannot be read: {reason}. Name the config file itself."
+        reason = getattr(problem, "strerror", None) or str(problem)
+        msg = f"{path} cannot be read: {reason}. Name the config file itself."
+        raise ConfigUnreadableError(msg) from problem
 
 
 _AT_FDCWD = -100
