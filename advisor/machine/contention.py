@@ -95,8 +95,9 @@ class LoadMonitor:
         return judge(self._readings, start, end, len(self._cpus))
 
     def _read(self) -> LoadReading:
-        run = _tree(self._root)
-        own = {os.getpid(), *run}.union(*map(_tree, RUNNING - {self._root}))
+        run = {process.pid for process in tree(self._root)}
+        beside = (process.pid for root in RUNNING - {self._root} for process in tree(root))
+        own = {os.getpid(), *run, *beside}
         own_s, others = 0.0, {}
         for process in psutil.process_iter(["name", "cpu_times", "create_time"]):
             times = process.info["cpu_times"]
@@ -232,9 +233,9 @@ def _busiest(
     return tuple(Neighbour(name=name, cpus=cpus) for name, cpus in busiest if cpus >= LEAST_CPUS)
 
 
-def _tree(root: int | None) -> set[int]:
-    if root is None:
-        return set()
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return {root, *(child.pid for child in psutil.Process(root).children(recursive=True))}
-    return {root}
+def tree(root: int | None) -> list[psutil.Process]:
+    """Process `root` and its descendants; empty where it is gone."""
+    with contextlib.suppress(psutil.Error):
+        process = None if root is None else psutil.Process(root)
+        return [process, *process.children(recursive=True)] if process else []
+    return []

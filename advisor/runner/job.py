@@ -71,12 +71,7 @@ class Job:
 
     def line(self, *, stdout_fd: int, stderr_fd: int) -> bytes:
         """Encode the job as one line of JSON."""
-        message = dataclasses.asdict(self) | {
-            "over": self.sandbox.throws_away,
-            "copies": self.folder("results"),
-            "stdout_fd": stdout_fd,
-            "stderr_fd": stderr_fd,
-        }
+        message = dataclasses.asdict(self) | {"stdout_fd": stdout_fd, "stderr_fd": stderr_fd}
         return json.dumps(message).encode("ascii") + b"\n"
 
 

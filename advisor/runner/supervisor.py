@@ -49,19 +49,20 @@ def main() -> None:
     job: dict[str, Any] = json.loads(line)
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of the command become ours
     sandbox = open_sandbox(job["sandbox"], job["cwd"])
+    over = job["sandbox"]["kind"] == "overlay"
     command: int | None = None
     laid: list[str] = []
     stage = "scratch"
     try:
         lay_out(job)
         stage = "layout"
-        if not job["over"]:
+        if not over:
             lay_beside(job, laid)
         stage = "isolation"
         sandbox.enter()
         prctl(PR_SET_DUMPABLE, 0)  # through its open files the program would reach the host's
         stage = "layout"
-        for path, content, _ in job["candidates"] if job["over"] else ():
+        for path, content, _ in job["candidates"] if over else ():
             sandbox.put(path, binascii.a2b_base64(content))
         stage = "start"
         command = start(job, sandbox)
@@ -76,7 +77,7 @@ def main() -> None:
         while not control.ended:
             control.wait(None)
     left = end_all(command, control, sandbox)
-    changes = sandbox.changes(job["copies"])
+    changes = sandbox.changes(os.path.join(job["scratch"], "results"))
     sandbox.leave()
     full = is_full(job["scratch"])
     clean_up(laid, [*job["temporary"], *([job["scratch"]] if control.parent_died else [])])
