@@ -77,7 +77,7 @@ class _Reader:
     def _array(self, path: str) -> None:
         number = 0
         while (token := next(self.rest))[0] != "]":
-            self.value(token, spelling.item(path, number))
+            self.value(token, spelling.member(path, number))
             number += 1
 
 

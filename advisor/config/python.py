@@ -134,9 +134,7 @@ class _Reader:
             above, key = self._place(target.value, path), target.slice.value
             if above is None or not isinstance(key, (str, int)) or isinstance(key, bool):
                 return None
-            return (
-                spelling.member(above, key) if isinstance(key, str) else spelling.item(above, key)
-            )
+            return spelling.member(above, key)
         return None
 
     def _value(self, node: ast.expr, path: str, why: str | None) -> None:
@@ -156,7 +154,7 @@ class _Reader:
                     self._value(inner, place, why)
         elif isinstance(node, (ast.List, ast.Tuple)):
             for number, item in enumerate(node.elts):
-                self._value(item, spelling.item(path, number), why)
+                self._value(item, spelling.member(path, number), why)
         else:
             self._leaf(node, path, why)
 
@@ -164,7 +162,7 @@ class _Reader:
         if isinstance(call.func, ast.Call):
             self._members(call.func, path, why)
         for number, argument in enumerate(call.args):
-            place = path if len(call.args) == 1 else spelling.item(path, number)
+            place = path if len(call.args) == 1 else spelling.member(path, number)
             if isinstance(argument, ast.Call):
                 self._members(argument, place, why)
             elif isinstance(argument, ast.Dict):

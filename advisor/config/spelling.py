@@ -12,16 +12,13 @@ from advisor.model import JsonScalar
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_/+\-]+")
 
 
-def member(parent: str, key: str) -> str:
-    """Path of `key` in the mapping at `parent`."""
+def member(parent: str, key: str | int) -> str:
+    """Path of a key in the mapping at `parent`, or of an index in the list there."""
+    if isinstance(key, int):
+        return f"{parent}[{key}]"
     if _PLAIN_KEY.fullmatch(key):
         return f"{parent}.{key}" if parent else key
     return f"{parent}[{json.dumps(key, ensure_ascii=False)}]"
-
-
-def item(parent: str, index: int) -> str:
-    """Path of item `index` in a list."""
-    return f"{parent}[{index}]"
 
 
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")

@@ -100,7 +100,7 @@ class _Scanner:
                 self._tables[path] = self._tables.get(path, -1) + 1
             if path in self._tables:
                 index = self._tables[path]
-                path, here = spelling.item(path, index), here[index]
+                path, here = spelling.member(path, index), here[index]
         return path, here
 
     def _member(self, path: str, here: Any) -> None:
@@ -120,7 +120,7 @@ class _Scanner:
         index = 0
         while self._next() not in "]}":
             if opening == "[":
-                self._value(here[index], spelling.item(path, index))
+                self._value(here[index], spelling.member(path, index))
                 index += 1
             else:
                 self._member(path, here)

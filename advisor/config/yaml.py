@@ -100,7 +100,7 @@ class _Reader:
             self._mapping(node, path)
         else:
             for number, item in enumerate(node.value):
-                self.value(item, spelling.item(path, number), item.start_mark.index)
+                self.value(item, spelling.member(path, number), item.start_mark.index)
 
     def _mapping(self, node: Any, path: str) -> None:
         members = {}

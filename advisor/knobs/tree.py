@@ -121,7 +121,7 @@ def path_of(parts: Iterable[Part]) -> str:
     """The inverse of `parts_of`."""
     path = ""
     for part in parts:
-        path = spelling.item(path, part) if isinstance(part, int) else spelling.member(path, part)
+        path = spelling.member(path, part)
     return path
 
 

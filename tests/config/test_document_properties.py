@@ -18,7 +18,7 @@ import yaml
 
 from advisor.config import Document, parse
 from advisor.config.document import Format
-from advisor.config.spelling import item, member
+from advisor.config.spelling import member
 from advisor.errors import EditRefusedError
 
 EXAMPLES = int(os.environ.get("ADVISOR_EXAMPLES", "150"))
@@ -156,7 +156,7 @@ def flat(data: Any, path: str = "") -> dict[str, Any]:
     if isinstance(data, dict):
         below = {member(path, key): inner for key, inner in data.items()}
     elif isinstance(data, list):
-        below = {item(path, number): inner for number, inner in enumerate(data)}
+        below = {member(path, number): inner for number, inner in enumerate(data)}
     else:
         return {path: data}
     return {
