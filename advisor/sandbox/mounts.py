@@ -82,43 +82,38 @@ def plan(
 
     `places` are where the program certainly writes: its working directory, its user's home.
     """
-    steps = dict(_planned(mounts, places, tree))
-    if private_memory and any(mount.path == SHARED_MEMORY for mount in mounts):
-        steps[SHARED_MEMORY] = "memory"
-    return dict(sorted(steps.items()))
-
-
-def _planned(
-    mounts: list[Mount], places: Sequence[str], tree: FileTree
-) -> Iterator[tuple[str, How]]:
     points = {mount.path for mount in mounts}
+    steps: dict[str, How] = {}
 
-    def covered(folder: str) -> Iterator[tuple[str, How]]:
+    def cover(folder: str) -> None:
         if folder in SYSTEM_TREES:
-            yield folder, "passes"
+            steps[folder] = "passes"
         elif not any(point != folder and is_within(point, folder) for point in points):
-            yield folder, "overlay"
-            yield from ((each, "overlay") for each in _apart(folder, places, tree))
+            for each in (folder, *_apart(folder, places, tree)):
+                steps[each] = "overlay"
         else:
-            yield folder, "split" if tree.may_write(folder) else "sealed"
-            inside = list(tree.folders(folder))
+            steps[folder] = "split" if tree.may_write(folder) else "sealed"
+            inside = tree.folders(folder)
             if len(inside) > FOLDERS_LIMIT:
                 msg = f"{folder}, in which others are mounted, has over {FOLDERS_LIMIT} folders"
                 raise OSError(msg)
             for each in inside:
                 if each not in points:
-                    yield from covered(each)
+                    cover(each)
 
     for mount in mounts:
         if any(is_within(mount.path, each) for each in SYSTEM_TREES):
             if mount.path in SYSTEM_TREES:
-                yield mount.path, "passes"
+                steps[mount.path] = "passes"
         elif mount.fstype in PSEUDO or (mount.read_only and mount.path != "/"):
-            yield mount.path, "passes"
+            steps[mount.path] = "passes"
         elif not tree.is_folder(mount.path):
-            yield mount.path, "sealed"
+            steps[mount.path] = "sealed"
         else:
-            yield from covered(mount.path)
+            cover(mount.path)
+    if private_memory and SHARED_MEMORY in points:
+        steps[SHARED_MEMORY] = "memory"
+    return dict(sorted(steps.items()))
 
 
 def _apart(folder: str, places: Iterable[str], tree: FileTree) -> Iterator[str]:
