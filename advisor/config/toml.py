@@ -10,12 +10,7 @@ from advisor.config.spelling import double_quoted
 from advisor.model import JsonScalar
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
-_OPENING = re.compile(r"\[{1,2}[ \t]*")
-_CLOSING = re.compile(r"[ \t]*\]{1,2}")
-_EQUALS = re.compile(r"[ \t]*=[ \t]*")
-_COMMA = re.compile(",")
 _KEY_PART = re.compile(r"""[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*'""")
-_DOT = re.compile(r"[ \t]*\.[ \t]*")
 _STRING = re.compile(
     r'''"""[^"\\]*(?:(?:\\.|"{1,2}(?!"))[^"\\]*)*"{3,5}'''
     r"""|\'{3}[^']*(?:'{1,2}(?!')[^']*)*'{3,5}"""
@@ -70,8 +65,8 @@ class _Scanner:
             else:
                 self._member(table, here)
 
-    def _take(self, pattern: re.Pattern[str]) -> str:
-        found = pattern.match(self._text, self._at)
+    def _take(self, pattern: str | re.Pattern[str]) -> str:
+        found = re.compile(pattern).match(self._text, self._at)
         self._at = found.end() if found else self._at
         return found[0] if found else ""
 
@@ -82,7 +77,7 @@ class _Scanner:
 
     def _keys(self) -> list[str]:
         parts: list[str] = []
-        while not parts or self._take(_DOT):
+        while not parts or self._take(r"[ \t]*\.[ \t]*"):
             part = self._take(_KEY_PART)
             quoted = part[:1] in ('"', "'")
             parts.append(next(iter(tomllib.loads(f"{part} = 0"))) if quoted else part)
@@ -90,9 +85,9 @@ class _Scanner:
 
     def _header(self) -> tuple[str, Any]:
         """Read a `[a.b]` or `[[a.b]]` header."""
-        is_array = bool(self._take(_OPENING).count("[") - 1)
+        is_array = bool(self._take(r"\[{1,2}[ \t]*").count("[") - 1)
         parts = self._keys()
-        self._take(_CLOSING)
+        self._take(r"[ \t]*\]{1,2}")
         path, here = "", cast("Any", self._data)
         for number, part in enumerate(parts):
             path, here = spelling.member(path, part), here[part]
@@ -106,7 +101,7 @@ class _Scanner:
     def _member(self, path: str, here: Any) -> None:
         for part in self._keys():
             path, here = spelling.member(path, part), here[part]
-        self._take(_EQUALS)
+        self._take(r"[ \t]*=[ \t]*")
         self._value(here, path)
 
     def _value(self, here: Any, path: str) -> None:
@@ -125,7 +120,7 @@ class _Scanner:
             else:
                 self._member(path, here)
             self._next()
-            self._take(_COMMA)
+            self._take(",")
         self._at += 1
 
     def _leaf(self, here: Any, path: str) -> None:
