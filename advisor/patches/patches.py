@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from advisor.knobs.registry import loader_arguments
 from advisor.patches.python_source import (
+    IMPORTS,
     Source,
     Splice,
     behind,
@@ -130,7 +131,6 @@ def _override(source: Source, splat: ast.keyword, values: dict[str, int | bool])
 
 
 SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
-IMPORTS = (ast.Import, ast.ImportFrom)
 DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.alias)
 LOSSES = ("loss", "crit")
 """Parts of the names of what a model's output is given to."""
