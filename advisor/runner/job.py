@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from advisor.config.originals import candidate_path
 from advisor.model import Trial
@@ -41,16 +40,6 @@ TRACKER_MODES = {
 _PIECES = re.compile(r"([\s=,:;'\"()\[\]{}&|<>]+)")
 
 
-class JobFile(NamedTuple):
-    """Candidate of a config, removed at the end of the trial."""
-
-    path: str
-    content: str
-    """In base64."""
-    original: str
-    """File of the user's whose permissions it takes."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """Job of one process, as sent to its supervisor."""
@@ -62,7 +51,8 @@ class Job:
     directories: tuple[str, ...]
     temporary: tuple[str, ...]
     spec: str = ""
-    candidates: tuple[JobFile, ...] = ()
+    candidates: tuple[tuple[str, str, str], ...] = ()
+    """Of each its path, its content in base64, and the user's file whose permissions it takes."""
     sandbox: SandboxPolicy = field(default_factory=SandboxPolicy)
 
     def folder(self, name: str) -> str:
@@ -128,7 +118,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         ),
         spec=json.dumps(instructions),
         candidates=tuple(
-            JobFile(copies[original], base64.b64encode(file.content).decode(), original)
+            (copies[original], base64.b64encode(file.content).decode(), original)
             for original, file in zip(originals, trial.files, strict=True)
         ),
         sandbox=sandbox,

@@ -71,7 +71,7 @@ def _counted(run: Run, trial: Trial, ending: TrialExit) -> Run | None:
     count, pattern = ending.count, trial.plan.unit_regex
     if count.lines >= 3 and count.seconds > 0:
         first, last = count.marks[0], count.marks[-1]
-        units = last.units - first.units
+        units = last.value - first.value
         return replace(
             run,
             units=units,
@@ -84,7 +84,7 @@ def _counted(run: Run, trial: Trial, ending: TrialExit) -> Run | None:
     if not count.lines or ending.end != "exited" or ending.wall_s <= 0:
         return None
     source = f"units of lines that match {pattern!r} over the time of the whole run"
-    return _over_all(run, ending, count.marks[-1].units, source)
+    return _over_all(run, ending, count.marks[-1].value, source)
 
 
 def _over_all(run: Run, ending: TrialExit, units: float, source: str) -> Run:

@@ -81,7 +81,7 @@ LIGHT = 0.02
 
 
 class Reading(NamedTuple):
-    """Reading of the tree at an epoch time."""
+    """Value at one moment, in epoch seconds."""
 
     time: float
     value: float
