@@ -235,7 +235,8 @@ def _busiest(
 
 def tree(root: int | None) -> list[psutil.Process]:
     """Process `root` and its descendants; empty where it is gone."""
-    with contextlib.suppress(psutil.Error):
-        process = None if root is None else psutil.Process(root)
-        return [process, *process.children(recursive=True)] if process else []
+    if root is not None:
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(root)
+            return [process, *process.children(recursive=True)]
     return []

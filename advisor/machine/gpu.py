@@ -28,8 +28,12 @@ def read_gpus(environ: Mapping[str, str] = os.environ) -> tuple[tuple[Gpu, ...],
 def shown_devices(environ: Mapping[str, str]) -> tuple[Any, list[Device], str | None]:
     """Return pynvml, the devices visible to CUDA, and why there is none."""
     nvml, note = _load()
-    devices, note = ([], note) if nvml is None else _devices(nvml)
-    return nvml, *(_visible(devices, environ) if devices else ([], note))
+    if nvml is None:
+        return None, [], note
+    devices, note = _devices(nvml)
+    if not devices:
+        return nvml, [], note
+    return nvml, *_visible(devices, environ)
 
 
 UVM = "dev/nvidia-uvm"

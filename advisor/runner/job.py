@@ -133,29 +133,33 @@ def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -
     directory stays spelled as the user spelled it.
     """
     by_identity = {os.path.realpath(original): copy for original, copy in copies.items()}
+    return tuple(_replaced(token, cwd, by_identity) for token in command)
 
-    def real(text: str) -> str:
-        return os.path.realpath(os.path.join(cwd, text))  # noqa: PTH118  spelling
 
-    def copy_of(text: str) -> str | None:
-        # an argument can be anything; only what could be a path is looked up
-        could_be = text and "\0" not in text and len(text) <= 4096
-        copy = by_identity.get(real(text)) if could_be else None
-        if copy is None:
-            return None
-        folder, name = os.path.split(copy)
-        spelled = os.path.dirname(text)  # noqa: PTH120  a Path would drop a leading `./`
-        return os.path.join(spelled, name) if real(spelled) == real(folder) else copy  # noqa: PTH118
+def _replaced(token: str, cwd: str, copies: Mapping[str, str]) -> str:
+    head, equals, value = token.partition("=")
+    if whole := _copy_of(token, cwd, copies):
+        return whole
+    if equals and (path := _copy_of(value, cwd, copies)):
+        return f"{head}={path}"
+    return "".join(_copy_of(piece, cwd, copies) or piece for piece in _PIECES.split(token))
 
-    def replaced(token: str) -> str:
-        head, equals, value = token.partition("=")
-        if whole := copy_of(token):
-            return whole
-        if equals and (path := copy_of(value)):
-            return f"{head}={path}"
-        return "".join(copy_of(piece) or piece for piece in _PIECES.split(token))
 
-    return tuple(map(replaced, command))
+def _copy_of(text: str, cwd: str, copies: Mapping[str, str]) -> str | None:
+    """Copy of the file that `text` names, in the user's spelling of its folder."""
+    # an argument can be anything; only what could be a path is looked up
+    could_be = text and "\0" not in text and len(text) <= 4096
+    copy = copies.get(_real(cwd, text)) if could_be else None
+    if copy is None:
+        return None
+    folder, name = os.path.split(copy)
+    spelled = os.path.dirname(text)  # noqa: PTH120  a Path would drop a leading `./`
+    same = _real(cwd, spelled) == _real(cwd, folder)
+    return os.path.join(spelled, name) if same else copy  # noqa: PTH118  spelling
+
+
+def _real(cwd: str, text: str) -> str:
+    return os.path.realpath(os.path.join(cwd, text))  # noqa: PTH118  spelling
 
 
 def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:

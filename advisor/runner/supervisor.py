@@ -224,8 +224,7 @@ def end_all(command: int | None, control: Control, sandbox: Sandbox) -> list[int
     begun, pause_s = time.monotonic(), 0.01
     asked: set[int] = set()
     while True:
-        for _ in reaped():
-            pass
+        list(reaped())
         alive = family(command)
         if not alive:
             return []

@@ -93,9 +93,7 @@ def trial_policy(
     """
     found = detect_isolation(trial.cwd, environ)
     pipes = mps_pipes(environ)
-    passes = [str(scratch), str(kept), *([pipes] if pipes else [])]
-    if not is_within(str(temporary), str(scratch)):
-        passes.append(str(temporary))
+    passes = list(filter(None, (str(scratch), str(kept), str(temporary), pipes)))
     if trial.allow_writes and found.kind == "landlock":
         passes += _but(os.path.realpath(trial.cwd), map(os.path.realpath, trial.spared))
     if found.kind == "landlock" and not trial.hidden:
@@ -156,9 +154,8 @@ def cache_variables(
     lost = [each for each in CACHES if each.in_tmpdir and not environ.get(each.variable)]
     for each, folder in caches(environ):
         passes = any(is_within(folder, passing) for passing in policy.passes)
-        denied = policy.kind == "landlock" and not passes
-        thrown_away = policy.kind == "overlay" and not passes and not os.path.isdir(folder)
-        if each.rebuilt and (denied or thrown_away):
+        thrown_away = policy.kind == "overlay" and not os.path.isdir(folder)
+        if each.rebuilt and not passes and (policy.kind == "landlock" or thrown_away):
             lost.append(each)
     return {each.variable: str(kept / each.variable.lower()) for each in lost}
 
