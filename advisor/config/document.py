@@ -58,9 +58,8 @@ class Document:
 
     def takes(self, path: str, value: JsonScalar) -> bool:
         """Return True if `value` is writable at `path`."""
-        scalar = self.scalars.get(path)
-        choices = scalar.option.choices if scalar and scalar.option else ()
-        if scalar is None or (choices and value not in choices):
+        option = self.scalars[path].option if path in self.scalars else None
+        if option and option.choices and value not in option.choices:
             return False
         try:
             self.with_values({path: value})

@@ -67,8 +67,10 @@ class _Scanner:
 
     def _take(self, pattern: str | re.Pattern[str]) -> str:
         found = re.compile(pattern).match(self._text, self._at)
-        self._at = found.end() if found else self._at
-        return found[0] if found else ""
+        if not found:
+            return ""
+        self._at = found.end()
+        return found[0]
 
     def _next(self) -> str:
         """Next character behind blanks and comments."""

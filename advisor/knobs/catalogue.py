@@ -60,7 +60,7 @@ def types_of(value: JsonScalar | tuple[JsonScalar, ...]) -> frozenset[str]:
         return _text_types(value.strip())
     tests = {
         "null": value is None,
-        "bool": value is True or value is False,
+        "bool": isinstance(value, bool),
         "int": type(value) is int,
         "zero-one": type(value) is int and value in {0, 1},
         "float": isinstance(value, float),

@@ -61,18 +61,19 @@ def vocabulary() -> Vocabulary:
 
 
 def _kind_of_name(kind: str, row: dict[str, Any], spelling: Mapping[str, Words]) -> KindOfName:
-    def weights(of: str) -> dict[str, int]:
-        return {word: int(weight) for weight, words in row.get(of, {}).items() for word in words}
-
-    phrases = {_respelled(phrase, spelling): weight for phrase, weight in weights("name").items()}
+    phrases = {_respelled(p, spelling): weight for p, weight in _weights(row, "name").items()}
     order = sorted(phrases, key=lambda phrase: (-len(phrase), -abs(phrases[phrase])))
     return KindOfName(
         kind=kind,
         family=families()[row["value"]],
         phrases={phrase: phrases[phrase] for phrase in order},
-        above=weights("above"),
+        above=_weights(row, "above"),
         usual=tuple(row.get("usual", (-math.inf, math.inf))),
     )
+
+
+def _weights(row: dict[str, Any], of: str) -> dict[str, int]:
+    return {word: int(weight) for weight, words in row.get(of, {}).items() for word in words}
 
 
 def _respelled(phrase: str, spelling: Mapping[str, Words]) -> Words:

@@ -67,10 +67,6 @@ def _note(verb: str, names: Sequence[str], end: str = "") -> tuple[str, ...]:
     return (f"{verb} {', '.join(names[:NAMED_LIMIT])}{more}{end}",) if names else ()
 
 
-Items = dict[str, Any]
-"""Fields of `ResultFile` that are read of one file; values of `first` are any objects."""
-
-
 def read_copies(changes: Mapping[str, Any], root: str) -> Iterator[ResultFile]:
     """Read the sandbox's copies of new files."""
     for entry in changes.get("results", ()):
@@ -125,7 +121,7 @@ def _value(leaf: object) -> float | str:
     return hashlib.blake2b(str(leaf).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def _json(file: BinaryIO) -> Items:
+def _json(file: BinaryIO) -> dict[str, Any]:
     held = json.loads(file.read(JSON_BYTES))  # of a larger one a part, which is no JSON
     lists = [held] if isinstance(held, list) else list(held.values())
     items: list[Any] = max((each for each in lists if isinstance(each, list)), key=len)
@@ -133,7 +129,7 @@ def _json(file: BinaryIO) -> Items:
     return {"items": len(items), "first": first}
 
 
-def _lines(file: BinaryIO) -> Items:
+def _lines(file: BinaryIO) -> dict[str, Any]:
     first: list[bytes] = []
     while len(first) < FIRST_ITEMS and (line := file.readline(LINE_BYTES)).endswith(b"\n"):
         first.append(line)
@@ -148,7 +144,7 @@ def _words(text: str) -> list[object]:
     return [float(number) if number else word for number, word in WORDS.findall(text)[:VALUES]]
 
 
-def _array(file: BinaryIO) -> Items:
+def _array(file: BinaryIO) -> dict[str, Any]:
     numpy: Any = importlib.import_module("numpy")
     loaded = numpy.load(file, allow_pickle=False)
     arrays = [loaded[name] for name in loaded.files] if hasattr(loaded, "files") else [loaded]
@@ -159,7 +155,7 @@ def _array(file: BinaryIO) -> Items:
     return {"items": len(longest), "first": first, "sampled": step > 1}
 
 
-def _picture(file: BinaryIO) -> Items:
+def _picture(file: BinaryIO) -> dict[str, Any]:
     image: Any = importlib.import_module("PIL.Image")
     with image.open(file) as picture:
         deep = picture.mode.startswith(("I", "F"))
@@ -171,16 +167,17 @@ def _picture(file: BinaryIO) -> Items:
     return {"items": 1, "first": [[size, *means]], "sampled": True}
 
 
-def _digested(file: BinaryIO) -> Items:
+def _digested(file: BinaryIO) -> dict[str, Any]:
     file.seek(0)
     digest = hashlib.blake2b(file.read(DIGESTED_BYTES), digest_size=8).hexdigest()
     return {"items": 1, "digest": digest}
 
 
-FORMATS: dict[str, Callable[[BinaryIO], Items]] = {
+FORMATS: dict[str, Callable[[BinaryIO], dict[str, Any]]] = {
     **dict.fromkeys((".jsonl", ".ndjson", ".csv"), _lines),
     ".json": _json,
     ".npy": _array,
     ".npz": _array,
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif"), _picture),
 }
+"""Reader of each format: fields of `ResultFile`, in which values of `first` are any objects."""
