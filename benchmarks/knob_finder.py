@@ -99,10 +99,11 @@ def _edit(result: Score, file: str, document: documents.Document, found: tuple[K
     """Edit each number alone: no byte outside of it may change."""
     for knob in found:
         if knob.editable and isinstance(knob.value, int) and not isinstance(knob.value, bool):
-            span, raw = document.scalars[knob.path].span, document.raw
+            leaf, text = document.scalars[knob.path], document.parsed.text
             edited = document.with_values({knob.path: 2 * knob.value + 3})
-            right = edited.startswith(raw[: span.start]) and edited.endswith(raw[span.end :])
-            result.edits[right and edited != raw] += 1
+            head = document.raw.removesuffix(text[leaf.start :].encode())
+            right = edited.startswith(head) and edited.endswith(text[leaf.end :].encode())
+            result.edits[right and edited != document.raw] += 1
             if not right:
                 result.wrong.append(f"edited outside of it  {file}: {knob.path}")
 

@@ -20,7 +20,7 @@ from advisor.commands.doctor import (
 )
 from advisor.machine.lock import gpu_lock
 from advisor.model import Disturbance, Neighbour
-from advisor.sandbox.capabilities import Capability
+from advisor.sandbox.policy import SandboxPolicy
 from tests.runs import a_gpu
 from tests.support.simulator.engine import QUIET_MACHINE
 
@@ -40,13 +40,13 @@ WELL = Readings(
     shm_left_gib=64.0,
     nvidia_devices=1,
     uvm_missing=False,
-    isolation=Capability(kind="overlay"),
+    isolation=SandboxPolicy(kind="overlay"),
     crowd=Disturbance(disturbed=False, others_cpus=0.1),
     own_calls=(),
     torch=TORCH,
 )
 """A machine that costs nothing."""
-GUARD = Capability(kind="guard", refused=(("overlay", "EPERM"),))
+GUARD = SandboxPolicy(kind="guard", why_not_better="overlay: EPERM")
 CROWD = Disturbance(disturbed=True, others_cpus=6.0, who=(Neighbour(name="ffmpeg", cpus=6.0),))
 
 
@@ -88,7 +88,7 @@ def test_each_fault_is_one_row_with_its_value_and_remedy(name, readings, value, 
 
 @pytest.mark.parametrize(
     "readings",
-    [WELL, on(isolation=Capability(kind="landlock")), no_cards("No driver is installed.", 0)],
+    [WELL, on(isolation=SandboxPolicy(kind="landlock")), no_cards("No driver is installed.", 0)],
 )
 def test_a_normal_state_is_no_fault(readings) -> None:
     found = checked(readings)

@@ -130,7 +130,7 @@ def advisor() -> Callable[..., NoReturn]:
 
     for name in COMMANDS:
         module_of(name)
-    catalogue.catalogue()
+    catalogue.rules_for("batch_size")
     vocabulary.speaks("batch_size")
 
     def become(argv: list[str], env: dict[str, str]) -> NoReturn:

@@ -29,7 +29,8 @@ from advisor.machine.host import nvidia_devices, read_machine
 from advisor.machine.readings import GIB
 from advisor.model import Disturbance, Machine
 from advisor.probe import torch_info
-from advisor.sandbox.capabilities import FORCED, Capability, detect_isolation
+from advisor.sandbox.capabilities import FORCED, detect_isolation
+from advisor.sandbox.policy import SandboxPolicy
 
 LOOK_S = 0.5
 """Time in which others are watched."""
@@ -95,7 +96,7 @@ class Readings:
     """Cards on the bus, whether or not a driver knows them."""
     uvm_missing: bool
     """The driver lists a card, but CUDA's own device file is not there."""
-    isolation: Capability
+    isolation: SandboxPolicy
     crowd: Disturbance
     own_calls: tuple[str, ...]
     """Other calls of gpu-advisor that measure meanwhile."""
@@ -258,8 +259,9 @@ def isolation(readings: Readings) -> Finding:
     """Protection of the user's files during trials."""
     found = readings.isolation
     if found.kind != "guard":
-        return Finding(f"{found.kind}{f' ({found.why_not_better})' if found.refused else ''}")
-    if not found.refused:
+        why = f" ({found.why_not_better})" if found.why_not_better else ""
+        return Finding(f"{found.kind}{why}")
+    if found.why_not_better.startswith(FORCED):
         return Finding(found.kind, f"unset {FORCED}")
     fix = "sudo sysctl user.max_user_namespaces=15000  # see docs/isolation.md"
     return Finding(f"{found.kind} ({found.why_not_better})", fix)

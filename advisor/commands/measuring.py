@@ -22,7 +22,7 @@ from advisor.machine.target import Target
 from advisor.model import Candidate, Failure, Machine, MeasurePlan, Run
 from advisor.report.progress import Progress
 from advisor.runner import resources
-from advisor.sandbox.capabilities import isolation_warnings
+from advisor.sandbox.capabilities import detect_isolation
 
 
 def program_of(
@@ -154,7 +154,7 @@ def session_of(
     machine = node.machine if node else read_machine()
     aimed = targets.resolve(target, machine)
     absent = () if aimed.present else (aimed.note,)
-    warnings = node.warnings if node else isolation_warnings(str(asked.cwd), asked.environ)
+    warnings = node.warnings if node else detect_isolation(str(asked.cwd), asked.environ).notes
     program = program_of(asked, aimed, allow_writes=allow_writes, seed=seed)
     progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
     for note in (*asked.notes, *absent, *warnings):

@@ -7,10 +7,10 @@ program is known to have and that were not typed are leaves without any text: se
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
-from advisor.config.leaves import Leaf, Option, Parsed, Syntax
+from advisor.config.leaves import FLAGS, Option, Parsed, Scalar, Syntax
 from advisor.model import JsonScalar
 
 SEPARATOR = "\0"
@@ -45,6 +45,7 @@ _YACS = re.compile(r"[A-Z][A-Z0-9_]*(?:\.\w+)+")
 """Key whose value is the next word: `SOLVER.IMS_PER_BATCH 4`."""
 _INT = re.compile(r"[-+]?\d[\d_]*")
 _FLOAT = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_SEVERAL_VALUES = "it takes several values"
 _SEVERAL = re.compile(r"[\[({].*|.*,.*", re.DOTALL)
 
 
@@ -62,47 +63,37 @@ def with_options(text: str, options: Sequence[Option]) -> Parsed:
     """Parse leaves with the program's known `options`."""
     words = text.split(SEPARATOR)
     starts = [0, *itertools.accumulate(len(word) + 1 for word in words)]
-    found: list[Leaf] = []
-    known = _Known(options)
+    found: list[Scalar] = []
+    known, spellings = {option.flag: option for option in options}, _spellings(options)
+    no_value = {typed for typed, (flag, _) in spellings.items() if known[flag].form in FLAGS}
     seen: set[str] = set()
-    for number, typed, offset, why in _flags(words, first_own_word(words), known.bare):
-        path = known.flag(typed)
+    for number, typed, offset, why in _flags(words, first_own_word(words), no_value):
+        path, truth = _option_of(typed, spellings)
         seen.add(path)
         start, end = starts[number] + offset, starts[number] + len(words[number])
         bare = offset == 0 and words[number] == typed
-        value = typed not in known.negations if bare else _value(words[number][offset:])
-        found.append(Leaf(path, value, start, end, why, bare, known.options.get(path)))
-    for option in known.options.values():
+        value = truth if bare else _value(words[number][offset:])
+        found.append(Scalar(path, value, start, end, why, bare, known.get(path)))
+    for option in known.values():
         if option.flag not in seen:
             end = starts[option.behind + 1] - 1
-            found.append(Leaf(option.flag, option.default, end, end, option=option, given=False))
+            found.append(Scalar(option.flag, option.default, end, end, option=option, given=False))
     return Parsed(text, found)
 
 
-class _Known:
-    """Known options, found by their typed spelling."""
+def _spellings(options: Sequence[Option]) -> dict[str, tuple[str, bool]]:
+    """Flag of each way to type an option, and False for the negation of a pair."""
+    negations = {o.words("", False)[0]: (o.flag, False) for o in options if o.form == "pair"}
+    typed = {word: (o.flag, True) for o in options for word in (o.flag, *o.others)}
+    return negations | typed
 
-    def __init__(self, options: Sequence[Option]) -> None:
-        self.options = {option.flag: option for option in options}
-        self._flags: dict[str, str] = {}
-        self.negations: dict[str, str] = {}
-        self.bare: set[str] = set()
-        for option in options:
-            spellings = (option.flag, *option.others)
-            self._flags |= dict.fromkeys(spellings, option.flag)
-            if option.form == "pair":
-                self.negations[f"--no-{option.flag.removeprefix('--')}"] = option.flag
-            if option.form in {"bare", "pair"}:
-                self.bare.update(spellings)
-        self.bare |= self.negations.keys()
 
-    def flag(self, typed: str) -> str:
-        """Return the option of an abbreviated flag."""
-        found = self._flags.get(typed) or self.negations.get(typed)
-        if found is None and typed.startswith("--"):
-            begin_so = {flag for name, flag in self._flags.items() if name.startswith(typed)}
-            found = next(iter(begin_so)) if len(begin_so) == 1 else None
-        return found or typed
+def _option_of(typed: str, spellings: Mapping[str, tuple[str, bool]]) -> tuple[str, bool]:
+    """Option of a flag, also of an abbreviated one; an unknown flag is its own."""
+    begin_so = {known for word, known in spellings.items() if word.startswith(typed)}
+    if typed in spellings or not typed.startswith("--") or len(begin_so) != 1:
+        return spellings.get(typed, (typed, True))
+    return begin_so.pop()
 
 
 def first_own_word(words: Sequence[str]) -> int:
@@ -132,35 +123,31 @@ def first_own_word(words: Sequence[str]) -> int:
 
 def _flags(
     words: Sequence[str], first: int, bare: Iterable[str]
-) -> list[tuple[int, str, int, str | None]]:
-    """Find flags with paths, value offsets and edit problems."""
-    found: list[tuple[int, str, int, str | None]] = []
+) -> Iterator[tuple[int, str, int, str | None]]:
+    """Find flags: the word of the value, path, value offset and edit problem."""
     end = words.index("--", first) if "--" in words[first:] else len(words)
     words, number = words[:end], first
     keys = _yacs_keys(words, first)
     while number < len(words):
         word = words[number]
         if number in keys:
-            found.append((number + 1, word, 0, _several(words[number + 1])))
-            number += 2
-            continue
-        if one := _LONG.fullmatch(word):
-            found.append((number, one[1], one.start(2), _several(one[2])))
+            number += 1
+            yield number, word, 0, _several(words[number])
+        elif one := _LONG.fullmatch(word):
+            yield number, one[1], one.start(2), _several(one[2])
         elif one := _ATTACHED.fullmatch(word):
-            found.append((number, one[1], one.start(2), None))
+            yield number, one[1], one.start(2), None
         elif _FLAG.fullmatch(word):
             values = list(itertools.takewhile(_is_value, words[number + 1 :]))
             if word in bare or not values or number + 1 in keys:
-                found.append((number, word, 0, None))
+                yield number, word, 0, None
             else:
                 several = len(values) > 1 and all(_FLOAT.fullmatch(v) for v in values)
-                why = "it takes several values" if several else _several(values[0])
-                found.append((number + 1, word, 0, why))
                 number += 1
+                yield number, word, 0, _SEVERAL_VALUES if several else _several(values[0])
         elif one := _HYDRA.fullmatch(word):
-            found.append((number, one[2], one.start(3), _several(one[3])))
+            yield number, one[2], one.start(3), _several(one[3])
         number += 1
-    return found
 
 
 def _yacs_keys(words: Sequence[str], first: int) -> set[int]:
@@ -179,7 +166,7 @@ def _is_value(word: str) -> bool:
 
 
 def _several(value: str) -> str | None:
-    return "it takes several values" if _SEVERAL.fullmatch(value) else None
+    return _SEVERAL_VALUES if _SEVERAL.fullmatch(value) else None
 
 
 def _value(word: str) -> JsonScalar:

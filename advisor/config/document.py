@@ -1,7 +1,7 @@
 """Config document with value places and verified edits."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,9 +9,9 @@ from typing import Literal, NoReturn
 
 from advisor import masking
 from advisor.config import argv, jsonc, python, spelling, swap, toml, yaml
-from advisor.config.leaves import Leaf, Option, Parsed, Syntax, scalars
+from advisor.config.leaves import FLAGS, Option, Parsed, Scalar, Splice, Syntax, scalars, spliced
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
-from advisor.model import JsonScalar, Scalar
+from advisor.model import JsonScalar
 
 Format = Literal["json", "yaml", "toml", "python", "argv"]
 
@@ -38,10 +38,6 @@ MAX_VALUES = 50_000
 _BOM = b"\xef\xbb\xbf"
 
 
-Splice = tuple[int, int, str]
-"""Start and end of a stretch of the text, and its replacement."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Document:
     """Config document: bytes, meaning and places of values."""
@@ -58,17 +54,12 @@ class Document:
     @cached_property
     def scalars(self) -> Mapping[str, Scalar]:
         """Scalars by path, in order."""
-        bom = len(_BOM) * self.raw.startswith(_BOM)
-        return scalars(self.parsed, bom, self._syntax.comment)
-
-    @property
-    def _syntax(self) -> Syntax:
-        return SYNTAXES[self.format]
+        return scalars(self.parsed, SYNTAXES[self.format])
 
     def takes(self, path: str, value: JsonScalar) -> bool:
         """Return True if `value` is writable at `path`."""
-        scalar = self.scalars.get(path)
-        if scalar is None or (scalar.choices and value not in scalar.choices):
+        option = self.scalars[path].option if path in self.scalars else None
+        if option and option.choices and value not in option.choices:
             return False
         try:
             self.with_values({path: value})
@@ -80,12 +71,16 @@ class Document:
         """Return the bytes with other values at these paths. Raises EditRefusedError."""
         splices, wanted, gone = [], {}, set()
         for path, new in values.items():
-            scalar, leaf = self._editable(path), self.parsed.leaves[path]
-            value = spelling.in_family(new, scalar)
+            scalar = self.scalars.get(path)
+            if scalar is None:
+                self._refuse(f"has no single value at {path!r}")
+            if not scalar.editable:
+                self._leave(f"{path} cannot be edited: {scalar.why}")
+            value = spelling.in_family(new, scalar.value, scalar.text)
             if spelling.is_same(value, scalar.value):
                 continue
-            splices.append(self._splice(leaf, value))
-            if leaf.bare and leaf.option is None:
+            splices.append(self._splice(scalar, value))
+            if scalar.bare and scalar.option is None:
                 gone.add(path)
             else:
                 wanted[path] = value
@@ -99,47 +94,38 @@ class Document:
         msg = f"{self.name}: {why}. Edit it by hand."
         raise EditRefusedError(msg)
 
-    def _editable(self, path: str) -> Scalar:
-        scalar = self.scalars.get(path)
-        if scalar is None:
-            self._refuse(f"has no single value at {path!r}")
-        if not scalar.editable:
-            self._leave(f"{path} cannot be edited: {scalar.why}")
-        return scalar
-
-    def _splice(self, leaf: Leaf, wanted: JsonScalar) -> Splice:
-        if leaf.option is not None and (not leaf.given or leaf.option.form == "pair"):
-            return self._option(leaf, leaf.option, wanted)
-        if not leaf.bare:
-            spelled = self._spell(wanted, self.parsed.text[leaf.start : leaf.end])
-            return leaf.start, leaf.end, spelled
+    def _splice(self, scalar: Scalar, wanted: JsonScalar) -> Splice:
+        if scalar.option is not None and (not scalar.given or scalar.option.form == "pair"):
+            return self._option(scalar, scalar.option, wanted)
+        if not scalar.bare:
+            return scalar.start, scalar.end, self._spell(wanted, scalar.text)
         if wanted is not False:
-            self._leave(f"{leaf.path} takes no value; it can only be left out (false)")
-        return leaf.start - len(argv.SEPARATOR), leaf.end, ""
+            self._leave(f"{scalar.path} takes no value; it can only be left out (false)")
+        return scalar.start - len(argv.SEPARATOR), scalar.end, ""
 
-    def _option(self, leaf: Leaf, option: Option, wanted: JsonScalar) -> Splice:
+    def _option(self, scalar: Scalar, option: Option, wanted: JsonScalar) -> Splice:
         truth = wanted if isinstance(wanted, bool) else None
-        if wanted is None or (option.form in {"bare", "pair"} and truth is None):
-            self._refuse(f"cannot get {leaf.path} with the value {wanted!r}")
+        if wanted is None or (option.form in FLAGS and truth is None):
+            self._refuse(f"cannot get {scalar.path} with the value {wanted!r}")
         if option.form == "bare" and truth is False:
-            self._refuse(f"can only get {leaf.path} as true")
+            self._refuse(f"can only get {scalar.path} as true")
         spelled = str(truth) if truth is not None else self._spell(wanted, None)
         words = argv.SEPARATOR.join(option.words(spelled, truth))
-        return leaf.start, leaf.end, words if leaf.given else argv.SEPARATOR + words
+        return scalar.start, scalar.end, words if scalar.given else argv.SEPARATOR + words
 
     def _spell(self, value: JsonScalar, old: str | None) -> str:
         """Spell `value` like `old`, if there is any."""
+        syntax = SYNTAXES[self.format]
         if isinstance(value, bool):
-            like = old if old and spelling.is_boolean(old) else self._syntax.true
-            text = spelling.spell_boolean(value, like)
+            text = spelling.spell_boolean(value, old or "", syntax.true)
         elif isinstance(value, (int, float)):
             text = spelling.spell_number(value)
         elif isinstance(value, str):
-            text = self._syntax.spell_text(value, old or "")
-        elif self._syntax.null is None:
+            text = syntax.spell_text(value, old or "")
+        elif syntax.null is None:
             self._refuse("has no spelling of an empty value")
         else:
-            text = self._syntax.null
+            text = syntax.null
         return f" {text}" if old == "" else text
 
     def _verified(
@@ -148,16 +134,12 @@ class Document:
         """Splice, parse again and verify the differences."""
         if not splices:
             return self.raw
-        pieces, done = [], 0
-        for start, end, replacement in sorted(splices):
-            pieces += [self.parsed.text[done:start], replacement]
-            done = end
-        text = "".join([*pieces, self.parsed.text[done:]])
+        content = self.spliced(splices)
         try:
-            after = _meaning(text, self.format, self.name, self.options)
+            after = parse(content, self.format, self.name, options=self.options).parsed
         except (ConfigSyntaxError, ConfigUnreadableError) as problem:
             self._refuse(f"would not parse any more ({problem})")
-        before = {p: leaf.value for p, leaf in self.parsed.leaves.items() if p not in gone}
+        before = {p: scalar.value for p, scalar in self.parsed.leaves.items() if p not in gone}
         changed = before.keys() | wanted.keys() != after.leaves.keys() or any(
             path not in wanted
             and not after.is_derived(path)
@@ -171,7 +153,12 @@ class Document:
             got = after.leaves[path].value
             if not spelling.is_same(got, value):
                 self._leave(f"{path} would read as {got!r}, not as {value!r}")
-        return (_BOM if self.raw.startswith(_BOM) else b"") + text.encode()
+        return content
+
+    def spliced(self, splices: Iterable[Splice]) -> bytes:
+        """Return the bytes with parts of the text replaced; nothing is verified."""
+        mark = _BOM if self.raw.startswith(_BOM) else b""
+        return mark + spliced(self.parsed.text, splices).encode()
 
 
 def read(path: Path | str) -> Document:
@@ -203,7 +190,10 @@ def parse(
             "Convert the file to UTF-8 and call again."
         )
         raise ConfigUnreadableError(msg) from problem
-    parsed = _meaning(text, format, name, options)
+    parsed = argv.with_options(text, options) if options else SYNTAXES[format].parse(text, name)
+    if len(parsed.leaves) > MAX_VALUES:
+        msg = f"{name} holds more than {MAX_VALUES:,} values. Name the config, not a data file."
+        raise ConfigUnreadableError(msg)
     return Document(path=path, name=name, format=format, raw=raw, parsed=parsed, options=options)
 
 
@@ -212,33 +202,18 @@ def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Docume
     return parse(argv.join(command), "argv", "command line", options=tuple(options))
 
 
-def _meaning(text: str, form: Format, name: str, options: tuple[Option, ...]) -> Parsed:
-    parsed = argv.with_options(text, options) if options else SYNTAXES[form].parse(text, name)
-    if len(parsed.leaves) > MAX_VALUES:
-        msg = f"{name} holds more than {MAX_VALUES:,} values. Name the config, not a data file."
-        raise ConfigUnreadableError(msg)
-    return parsed
-
-
 def masked_diff(before: Document, after: Document, name: str) -> str:
     """Unified diff of two configs with masked secrets."""
-    old, new = (
-        masking.mask_text(_masked(side).decode("utf-8", errors="replace")).splitlines(keepends=True)
-        for side in (before, after)
-    )
+    old, new = (_masked(side).splitlines(keepends=True) for side in (before, after))
     lines = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", n=2)
     return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
 
-def _masked(document: Document) -> bytes:
-    content = document.raw
-    scalars = sorted(document.scalars.values(), key=lambda scalar: -scalar.span.start)
-    for scalar in scalars:
-        names = scalar.path.replace("[", ".").split(".")
+def _masked(document: Document) -> str:
+    splices = []
+    for path, scalar in document.scalars.items():
+        names = path.replace("[", ".").split(".")
         if any(masking.is_secret(name, scalar.value) for name in names):
-            start, end = scalar.span.start, scalar.span.end
-            first = content[start : start + 1]
-            quote = first if first in {b'"', b"'"} else b""
-            mask = quote + masking.MASK.encode() + quote
-            content = content[:start] + mask + content[end:]
-    return content
+            quote = scalar.text[:1] if scalar.text[:1] in {'"', "'"} else ""
+            splices.append((scalar.start, scalar.end, f"{quote}{masking.MASK}{quote}"))
+    return masking.mask_text(spliced(document.parsed.text, splices))

@@ -1,100 +1,72 @@
 """JSON with comments, trailing commas, duplicate keys and NaN.
 
-`json.loads` gives the meaning, from a copy of the text whose comments are blanked out; a small
-scanner over the same text gives the place of every value.
+`json.loads` gives the meaning, from a copy of the text in which comments and trailing commas are
+blanked out. The tokens of the same copy give the place of every value.
 """
 
 import json
 import re
+from collections.abc import Iterator
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Leaf, Parsed, Syntax, syntax_error
+from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Parsed, Scalar, Syntax, spliced, syntax_error
 
-_LEXEME = re.compile(
-    r"""(?P<space>[ \t\r\n]+)
-      | (?P<comment>//[^\r\n]*|/\*.*?\*/)
-      | (?P<string>"[^"\\]*(?:\\.[^"\\]*)*")
-      | (?P<mark>[{}\[\],:])
-      | (?P<word>[^\s{}\[\],:"/]+)""",
-    re.VERBOSE | re.DOTALL,
-)
-
-_DEEPER = {"{": 1, "[": 1, "}": -1, "]": -1}
-
-Lexeme = tuple[int, int]
-"""Start and end."""
+_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_APART = re.compile(rf'{_STRING}|(?P<comment>//[^\r\n]*|/\*.*?\*/)|["/].*', re.DOTALL)
+"""Strings, comments, and what begins as one and has no end."""
+_TRAILING_COMMA = re.compile(r"(?<=[^\s{\[,:])\s*,(?=\s*[}\]])")
+_BRACKET = re.compile(r"[{}\[\]]")
+_TOKEN = re.compile(rf'{_STRING}|[{{}}\[\]]|[^\s{{}}\[\],:"]+', re.DOTALL)
+"""All but the marks between values."""
 
 
 def parse(text: str, name: str) -> Parsed:
     """Raises ConfigSyntaxError with line and column."""
-    lexemes, blanked = _scan(text, name)
+    blanked = _blanked(text, name)
     try:
         json.loads(blanked)
     except ValueError as problem:
         position, reason = getattr(problem, "pos", 0), getattr(problem, "msg", str(problem))
         raise syntax_error(name, text, position, f"not valid JSON: {reason}") from problem
-    reader = _Reader(text, lexemes)
+    reader = _Reader(_TOKEN.finditer(blanked))
     reader.value(next(reader.rest), "")
     return Parsed(text, filter(None, reader.found))
 
 
-def _scan(text: str, name: str) -> tuple[list[Lexeme], str]:
-    """Scan lexemes, and blank out comments and trailing commas."""
-    lexemes: list[Lexeme] = []
-    blanks: list[tuple[int, int]] = []
-    position = depth = 0
-    while found := _LEXEME.match(text, position):
-        start, position = found.span()
-        kind = found.lastgroup or ""
-        if kind == "comment":
-            blanks.append((start, position))
-            continue
-        if kind == "space":
-            continue
-        if kind == "mark":
-            depth += _DEEPER.get(text[start], 0)
-            if depth > MAX_DEPTH:
-                raise syntax_error(name, text, start, TOO_DEEP)
-            if text[start] in "}]" and _ends_in_trailing_comma(text, lexemes):
-                blanks.append(lexemes.pop())
-        lexemes.append((start, position))
-    pieces, done = [], 0
-    for start, end in sorted(blanks):
-        pieces += [text[done:start], re.sub(r"[^\r\n]", " ", text[start:end])]
-        done = end
-    return lexemes, "".join([*pieces, text[done:]])
-
-
-def _ends_in_trailing_comma(text: str, lexemes: list[Lexeme]) -> bool:
-    if len(lexemes) < 2:
-        return False
-    (before, _), (last, _) = lexemes[-2:]
-    return text[last] == "," and text[before] not in "{[,:"
+def _blanked(text: str, name: str) -> str:
+    """Blank out comments and trailing commas."""
+    apart = list(_APART.finditer(text))
+    comments = [(*each.span(), " " * len(each[0])) for each in apart if each["comment"]]
+    strings = [(*each.span(), "s" * len(each[0])) for each in apart if not each["comment"]]
+    shape, depth = spliced(text, [*comments, *strings]), 0
+    for bracket in _BRACKET.finditer(shape):
+        depth += 1 if bracket[0] in "{[" else -1
+        if depth > MAX_DEPTH:
+            raise syntax_error(name, text, bracket.start(), TOO_DEEP)
+    commas = ((each.end() - 1, each.end(), " ") for each in _TRAILING_COMMA.finditer(shape))
+    return spliced(text, [*comments, *commas])
 
 
 class _Reader:
-    """Leaves of lexemes that are known to be grammatical."""
+    """Reader of tokens that are known to be grammatical."""
 
-    def __init__(self, text: str, lexemes: list[Lexeme]) -> None:
-        self.found: list[Leaf | None] = []
-        self.rest = (lexeme for lexeme in lexemes if text[lexeme[0]] not in ",:")
-        self._text = text
+    def __init__(self, tokens: Iterator[re.Match[str]]) -> None:
+        self.found: list[Scalar | None] = []
+        self.rest = tokens
 
-    def value(self, lexeme: Lexeme, path: str) -> None:
+    def value(self, token: re.Match[str], path: str) -> None:
         """Read the value at `path`."""
-        start, end = lexeme
-        if self._text[start] == "{":
+        if token[0] == "{":
             self._object(path)
-        elif self._text[start] == "[":
+        elif token[0] == "[":
             self._array(path)
         else:
-            value = json.loads(self._text[start:end])
-            self.found.append(Leaf(path, value, start, end))
+            self.found.append(Scalar(path, json.loads(token[0]), *token.span()))
 
     def _object(self, path: str) -> None:
         seen: dict[str, tuple[int, int]] = {}
-        while self._text[(key := next(self.rest))[0]] != "}":
-            place = spelling.member(path, json.loads(self._text[slice(*key)]))
+        while (key := next(self.rest))[0] != "}":
+            place = spelling.member(path, json.loads(key[0]))
             if place in seen:
                 start, end = seen[place]
                 self.found[start:end] = [None] * (end - start)
@@ -104,11 +76,15 @@ class _Reader:
 
     def _array(self, path: str) -> None:
         number = 0
-        while self._text[(lexeme := next(self.rest))[0]] != "]":
-            self.value(lexeme, spelling.item(path, number))
+        while (token := next(self.rest))[0] != "]":
+            self.value(token, spelling.member(path, number))
             number += 1
 
 
 SYNTAX = Syntax(
-    parse=parse, spell_text=lambda value, _: json.dumps(value), null="null", comment="//"
+    parse=parse,
+    spell_text=lambda value, _: json.dumps(value),
+    null="null",
+    comment_line=re.compile(r"[ \t]*(?://|/\*|\*(?!/))([^\r\n]*)"),
+    comment_behind=re.compile(r"[ \t,\])}]*(?://|/\*)([^\r\n]*)"),
 )

@@ -1,17 +1,19 @@
-"""Leaves of a document: paths, values and places."""
+"""Scalars of a document: paths, values and places."""
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from advisor.errors import ConfigSyntaxError
-from advisor.model import JsonScalar, Scalar, Span
+from advisor.model import JsonScalar
 
 Form = Literal["apart", "joint", "bare", "pair"]
 """apart: `--workers 4`; joint: `--workers=4`, `data.workers=4`; bare: `--amp`, true by being
 there; pair: `--amp` and `--no-amp`."""
+FLAGS = ("bare", "pair")
+"""Forms without a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,28 +58,43 @@ TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 _NOT_A_LITERAL = re.compile(r"[\r\n]|\$\{|\{\{")
 
 
-class Leaf(NamedTuple):
-    """One scalar of a text. Offsets count characters."""
+class Scalar(NamedTuple):
+    """One scalar of a text: its value and place. Offsets count characters."""
 
     path: str
+    """`a.b[0].c`; a key with a character outside `[A-Za-z0-9_/+-]` is written `["odd.key"]`."""
     value: JsonScalar
     start: int
     end: int
     why: str | None = None
-    """Reason why it cannot be edited."""
+    """Why it is not editable: an alias, an interpolation, a block scalar."""
     bare: bool = False
     """A flag without a value, such as `--amp`."""
     option: Option | None = None
     """The program's declaration of a flag, where it is known."""
     given: bool = True
     """False for an option that was not typed: its value is the default."""
+    text: str = ""
+    """The value as spelled in the file."""
+    comment: str | None = None
+    """Comment on the same line, or directly above it; help of an option."""
+
+    @property
+    def editable(self) -> bool:
+        """Return True if its value may be replaced."""
+        return self.why is None
+
+    @property
+    def default_of(self) -> str | None:
+        """`train.py:12`: declared there, and not written in this document."""
+        return None if self.given or self.option is None else self.option.source
 
 
 class Parsed:
     """Leaves of a text, by path; of one path the last leaf counts."""
 
     def __init__(
-        self, text: str, found: Iterable[Leaf], aliases: Mapping[str, str] | None = None
+        self, text: str, found: Iterable[Scalar], aliases: Mapping[str, str] | None = None
     ) -> None:
         self.text = text
         self.aliases = aliases or {}
@@ -86,84 +103,6 @@ class Parsed:
     def is_derived(self, path: str) -> bool:
         """Return True if the value comes from others."""
         return path in self.aliases or (self.leaves[path].why or "").startswith(COMPUTED)
-
-
-def scalars(parsed: Parsed, bom: int, marker: str) -> dict[str, Scalar]:
-    """Scalars by path; `bom` bytes stand before the text."""
-    to_bytes = _byte_offsets(parsed.text, bom)
-    comments = _Comments(parsed.text, marker)
-    found = {}
-    for leaf in parsed.leaves.values():
-        text = parsed.text[leaf.start : leaf.end]
-        why, comment, option = leaf.why or _why_not(text), None, leaf.option
-        if option is not None:
-            why, comment = why or option.why, option.comment
-        elif leaf.given:
-            comment = comments.near(leaf.start, leaf.end)
-        found[leaf.path] = Scalar(
-            path=leaf.path,
-            value=leaf.value,
-            text=text,
-            span=Span(start=to_bytes(leaf.start), end=to_bytes(leaf.end)),
-            editable=why is None,
-            why=why,
-            comment=comment,
-            choices=option.choices if option else (),
-            default_of=option.source if option and not leaf.given else None,
-        )
-    return found
-
-
-def _why_not(text: str) -> str | None:
-    found = _NOT_A_LITERAL.search(text)
-    if found and found[0] in "\r\n":
-        return "it spans several lines"
-    return f"it refers to another value: {text}" if found else None
-
-
-class _Comments:
-    """Comments above and after a value."""
-
-    def __init__(self, text: str, marker: str) -> None:
-        opening = "#" if marker == "#" else r"//|/\*"
-        whole = "#" if marker == "#" else r"//|/\*|\*(?!/)"
-        self._text = text
-        self._starts = line_starts(text)
-        self._after = re.compile(rf"[ \t,\])}}]*(?:{opening})([^\r\n]*)")
-        self._line = re.compile(rf"[ \t]*(?:{whole})([^\r\n]*)")
-
-    def near(self, start: int, end: int) -> str | None:
-        """Comment lines above the value's line, and the comment behind it."""
-        first = line = bisect_right(self._starts, start) - 1
-        while line and self._line.match(self._text, self._starts[line - 1]):
-            line -= 1
-        found = [self._line.match(self._text, at) for at in self._starts[line:first]]
-        found.append(self._after.match(self._text, end))
-        texts = (each[1].partition("*/")[0].strip(" \t#/") for each in found if each)
-        return "\n".join(filter(None, texts)) or None
-
-
-def line_starts(text: str) -> list[int]:
-    """Offset at which each line begins, in characters."""
-    return [0, *(found.end() for found in re.finditer("\r\n|\n|\r", text))]
-
-
-def _byte_offsets(text: str, bom: int) -> Callable[[int], int]:
-    """Convert character offsets to byte offsets."""
-    wide: list[int] = []
-    shift = [bom]
-    for found in re.finditer(r"[^\x00-\x7f]", text):
-        wide.append(found.start())
-        shift.append(shift[-1] + len(found[0].encode()) - 1)
-    return lambda index: index + shift[bisect_left(wide, index)]
-
-
-def syntax_error(name: str, text: str, position: int, problem: str) -> ConfigSyntaxError:
-    """Make a syntax error with one-based line and column."""
-    line = text.count("\n", 0, position) + 1
-    column = position - text.rfind("\n", 0, position)
-    msg = f"{name}, line {line}, column {column}: {problem}. Correct it there and call again."
-    return ConfigSyntaxError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,5 +116,67 @@ class Syntax:
     null: str | None = None
     true: str = "true"
     """Spelling of a boolean in place of another type."""
-    comment: str = "#"
-    """Marker that begins a comment."""
+    comment_line: re.Pattern[str] = re.compile(r"[ \t]*#([^\r\n]*)")
+    comment_behind: re.Pattern[str] = re.compile(r"[ \t,\])}]*#([^\r\n]*)")
+    """A line that is a comment, and one behind a value."""
+
+
+Splice = tuple[int, int, str]
+"""Start and end of a stretch of the text, and its replacement."""
+
+
+def spliced(text: str, splices: Iterable[Splice]) -> str:
+    """Return `text` with the stretches replaced, which do not overlap."""
+    pieces, done = [], 0
+    for start, end, replacement in sorted(splices):
+        pieces += [text[done:start], replacement]
+        done = end
+    return "".join([*pieces, text[done:]])
+
+
+def scalars(parsed: Parsed, syntax: Syntax) -> dict[str, Scalar]:
+    """Scalars by path, with their spelling and comments."""
+    starts, found = line_starts(parsed.text), {}
+    for path, each in parsed.leaves.items():
+        text, comment = parsed.text[each.start : each.end], None
+        why = each.why or _why_not(text)
+        if each.option is not None:
+            why, comment = why or each.option.why, each.option.comment
+        elif each.given:
+            comment = _comment(parsed.text, starts, syntax, each.start, each.end)
+        found[path] = each._replace(text=text, why=why, comment=comment)
+    return found
+
+
+def _why_not(text: str) -> str | None:
+    found = _NOT_A_LITERAL.search(text)
+    if found and found[0] in "\r\n":
+        return "it spans several lines"
+    return f"it refers to another value: {text}" if found else None
+
+
+def _comment(text: str, starts: list[int], syntax: Syntax, start: int, end: int) -> str | None:
+    """Comment lines above the value's line, and the comment behind it."""
+    first = line = bisect_right(starts, start) - 1
+    while line and syntax.comment_line.match(text, starts[line - 1]):
+        line -= 1
+    found = [syntax.comment_line.match(text, at) for at in starts[line:first]]
+    found.append(syntax.comment_behind.match(text, end))
+    texts = (each[1].partition("*/")[0].strip(" \t#/") for each in found if each)
+    return "\n".join(filter(None, texts)) or None
+
+
+def line_starts(text: str) -> list[int]:
+    """Offset at which each line begins, in characters."""
+    return [0, *(found.end() for found in re.finditer("\r\n|\n|\r", text))]
+
+
+def syntax_error(
+    name: str, text: str, at: int | tuple[int, int], problem: str
+) -> ConfigSyntaxError:
+    """Make a syntax error at an offset, or at a line and column from 1."""
+    if isinstance(at, int):
+        at = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    line, column = at
+    msg = f"{name}, line {line}, column {column}: {problem}. Correct it there and call again."
+    return ConfigSyntaxError(msg)

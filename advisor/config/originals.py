@@ -189,7 +189,7 @@ def undo(version: Version, current: bytes, config: Path) -> bytes:
     if current == version.tuned:
         return version.original
     document = _parsed(current, config)
-    spans = []
+    splices = []
     for change in version.changes:
         scalar = document.scalars.get(change["path"])
         if scalar is None or scalar.value != change["new"]:
@@ -200,11 +200,10 @@ def undo(version: Version, current: bytes, config: Path) -> bytes:
                 + documents.masked_diff(_parsed(version.tuned, config), document, str(config))
             )
             raise RevertConflictError(msg)
-        spans.append((scalar.span, change["text"].encode()))
-    for span, text in sorted(spans, key=lambda pair: -pair[0].start):
-        current = current[: span.start] + text + current[span.end :]
-    _parsed(current, config)
-    return current
+        splices.append((scalar.start, scalar.end, change["text"]))
+    reverted = document.spliced(splices)
+    _parsed(reverted, config)
+    return reverted
 
 
 def _parsed(content: bytes, config: Path) -> documents.Document:

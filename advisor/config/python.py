@@ -17,8 +17,8 @@ from advisor.config.leaves import (
     COMPUTED,
     MAX_DEPTH,
     TOO_DEEP,
-    Leaf,
     Parsed,
+    Scalar,
     Syntax,
     line_starts,
     syntax_error,
@@ -43,7 +43,7 @@ def parse(text: str, name: str) -> Parsed:
         reader = _Reader(text)
         reader.body(tree.body, "", None)
     except SyntaxError as problem:
-        at = _position(text, problem)
+        at = problem.lineno or 1, max(problem.offset or 1, 1)
         raise syntax_error(name, text, at, f"not valid Python: {problem.msg}") from problem
     except (ValueError, RecursionError, MemoryError) as problem:
         raise syntax_error(name, text, 0, TOO_DEEP) from problem
@@ -58,15 +58,9 @@ def spell_text(value: str, old: str) -> str:
     return quoted
 
 
-def _position(text: str, problem: SyntaxError) -> int:
-    starts = line_starts(text)
-    line = min(problem.lineno or 1, len(starts))
-    return min(starts[line - 1] + max((problem.offset or 1) - 1, 0), len(text))
-
-
 class _Reader:
     def __init__(self, text: str) -> None:
-        self.found: dict[str, Leaf] = {}
+        self.found: dict[str, Scalar] = {}
         self._above: set[str] = set()
         """Every place that holds or held a leaf."""
         self._text = text
@@ -140,9 +134,7 @@ class _Reader:
             above, key = self._place(target.value, path), target.slice.value
             if above is None or not isinstance(key, (str, int)) or isinstance(key, bool):
                 return None
-            return (
-                spelling.member(above, key) if isinstance(key, str) else spelling.item(above, key)
-            )
+            return spelling.member(above, key)
         return None
 
     def _value(self, node: ast.expr, path: str, why: str | None) -> None:
@@ -162,7 +154,7 @@ class _Reader:
                     self._value(inner, place, why)
         elif isinstance(node, (ast.List, ast.Tuple)):
             for number, item in enumerate(node.elts):
-                self._value(item, spelling.item(path, number), why)
+                self._value(item, spelling.member(path, number), why)
         else:
             self._leaf(node, path, why)
 
@@ -170,7 +162,7 @@ class _Reader:
         if isinstance(call.func, ast.Call):
             self._members(call.func, path, why)
         for number, argument in enumerate(call.args):
-            place = path if len(call.args) == 1 else spelling.item(path, number)
+            place = path if len(call.args) == 1 else spelling.member(path, number)
             if isinstance(argument, ast.Call):
                 self._members(argument, place, why)
             elif isinstance(argument, ast.Dict):
@@ -191,7 +183,7 @@ class _Reader:
             return  # bytes, an ellipsis: no setting of anything
         else:
             why = f"{COMPUTED}: {' '.join(text.split())[:60]}"
-        self.found[path] = Leaf(path, value, start, end, why)
+        self.found[path] = Scalar(path, value, start, end, why)
         self._above |= {path, *(path[: end.start()] for end in _PART_END.finditer(path))}
 
     def _span(self, node: ast.expr) -> tuple[int, int]:

@@ -7,35 +7,31 @@ from decimal import Decimal
 from typing import TypeGuard
 
 from advisor.errors import EditRefusedError
-from advisor.model import JsonScalar, Scalar
+from advisor.model import JsonScalar
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_/+\-]+")
 
 
-def member(parent: str, key: str) -> str:
-    """Path of `key` in the mapping at `parent`."""
+def member(parent: str, key: str | int) -> str:
+    """Path of a key in the mapping at `parent`, or of an index in the list there."""
+    if isinstance(key, int):
+        return f"{parent}[{key}]"
     if _PLAIN_KEY.fullmatch(key):
         return f"{parent}.{key}" if parent else key
     return f"{parent}[{json.dumps(key, ensure_ascii=False)}]"
-
-
-def item(parent: str, index: int) -> str:
-    """Path of item `index` in a list."""
-    return f"{parent}[{index}]"
 
 
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _BOOLEANS = (("true", "false"), ("yes", "no"), ("on", "off"))
 
 
-def in_family(value: JsonScalar, scalar: Scalar) -> JsonScalar:
-    """`value` in the type the document keeps there.
+def in_family(value: JsonScalar, old: JsonScalar, text: str) -> JsonScalar:
+    """`value` in the type of the `old` one, which is spelled `text`.
 
     A quoted number or boolean stays quoted text, a float stays a float, and a whole number
     stays whole.
     """
-    old = scalar.value
-    if isinstance(old, str) and scalar.text[:1] in ("'", '"'):
+    if isinstance(old, str) and text[:1] in ("'", '"'):
         if isinstance(value, bool) and old.lower() in _BOOLEANS[0]:
             return spell_boolean(value, old)
         if is_number(value) and _NUMBER.fullmatch(old):
@@ -63,15 +59,11 @@ def spell_number(value: float) -> str:
     return text if isinstance(value, int) or "." in text else f"{text}.0"
 
 
-def is_boolean(text: str) -> bool:
-    """Return True for YAML 1.1's boolean words."""
-    return any(text.lower() in pair for pair in _BOOLEANS)
-
-
-def spell_boolean(value: bool, like: str) -> str:
-    """Spell a boolean in the style of `like`."""
-    pair = next((pair for pair in _BOOLEANS if like.lower() in pair), _BOOLEANS[0])
-    word = pair[0] if value else pair[1]
+def spell_boolean(value: bool, old: str, plain: str = "true") -> str:
+    """Spell a boolean in the style of the `old` one, or of `plain` where that is none."""
+    family = [pair for pair in _BOOLEANS if old.lower() in pair]
+    like, (true, false) = (old, family[0]) if family else (plain, _BOOLEANS[0])
+    word = true if value else false
     if like.isupper():
         return word.upper()
     return word.title() if like[:1].isupper() else word
@@ -79,9 +71,8 @@ def spell_boolean(value: bool, like: str) -> str:
 
 def double_quoted(value: str) -> str:
     """Quote a string for YAML and TOML."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    shown = (char if char.isprintable() else f"\\U{ord(char):08x}" for char in escaped)
-    return f'"{"".join(shown)}"'
+    quoted = json.dumps(value, ensure_ascii=False)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from advisor import files
 from advisor.errors import (
-    AdvisorError,
     ConfigMissingError,
     ConfigReadOnlyError,
     ConfigUnreadableError,
@@ -38,13 +37,9 @@ def read_bytes(path: Path) -> bytes:
         msg = f"{path} is not there. Check the name, or call from the folder it is in."
         raise ConfigMissingError(msg) from problem
     except (OSError, ValueError) as problem:
-        raise ConfigUnreadableError(why_not_opened(path, problem)) from problem
-
-
-def why_not_opened(path: Path, problem: Exception) -> str:
-    """Sentence about `problem`, which kept `path` from being read."""
-    reason = getattr(problem, "strerror", None) or str(problem)
-    return f"{path} cannot be read: {reason}. Name the config file itself."
+        reason = getattr(problem, "strerror", None) or str(problem)
+        msg = f"{path} cannot be read: {reason}. Name the config file itself."
+        raise ConfigUnreadableError(msg) from problem
 
 
 _AT_FDCWD = -100
@@ -59,7 +54,7 @@ def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
     system allows. Raises EditRefusedError when the file was changed meanwhile, which is kept, and
     ConfigReadOnlyError when it, or its folder, may not be written.
     """
-    target = _real(path)
+    target = Path(os.path.realpath(path))  # where links lead in a circle, the read says so
     changed = f"{path} was changed by someone else since it was read, so nothing was written."
     if read_bytes(target) != expected:
         raise EditRefusedError(changed)
@@ -89,9 +84,8 @@ def recover(path: Path) -> list[str]:
     To be called while no other call works on the same config. A file that somebody saved in the
     very moment of the kill is kept beside it.
     """
-    try:
-        target = _real(path)
-    except AdvisorError:
+    target = Path(os.path.realpath(path))
+    if not os.path.exists(target):  # noqa: PTH110  a Path may raise
         return []
     name = re.compile(rf"\.?({re.escape(_start(target))}[0-9a-f]{{12}}-[0-9a-f]{{12}}\.swap).*")
     notes: list[str] = []
@@ -144,16 +138,6 @@ def _tidy(file: Path, target: Path) -> list[str]:
     rescued = target.with_name(f"{target.name}.rescued-{held}")
     file.replace(rescued)
     return [f"{rescued} holds what another program saved while {target} was replaced"]
-
-
-def _real(path: Path) -> Path:
-    try:
-        return path.resolve(strict=True)
-    except FileNotFoundError as problem:
-        msg = f"{path} is not there any more, so nothing was written. Put it back and call again."
-        raise ConfigMissingError(msg) from problem
-    except (OSError, RuntimeError, ValueError) as problem:
-        raise ConfigUnreadableError(why_not_opened(path, problem)) from problem
 
 
 def _look_alike(file: Path, original: Path) -> None:

@@ -5,17 +5,12 @@ import tomllib
 from typing import Any, cast
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Leaf, Parsed, Syntax, syntax_error
+from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Parsed, Scalar, Syntax, syntax_error
 from advisor.config.spelling import double_quoted
 from advisor.model import JsonScalar
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
-_OPENING = re.compile(r"\[{1,2}[ \t]*")
-_CLOSING = re.compile(r"[ \t]*\]{1,2}")
-_EQUALS = re.compile(r"[ \t]*=[ \t]*")
-_COMMA = re.compile(",")
 _KEY_PART = re.compile(r"""[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*'""")
-_DOT = re.compile(r"[ \t]*\.[ \t]*")
 _STRING = re.compile(
     r'''"""[^"\\]*(?:(?:\\.|"{1,2}(?!"))[^"\\]*)*"{3,5}'''
     r"""|\'{3}[^']*(?:'{1,2}(?!')[^']*)*'{3,5}"""
@@ -33,7 +28,9 @@ def parse(text: str, name: str) -> Parsed:
         data = tomllib.loads(text)
     except ValueError as problem:
         stated = f"not valid TOML: {_AT.sub('', str(problem)).strip()}"
-        raise syntax_error(name, text, _position(text, str(problem)), stated) from problem
+        found = _AT.search(str(problem))
+        at = (int(found[1]), int(found[2])) if found else len(text)
+        raise syntax_error(name, text, at, stated) from problem
     except RecursionError as problem:
         raise syntax_error(name, text, 0, TOO_DEEP) from problem
     scanner = _Scanner(text, name, data)
@@ -48,21 +45,11 @@ def spell_text(value: str, old: str) -> str:
     return double_quoted(value)
 
 
-def _position(text: str, problem: str) -> int:
-    found = _AT.search(problem)
-    if not found:
-        return len(text)
-    position = 0
-    for _ in range(int(found[1]) - 1):
-        position = text.find("\n", position) + 1
-    return position + int(found[2]) - 1
-
-
 class _Scanner:
     """Scanner of valid TOML beside the `tomllib` tree."""
 
     def __init__(self, text: str, name: str, data: dict[str, Any]) -> None:
-        self.found: list[Leaf] = []
+        self.found: list[Scalar] = []
         self._text = text
         self._name = name
         self._data = data
@@ -78,10 +65,12 @@ class _Scanner:
             else:
                 self._member(table, here)
 
-    def _take(self, pattern: re.Pattern[str]) -> str:
-        found = pattern.match(self._text, self._at)
-        self._at = found.end() if found else self._at
-        return found[0] if found else ""
+    def _take(self, pattern: str | re.Pattern[str]) -> str:
+        found = re.compile(pattern).match(self._text, self._at)
+        if not found:
+            return ""
+        self._at = found.end()
+        return found[0]
 
     def _next(self) -> str:
         """Next character behind blanks and comments."""
@@ -90,7 +79,7 @@ class _Scanner:
 
     def _keys(self) -> list[str]:
         parts: list[str] = []
-        while not parts or self._take(_DOT):
+        while not parts or self._take(r"[ \t]*\.[ \t]*"):
             part = self._take(_KEY_PART)
             quoted = part[:1] in ('"', "'")
             parts.append(next(iter(tomllib.loads(f"{part} = 0"))) if quoted else part)
@@ -98,9 +87,9 @@ class _Scanner:
 
     def _header(self) -> tuple[str, Any]:
         """Read a `[a.b]` or `[[a.b]]` header."""
-        is_array = bool(self._take(_OPENING).count("[") - 1)
+        is_array = bool(self._take(r"\[{1,2}[ \t]*").count("[") - 1)
         parts = self._keys()
-        self._take(_CLOSING)
+        self._take(r"[ \t]*\]{1,2}")
         path, here = "", cast("Any", self._data)
         for number, part in enumerate(parts):
             path, here = spelling.member(path, part), here[part]
@@ -108,13 +97,13 @@ class _Scanner:
                 self._tables[path] = self._tables.get(path, -1) + 1
             if path in self._tables:
                 index = self._tables[path]
-                path, here = spelling.item(path, index), here[index]
+                path, here = spelling.member(path, index), here[index]
         return path, here
 
     def _member(self, path: str, here: Any) -> None:
         for part in self._keys():
             path, here = spelling.member(path, part), here[part]
-        self._take(_EQUALS)
+        self._take(r"[ \t]*=[ \t]*")
         self._value(here, path)
 
     def _value(self, here: Any, path: str) -> None:
@@ -128,12 +117,12 @@ class _Scanner:
         index = 0
         while self._next() not in "]}":
             if opening == "[":
-                self._value(here[index], spelling.item(path, index))
+                self._value(here[index], spelling.member(path, index))
                 index += 1
             else:
                 self._member(path, here)
             self._next()
-            self._take(_COMMA)
+            self._take(",")
         self._at += 1
 
     def _leaf(self, here: Any, path: str) -> None:
@@ -142,7 +131,7 @@ class _Scanner:
         plain = isinstance(here, (str, int, float))  # else a date, which stays text
         value: JsonScalar = here if plain else word
         why = "it is a block of text" if word.startswith(('"""', "'''")) else None
-        self.found.append(Leaf(path, value, start, self._at, why))
+        self.found.append(Scalar(path, value, start, self._at, why))
 
 
 SYNTAX = Syntax(parse=parse, spell_text=spell_text)

@@ -8,7 +8,7 @@ from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Leaf, Parsed, Syntax, syntax_error
+from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Parsed, Scalar, Syntax, syntax_error
 from advisor.config.spelling import double_quoted
 from advisor.model import JsonScalar
 
@@ -16,12 +16,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
 _PROPERTIES = re.compile(r"(?:[&!]\S*(?:\s|#[^\r\n]*)*)+")
 _SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
-_READERS = {
-    "null": SafeConstructor.construct_yaml_null,
-    "bool": SafeConstructor.construct_yaml_bool,
-    "int": SafeConstructor.construct_yaml_int,
-    "float": SafeConstructor.construct_yaml_float,
-}
+_READ = ("null", "bool", "int", "float")
 _TEXT_TAGS = ("str", "timestamp", "merge", "value")
 """Tags whose scalars are kept as text: no one tunes a date."""
 
@@ -82,7 +77,7 @@ def _refuse_deep(text: str, name: str) -> None:
 
 class _Reader:
     def __init__(self, text: str, name: str) -> None:
-        self.found: list[Leaf] = []
+        self.found: list[Scalar] = []
         self.aliases: dict[str, str] = {}
         self._text = text
         self._name = name
@@ -98,14 +93,14 @@ class _Reader:
             if is_scalar:
                 value, _ = self._meaning(node)
                 why = f"it repeats {written}"
-                self.found.append(Leaf(path, value, position, position, why))
+                self.found.append(Scalar(path, value, position, position, why))
         elif is_scalar:
             self._scalar(node, path)
         elif isinstance(node, yaml.MappingNode):
             self._mapping(node, path)
         else:
             for number, item in enumerate(node.value):
-                self.value(item, spelling.item(path, number), item.start_mark.index)
+                self.value(item, spelling.member(path, number), item.start_mark.index)
 
     def _mapping(self, node: Any, path: str) -> None:
         members = {}
@@ -121,19 +116,19 @@ class _Reader:
         start, end = node.start_mark.index, node.end_mark.index
         properties = _PROPERTIES.match(self._text, start, end)
         start = properties.end() if properties else start
-        self.found.append(Leaf(path, value, start, end, why))
+        self.found.append(Scalar(path, value, start, end, why))
 
     def _meaning(self, node: Any) -> tuple[JsonScalar, str | None]:
         """Value of a scalar, and any edit problem."""
         text, tag = node.value, node.tag.removeprefix(_CORE)
         why = "it is a block of text" if node.style in ("|", ">") else None
-        if tag not in _READERS:
+        if tag not in _READ:
             known = tag in _TEXT_TAGS
             return text, why if known else f"its tag {tag} gives it a meaning of its own"
         if tag in ("int", "float") and not node.style and _SEXAGESIMAL.fullmatch(text):
             return text, "it is a base-60 number to YAML 1.1 and text to other loaders"
         try:
-            return _READERS[tag](_constructor, node), why
+            return SafeConstructor.yaml_constructors[_CORE + tag](_constructor, node), why
         except (ValueError, KeyError, IndexError, OverflowError) as problem:
             raise self._error(node, f"{text[:40]!r} is no value: {problem}") from problem
 

@@ -57,7 +57,6 @@ class Claim:
     def write(self, path: Path, content: bytes) -> None:
         """Write one claimed place whole. Raises OutputRefusedError."""
         place = self._claimed(path)
-        _refuse_foreign(place, self)
         try:
             folder_mode = self.mode | (self.mode & 0o444) >> 2
             place.parent.mkdir(parents=True, exist_ok=True, mode=folder_mode)
@@ -68,13 +67,13 @@ class Claim:
     def remove(self, path: Path) -> None:
         """Remove one claimed file, if present. Raises OutputRefusedError."""
         place = self._claimed(path)
-        _refuse_foreign(place, self)
         place.unlink(missing_ok=True)
 
     def _claimed(self, path: Path) -> Path:
         place = Path(os.path.realpath(path))
         if place not in self.places:
             raise _refusal(path, f"leads to {place} since it was looked at")
+        _refuse_foreign(place, self)
         return place
 
     def _mode(self, place: Path) -> int:

@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from advisor.config import Document
-from advisor.knobs.catalogue import catalogue, rescaled_schedule
+from advisor.knobs.catalogue import catalogue, pattern_of, rescaled_schedule
 from advisor.knobs.tree import Findings, canonical, number_of, parts_of
 from advisor.model import Change, JsonScalar, Knob, KnobConstraint
 
 
 def is_ban(comment: str | None) -> bool:
     """True if `comment` forbids a change; one that asks for a multiple does not."""
-    comments = catalogue().comments
-    return bool(comments["constraint"].search(comments["multiple"].sub(" ", comment or "")))
+    left = pattern_of("comments", "multiple").sub(" ", comment or "")
+    return bool(pattern_of("comments", "constraint").search(left))
 
 
 def multiple_of(knob: Knob) -> float | None:
@@ -21,7 +21,7 @@ def multiple_of(knob: Knob) -> float | None:
 
     It is the present value: what that is a multiple of, its own multiples are too.
     """
-    bound = catalogue().comments["multiple"].search(knob.comment or "")
+    bound = pattern_of("comments", "multiple").search(knob.comment or "")
     return None if not bound or isinstance(knob.value, tuple) else number_of(knob.value)
 
 
@@ -59,7 +59,7 @@ def dtypes_of_flag(knob: Knob) -> tuple[str, ...]:
 
 def row_of(value: object) -> tuple[dict[str, JsonScalar], str]:
     """Spelling family of `value`, and its dtype."""
-    for row in catalogue().table["precision-row"]:
+    for row in catalogue()["precision-row"]:
         for dtype, word in row.items():
             if type(word) is type(value) and str(word).lower() == str(value).lower():
                 return dict(row), dtype
@@ -219,7 +219,7 @@ def _move_schedule(plan: _Plan, link: KnobConstraint) -> str | None:
     new = number_of(plan.value)
     if steps is None or start is None or end is None or not new or new < 1:
         return f"{start_path}, {end_path} and {steps_path} are not all numbers"
-    word, powers = _schedule_word(plan, steps_path), catalogue().table["schedule"]["powers"]
+    word, powers = _schedule_word(plan, steps_path), catalogue()["schedule"]["powers"]
     if word not in powers:
         return f"the schedule {word!r} is none whose terminal signal can be kept"
     if not powers[word]:
@@ -233,7 +233,7 @@ def _move_schedule(plan: _Plan, link: KnobConstraint) -> str | None:
 
 def _schedule_word(plan: _Plan, steps_path: str) -> str:
     """Word for the schedule's kind beside the steps."""
-    prefix, names = parts_of(steps_path)[:-1], catalogue().table["schedule"]["names"]
+    prefix, names = parts_of(steps_path)[:-1], catalogue()["schedule"]["names"]
     for path, scalar in plan.document.scalars.items():
         parts = parts_of(path)
         if parts[:-1] == prefix and canonical(str(parts[-1])) in names:

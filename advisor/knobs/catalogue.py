@@ -60,7 +60,7 @@ def types_of(value: JsonScalar | tuple[JsonScalar, ...]) -> frozenset[str]:
         return _text_types(value.strip())
     tests = {
         "null": value is None,
-        "bool": value is True or value is False,
+        "bool": isinstance(value, bool),
         "int": type(value) is int,
         "zero-one": type(value) is int and value in {0, 1},
         "float": isinstance(value, float),
@@ -131,60 +131,46 @@ class Rule:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Catalogue:
-    """Contents of catalogue.toml."""
-
-    table: Mapping[str, Any]
-    families: Mapping[str, Family]
-    rules: tuple[Rule, ...]
-    phase_words: Mapping[str, Phase]
-    phase_flags: Mapping[Phase, re.Pattern[str]]
-    document_phases: Mapping[Phase, re.Pattern[str]]
-    comments: Mapping[str, re.Pattern[str]]
-    names: Mapping[str, re.Pattern[str]]
-    """Patterns of whole names, by the table that lists them."""
-
-
 @functools.cache
 def table_of(name: str) -> dict[str, Any]:
     """Contents of a TOML file shipped beside this module."""
     return tomllib.loads(resources.files("advisor.knobs").joinpath(name).read_text("utf-8"))
 
 
+def catalogue() -> dict[str, Any]:
+    """Contents of catalogue.toml."""
+    return table_of("catalogue.toml")
+
+
 @functools.cache
-def catalogue() -> Catalogue:
-    """The catalogue shipped with the package."""
-    table = table_of("catalogue.toml")
-    families = {name: _family(row, table["family"]) for name, row in table["family"].items()}
+def pattern_of(table: str, key: str = "names") -> re.Pattern[str]:
+    """The expressions of one list of the catalogue as one, in any case."""
+    return _union(catalogue()[table][key], re.IGNORECASE)
+
+
+@functools.cache
+def phase_words() -> dict[str, Phase]:
+    """Phase that a word speaks of."""
+    return {word: phase for phase in PHASES for word in catalogue()["phase-words"][phase]}
+
+
+@functools.cache
+def families() -> dict[str, Family]:
+    """Value families by name."""
+    rows = catalogue()["family"]
+    return {name: _family(row, rows) for name, row in rows.items()}
+
+
+@functools.cache
+def _rules() -> tuple[Rule, ...]:
     plain = [{"kind": k.kind, "names": list(k.names)} for k in REGISTRY.values() if k.names]
-    return Catalogue(
-        table=table,
-        families=families,
-        rules=tuple(_rule(row, families) for row in (*table["rule"], *plain)),
-        phase_words={w: p for p in PHASES for w in table["phase-words"][p]},
-        phase_flags=_by_phase(table["phase-flag"]),
-        document_phases=_by_phase(table["phase-of-document"]),
-        comments={
-            name: re.compile("|".join(patterns), re.IGNORECASE)
-            for name, patterns in table["comments"].items()
-        },
-        names={
-            name: _union(row["names"])
-            for name, row in table.items()
-            if isinstance(row, dict) and "names" in row
-        },
-    )
+    return tuple(map(_rule, (*catalogue()["rule"], *plain)))
 
 
 @functools.lru_cache(maxsize=8192)
 def rules_for(name: str) -> tuple[Rule, ...]:
     """Rules for this canonical name, in order."""
-    return tuple(rule for rule in catalogue().rules if rule.names.fullmatch(name))
-
-
-def _by_phase(row: Mapping[str, list[str]]) -> dict[Phase, re.Pattern[str]]:
-    return {phase: _union(row[phase]) for phase in PHASES if phase in row}
+    return tuple(rule for rule in _rules() if rule.names.fullmatch(name))
 
 
 def _family(row: Mapping[str, Any], rows: Mapping[str, Any]) -> Family:
@@ -198,14 +184,14 @@ def _family(row: Mapping[str, Any], rows: Mapping[str, Any]) -> Family:
     )
 
 
-def _rule(row: Mapping[str, Any], families: Mapping[str, Family]) -> Rule:
+def _rule(row: Mapping[str, Any]) -> Rule:
     row = dict(row)
     family = row.pop("value", REGISTRY[row["kind"]].family if "kind" in row else "any")
     wanted = [(at, True, _union(row.pop(at))) for at in AROUND if at in row]
     banned = [(at, False, _union(row.pop(f"not-{at}"))) for at in AROUND if f"not-{at}" in row]
     return Rule(
         names=_union(row.pop("names")),
-        family=families[family],
+        family=families()[family],
         conditions=(*wanted, *banned),
         phases=frozenset(row.pop("for", ())),
         format=row.pop("format", None),
@@ -213,8 +199,8 @@ def _rule(row: Mapping[str, Any], families: Mapping[str, Family]) -> Rule:
     )
 
 
-def _union(patterns: list[str]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+def _union(patterns: list[str], flags: int = 0) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), flags)
 
 
 LARGEST_BETA = 0.999

@@ -58,21 +58,16 @@ def _products(around: _Around) -> Iterable[Found]:
     totals = [batch for batch in every if batch.scope == "global"]
     accumulations = around.of_kind("grad_accum")
     for accumulation in accumulations:
-        near = _nearest(accumulation, batches)
-        total = [each.path for each in _nearest(accumulation, totals)]
-        factors = (*(batch.path for batch in near), accumulation.path)
-        paths = (*factors, *total)
+        near, total = _nearest(accumulation, batches), _nearest(accumulation, totals)
+        why = "the program divides the global batch by accumulation x devices: it must divide"
         if near:
             why = "samples of one optimizer step = batch x accumulation x devices: kept"
-            yield "product", paths, why
-        elif total:
-            why = "the program divides the global batch by accumulation x devices: it must divide"
-            yield "product", paths, why
+        if near or total:
+            yield "product", tuple(each.path for each in (*near, accumulation, *total)), why
     for batch in batches if not accumulations else ():
-        total = [each.path for each in _nearest(batch, totals)]
-        if batch.scope == "micro" and total:
+        for whole in _nearest(batch, totals) if batch.scope == "micro" else ():
             why = "the program accumulates global / (micro x devices) times: it must divide"
-            yield "product", (batch.path, *total), why
+            yield "product", (batch.path, whole.path), why
 
 
 def _exclusives(around: _Around) -> Iterable[Found]:
@@ -97,10 +92,9 @@ def _needing_workers(around: _Around) -> Iterable[Found]:
 
 
 def _schedules(around: _Around) -> Iterable[Found]:
-    known = catalogue().table
     for knob in around.of_kind("timesteps"):
         siblings = around.siblings(knob)
-        for start, end in known["schedule"]["ends"]:
+        for start, end in catalogue()["schedule"]["ends"]:
             if start in siblings and end in siblings:
                 why = "the terminal signal prod(1 - beta) is kept: the ends move with the steps"
                 yield "schedule", (knob.path, siblings[start].path, siblings[end].path), why

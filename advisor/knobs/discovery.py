@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from advisor.config import Document
-from advisor.knobs.catalogue import catalogue, table_of
+from advisor.knobs.catalogue import pattern_of, table_of
 from advisor.knobs.constraints import find_links
 from advisor.knobs.registry import REGISTRY
 from advisor.knobs.tree import Findings, Leaf, leaves, number_of, parts_of
@@ -123,13 +123,9 @@ def find_suspects(
         for leaf in _unknown(document, findings)
         if (suspect := _suspect(document.name, leaf, seen, kinds)) is not None
     ]
-    free = _kinds_of(each for each in every if not each.built)
+    free = {kind for each in every if not each.built for kind in each.kinds}
     kept = (each for each in every if not each.built or each.kinds - free)
     return tuple(sorted(kept, key=lambda each: not each.named))
-
-
-def _kinds_of(suspected: Iterable[Suspect]) -> frozenset[str]:
-    return frozenset(kind for suspect in suspected for kind in suspect.kinds)
 
 
 def _suspect(document: str, leaf: Leaf, seen: Effects, kinds: Sequence[str]) -> Suspect | None:
@@ -169,8 +165,7 @@ def _movable(leaf: Leaf) -> bool:
     number = number_of(leaf.value)
     if not leaf.scalar.editable or number is None or number < 0 or not number.is_integer():
         return False
-    comments = catalogue().comments
-    protecting = (comments["constraint"], comments["multiple"])
+    protecting = (pattern_of("comments", key) for key in ("constraint", "multiple"))
     return not any(pattern.search(leaf.scalar.comment or "") for pattern in protecting)
 
 
@@ -278,7 +273,7 @@ def _alternatives(
     group: Sequence[Suspect], seen: Effects, room: float, *, lower: bool
 ) -> Iterator[JsonScalar]:
     """Values for a group, the safest first, in the present spelling."""
-    old, kinds = group[0].value, _kinds_of(group)
+    old, kinds = group[0].value, {kind for each in group for kind in each.kinds}
     value = int(number_of(old) or 0)
     most = room * value
     if "num_workers" in kinds:
@@ -306,21 +301,12 @@ class Followed(NamedTuple):
     after: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Evidence of one run with moved values."""
-
-    followed: tuple[Followed, ...]
-    unclear: frozenset[str]
-    """Kinds whose change no single moved value explains."""
-
-
 def read_outcome(
     moved: Sequence[Move], before: Effects, after: Effects, kinds: Iterable[str]
-) -> Outcome:
-    """Find the moved values that show exactly as predicted."""
+) -> tuple[list[Followed], set[str]]:
+    """Find the moved values that show exactly as predicted, and the kinds that none explains."""
     followed: list[Followed] = []
-    unclear = set()
+    unclear: set[str] = set()
     for kind in kinds:
         old, new = observed(kind, before), observed(kind, after)
         if new is not None and new == old:
@@ -337,7 +323,7 @@ def read_outcome(
             unclear.add(kind)
             continue
         followed.append(Followed(*shown[0], before=old, after=new))
-    return Outcome(followed=tuple(followed), unclear=frozenset(unclear))
+    return followed, unclear
 
 
 def _trace_to(move: Move, kind: str, after: Effects, new: float | None) -> Trace | None:

@@ -9,7 +9,7 @@ from advisor.config import Document
 from advisor.config.argv import first_own_word
 from advisor.config.leaves import COMPUTED
 from advisor.knobs import candidate_values, vocabulary
-from advisor.knobs.catalogue import Meaning, catalogue, rules_for, types_of
+from advisor.knobs.catalogue import Meaning, catalogue, pattern_of, phase_words, rules_for, types_of
 from advisor.knobs.constraints import find_links
 from advisor.knobs.registry import REGISTRY, KnobSpec
 from advisor.knobs.tree import Findings, Leaf, leaves, words_of
@@ -32,9 +32,9 @@ def files_named(leaf: Leaf) -> list[str]:
     if leaf.path.startswith("defaults[") and "hydra" not in leaf.key:  # a Hydra config group
         group = leaf.key.removeprefix("override ").strip("/").split("@")[0]
         return [f"{group}/{text}.yaml" for text in texts if text]
-    if not catalogue().names["references"].fullmatch(leaf.name):
+    if not pattern_of("references").fullmatch(leaf.name):
         return []
-    suffixes = tuple(catalogue().table["references"]["suffixes"])
+    suffixes = tuple(catalogue()["references"]["suffixes"])
     return [text for text in texts if text.endswith(suffixes)]
 
 
@@ -49,7 +49,7 @@ def phase_of_command(document: Document) -> Phase | None:
     The program's name alone proves nothing: many a `train.py` runs a test.
     """
     return _switched_to(leaves(document.scalars)) or next(
-        (p for word in _title(document).split() if (p := catalogue().phase_words.get(word))), None
+        (p for word in _title(document).split() if (p := phase_words().get(word))), None
     )
 
 
@@ -58,8 +58,9 @@ def _phase_of_document(document: Document, leaves: list[Leaf], names: frozenset[
     if document.format == "argv":
         found = phase_of_command(document)
     else:
+        keys = "phase-of-document"
         found = _switched_to(leaves) or next(
-            (p for p, keys in catalogue().document_phases.items() if _any(keys, names)), None
+            (phase for phase in catalogue()[keys] if _any(pattern_of(keys, phase), names)), None
         )
     title = re.split(r"[^a-z0-9]+", _title(document).lower())
     return found or _first(reversed(title), "any") or "any"
@@ -77,14 +78,14 @@ def _title(document: Document) -> str:
 
 def _switched_to(leaves: Iterable[Leaf]) -> Phase | None:
     """Phase of a switch at the top."""
-    known, flagged = catalogue(), None
+    flagged: Phase | None = None
     for leaf in leaves:
-        if not leaf.ancestors and known.names["phase-switch"].fullmatch(leaf.name):
-            switched = known.phase_words.get(str(leaf.value).lower())
+        if not leaf.ancestors and pattern_of("phase-switch").fullmatch(leaf.name):
+            switched = phase_words().get(str(leaf.value).lower())
             if switched:
                 return switched
-        for phase, flags in known.phase_flags.items():
-            if flags.fullmatch(leaf.name) and leaf.value is True:
+        for phase in catalogue()["phase-flag"]:
+            if leaf.value is True and pattern_of("phase-flag", phase).fullmatch(leaf.name):
                 flagged = phase
     return flagged
 
@@ -93,7 +94,7 @@ def _phase_of_leaf(leaf: Leaf, spec: KnobSpec, document: Phase, names: frozenset
     """Phase of one setting, by its nearest telling name."""
     if spec.phase:
         return spec.phase
-    own = (w for w in leaf.name.split("_") if w in catalogue().table["own-phase-words"]["words"])
+    own = (w for w in leaf.name.split("_") if w in catalogue()["own-phase-words"]["words"])
     above = (word for name in leaf.ancestors for word in reversed(name.split("_")))
     if spoken := _first(itertools.chain(own, above), document):
         return spoken
@@ -106,12 +107,11 @@ def _phase_of_leaf(leaf: Leaf, spec: KnobSpec, document: Phase, names: frozenset
 
 def _first(words: Iterable[str], document: Phase) -> Phase | None:
     """Phase of the first word that names one."""
-    known = catalogue()
     for word in words:
-        if word in known.table["phase-words"]["sample"]:
+        if word in catalogue()["phase-words"]["sample"]:
             return "eval" if document == "train" else "test"
-        if word in known.phase_words:
-            return known.phase_words[word]
+        if word in phase_words():
+            return phase_words()[word]
     return None
 
 
@@ -156,7 +156,7 @@ class _Finder:
 
     def _by_rule(self, leaf: Leaf) -> Meaning | None:
         """Meaning by the first rule that `leaf` meets."""
-        wrappers = catalogue().table["wrappers"]
+        wrappers = catalogue()["wrappers"]
         around = {
             "under": leaf.words,
             "parent": words_of(next((a for a in leaf.ancestors if a not in wrappers), "")),
@@ -196,7 +196,7 @@ class _Finder:
         )
 
     def _switched_unit(self, leaf: Leaf) -> str | None:
-        row = catalogue().table["unit-switch"]
+        row = catalogue()["unit-switch"]
         beside = [other for other in self.leaves if other.mapping == leaf.mapping]
         words = (str(other.value).lower() for other in beside if other.name in row["keys"])
         return next((row["units"][word] for word in words if word in row["units"]), None)
@@ -204,15 +204,15 @@ class _Finder:
     def _scope(self, leaf: Leaf) -> str | None:
         """Scope by the comment beside it, else by keys of the document."""
         for scope in ("device", "global"):
-            if catalogue().comments[scope].search(leaf.comment or ""):
+            if pattern_of("comments", scope).search(leaf.comment or ""):
                 return scope
-        row = catalogue().table["global-batch"]
+        row = catalogue()["global-batch"]
         shared = not self.names.isdisjoint(row["keys"]) and self.names.isdisjoint(row["not-keys"])
         return "global" if shared else None
 
 
 def _unused(leaf: Leaf) -> str | None:
-    unused = catalogue().comments["unused"].search(leaf.comment or "")
+    unused = pattern_of("comments", "unused").search(leaf.comment or "")
     return f'the comment beside it says "{leaf.comment}"' if unused else None
 
 
@@ -237,10 +237,9 @@ def _is_output(leaf: Leaf) -> bool:
     """True for an editable value that names an output directory."""
     # `dir` under `output` is read as `output_dir`.
     names = (leaf.name, *(f"{parent}_{leaf.name}" for parent in leaf.ancestors[:1]))
-    known = catalogue()
     return bool(
-        _any(known.names["outputs"], names)
-        and leaf.words.isdisjoint(known.table["outputs"]["not-under"])
+        _any(pattern_of("outputs"), names)
+        and leaf.words.isdisjoint(catalogue()["outputs"]["not-under"])
         and isinstance(leaf.value, str)
         and leaf.scalar.editable
         and leaf.scalar.default_of is None

@@ -42,8 +42,6 @@ class KnobSpec:
     in_code: int | bool | None = None
     """Value to suggest for the code, where no config holds the argument."""
     needs: frozenset[Prerequisite] = frozenset()
-    trainer_argument: str | None = None
-    """Its name among the TrainingArguments of transformers."""
     none_is_a_value: bool = False
     """None is what the program passes on, and no sign of a value set elsewhere."""
 
@@ -86,7 +84,6 @@ LOADER_ARGUMENTS = (
         usual_phase="train",
         effect="workers",
         default=0,
-        trainer_argument="dataloader_num_workers",
     ),
     KnobSpec(
         "prefetch_factor", "batches loaded ahead by each worker", "free", "level",
@@ -95,7 +92,6 @@ LOADER_ARGUMENTS = (
         candidates=(2, 4, 8),
         in_code=4,
         needs=WORKERS,
-        trainer_argument="dataloader_prefetch_factor",
         none_is_a_value=True,
     ),
     KnobSpec(
@@ -105,7 +101,6 @@ LOADER_ARGUMENTS = (
         candidates=FLIP,
         in_code=True,
         needs=WORKERS,
-        trainer_argument="dataloader_persistent_workers",
     ),
     KnobSpec(
         "pin_memory", "batches in pinned memory", "free", "flag",
@@ -114,7 +109,6 @@ LOADER_ARGUMENTS = (
         candidates=FLIP,
         in_code=True,
         needs=frozenset({"gpu"}),
-        trainer_argument="dataloader_pin_memory",
     ),
     KnobSpec(
         "in_order", "batches in the order of the sampler", "training", "flag",

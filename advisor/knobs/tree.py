@@ -1,13 +1,15 @@
 """Tree of leaves with their surroundings, and what was found in it."""
 
 import functools
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from advisor.config import spelling
-from advisor.model import FalseMatch, JsonScalar, Knob, KnobConstraint, Scalar
+from advisor.config.leaves import Scalar
+from advisor.model import FalseMatch, JsonScalar, Knob, KnobConstraint
 
 Part = str | int
 
@@ -64,13 +66,10 @@ def words_of(name: str) -> frozenset[str]:
 
 def parts_of(path: str) -> tuple[Part, ...]:
     """`a.b[0]["odd.key"]` to ("a", "b", 0, "odd.key")."""
-    parts: list[Part] = []
-    for index, quoted, plain in _PART.findall(path):
-        if index:
-            parts.append(int(index))
-        else:
-            parts.append(plain or re.sub(r"\\(.)", r"\1", quoted))
-    return tuple(parts)
+    return tuple(
+        int(index) if index else plain or json.loads(f'"{quoted}"')
+        for index, quoted, plain in _PART.findall(path)
+    )
 
 
 def leaves(scalars: Mapping[str, Scalar]) -> list[Leaf]:
@@ -122,7 +121,7 @@ def path_of(parts: Iterable[Part]) -> str:
     """The inverse of `parts_of`."""
     path = ""
     for part in parts:
-        path = spelling.item(path, part) if isinstance(part, int) else spelling.member(path, part)
+        path = spelling.member(path, part)
     return path
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from advisor.knobs.catalogue import Family, Meaning, catalogue, rules_for, table_of
+from advisor.knobs.catalogue import Family, Meaning, families, rules_for, table_of
 from advisor.knobs.tree import Leaf, number_of, words_of
 
 Words = tuple[str, ...]
@@ -25,8 +25,6 @@ class KindOfName:
     family: Family
     phrases: Mapping[Words, int]
     """The longest first, of those the heaviest."""
-    speaking: frozenset[str]
-    """First words of the phrases that speak for the kind."""
     above: Mapping[str, int]
     usual: tuple[float, float]
 
@@ -63,19 +61,19 @@ def vocabulary() -> Vocabulary:
 
 
 def _kind_of_name(kind: str, row: dict[str, Any], spelling: Mapping[str, Words]) -> KindOfName:
-    def weights(of: str) -> dict[str, int]:
-        return {word: int(weight) for weight, words in row.get(of, {}).items() for word in words}
-
-    phrases = {_respelled(phrase, spelling): weight for phrase, weight in weights("name").items()}
+    phrases = {_respelled(p, spelling): weight for p, weight in _weights(row, "name").items()}
     order = sorted(phrases, key=lambda phrase: (-len(phrase), -abs(phrases[phrase])))
     return KindOfName(
         kind=kind,
-        family=catalogue().families[row["value"]],
+        family=families()[row["value"]],
         phrases={phrase: phrases[phrase] for phrase in order},
-        speaking=frozenset(phrase[0] for phrase in order if phrases[phrase] > 0),
-        above=weights("above"),
+        above=_weights(row, "above"),
         usual=tuple(row.get("usual", (-math.inf, math.inf))),
     )
+
+
+def _weights(row: dict[str, Any], of: str) -> dict[str, int]:
+    return {word: int(weight) for weight, words in row.get(of, {}).items() for word in words}
 
 
 def _respelled(phrase: str, spelling: Mapping[str, Words]) -> Words:
@@ -109,12 +107,7 @@ class Phrases(NamedTuple):
 @functools.lru_cache(maxsize=8192)
 def spoken(name: str) -> Mapping[str, Phrases]:
     """Evidence of a canonical name, by kind."""
-    words = words_in(name)
-    found = {
-        kind.kind: _phrases(words, kind.phrases)
-        for kind in vocabulary().kinds
-        if not kind.speaking.isdisjoint(words)
-    }
+    found = {kind.kind: _phrases(words_in(name), kind.phrases) for kind in vocabulary().kinds}
     return {kind: phrases for kind, phrases in found.items() if phrases.speaking}
 
 

@@ -95,8 +95,8 @@ class LoadMonitor:
         return judge(self._readings, start, end, len(self._cpus))
 
     def _read(self) -> LoadReading:
-        run = _tree(self._root)
-        roots = {pid: root for root in RUNNING - {self._root} for pid in _tree(root)}
+        run = {process.pid for process in tree(self._root)}
+        roots = {each.pid: root for root in RUNNING - {self._root} for each in tree(root)}
         roots |= {pid: self._root for pid in run if self._root} | {os.getpid(): os.getpid()}
         own_s: dict[int, float] = defaultdict(float)
         others = {}
@@ -242,9 +242,10 @@ def _busiest(
     return tuple(Neighbour(name=name, cpus=cpus) for name, cpus in busiest if cpus >= LEAST_CPUS)
 
 
-def _tree(root: int | None) -> set[int]:
-    if root is None:
-        return set()
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return {root, *(child.pid for child in psutil.Process(root).children(recursive=True))}
-    return {root}
+def tree(root: int | None) -> list[psutil.Process]:
+    """Process `root` and its descendants; empty where it is gone."""
+    if root is not None:
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(root)
+            return [process, *process.children(recursive=True)]
+    return []

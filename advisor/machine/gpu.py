@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.machine import profiles
-from advisor.machine.readings import Device, optional, read_memory
+from advisor.machine.readings import GIB, Device, optional, read_memory
 from advisor.model import Gpu
 
 ROOT = Path("/")
@@ -145,7 +145,7 @@ def describe(nvml: Any, device: Device) -> Gpu:
     """Describe a device."""
     name = optional(nvml, nvml.nvmlDeviceGetName, device.handle) or "unknown NVIDIA GPU"
     memory = optional(nvml, read_memory, nvml, device.handle)
-    total_gib = memory.total_gib if memory else None
+    total_gib = memory.total / GIB if memory else None
     limit_mw = optional(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, device.handle)
     capability = optional(nvml, nvml.nvmlDeviceGetCudaComputeCapability, device.handle)
     profile = None if device.mig else profiles.match(name, total_gib)
@@ -154,7 +154,7 @@ def describe(nvml: Any, device: Device) -> Gpu:
         name=name,
         uuid=device.uuid,
         memory_total_gib=total_gib,
-        memory_free_gib=memory.free_gib if memory else None,
+        memory_free_gib=memory.free / GIB if memory else None,
         driver=optional(nvml, nvml.nvmlSystemGetDriverVersion),
         power_limit_w=None if limit_mw is None else limit_mw / 1000,
         compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",

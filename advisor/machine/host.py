@@ -101,7 +101,7 @@ def cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
         _number, controllers, path = [*line.split(":", 2), "", ""][:3]
         if not path or (controllers and controller not in controllers.split(",")):
             continue
-        base = mount / controllers if controllers else mount
+        base = mount / controllers
         if controllers and not base.is_dir():
             base = mount / controller
         folder = base / path.lstrip("/")

@@ -1,9 +1,9 @@
 """Readings of one GPU, with reasons for gaps."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -32,18 +32,11 @@ HARMFUL_EVENT_REASONS = frozenset(EVENT_REASONS[bit] for bit in (0x8, 0x20, 0x40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuProcess:
-    """GPU process with a compute context, by NVML pid."""
-
-    pid: int
-    memory_gib: float | None
-    """None under WSL2 and on Windows display drivers, where NVML does not know."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
     """GPU sample; None for missing or skipped readings."""
 
+    time: float = 0.0
+    """Epoch seconds."""
     util_pct: float | None = None
     """Share of the driver's last sample period (1/6 to 1 s) with a kernel running."""
     mem_used_gib: float | None = None
@@ -54,7 +47,13 @@ class GpuSample:
     sm_clock_mhz: float | None = None
     event_reasons: int | None = None
     """Bits of EVENT_REASONS."""
-    processes: tuple[GpuProcess, ...] | None = None
+    processes: Mapping[int, float | None] | None = None
+    """Processes with a compute context, and the GiB of each. Under WSL2 and on Windows display
+    drivers NVML does not know them."""
+    own_pids: tuple[int, ...] = ()
+    """Those of `processes` that belong to the watched program."""
+    hidden_pids: tuple[int, ...] = ()
+    """Those that do not exist in our process id namespace."""
     working_pids: tuple[int, ...] | None = None
     """Processes that ran kernels a moment ago; empty also where the driver does not say whose
     they were."""
@@ -99,33 +98,19 @@ def optional(nvml: Any, call: Callable[..., T], *args: Any) -> T | None:
         return None
 
 
-class Memory(NamedTuple):
-    """Memory of a card or slice."""
-
-    total_gib: float
-    free_gib: float
-    used_gib: float
-
-
-def read_memory(nvml: Any, handle: Any) -> Memory:
-    """Read memory, without the driver's share where possible."""
+def read_memory(nvml: Any, handle: Any) -> Any:
+    """Read bytes (total, free, used), without the driver's share where possible."""
     try:
-        info = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
+        return nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
     except (AttributeError, nvml.NVMLError):
-        info = nvml.nvmlDeviceGetMemoryInfo(handle)
-    return Memory(info.total / GIB, info.free / GIB, info.used / GIB)
+        return nvml.nvmlDeviceGetMemoryInfo(handle)
 
 
-def _processes(nvml: Any, handle: Any) -> tuple[GpuProcess, ...]:
+def _processes(nvml: Any, handle: Any) -> dict[int, float | None]:
     # The versioned call: on an old driver the plain one raises what is no NVMLError.
     listed = nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
-    return tuple(
-        GpuProcess(
-            pid=process.pid,
-            memory_gib=None if process.usedGpuMemory is None else process.usedGpuMemory / GIB,
-        )
-        for process in listed
-    )
+    sizes = {process.pid: process.usedGpuMemory for process in listed}
+    return {pid: None if size is None else size / GIB for pid, size in sizes.items()}
 
 
 def _working_pids(nvml: Any, handle: Any) -> tuple[int, ...]:
@@ -141,7 +126,7 @@ def _working_pids(nvml: Any, handle: Any) -> tuple[int, ...]:
 
 _READINGS: dict[str, Callable[[Any, Any], Any]] = {
     "util_pct": lambda n, h: float(n.nvmlDeviceGetUtilizationRates(h).gpu),
-    "mem_used_gib": lambda n, h: read_memory(n, h).used_gib,
+    "mem_used_gib": lambda n, h: read_memory(n, h).used / GIB,
     "power_w": lambda n, h: n.nvmlDeviceGetPowerUsage(h) / 1000,
     "energy_j": lambda n, h: n.nvmlDeviceGetTotalEnergyConsumption(h) / 1000,
     "sm_clock_mhz": lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)),

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Self
 
 import psutil
@@ -90,32 +90,18 @@ READ_AS = {
 NOT_READ = "too few readings in the window tell it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """One look at a card."""
-
-    time: float
-    """Epoch seconds."""
-    gpu: GpuSample
-    own_pids: tuple[int, ...] = ()
-    """Those of `gpu.processes` that belong to the watched program."""
-    hidden_pids: tuple[int, ...] = ()
-    """Those that do not exist in our process id namespace."""
-
-
 def summed_up(
-    samples: Sequence[Sample], gaps: Mapping[str, str], start: float, end: float
+    samples: Sequence[GpuSample], gaps: Mapping[str, str], start: float, end: float
 ) -> Telemetry:
     """Mean readings of one card over the window; `gaps` explains missing ones."""
     inside = [sample for sample in samples if start <= sample.time <= end]
-    gpus = [sample.gpu for sample in inside]
-    later = [sample.gpu for sample in inside if sample.time >= start + LAG_S]
-    known = any(_is_busy(gpu) is not None for gpu in gpus)
-    busy = [gpu for gpu in gpus if _is_busy(gpu)] if known else gpus
+    later = [sample for sample in inside if sample.time >= start + LAG_S]
+    known = any(_is_busy(sample) is not None for sample in inside)
+    busy = [sample for sample in inside if _is_busy(sample)] if known else inside
     clocks = _values(busy, "sm_clock_mhz")
     found: dict[str, Any] = {
         "gpu_util_pct": _reduced(_values(later, "util_pct"), statistics.fmean),
-        "gpu_mem_used_gib": _reduced(_values(gpus, "mem_used_gib"), max),
+        "gpu_mem_used_gib": _reduced(_values(inside, "mem_used_gib"), max),
         "power_w": _reduced(_values(later, "power_w"), statistics.fmean),
         "energy_j": _energy_j(inside, end - start),
         "sm_clock_mhz": _reduced(clocks, statistics.median),
@@ -132,8 +118,8 @@ def summed_up(
     )
 
 
-def _values(gpus: Sequence[GpuSample], field: str) -> list[float]:
-    values: list[Any] = [getattr(gpu, field) for gpu in gpus]
+def _values(samples: Sequence[GpuSample], field: str) -> list[float]:
+    values: list[Any] = [getattr(sample, field) for sample in samples]
     return [value for value in values if value is not None]
 
 
@@ -141,11 +127,11 @@ def _reduced(values: list[float], how: Callable[[list[float]], float]) -> float 
     return how(values) if values else None
 
 
-def _is_busy(gpu: GpuSample) -> bool | None:
-    if gpu.util_pct is not None:
-        return gpu.util_pct > 0
-    if gpu.event_reasons is not None:
-        return not gpu.event_reasons & IDLE
+def _is_busy(sample: GpuSample) -> bool | None:
+    if sample.util_pct is not None:
+        return sample.util_pct > 0
+    if sample.event_reasons is not None:
+        return not sample.event_reasons & IDLE
     return None
 
 
@@ -155,37 +141,36 @@ def _event_reasons(busy: Sequence[GpuSample]) -> tuple[tuple[str, float], ...]:
     return tuple((name, count / len(masks)) for name, count in hits.items() if count)
 
 
-def _foreign_pids(samples: Sequence[Sample], *, busy: bool) -> int | None:
+def _foreign_pids(samples: Sequence[GpuSample], *, busy: bool) -> int | None:
     """Count other processes that ran kernels in two listings, or in the only one.
 
     A context that only holds memory, such as a notebook's, does not count. Where the driver names
     processes of another namespace, or does not say who works, others cannot be told from ours.
     """
-    listed = [sample for sample in samples if sample.gpu.processes is not None]
+    listed = [sample for sample in samples if sample.processes is not None]
     own = {pid for sample in samples for pid in sample.own_pids}
     hidden = any(sample.hidden_pids for sample in listed)
-    others = {each.pid for sample in listed for each in sample.gpu.processes or ()} - own
-    working = Counter(pid for sample in listed for pid in sample.gpu.working_pids or ())
+    others = {pid for sample in listed for pid in sample.processes or ()} - own
+    working = Counter(pid for sample in listed for pid in sample.working_pids or ())
     unnamed = busy and not working and (others or not own)
     if not listed or unnamed or (hidden and not own):
         return None
     return sum(working[pid] >= min(2, len(listed)) for pid in others)
 
 
-def _held_by_others_gib(samples: Sequence[Sample]) -> float | None:
+def _held_by_others_gib(samples: Sequence[GpuSample]) -> float | None:
     held = []
     for sample in samples:
-        listed = sample.gpu.processes
-        if listed is None or sample.hidden_pids:
+        if sample.processes is None or sample.hidden_pids:
             continue
-        others = [each.memory_gib for each in listed if each.pid not in sample.own_pids]
+        others = [gib for pid, gib in sample.processes.items() if pid not in sample.own_pids]
         if None not in others:
             held.append(sum(filter(None, others)))
     return max(held, default=None)
 
 
-def _energy_j(samples: Sequence[Sample], seconds: float) -> float | None:
-    points = [(s.time, s.gpu.energy_j) for s in samples if s.gpu.energy_j is not None]
+def _energy_j(samples: Sequence[GpuSample], seconds: float) -> float | None:
+    points = [(s.time, s.energy_j) for s in samples if s.energy_j is not None]
     if seconds < COUNTER_WINDOW_S or len(points) < 2:
         return None
     (first_s, first_j), (last_s, last_j) = points[0], points[-1]
@@ -220,7 +205,7 @@ class Sampler:
         self._readers = [GpuReader(device, nvml) for device in devices]
         self._owner = _Owner(pids)
         self._interval_s = interval_s
-        self._samples: list[list[Sample]] = [[] for _ in self._readers]
+        self._samples: list[list[GpuSample]] = [[] for _ in self._readers]
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
 
@@ -257,9 +242,9 @@ class Sampler:
 
     def _look(self, *, slow: bool) -> None:
         for reader, samples in zip(self._readers, self._samples, strict=False):
-            now, gpu = time.time(), reader.sample(slow=slow)
-            own, hidden = self._owner.split([process.pid for process in gpu.processes or ()])
-            samples.append(Sample(time=now, gpu=gpu, own_pids=own, hidden_pids=hidden))
+            now, sample = time.time(), reader.sample(slow=slow)
+            own, hidden = self._owner.split(tuple(sample.processes or ()))
+            samples.append(replace(sample, time=now, own_pids=own, hidden_pids=hidden))
 
 
 class _Owner:

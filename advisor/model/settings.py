@@ -20,35 +20,6 @@ def leaf_of(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """Half-open byte range of a file."""
-
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scalar:
-    """Scalar of a document: value, spelling and place."""
-
-    path: str
-    """`a.b[0].c`; a key with a character outside `[A-Za-z0-9_/+-]` is written `["odd.key"]`."""
-    value: JsonScalar
-    text: str
-    """The value as spelled in the file."""
-    span: Span
-    editable: bool = True
-    why: str | None = None
-    """Why it is not editable: an alias, an interpolation, a block scalar."""
-    comment: str | None = None
-    """Comment on the same line, or directly above it."""
-    choices: tuple[JsonScalar, ...] = ()
-    """The only values the program takes, where that is known."""
-    default_of: str | None = None
-    """`train.py:12`: it is written there as the program's default, and not in this document."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
     """Tunable setting of the program, with its place."""
 

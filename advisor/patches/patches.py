@@ -7,8 +7,9 @@ import ast
 import builtins
 from collections.abc import Mapping
 
-from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
+from advisor.knobs.registry import loader_arguments
 from advisor.patches.python_source import (
+    IMPORTS,
     Source,
     Splice,
     behind,
@@ -21,7 +22,7 @@ POSITIONS = ("dataset", "batch_size", "shuffle")
 """Parameters of DataLoader that people give without their name."""
 NEEDS_WORKERS = {*loader_arguments("workers"), "multiprocessing_context", "timeout"}
 """Arguments that a DataLoader refuses without workers."""
-ARGUMENTS = {each.kind: each.trainer_argument for each in LOADER_ARGUMENTS if each.trainer_argument}
+ARGUMENTS = {kind: f"dataloader_{kind}" for kind in loader_arguments() if kind != "in_order"}
 """Names of loader arguments among the TrainingArguments of transformers."""
 TRAINER_METHODS = {"train", "evaluate", "predict"}
 
@@ -130,7 +131,6 @@ def _override(source: Source, splat: ast.keyword, values: dict[str, int | bool])
 
 
 SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
-IMPORTS = (ast.Import, ast.ImportFrom)
 DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.alias)
 LOSSES = ("loss", "crit")
 """Parts of the names of what a model's output is given to."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LINES = re.compile(r"[^\n]*\n|[^\n]+")
+IMPORTS = (ast.Import, ast.ImportFrom)
 NO_LINE_END = "\\ No newline at end of file"
 
 
@@ -91,8 +92,7 @@ def leading_imports(tree: ast.Module) -> list[ast.stmt]:
     """Imports at a module's top, after its docstring."""
     body = tree.body
     start = 1 if body and ast.get_docstring(tree, clean=False) is not None else 0
-    is_import = (ast.Import, ast.ImportFrom)
-    return list(itertools.takewhile(lambda node: isinstance(node, is_import), body[start:]))
+    return list(itertools.takewhile(lambda node: isinstance(node, IMPORTS), body[start:]))
 
 
 def behind(source: Source, node: ast.stmt) -> int | None:

@@ -188,7 +188,7 @@ def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Failure | No
 
 def _by_rank(ending: TrialExit, found: Failure) -> Failure:
     for process in ending.processes:
-        raised = _lines(process.exception) if process.exception else []
+        raised = process.exception.lines if process.exception else []
         its_own = found.evidence in raised or f"PID {process.pid}" in found.evidence
         if process.world_size > 1 and its_own:
             return replace(found, evidence=f"rank {process.rank}: {found.evidence}")
@@ -270,7 +270,7 @@ def _died(trial: Trial, ending: TrialExit) -> Failure | None:
     problems = exceptions(ending)
     if ending.end == "exited" and ending.exit_code != 0:
         return _cause(trial, ending, problems)
-    lost = [each for each in problems if each.where == "step" and not _ours(ending, _first(each))]
+    lost = [each for each in problems if each.where == "step" and not _ours(ending, each.lines[0])]
     return _cause(trial, ending, lost) if lost else None
 
 
@@ -284,7 +284,7 @@ def _lost_work(_: Trial, ending: TrialExit) -> Failure | None:
         lines = [line for line in lines if not _matched(OUT_OF_MEMORY, [line])]
         return _matched((LOST_WORK,), lines[::-1])
     caught = (each for process in ending.processes for each in process.caught)
-    found = [f"caught in the {each.where}: {_first(each)}" for each in caught]
+    found = [f"caught in the {each.where}: {each.lines[0]}" for each in caught]
     found += [f"caught and printed: {line}" for line in _printed_exceptions(ending, lines)]
     found = [line for line in found if not _ours(ending, line)]
     said = _matched((LOST_WORK,), lines[::-1])
@@ -358,9 +358,9 @@ def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
     """
     printed = [_RANK.sub("", line) for line in ending.output.splitlines()]
     traced = exception_lines(printed)
-    raised = [line for problem in problems for line in _lines(problem)]
+    raised = [line for problem in problems for line in problem.lines]
     raised += [line for line in traced if line not in raised]
-    own = [line for each in problems if each.type not in LAUNCHERS for line in _lines(each)]
+    own = [line for each in problems if each.type not in LAUNCHERS for line in each.lines]
     own += [line for line in traced if _type_of(line) not in LAUNCHERS]
     alone = all(COLLATERAL.search(line) for line in own)
     searched = [*raised, *printed[::-1]] if alone else own
@@ -373,7 +373,7 @@ def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
     if found is not None:
         return found
     if problems:
-        where, lines = problems[0].where, _lines(problems[0])
+        where, lines = problems[0].where, problems[0].lines
         evidence = next(reversed(exception_lines(lines)), lines[0])
     else:
         evidence = traced[-1] if traced else f"exit code {ending.exit_code}: {last_line(ending)}"
@@ -434,16 +434,8 @@ def exceptions(ending: TrialExit) -> list[ProgramException]:
     """Return the final exceptions: the work's own, those left alone by it, a launcher's."""
     problems = [process.exception for process in ending.processes if process.exception]
     return sorted(
-        problems, key=lambda each: (each.type in LAUNCHERS, bool(COLLATERAL.search(_first(each))))
+        problems, key=lambda each: (each.type in LAUNCHERS, bool(COLLATERAL.search(each.lines[0])))
     )
-
-
-def _lines(problem: ProgramException) -> list[str]:
-    return f"{problem.type}: {problem.message}".strip(": ").splitlines() or [problem.type]
-
-
-def _first(problem: ProgramException) -> str:
-    return _lines(problem)[0]
 
 
 def _printed_exceptions(ending: TrialExit, lines: Sequence[str]) -> Iterator[str]:
@@ -453,7 +445,7 @@ def _printed_exceptions(ending: TrialExit, lines: Sequence[str]) -> Iterator[str
     whose children we stopped.
     """
     parents = {process.ppid for process in ending.processes if process.state == "stopped"}
-    ours = [_first(p.exception) for p in ending.processes if p.exception and p.pid in parents]
+    ours = [p.exception.lines[0] for p in ending.processes if p.exception and p.pid in parents]
     for number, line in enumerate(lines):
         if line.strip() != TRACEBACK or lines[number - 1].startswith("Exception ignored in"):
             continue

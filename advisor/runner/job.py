@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from advisor.config.originals import candidate_path
 from advisor.model import Trial
@@ -41,15 +40,6 @@ TRACKER_MODES = {
 _PIECES = re.compile(r"([\s=,:;'\"()\[\]{}&|<>]+)")
 
 
-class JobFile(NamedTuple):
-    """Candidate of a config, removed at the end of the trial."""
-
-    path: str
-    content: bytes
-    original: str
-    """File of the user's whose permissions it takes."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """Job of one process, as sent to its supervisor."""
@@ -61,7 +51,8 @@ class Job:
     directories: tuple[str, ...]
     temporary: tuple[str, ...]
     spec: str = ""
-    candidates: tuple[JobFile, ...] = ()
+    candidates: tuple[tuple[str, str, str], ...] = ()
+    """Of each its path, its content in base64, and the user's file whose permissions it takes."""
     sandbox: SandboxPolicy = field(default_factory=SandboxPolicy)
 
     def folder(self, name: str) -> str:
@@ -70,16 +61,7 @@ class Job:
 
     def line(self, *, stdout_fd: int, stderr_fd: int) -> bytes:
         """Encode the job as one line of JSON."""
-        message = dataclasses.asdict(self) | {
-            "candidates": [
-                (path, base64.b64encode(content).decode("ascii"), original)
-                for path, content, original in self.candidates
-            ],
-            "over": self.sandbox.throws_away,
-            "copies": self.folder("results"),
-            "stdout_fd": stdout_fd,
-            "stderr_fd": stderr_fd,
-        }
+        message = dataclasses.asdict(self) | {"stdout_fd": stdout_fd, "stderr_fd": stderr_fd}
         return json.dumps(message).encode("ascii") + b"\n"
 
 
@@ -108,8 +90,9 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         "MPLBACKEND": "Agg",
         "GPU_ADVISOR_SPEC": str(scratch / SPEC),
     }
-    env["PYTHONPATH"] = _first(PROBE / "site", env.get("PYTHONPATH"))
-    env["PATH"] = _first(PROBE / "bin", env.get("PATH", os.defpath))
+    for name, folder, rest in (("PYTHONPATH", "site", ""), ("PATH", "bin", os.defpath)):
+        parts = (str(PROBE / folder), env.get(name, rest))
+        env[name] = os.pathsep.join(filter(None, parts))
     plan = trial.plan
     if plan.unit_regex is not None and plan.mode == "window":  # the pattern ends the window
         plan = dataclasses.replace(plan, mode="observe")
@@ -135,7 +118,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         ),
         spec=json.dumps(instructions),
         candidates=tuple(
-            JobFile(copies[original], file.content, original)
+            (copies[original], base64.b64encode(file.content).decode(), original)
             for original, file in zip(originals, trial.files, strict=True)
         ),
         sandbox=sandbox,
@@ -150,29 +133,33 @@ def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -
     directory stays spelled as the user spelled it.
     """
     by_identity = {os.path.realpath(original): copy for original, copy in copies.items()}
+    return tuple(_replaced(token, cwd, by_identity) for token in command)
 
-    def real(text: str) -> str:
-        return os.path.realpath(os.path.join(cwd, text))  # noqa: PTH118  spelling
 
-    def copy_of(text: str) -> str | None:
-        # an argument can be anything; only what could be a path is looked up
-        could_be = text and "\0" not in text and len(text) <= 4096
-        copy = by_identity.get(real(text)) if could_be else None
-        if copy is None:
-            return None
-        folder, name = os.path.split(copy)
-        spelled = os.path.dirname(text)  # noqa: PTH120  a Path would drop a leading `./`
-        return os.path.join(spelled, name) if real(spelled) == real(folder) else copy  # noqa: PTH118
+def _replaced(token: str, cwd: str, copies: Mapping[str, str]) -> str:
+    head, equals, value = token.partition("=")
+    if whole := _copy_of(token, cwd, copies):
+        return whole
+    if equals and (path := _copy_of(value, cwd, copies)):
+        return f"{head}={path}"
+    return "".join(_copy_of(piece, cwd, copies) or piece for piece in _PIECES.split(token))
 
-    def replaced(token: str) -> str:
-        head, equals, value = token.partition("=")
-        if whole := copy_of(token):
-            return whole
-        if equals and (path := copy_of(value)):
-            return f"{head}={path}"
-        return "".join(copy_of(piece) or piece for piece in _PIECES.split(token))
 
-    return tuple(map(replaced, command))
+def _copy_of(text: str, cwd: str, copies: Mapping[str, str]) -> str | None:
+    """Copy of the file that `text` names, in the user's spelling of its folder."""
+    # an argument can be anything; only what could be a path is looked up
+    could_be = text and "\0" not in text and len(text) <= 4096
+    copy = copies.get(_real(cwd, text)) if could_be else None
+    if copy is None:
+        return None
+    folder, name = os.path.split(copy)
+    spelled = os.path.dirname(text)  # noqa: PTH120  a Path would drop a leading `./`
+    same = _real(cwd, spelled) == _real(cwd, folder)
+    return os.path.join(spelled, name) if same else copy  # noqa: PTH118  spelling
+
+
+def _real(cwd: str, text: str) -> str:
+    return os.path.realpath(os.path.join(cwd, text))  # noqa: PTH118  spelling
 
 
 def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:
@@ -183,7 +170,3 @@ def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:
         **TRACKER_MODES,
     }
     return {name: value for name, value in own.items() if environ.get(name) != "disabled"}
-
-
-def _first(folder: Path, rest: str | None) -> str:
-    return os.pathsep.join([str(folder), *([rest] if rest else [])])

@@ -126,5 +126,5 @@ class Launched:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         beside = not self.job.sandbox.throws_away and self.refused is None
-        laid = [candidate.path for candidate in self.job.candidates if beside]
+        laid = [path for path, _, _ in self.job.candidates if beside]
         supervisor.clean_up(laid, self.job.temporary)

@@ -6,7 +6,7 @@ Rank 0 speaks for the rest, and a straggler for the shares.
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from advisor.analysis.measurement import NO_RUN
 from advisor.model import TRAINING_STEPS, Effects, Run, RunPhase, Straggler, Trial
@@ -71,7 +71,7 @@ def _counted(run: Run, trial: Trial, ending: TrialExit) -> Run | None:
     count, pattern = ending.count, trial.plan.unit_regex
     if count.lines >= 3 and count.seconds > 0:
         first, last = count.marks[0], count.marks[-1]
-        units = last.units - first.units
+        units = last.value - first.value
         return replace(
             run,
             units=units,
@@ -84,7 +84,7 @@ def _counted(run: Run, trial: Trial, ending: TrialExit) -> Run | None:
     if not count.lines or ending.end != "exited" or ending.wall_s <= 0:
         return None
     source = f"units of lines that match {pattern!r} over the time of the whole run"
-    return _over_all(run, ending, count.marks[-1].units, source)
+    return _over_all(run, ending, count.marks[-1].value, source)
 
 
 def _over_all(run: Run, ending: TrialExit, units: float, source: str) -> Run:
@@ -116,7 +116,9 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
     tokens = _known(rank.run.tokens_per_s for rank in ranks)
     starts = _known(process.boot_time for process in processes)
     first_step = min(rank.record.measurement.first_step for rank in ranks)
-    alone = len(ranks) == 1
+    phases = _from_the_start(lead, starts)
+    of_one: dict[str, Any] = {"phases": phases, "ceilings": first.ceilings}
+    of_several = {"phases": (), "rank_units_per_s": rates, "rank_mem_gib": tuple(memory)}
     return replace(
         lead.run,
         units=counted * all_of_them * lead.seconds,
@@ -125,21 +127,18 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
         windows=tuple(map(sum, zip(*(rank.run.windows for rank in ranks), strict=False))),
         wait_share=sum(waits) / len(waits) if waits else None,
         shares=slowest.run.shares,
-        phases=_from_the_start(lead, starts) if alone else (),
         whole_units=sum(rank.run.whole_units for rank in ranks),
         peak_mem_gib=_largest(memory),
         peak_device_gib=_largest(rank.record.memory.get("reserved_gib") for rank in ranks),
         effects=_effects(lead, ranks),
-        ceilings=first.ceilings if alone else (),
         cards=tuple(_known(rank.record.card for rank in ranks)),
         ranks=len(ranks),
-        rank_units_per_s=() if alone else rates,
-        rank_mem_gib=() if alone else tuple(memory),
         straggler=straggler,
         startup_s=first_step - min(starts) if starts else None,
         window_ended_s=lead.run.window_end - min(starts) if starts else None,
         notes=tuple(dict.fromkeys(_notes(ranks, len(able) - len(ranks)))),
         **{name: getattr(first, name) for name in OF_THE_FIRST},
+        **(of_one if len(ranks) == 1 else of_several),
     )
 
 
@@ -238,17 +237,14 @@ def joined(runs: Sequence[Run]) -> Run:
     Each took its ranks for typical, so their mean by ranks is the whole.
     """
     first, ranks = runs[0], sum(run.ranks for run in runs)
-
-    def mean(name: str) -> float:
-        return float(sum(getattr(run, name) * run.ranks for run in runs) / ranks)
-
+    weights = [run.ranks for run in runs]
     rates = [run.rank_units_per_s or (run.units_per_s * run.ranks / ranks,) for run in runs]
     own = {_partial(run.ranks, run.effects.world_size or ranks) for run in runs}
     notes = (note for run in runs for note in run.notes if note not in own)
     return replace(
         first,
-        units=mean("units"),
-        units_per_s=mean("units_per_s"),
+        units=statistics.fmean((run.units for run in runs), weights),
+        units_per_s=statistics.fmean((run.units_per_s for run in runs), weights),
         ranks=ranks,
         rank_units_per_s=sum(rates, ()),
         rank_mem_gib=sum((run.rank_mem_gib for run in runs), ()),

@@ -7,9 +7,10 @@ import threading
 import time
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from advisor.files import reading
+from advisor.runner.resources import Reading
 
 TAIL_BYTES = 64 * 1024
 LOG_BYTES = 4 * 1024 * 1024
@@ -28,14 +29,6 @@ def plain(data: bytes) -> str:
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
 
 
-class Mark(NamedTuple):
-    """Units of all matching lines up to one moment."""
-
-    time: float
-    """Epoch seconds."""
-    units: float
-
-
 class Tally:
     """Thread-safe count of units in output lines that match a pattern."""
 
@@ -43,8 +36,8 @@ class Tally:
         self.pattern = re.compile(pattern) if pattern else None
         self._lock = threading.Lock()
         self.lines = 0
-        self.marks: tuple[Mark, ...] = ()
-        """In order; the first and the last line are always among them."""
+        self.marks: tuple[Reading, ...] = ()
+        """Units of all lines so far; the first and the last line are always among them."""
 
     @property
     def seconds(self) -> float:
@@ -56,7 +49,7 @@ class Tally:
         """Units a second of about eight parts of the time."""
         edges = self.marks[:: max(1, len(self.marks) // 8)]
         return tuple(
-            (b.units - a.units) / (b.time - a.time) for a, b in pairwise(edges) if b.time > a.time
+            (b.value - a.value) / (b.time - a.time) for a, b in pairwise(edges) if b.time > a.time
         )
 
     def add(self, line: bytes) -> None:
@@ -69,9 +62,9 @@ class Tally:
             if match.re.groups and match[1]:
                 units = float(match[1].replace(",", ""))
         with self._lock:
-            before = self.marks[-1].units if self.marks else 0.0
+            before = self.marks[-1].value if self.marks else 0.0
             kept = self.marks if len(self.marks) < MARKS else self.marks[::2]
-            self.marks = (*kept, Mark(time.time(), before + units))
+            self.marks = (*kept, Reading(time.time(), before + units))
             self.lines += 1
 
 

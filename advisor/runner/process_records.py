@@ -44,6 +44,11 @@ class ProgramException:
     """Items of the batch in which it was raised."""
 
     @property
+    def lines(self) -> list[str]:
+        """Type and message as Python prints them."""
+        return f"{self.type}: {self.message}".strip(": ").splitlines() or [self.type]
+
+    @property
     def ran_out(self) -> bool:
         """Return True for an out-of-memory error."""
         return "OutOfMemory" in self.type or "out of memory" in self.message

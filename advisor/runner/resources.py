@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import psutil
 
+from advisor.machine.contention import tree
 from advisor.machine.host import cgroup_folders
 from advisor.machine.readings import GIB
 from advisor.model import MeasurePlan
@@ -80,7 +81,7 @@ LIGHT = 0.02
 
 
 class Reading(NamedTuple):
-    """Reading of the tree at an epoch time."""
+    """Value at one moment, in epoch seconds."""
 
     time: float
     value: float
@@ -102,18 +103,15 @@ class TreeSampler:
         begun = time.monotonic()
         if begun < self._due:
             return
-        tree = []
-        with contextlib.suppress(psutil.Error):
-            root = psutil.Process(self._root)
-            tree = [root, *root.children(recursive=True)]
         memory = cpu_s = 0.0
-        for process in tree:
+        processes = tree(self._root)
+        for process in processes:
             with contextlib.suppress(psutil.Error):
                 cpu_s += sum(process.cpu_times()[:4])  # with those of children that were waited for
                 memory += 0.0 if process.pid == self._root else _memory(process)
         if memory:
             self._memory.append(Reading(time.time(), memory / GIB))
-        if tree:
+        if processes:
             self._cpu.append(Reading(time.time(), cpu_s))
         self._due = begun + max(INTERVAL_S, (time.monotonic() - begun) / LIGHT)
 

@@ -12,7 +12,6 @@ stdout: events, a JSON object a line: `started` or `refused`, `exited`, `gone`.
 
 import binascii
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -21,10 +20,11 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.sandbox.api import open_sandbox
 from advisor.sandbox.base import Sandbox
+from advisor.sandbox.kernel import prctl
 from advisor.sandbox.layers import remove_tree
 
 TERM_GRACE_S = 2.0
@@ -40,12 +40,6 @@ SPEC = "spec.json"
 """Instructions of the probe, in scratch."""
 
 
-class Process(NamedTuple):
-    parent: int
-    group: int
-    zombie: bool
-
-
 def main() -> None:
     """Guard one job."""
     control = Control()
@@ -53,21 +47,22 @@ def main() -> None:
     if line is None:  # the parent died before it sent a job
         return
     job: dict[str, Any] = json.loads(line)
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of the command become ours
+    prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of the command become ours
     sandbox = open_sandbox(job["sandbox"], job["cwd"])
+    over = job["sandbox"]["kind"] == "overlay"
     command: int | None = None
     laid: list[str] = []
     stage = "scratch"
     try:
         lay_out(job)
         stage = "layout"
-        if not job["over"]:
+        if not over:
             lay_beside(job, laid)
         stage = "isolation"
         sandbox.enter()
-        _prctl(PR_SET_DUMPABLE, 0)  # through its open files the program would reach the host's
+        prctl(PR_SET_DUMPABLE, 0)  # through its open files the program would reach the host's
         stage = "layout"
-        for path, content, _ in job["candidates"] if job["over"] else ():
+        for path, content, _ in job["candidates"] if over else ():
             sandbox.put(path, binascii.a2b_base64(content))
         stage = "start"
         command = start(job, sandbox)
@@ -82,7 +77,7 @@ def main() -> None:
         while not control.ended:
             control.wait(None)
     left = end_all(command, control, sandbox)
-    changes = sandbox.changes(job["copies"])
+    changes = sandbox.changes(os.path.join(job["scratch"], "results"))
     sandbox.leave()
     full = is_full(job["scratch"])
     clean_up(laid, [*job["temporary"], *([job["scratch"]] if control.parent_died else [])])
@@ -210,8 +205,8 @@ def start(job: dict[str, Any], sandbox: Sandbox) -> int:
 
 
 def _become_the_command(sandbox: Sandbox) -> None:
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    _prctl(PR_SET_DUMPABLE, 1)  # its own /proc is its own again
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(PR_SET_DUMPABLE, 1)  # its own /proc is its own again
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("500")
     sandbox.confine()
@@ -229,8 +224,7 @@ def end_all(command: int | None, control: Control, sandbox: Sandbox) -> list[int
     begun, pause_s = time.monotonic(), 0.01
     asked: set[int] = set()
     while True:
-        for _ in reaped():
-            pass
+        list(reaped())
         alive = family(command)
         if not alive:
             return []
@@ -256,14 +250,16 @@ def family(command: int | None) -> set[int]:
     ours = {os.getpid()}
     grown = True
     while grown:
-        found = {pid for pid, each in table.items() if each.parent in ours or each.group == command}
+        found = {
+            pid for pid, (parent, group, _) in table.items() if parent in ours or group == command
+        }
         grown = not found <= ours
         ours |= found
-    return {pid for pid in ours - {os.getpid()} if pid in table and not table[pid].zombie}
+    return {pid for pid in ours - {os.getpid()} if pid in table and table[pid][2] not in "ZX"}
 
 
-def process_table() -> dict[int, Process]:
-    """Process table of the host."""
+def process_table() -> dict[int, tuple[int, int, str]]:
+    """Parent, group and state of each process of the host."""
     table = {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
         with (
@@ -272,9 +268,5 @@ def process_table() -> dict[int, Process]:
         ):
             # the command's name, in parentheses, may itself hold spaces and parentheses
             state, parent, group = file.read().rpartition(")")[2].split()[:3]
-            table[int(name)] = Process(int(parent), int(group), state in "ZX")
+            table[int(name)] = int(parent), int(group), state
     return table
-
-
-def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -11,7 +11,7 @@ import math
 import os
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -67,15 +67,6 @@ def _note(verb: str, names: Sequence[str], end: str = "") -> tuple[str, ...]:
     return (f"{verb} {', '.join(names[:NAMED_LIMIT])}{more}{end}",) if names else ()
 
 
-class Items(NamedTuple):
-    """Number of items of one file, and what of `ResultFile` can be read of them."""
-
-    items: int
-    first: Iterable[Iterable[object]] = ()
-    sampled: bool = False
-    digest: str | None = None
-
-
 def read_copies(changes: Mapping[str, Any], root: str) -> Iterator[ResultFile]:
     """Read the sandbox's copies of new files."""
     for entry in changes.get("results", ()):
@@ -118,10 +109,10 @@ def read_file(path: Path, shown: str) -> list[ResultFile]:
                 found = reader(file)
             except ImportError:
                 found = _digested(file)
-            first = tuple(tuple(map(_value, values)) for values in found.first)
+            first = tuple(tuple(map(_value, values)) for values in found.get("first", ()))
     except Exception:  # an untrusted file makes a decoder raise anything
         return []
-    return [ResultFile(path=shown, size_bytes=size, **{**found._asdict(), "first": first})]
+    return [ResultFile(path=shown, size_bytes=size, **(found | {"first": first}))]
 
 
 def _value(leaf: object) -> float | str:
@@ -130,28 +121,30 @@ def _value(leaf: object) -> float | str:
     return hashlib.blake2b(str(leaf).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def _json(file: BinaryIO) -> Items:
+def _json(file: BinaryIO) -> dict[str, Any]:
     held = json.loads(file.read(JSON_BYTES))  # of a larger one a part, which is no JSON
     lists = [held] if isinstance(held, list) else list(held.values())
     items: list[Any] = max((each for each in lists if isinstance(each, list)), key=len)
-    return Items(len(items), [_words(json.dumps(each)) for each in items[:FIRST_ITEMS]])
+    first = [_words(json.dumps(each)) for each in items[:FIRST_ITEMS]]
+    return {"items": len(items), "first": first}
 
 
-def _lines(file: BinaryIO) -> Items:
+def _lines(file: BinaryIO) -> dict[str, Any]:
     first: list[bytes] = []
     while len(first) < FIRST_ITEMS and (line := file.readline(LINE_BYTES)).endswith(b"\n"):
         first.append(line)
     count = len(first)
     while chunk := file.read(1 << 20):
         count += chunk.count(b"\n")
-    return Items(count, [_words(line.decode("utf-8", "replace")) for line in first])
+    words = [_words(line.decode("utf-8", "replace")) for line in first]
+    return {"items": count, "first": words}
 
 
 def _words(text: str) -> list[object]:
     return [float(number) if number else word for number, word in WORDS.findall(text)[:VALUES]]
 
 
-def _array(file: BinaryIO) -> Items:
+def _array(file: BinaryIO) -> dict[str, Any]:
     numpy: Any = importlib.import_module("numpy")
     loaded = numpy.load(file, allow_pickle=False)
     arrays = [loaded[name] for name in loaded.files] if hasattr(loaded, "files") else [loaded]
@@ -159,10 +152,10 @@ def _array(file: BinaryIO) -> Items:
     rows = longest[:FIRST_ITEMS].reshape(min(len(longest), FIRST_ITEMS), -1)
     step = max(1, rows.shape[1] // VALUES)
     first = [row[::step].tolist()[:VALUES] for row in rows]
-    return Items(len(longest), first, sampled=step > 1)
+    return {"items": len(longest), "first": first, "sampled": step > 1}
 
 
-def _picture(file: BinaryIO) -> Items:
+def _picture(file: BinaryIO) -> dict[str, Any]:
     image: Any = importlib.import_module("PIL.Image")
     with image.open(file) as picture:
         deep = picture.mode.startswith(("I", "F"))
@@ -171,19 +164,20 @@ def _picture(file: BinaryIO) -> Items:
         highest = 65535 if picture.mode.startswith("I") else 1 if deep else 255
         means = [value / highest for value in array("f", fields.tobytes())]
         size = "{}x{}".format(*picture.size)
-    return Items(1, [[size, *means]], sampled=True)
+    return {"items": 1, "first": [[size, *means]], "sampled": True}
 
 
-def _digested(file: BinaryIO) -> Items:
+def _digested(file: BinaryIO) -> dict[str, Any]:
     file.seek(0)
     digest = hashlib.blake2b(file.read(DIGESTED_BYTES), digest_size=8).hexdigest()
-    return Items(1, digest=digest)
+    return {"items": 1, "digest": digest}
 
 
-FORMATS: dict[str, Callable[[BinaryIO], Items]] = {
+FORMATS: dict[str, Callable[[BinaryIO], dict[str, Any]]] = {
     **dict.fromkeys((".jsonl", ".ndjson", ".csv"), _lines),
     ".json": _json,
     ".npy": _array,
     ".npz": _array,
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif"), _picture),
 }
+"""Reader of each format: fields of `ResultFile`, in which values of `first` are any objects."""

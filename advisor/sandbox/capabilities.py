@@ -7,8 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from advisor.errors import UsageError
 from advisor.machine.host import memory_limit_bytes
 from advisor.model import Trial
 from advisor.sandbox import selftest
+from advisor.sandbox.layers import remove_tree
 from advisor.sandbox.path_policy import CACHES, around, caches, is_within, mps_pipes
 from advisor.sandbox.policy import KINDS, LAYER_FOLDER, Kind, SandboxPolicy
 
@@ -30,59 +31,43 @@ TESTED_BYTES = 64 << 20
 """Layers of the self-test: they hold the copies beside mounts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capability:
-    """Best kind of isolation that holds here."""
-
-    kind: Kind
-    refused: tuple[tuple[Kind, str], ...] = ()
-
-    @property
-    def why_not_better(self) -> str:
-        """Reasons why stronger kinds do not hold, or were not asked for."""
-        return "; ".join(f"{kind}: {why}" for kind, why in self.refused) or f"{FORCED} asks for it"
-
-
-def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> Capability:
-    """Find the isolation for `cwd`. Raises UsageError if the one asked for fails."""
+def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> SandboxPolicy:
+    """Find the best kind of isolation for `cwd`. Raises UsageError if the one asked for fails."""
     forced = environ.get(FORCED) or None
     if forced is not None and forced not in KINDS:
         msg = f"{FORCED} is {forced!r}; it may be {', '.join(KINDS)}, or not be set."
         raise UsageError(msg)
-    capability = _detected(os.path.realpath(cwd), forced)
-    if forced is not None and capability.kind != forced:
-        msg = f"{FORCED} asks for {forced}, which does not hold here: {capability.why_not_better}."
+    found = _detected(os.path.realpath(cwd), forced)
+    if forced is not None and found.kind != forced:
+        msg = f"{FORCED} asks for {forced}, which does not hold here: {found.why_not_better}."
         raise UsageError(msg)
-    return capability
-
-
-def isolation_warnings(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return warnings about real writes in `cwd`. Raises UsageError."""
-    capability = detect_isolation(cwd, environ)
-    return SandboxPolicy(kind=capability.kind, why_not_better=capability.why_not_better).notes
+    return found
 
 
 @cache
-def _detected(cwd: str, forced: str | None) -> Capability:
-    refused: list[tuple[Kind, str]] = []
-    confining = [kind for kind in KINDS if kind != "guard" and forced in (None, kind)]
-    for kind in confining:
-        why = _try(kind, cwd)
+def _detected(cwd: str, forced: str | None) -> SandboxPolicy:
+    refused: list[str] = []
+    for kind in [each for each in KINDS if forced in (None, each)]:
+        why = None if kind == "guard" else _try(kind, cwd)
         if why is None:
-            return Capability(kind=kind, refused=tuple(refused))
-        refused.append((kind, why))
-    return Capability(kind="guard", refused=tuple(refused))
+            reasons = "; ".join(refused) or (f"{FORCED} asks for it" if forced else "")
+            return SandboxPolicy(kind=kind, why_not_better=reasons)
+        refused.append(f"{kind}: {why}")
+    return SandboxPolicy(kind="guard", why_not_better="; ".join(refused))
 
 
 def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
     """Return why `kind` does not work here, with layers in memory or `layers`."""
+    folder = ""
     try:
         if kind == "overlay" and (foreign := _foreign_group(cwd)):
             return foreign
-        policy = SandboxPolicy(kind=kind, upper_bytes=0 if layers else TESTED_BYTES)
+        folder = tempfile.mkdtemp(prefix="gpu-advisor-attempt-", dir=layers)
+        space = 0 if layers else TESTED_BYTES
+        policy = SandboxPolicy(kind=kind, layers=folder, upper_bytes=space)
         tried = subprocess.run(
             [sys.executable, "-I", "-S", selftest.__file__],
-            input=json.dumps({"policy": dataclasses.asdict(policy), "cwd": cwd, "layers": layers}),
+            input=json.dumps({"policy": dataclasses.asdict(policy), "cwd": cwd}),
             capture_output=True,
             text=True,
             check=False,
@@ -90,6 +75,8 @@ def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         return str(problem)
+    finally:
+        remove_tree(folder)
     if tried.returncode or not tried.stdout:  # it broke off
         return [f"exit code {tried.returncode}", *tried.stderr.strip().splitlines()][-1]
     why: str | None = json.loads(tried.stdout)
@@ -104,31 +91,26 @@ def trial_policy(
     A program that may write in its directory may still not write what is spared, nor make anything
     beside that. `kept` is shared by the trials of a call.
     """
-    capability = detect_isolation(trial.cwd, environ)
+    found = detect_isolation(trial.cwd, environ)
     pipes = mps_pipes(environ)
-    passes = [str(scratch), str(kept), *([pipes] if pipes else [])]
-    if not is_within(str(temporary), str(scratch)):
-        passes.append(str(temporary))
-    if trial.allow_writes and capability.kind == "landlock":
+    passes = list(filter(None, (str(scratch), str(kept), str(temporary), pipes)))
+    if trial.allow_writes and found.kind == "landlock":
         passes += _but(os.path.realpath(trial.cwd), map(os.path.realpath, trial.spared))
-    if capability.kind == "landlock" and not trial.hidden:
+    if found.kind == "landlock" and not trial.hidden:
         passes += _downloads(environ, os.path.realpath(trial.cwd))
     folder = environ.get(LAYER_FOLDER)
-    on_disk = folder or (
-        capability.kind == "overlay" and saves_as_usual(str(scratch.parent), trial.cwd)
-    )
+    on_disk = folder or (found.kind == "overlay" and saves_as_usual(str(scratch.parent), trial.cwd))
     tag = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
-    return SandboxPolicy(
-        kind=capability.kind,
+    return dataclasses.replace(
+        found,
         passes=tuple(passes),
-        caches=_caches(environ, passes, kept) if capability.kind == "overlay" else (),
+        caches=_caches(environ, passes, kept) if found.kind == "overlay" else (),
         layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else scratch / "layers"),
         upper_bytes=0 if on_disk else _upper_bytes(),
         private_memory=pipes is None,
         hidden=trial.hidden,
         shown=trial.shown,
         network=trial.network,
-        why_not_better=capability.why_not_better,
     )
 
 
@@ -144,21 +126,20 @@ def saves_as_usual(folder: str, cwd: str) -> bool:
 
 
 def checkout_policy(
-    capability: Capability, top: str, *, scratch: Path, hidden: Iterable[str], shown: Iterable[str]
+    found: SandboxPolicy, top: str, *, scratch: Path, hidden: Iterable[str], shown: Iterable[str]
 ) -> SandboxPolicy:
     """Make a policy that allows writes in checkout `top`, except in `.git`."""
     top = os.path.realpath(top)
     repository = os.path.join(top, ".git")
-    inside = _but(top, [repository]) if capability.kind == "landlock" else [top]
-    return SandboxPolicy(
-        kind=capability.kind,
+    inside = _but(top, [repository]) if found.kind == "landlock" else [top]
+    return dataclasses.replace(
+        found,
         passes=(str(scratch), *inside),
         sealed=(repository,),
         hidden=tuple(hidden),
         shown=tuple(shown),
         layers=str(scratch / "layers"),
         upper_bytes=_upper_bytes(),
-        why_not_better=capability.why_not_better,
     )
 
 
@@ -173,9 +154,8 @@ def cache_variables(
     lost = [each for each in CACHES if each.in_tmpdir and not environ.get(each.variable)]
     for each, folder in caches(environ):
         passes = any(is_within(folder, passing) for passing in policy.passes)
-        denied = policy.kind == "landlock" and not passes
-        thrown_away = policy.kind == "overlay" and not passes and not os.path.isdir(folder)
-        if each.rebuilt and (denied or thrown_away):
+        thrown_away = policy.kind == "overlay" and not os.path.isdir(folder)
+        if each.rebuilt and not passes and (policy.kind == "landlock" or thrown_away):
             lost.append(each)
     return {each.variable: str(kept / each.variable.lower()) for each in lost}
 

@@ -21,8 +21,15 @@ CAP_PERFMON = 38
 CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_SYS_CHROOT = 16, 17, 18
 CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_MKNOD = 19, 21, 27
 
-LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
-"""Syscall numbers, the same on every architecture."""
+SYSCALLS = {
+    "seccomp": {"x86_64": 317, "aarch64": 277}.get(os.uname().machine, -1),
+    "pidfd_open": 434,
+    "pidfd_getfd": 438,
+    "landlock_create_ruleset": 444,
+    "landlock_add_rule": 445,
+    "landlock_restrict_self": 446,
+}
+"""Numbers of calls that libc lacks."""
 
 _KEPT_FLAGS = {
     os.ST_NOSUID: MS_NOSUID,
@@ -87,10 +94,10 @@ def prctl(option: int, value: int) -> None:
     _checked("prctl", _libc.prctl(option, *arguments))
 
 
-def syscall(name: str, number: int, *arguments: int | bytes | None) -> int:
-    """Call a system call that libc lacks."""
+def syscall(name: str, *arguments: int | bytes | None) -> int:
+    """Call one of `SYSCALLS`. Raises OSError."""
     words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
-    result = _libc.syscall(ctypes.c_long(number), *words)
+    result = _libc.syscall(ctypes.c_long(SYSCALLS[name]), *words)
     _checked(name, result)
     return int(result)
 

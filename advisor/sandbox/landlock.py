@@ -13,8 +13,7 @@ from advisor.sandbox.base import Sandbox
 from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
 from advisor.sandbox.seccomp import METADATA, NO_FOLLOW, SyscallListener, SyscallNotification
 
-VERSION = 1
-PATH_BENEATH = 1
+VERSION, PATH_BENEATH = 1, 1
 WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
 RIGHTS = {1: WRITE_FILE | sum(1 << bit for bit in range(4, 13)), 2: 1 << 13, 3: TRUNCATE}
 """By the interface's version: write to a file; remove and make each kind of entry; link and move
@@ -39,11 +38,11 @@ class Landlock(Sandbox):
 
     def confine(self) -> None:
         """Deny writes of this process and its children."""
-        version = _create_ruleset(None, 0, VERSION)
+        version = kernel.syscall("landlock_create_ruleset", None, 0, VERSION)
         rights = sum(bits for since, bits in RIGHTS.items() if since <= version)
         if self._read:
             rights |= READ
-        ruleset = _create_ruleset(struct.pack("Q", rights), 8, 0)
+        ruleset = kernel.syscall("landlock_create_ruleset", struct.pack("Q", rights), 8, 0)
         for path in self._free:
             self._allow(ruleset, path, rights)
         for path in self._read:
@@ -52,7 +51,7 @@ class Landlock(Sandbox):
             with contextlib.suppress(OSError):  # an ordinary user has none
                 kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-        kernel.syscall("landlock_restrict_self", kernel.LANDLOCK_RESTRICT_SELF, ruleset, 0)
+        kernel.syscall("landlock_restrict_self", ruleset, 0)
         os.close(ruleset)
         self.listener.confine()
 
@@ -77,17 +76,10 @@ class Landlock(Sandbox):
             if not stat.S_ISDIR(os.fstat(place).st_mode):
                 rights &= WRITE_FILE | TRUNCATE | READ_FILE
             rule = struct.pack("=Qi", rights, place)
-            kernel.syscall(
-                "landlock_add_rule", kernel.LANDLOCK_ADD_RULE, ruleset, PATH_BENEATH, rule, 0
-            )
+            kernel.syscall("landlock_add_rule", ruleset, PATH_BENEATH, rule, 0)
         finally:
             os.close(place)
 
     def leave(self) -> None:
         """Close the listener; the rules end with their processes."""
         self.listener.close()
-
-
-def _create_ruleset(rights: bytes | None, size: int, flags: int) -> int:
-    number = kernel.LANDLOCK_CREATE_RULESET
-    return kernel.syscall("landlock_create_ruleset", number, rights, size, flags)

@@ -7,7 +7,7 @@ unmount. Such a folder is split: what lies in it is covered one by one.
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -82,43 +82,39 @@ def plan(
 
     `places` are where the program certainly writes: its working directory, its user's home.
     """
-    steps = dict(_planned(mounts, places, tree))
-    if private_memory and any(mount.path == SHARED_MEMORY for mount in mounts):
+    points = {mount.path for mount in mounts}
+    steps: dict[str, How] = {}
+    for mount in mounts:
+        if any(is_within(mount.path, each) for each in SYSTEM_TREES):
+            if mount.path in SYSTEM_TREES:
+                steps[mount.path] = "passes"
+        elif mount.fstype in PSEUDO or (mount.read_only and mount.path != "/"):
+            steps[mount.path] = "passes"
+        elif not tree.is_folder(mount.path):
+            steps[mount.path] = "sealed"
+        else:
+            steps |= _covered(mount.path, points, places, tree)
+    if private_memory and SHARED_MEMORY in points:
         steps[SHARED_MEMORY] = "memory"
     return dict(sorted(steps.items()))
 
 
-def _planned(
-    mounts: list[Mount], places: Sequence[str], tree: FileTree
-) -> Iterator[tuple[str, How]]:
-    points = {mount.path for mount in mounts}
-
-    def covered(folder: str) -> Iterator[tuple[str, How]]:
-        if folder in SYSTEM_TREES:
-            yield folder, "passes"
-        elif not any(point != folder and is_within(point, folder) for point in points):
-            yield folder, "overlay"
-            yield from ((each, "overlay") for each in _apart(folder, places, tree))
-        else:
-            yield folder, "split" if tree.may_write(folder) else "sealed"
-            inside = list(tree.folders(folder))
-            if len(inside) > FOLDERS_LIMIT:
-                msg = f"{folder}, in which others are mounted, has over {FOLDERS_LIMIT} folders"
-                raise OSError(msg)
-            for each in inside:
-                if each not in points:
-                    yield from covered(each)
-
-    for mount in mounts:
-        if any(is_within(mount.path, each) for each in SYSTEM_TREES):
-            if mount.path in SYSTEM_TREES:
-                yield mount.path, "passes"
-        elif mount.fstype in PSEUDO or (mount.read_only and mount.path != "/"):
-            yield mount.path, "passes"
-        elif not tree.is_folder(mount.path):
-            yield mount.path, "sealed"
-        else:
-            yield from covered(mount.path)
+def _covered(
+    folder: str, points: Collection[str], places: Sequence[str], tree: FileTree
+) -> dict[str, How]:
+    if folder in SYSTEM_TREES:
+        return {folder: "passes"}
+    if not any(point != folder and is_within(point, folder) for point in points):
+        return dict.fromkeys((folder, *_apart(folder, places, tree)), "overlay")
+    inside = tree.folders(folder)
+    if len(inside) > FOLDERS_LIMIT:
+        msg = f"{folder}, in which others are mounted, has over {FOLDERS_LIMIT} folders"
+        raise OSError(msg)
+    steps: dict[str, How] = {folder: "split" if tree.may_write(folder) else "sealed"}
+    for each in inside:
+        if each not in points:
+            steps |= _covered(each, points, places, tree)
+    return steps
 
 
 def _apart(folder: str, places: Iterable[str], tree: FileTree) -> Iterator[str]:

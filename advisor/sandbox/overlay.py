@@ -140,7 +140,9 @@ class Overlay(Sandbox):
             kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
 
     def changes(self, copies: str) -> dict[str, Any] | None:
-        """Read the exact changes from the layers."""
+        """Read the exact changes from the layers; None if it was never entered."""
+        if self._kept < 0:
+            return None
         found: dict[str, Any] = layers.changes(self._kept, self._layers, self._host, copies)
         found["changed"] = [path for path in found["changed"] if path not in self._put]
         found["sealed"] = self._sealed
@@ -150,6 +152,7 @@ class Overlay(Sandbox):
 
     def leave(self) -> None:
         """Return to the host's file tree."""
+        self.listener.close()
         if self._kept < 0:
             return
         for path in reversed(self._policy["passes"]):

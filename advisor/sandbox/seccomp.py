@@ -34,8 +34,8 @@ HERE = 0xFFFF_FF9C
 NO_FOLLOW = 0x100
 PATH_BYTES = 4096
 
-SECCOMP = {"x86_64": (317, 0xC000_003E), "aarch64": (277, 0xC000_00B7)}
-"""By architecture: the number of seccomp(2), and the kernel's name for it."""
+ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
+"""The kernel's number for each."""
 
 
 class Call(NamedTuple):
@@ -131,7 +131,7 @@ class SyscallListener:
         self, calls: tuple[Call, ...], judge: Callable[[SyscallNotification], int | None]
     ) -> None:
         machine = os.uname().machine
-        self._seccomp = SECCOMP.get(machine)
+        self._architecture = ARCHITECTURES.get(machine)
         self._calls: dict[int, Call] = {
             getattr(call, machine): call for call in calls if getattr(call, machine, None)
         }
@@ -151,14 +151,13 @@ class SyscallListener:
 
     def confine(self) -> None:
         """Report this process's calls to the listener."""
-        if self._seccomp is None:
+        if self._architecture is None:
             return
-        number, architecture = self._seccomp
-        program = _program(architecture, tuple(self._calls))
+        program = _program(self._architecture, tuple(self._calls))
         lines = ctypes.create_string_buffer(program, len(program))
         head = struct.pack("=HxxxxxxQ", len(program) // 8, ctypes.addressof(lines))
         with contextlib.suppress(OSError):  # another listens already, or it is forbidden
-            listener = kernel.syscall("seccomp", number, SET_MODE_FILTER, NEW_LISTENER, head)
+            listener = kernel.syscall("seccomp", SET_MODE_FILTER, NEW_LISTENER, head)
             socket.send_fds(self._there, [b"l"], [listener])
             os.close(listener)
 

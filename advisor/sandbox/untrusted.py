@@ -15,7 +15,6 @@ from advisor.sandbox.path_policy import around, is_within
 from advisor.sandbox.seccomp import Call, SyscallNotification
 
 CONNECT = Call(42, 203)
-PIDFD_OPEN, PIDFD_GETFD = 434, 438
 ADDRESS_BYTES = 110
 """Longest address of a socket in the file tree."""
 SET_FLAGS, UP_AND_RUNNING = 0x8914, 0x41
@@ -83,8 +82,8 @@ def _copied_descriptor(thread: int, number: int) -> int:
     """Duplicate a descriptor of another process. Raises OSError."""
     with open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as file:
         process = next(int(line.split()[1]) for line in file if line.startswith("Tgid:"))
-    handle = kernel.syscall("pidfd_open", PIDFD_OPEN, process, 0)
+    handle = kernel.syscall("pidfd_open", process, 0)
     try:
-        return kernel.syscall("pidfd_getfd", PIDFD_GETFD, handle, number, 0)
+        return kernel.syscall("pidfd_getfd", handle, number, 0)
     finally:
         os.close(handle)

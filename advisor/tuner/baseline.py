@@ -156,14 +156,15 @@ def discover_knobs(state: TunerState) -> Stage:
             break
         asked = [kind for kind in kinds if any(kind in open_ for open_ in doubts.values())]
         failed = trial.result if isinstance(trial.result, Failure) else None
-        outcome = discovery.read_outcome(moved, seen, trial.result.effects or Effects(), asked)
-        followed += outcome.followed
-        found = {each.move.suspect for each in outcome.followed}
-        decided = {each.trace.shown_in for each in outcome.followed}
+        effects = trial.result.effects or Effects()
+        shown, unclear = discovery.read_outcome(moved, seen, effects, asked)
+        followed += shown
+        found = {each.move.suspect for each in shown}
+        decided = {each.trace.shown_in for each in shown}
         tested = [move.suspect for move in moved]
         for suspect in list(doubts):
             if suspect in tested and failed is None:
-                doubts[suspect] &= outcome.unclear
+                doubts[suspect] &= unclear
             doubts[suspect] -= decided
             if suspect in found or not doubts[suspect]:
                 del doubts[suspect]

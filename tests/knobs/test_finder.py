@@ -7,7 +7,7 @@ import pytest
 from advisor import config as documents, knobs
 from advisor.knobs.registry import LOADER_ARGUMENTS
 from advisor.model import Effects
-from advisor.patches.patches import ARGUMENTS, NEEDS_WORKERS
+from advisor.patches.patches import NEEDS_WORKERS
 from tests.knobs.conftest import find
 
 
@@ -192,5 +192,4 @@ def test_every_reader_knows_an_argument(argument) -> None:
     else:
         assert argument.observed(Effects(loader_arguments=((field, False),))) is False
 
-    assert ARGUMENTS.get(argument.kind) == argument.trainer_argument
     assert (argument.kind in NEEDS_WORKERS) == ("workers" in argument.needs)

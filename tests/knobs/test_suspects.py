@@ -8,7 +8,7 @@ from advisor import config as documents, knobs
 from advisor.config import Document
 from advisor.config.argv import join
 from advisor.knobs import discovery
-from advisor.knobs.discovery import KINDS, Move, Suspect, observed
+from advisor.knobs.discovery import KINDS, Followed, Move, Suspect, observed
 from advisor.model import Effects
 
 ANY = ("train", "eval", "test", "any")
@@ -145,7 +145,9 @@ def test_no_run_gets_more_workers_than_a_host_can_bear() -> None:
     assert all(int(move.new) <= 12 for move in moved(seen(), config(text)).values())
 
 
-def read(before: Effects, after: dict[str, Any], *found: Document) -> discovery.Outcome:
+def read(
+    before: Effects, after: dict[str, Any], *found: Document
+) -> tuple[list[Followed], set[str]]:
     """What is read off a run of the moved values in which `after` was seen."""
     pairs = [(document, knobs.find(document)) for document in found]
     kinds = discovery.open_kinds((f for _, f in pairs), before, KINDS, ANY)
@@ -156,9 +158,9 @@ def read(before: Effects, after: dict[str, Any], *found: Document) -> discovery.
 def test_a_change_that_no_single_value_explains_is_left_open() -> None:
     """Two of them together, or something else: nothing is claimed."""
     found = read(seen(), {"batch_asked": 33}, config("zorp: 20\nfrell: 20"))
-    assert (found.followed, found.unclear) == ((), {"batch_size"})
+    assert found == ([], {"batch_size"})
     found = read(seen(), {"workers": None}, config("zorp: 4"))
-    assert (found.followed, found.unclear) == ((), {"num_workers"})
+    assert found == ([], {"num_workers"})
 
 
 def test_a_global_batch_may_decide_the_accumulation() -> None:
@@ -166,6 +168,6 @@ def test_a_global_batch_may_decide_the_accumulation() -> None:
     found = read(
         seen(accumulation=4.0, workers=0), {"accumulation": 8.0, "workers": 0}, config("zorp: 80")
     )
-    (one,) = found.followed
+    (one,), _ = found
     shown = (one.move.suspect.path, one.trace.kind, one.trace.scope)
     assert shown == ("zorp", "batch_size", "global")

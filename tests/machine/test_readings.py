@@ -7,7 +7,7 @@ import pytest
 from nvml_stub import GIB, H100
 
 from advisor.machine import gpu
-from advisor.machine.readings import GpuProcess, GpuReader, GpuSample
+from advisor.machine.readings import GpuReader, GpuSample
 from tests.machine.conftest import StubProcess
 
 # Field of GpuSample, key of the stub's script, raw value, value in our unit.
@@ -65,14 +65,11 @@ def test_a_missing_reading_is_none_with_the_drivers_reason_and_the_rest_goes_on(
 def test_processes_come_with_their_memory_where_it_is_known(nvml) -> None:
     """No entry is None: NVML was asked and listed nobody."""
     sample, _ = nvml.call(read)
-    assert sample.processes == ()
+    assert sample.processes == {}
     assert sample.mem_used_gib == 12.0, "without the driver's own"
     nvml.stub.write(H100, processes=f"4711:{3 * GIB},4712:-")
     sample, _ = nvml.call(read)
-    assert sample.processes == (
-        GpuProcess(pid=4711, memory_gib=3.0),
-        GpuProcess(pid=4712, memory_gib=None),
-    )
+    assert sample.processes == {4711: 3.0, 4712: None}
 
 
 def test_who_ran_kernels_is_told_apart_from_who_holds_memory(nvml) -> None:

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.machine.readings import GpuProcess, GpuSample
-from advisor.machine.recording import NOT_READ, Sample, summed_up
+from advisor.machine.readings import GpuSample
+from advisor.machine.recording import NOT_READ, summed_up
 from advisor.model import Telemetry
 
 START = 1_000_000.0
@@ -22,13 +22,13 @@ IDLE = replace(BUSY, util_pct=0.0, sm_clock_mhz=210.0, event_reasons=0x1)
 
 def record(
     gpu: Callable[[float], GpuSample], seconds: float = 4.0, begin: float = 0.0
-) -> list[Sample]:
+) -> list[GpuSample]:
     """Ten samples a second; `gpu` gets the seconds since START."""
     times = [begin + tick / 10 for tick in range(round((seconds - begin) * 10) + 1)]
-    return [Sample(time=START + t, gpu=gpu(t)) for t in times]
+    return [replace(gpu(t), time=START + t) for t in times]
 
 
-def summary(seen: list[Sample], begin: float = 0.0, end: float = 4.0, **gaps: str) -> Telemetry:
+def summary(seen: list[GpuSample], begin: float = 0.0, end: float = 4.0, **gaps: str) -> Telemetry:
     return summed_up(seen, gaps, START + begin, START + end)
 
 
@@ -109,18 +109,15 @@ def crowd(
     times: int = 5,
     gpu: GpuSample = BUSY,
     working: tuple[int, ...] | None = None,
-) -> list[Sample]:
+) -> list[GpuSample]:
     """`pids` on the card in the first `times` of five listings, a second apart; all at work."""
     working = pids if working is None else working
-    here = tuple(GpuProcess(pid=pid, memory_gib=None) for pid in pids)
     return [
-        Sample(
+        replace(
+            gpu,
             time=START + tick,
-            gpu=replace(
-                gpu,
-                processes=here if tick < times else (),
-                working_pids=working if tick < times else own,
-            ),
+            processes=dict.fromkeys(pids if tick < times else ()),
+            working_pids=working if tick < times else own,
             own_pids=own,
             hidden_pids=hidden,
         )

@@ -33,9 +33,7 @@ found = run_trial(Trial(
 failure = None if isinstance(found, Run) else found.kind
 output = found.evidence if failure else found.stdout_tail
 offer = detect_isolation(project)
-refused = [kind for kind, why in offer.refused]
-why = offer.why_not_better if refused else ""
-print(json.dumps([found.isolation, output, why, failure, refused]))
+print(json.dumps([found.isolation, output, offer.why_not_better, failure]))
 """
 
 
@@ -46,7 +44,6 @@ class Outcome(NamedTuple):
     output: str
     why_not_better: str
     failure: str | None
-    refused: list[str]
 
 
 def outcome_of(before: Sequence[str], folder: Path, *command: str, **how: Any) -> Outcome:

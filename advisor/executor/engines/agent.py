@@ -23,7 +23,7 @@ from advisor.files import reading
 from advisor.machine.host import read_machine
 from advisor.model import Run, Trial
 from advisor.runner.measuring import STOP_FILE
-from advisor.sandbox.capabilities import isolation_warnings
+from advisor.sandbox.capabilities import detect_isolation
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 STOP_LOOK_S = 0.05
@@ -78,7 +78,7 @@ class Agent:
         if not os.path.isdir(cwd):  # noqa: PTH112  any bytes
             msg = f"There is no folder {cwd} there. Trials need the program at the same path."
             raise EngineError(msg)
-        return {"machine": read_machine(), "warnings": isolation_warnings(cwd, os.environ)}
+        return {"machine": read_machine(), "warnings": detect_isolation(cwd).notes}
 
     def _enter(self, gpu_uuid: str | None, silence_s: float) -> dict[str, Any]:
         self._silence_s = silence_s
