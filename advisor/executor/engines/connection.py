@@ -205,7 +205,7 @@ class Connection:
         self._writing = threading.Lock()
         self._said_at = 0.0
         self._greeted = False
-        self._losses = 0
+        self.losses = 0
         self._machine: Machine | None = None
         self.others = tuple(Connection(other, cwd, environ, say) for other in carrier.others)
         """Further nodes, on which the same job runs at the same time."""
@@ -391,14 +391,14 @@ class Connection:
         process = self._process
         self.close(SIGNAL_S if why else CLOSE_S)
         self._overhearing.join(SIGNAL_S)
-        self._losses += 1
+        self.losses += 1
         ended = why_ended("\n".join(self._said), process.returncode if process else None)
         by_hand = f"Run `{shlex.join((*self._carrier.words, 'hostname'))}` by hand." if why else ""
         next_step = ended.next_step or ("" if self._greeted else by_hand)
         why = f"{(why or ended.what).rstrip('.')}. {next_step}".rstrip()
         if not self._greeted:
             return errors.EngineError(f"No agent came up through {self._carrier.shown}: {why}")
-        again = ended.again and self._losses < MOST_LOSSES
+        again = ended.again and self.losses < MOST_LOSSES
         return errors.NodeLostError(f"The node {self.host} was lost: {why}", again=again)
 
     def _refusal(self, answer: Mapping[str, Any]) -> errors.AdvisorError:

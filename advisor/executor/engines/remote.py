@@ -5,8 +5,9 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+from advisor.errors import StateBusyError
 from advisor.executor.engines import EngineSettings, messages
-from advisor.executor.engines.connection import Connection
+from advisor.executor.engines.connection import TICK_S, Connection
 from advisor.model import Failure, Run, Trial
 
 
@@ -60,6 +61,14 @@ class RemoteEngine:
     def _enter(self) -> None:
         if not self.connection.is_open:
             self.connection.open(self._cancel)
-        self.connection.ask(
-            "enter", gpu_uuid=self._settings.gpu_uuid, silence_s=self.connection.silence_s
-        )
+        gpu_uuid, silence_s = self._settings.gpu_uuid, self.connection.silence_s
+        # The lost agent may still be ending its trial on the same node.
+        deadline = time.monotonic() + (silence_s if self.connection.losses else 0.0)
+        while True:
+            try:
+                self.connection.ask("enter", gpu_uuid=gpu_uuid, silence_s=silence_s)
+                return
+            except StateBusyError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(TICK_S)

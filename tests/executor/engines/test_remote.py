@@ -25,6 +25,7 @@ from advisor.errors import (
 from advisor.executor.engines import EngineSettings, connection, messages
 from advisor.executor.engines.connection import AGENT, Carrier, Connection, carrier_of, why_ended
 from advisor.executor.engines.remote import RemoteEngine
+from advisor.machine.lock import gpu_lock
 from advisor.model import Candidate, MeasurePlan, Run, Trial
 from advisor.settings import EngineTable
 from tests.runner.conftest import DEADLINE_S, processes_of, reached
@@ -106,6 +107,18 @@ def test_only_so_many_nodes_may_be_lost(folder) -> None:
                 engine.scratch("001")
             heard.append(problem.value.again)
         assert heard == [True, True, False]
+
+
+def test_the_next_agent_waits_until_the_lost_one_has_let_go_of_the_machine(folder) -> None:
+    """It may come up on the same node, where the trial of the other is being ended."""
+    with engine_on(folder) as engine:
+        agent_of(engine).kill()
+        with pytest.raises(NodeLostError):
+            engine.scratch("001")
+        held = contextlib.ExitStack()
+        held.enter_context(gpu_lock(None))
+        threading.Timer(2.0, held.close).start()
+        assert isinstance(engine.run(counts(engine, folder)), Run)
 
 
 @pytest.mark.slow
