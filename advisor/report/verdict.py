@@ -387,10 +387,10 @@ def more_cpus(runs: Sequence[Run], machine: Machine) -> str:
     waited, held = statistics.fmean(waits), statistics.fmean(busy)
     gain = 1 / (1 - min(waited, MOST_WAIT))
     return (
-        f"The {numbers.many(machine.cpus, 'CPU')} of this allocation hold the program back: it "
-        f"kept {held:.1f} of them busy and waited for data {numbers.percent(waited)} of the time. "
+        f"This allocation, of {numbers.many(machine.cpus, 'CPU')}, holds the program back: it kept "
+        f"{held:.1f} of them busy and waited for data {numbers.percent(waited)} of the time. "
         f"Request `--cpus-per-task={math.ceil(held * gain)}`: at most {numbers.ratio(gain)} "
-        "(estimated, with as many workers)."
+        "(estimated, with a worker on each)."
     )
 
 
