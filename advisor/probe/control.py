@@ -2,7 +2,7 @@
 
 The parent writes `command-<pid>.json`, always replaced whole: {number, phase, ...}.
 
-    count       {calls}: record only what counts steps; `calls`: forwards are among it
+    count       {calls}: record only what counts steps; `calls`: forwards and passes are among it
     stop        {kind, count}: stop at that many events of a kind, at once without one
     diagnose    {boundary, loader, root, step_s}: the window is full; look at the parts, then stop
 """
@@ -65,7 +65,7 @@ def _tick(session: Session, now: float) -> None:
     recorder = session.recorder
     if session.device is not None:
         session.attempt(session.device.poll)
-    session.add(("spent", now, session.spent_s))
+    session.recorder.add(("spent", now, session.spent_s))
     recorder.flush()
     began = session.state != "stepping" and recorder.at_work()
     if began:

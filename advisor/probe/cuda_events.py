@@ -82,7 +82,7 @@ class DeviceClock:
 
     def poll(self) -> None:
         """Record what the device has passed; waits for nothing."""
-        add = self._session.add
+        add = self._session.recorder.add
         while self._pending and self._pending[0][1].query():
             host, event, before, numbers = self._pending.popleft()
             done = self._at(event)
@@ -152,7 +152,7 @@ def watch_device(session: Session) -> None:
             if was and not moved.is_cuda and not queued:
                 _waited(session, start, name)
             elif event is not None and moved.is_cuda:
-                session.add(("copy", start, clock()))
+                session.recorder.add(("copy", start, clock()))
                 device.queue(clock(), event)
             return moved
 
@@ -168,7 +168,7 @@ def watch_device(session: Session) -> None:
 
 def _waited(session: Session, start: float, name: str) -> None:
     """Record a wait of the host, with the user's line where one led to it."""
-    session.add(("wait", start, clock(), call_sites.user_site() or "", name))
+    session.recorder.add(("wait", start, clock(), call_sites.user_site() or "", name))
 
 
 def _names_card(args: Any, kwargs: Any, name: str) -> bool:
@@ -235,7 +235,7 @@ def install(torch: Any, session: Session) -> None:
         self.__dict__[CAPTURED] = [event for event in captured if event[0] in TIMED]
         for event in captured:
             if event[0] not in TIMED:
-                session.add(event)
+                session.recorder.add(event)
         return finish(self, *args, **kwargs)
 
     @session.patches.wrap(graph, "replay")
@@ -248,6 +248,6 @@ def install(torch: Any, session: Session) -> None:
         if captured and not session.muted and not session.in_call:
             end = clock()
             for kind, _, _, *rest in captured:
-                session.add((kind, start, end, *rest))
+                session.recorder.add((kind, start, end, *rest))
             session.step_ended(end)
         return result

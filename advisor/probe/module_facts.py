@@ -84,7 +84,7 @@ def describe(session: Session, entry: Module, at_end: bool = False) -> None:
     if at_end:
         for place, name in enumerate(("inputs", "outputs")):
             content[name] = [_read(call[place]) for call in entry.firsts]
-    session.add(("module", entry.index, content))
+    session.recorder.add(("module", entry.index, content))
 
 
 def begin(session: Session, entry: Module, module: Any) -> None:
@@ -251,7 +251,7 @@ def record_numbers(session: Session, entry: Module, inputs: Any, items: float) -
     entry.numbered = bool(found)
     event = ("numbers", entry.index, found)
     if session.device is None or not any(map(batches.is_tensor, found.values())):
-        session.add(read_numbers(event))
+        session.recorder.add(read_numbers(event))
     else:
         session.device.queue(time.perf_counter(), numbers=event)
 

@@ -97,10 +97,12 @@ class Session:
         self.recorder = Recorder(self.records, self.pid)
         self.counting = False
         """Only what counts steps is recorded."""
+        self.passes = True
+        """Backward passes are recorded: always where no optimizer steps."""
         self.spent_s = 0.0
         """Time that the program lost in our hooks."""
         if self.entrance is not None:
-            self.entrance.wanted = True  # the process that forked may have counted by then
+            self.entrance.want(True)  # the process that forked may have counted by then
         self.loaders: list[dict[str, Any]] = []
         self.modules: list[Any] = []
         self.modules_by_id: dict[int, Any] = {}
@@ -148,15 +150,6 @@ class Session:
         self.fetching = False
         """Inside a loader's `__next__` meanwhile."""
 
-    def add(self, event: tuple[Any, ...]) -> None:
-        """Record one event."""
-        self.recorder.add(event)
-
-    def at(self, kind: str, optimizer: Any = None, module: Any = None) -> None:
-        """Tell the diagnosis, if it is on, where a step may end."""
-        if self.diagnosis is not None:
-            self.diagnosis.at(kind, optimizer, module)
-
     def is_muted(self) -> bool:
         """Return True in a forked DataLoader worker."""
         if self.muted is None:
@@ -174,14 +167,15 @@ class Session:
             self.tick(now)
 
     def switch(self, *, counting: bool, calls: bool = True) -> None:
-        """Record only what counts steps (forwards if `calls`), or everything again."""
+        """Record only what counts steps (forwards and passes if `calls`), or everything again."""
         if counting == self.counting:
             return
         self.counting = counting
-        self.entrance.wanted = calls
+        self.entrance.want(calls)
+        self.passes = not counting or calls or not self.updates
         if counting and self.device is not None:
             self.device.mark_rarely()
-        self.add(("hooks", time.perf_counter(), counting, calls))
+        self.recorder.add(("hooks", time.perf_counter(), counting, calls))
 
     def step_aside(self, problem: BaseException) -> None:
         """Remove every hook after a fatal probe error, and write the record."""

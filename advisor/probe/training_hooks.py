@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 import weakref
@@ -24,8 +25,10 @@ CHECKPOINTS = (
 def backwards(torch: Any, session: Session) -> None:
     """Hook backward passes and their losses."""
 
-    @session.patches.wrap(torch.autograd, "backward")
-    def backward(original: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
+    original = torch.autograd.backward
+
+    @functools.wraps(original)
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if session.muted:
             return original(tensors, *args, **kwargs)
         session.attempt(_keep_loss, session, tensors)
@@ -39,13 +42,17 @@ def backwards(torch: Any, session: Session) -> None:
         finally:
             if was_open:
                 session.entrance.reopen()
+        if not session.passes:
+            return result
         end = clock()
-        session.add(("backward", enter, end))
+        session.recorder.add(("backward", enter, end))
         if session.device is not None and session.capture is None:
             session.attempt(session.device.mark, end, True)
         _may_end_step(session, "backward", end)
         session.spent_s += clock() - end
         return result
+
+    session.patches.put(torch.autograd, "backward", backward)
 
 
 def asked_for(torch: Any, session: Session) -> None:
@@ -62,7 +69,7 @@ def asked_for(torch: Any, session: Session) -> None:
         several = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
         updates = any(isinstance(each, torch.nn.Parameter) for each in several)
         if updates or len(several) > 1:  # of one input it is guidance of a sampler, or forces
-            session.add(("gradient", enter, end))
+            session.recorder.add(("gradient", enter, end))
             _may_end_step(session, "gradient", end)
         return result
 
@@ -70,7 +77,8 @@ def asked_for(torch: Any, session: Session) -> None:
 def _may_end_step(session: Session, kind: str, end: float) -> None:
     """End a step at its gradients, unless optimizers step."""
     if not session.updates:
-        session.at(kind)
+        if session.diagnosis is not None:
+            session.diagnosis.at(kind)
         session.step_ended(end)
 
 
@@ -154,9 +162,10 @@ def optimizers(torch: Any, session: Session) -> None:
         if session.is_muted():
             return
         session.updates += 1
-        session.add(("step", entered or end, end, number_of(optimizer)))
+        session.recorder.add(("step", entered or end, end, number_of(optimizer)))
         entered = 0.0
-        session.at("step", optimizer)
+        if session.diagnosis is not None:
+            session.diagnosis.at("step", optimizer)
         session.step_ended(end)
         session.spent_s += clock() - end
 
