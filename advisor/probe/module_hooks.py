@@ -97,14 +97,15 @@ def install(torch: Any, session: Session) -> None:
         session.spent_s += clock() - end
 
     def counted(module: Any, args: Any) -> None:
-        held = module.__dict__
+        begun, held = clock(), module.__dict__
         if ALWAYS in held and not compiling():  # else no hook would be called for an exception
             entrance.shut()
             session.in_call = True
             held["_forward_hooks"][POST] = held[ALWAYS][POST] = raised
+        session.spent_s += clock() - begun
 
     def raised(module: Any, args: Any, output: Any) -> None:
-        held = module.__dict__
+        begun, held = clock(), module.__dict__
         held["_forward_hooks"].pop(POST, None)
         held[ALWAYS].pop(POST, None)
         session.in_call = False
@@ -112,6 +113,7 @@ def install(torch: Any, session: Session) -> None:
         problem = sys.exc_info()[1] if output is None else None
         if problem is not None:
             session.attempt(session.record_exception, problem, "forward")
+        session.spent_s += clock() - begun
 
     hooks = torch.nn.modules.module._global_forward_pre_hooks
     entrance = session.entrance = Entrance(hooks, before, counted)

@@ -24,18 +24,19 @@ CHECKPOINTS = (
 
 def backwards(torch: Any, session: Session) -> None:
     """Hook backward passes and their losses."""
-
     original = torch.autograd.backward
 
     @functools.wraps(original)
-    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+    def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
         if session.muted:
-            return original(tensors, *args, **kwargs)
-        session.attempt(_keep_loss, session, tensors)
+            return original(tensors, grad_tensors, *args, **kwargs)
+        begun = clock()
+        session.attempt(_keep_loss, session, tensors, grad_tensors)
         was_open = session.entrance.shut()  # checkpointing calls modules again
         enter = clock()
+        session.spent_s += enter - begun
         try:
-            result = original(tensors, *args, **kwargs)
+            result = original(tensors, grad_tensors, *args, **kwargs)
         except Exception as problem:
             session.record_exception(problem, "backward")
             raise
@@ -82,16 +83,17 @@ def _may_end_step(session: Session, kind: str, end: float) -> None:
         session.step_ended(end)
 
 
-def _keep_loss(session: Session, tensors: Any) -> None:
-    """Copy the loss without waiting for its value."""
+def _keep_loss(session: Session, tensors: Any, gradients: Any) -> None:
+    """Keep the loss without waiting for its value."""
     unscaled, session.unscaled = session.unscaled, None
     if session.capture is not None:  # it has no value yet
         return
     tensor = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
-    if unscaled is None and getattr(tensor, "numel", lambda: 0)() == 1:
+    single = isinstance(tensor, session.torch.Tensor) and (gradients is None or tensor.numel() == 1)
+    if unscaled is None and single:
         unscaled = tensor.detach()
     if unscaled is not None:  # a CUDA graph writes each loss to the same place
-        session.losses.append(unscaled.clone() if unscaled.device.type == "cuda" else unscaled)
+        session.losses.append(unscaled.clone() if session.graph_replayed else unscaled)
         if len(session.losses) > 2 * LOSSES_KEPT:
             del session.losses[LOSSES_KEPT]
 
