@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import sys
+import threading
 from typing import Any, NoReturn
 
 from . import (
@@ -88,7 +89,12 @@ def begin_clock(session: Session) -> None:
     card = cuda_events.card_in_use(session)
     if card is not None:
         session.device = cuda_events.DeviceClock(session, card)
-        cuda_events.watch_device(session)
+        session.watch_device = functools.partial(
+            cuda_events.watch_device, session, threading.get_ident()
+        )
+        session.patches.on_undo(session.device_patches.undo)
+        if not session.counting:
+            session.watch_device()
 
 
 def _obey(session: Session) -> None:

@@ -117,10 +117,9 @@ class DeviceClock:
         return event, before
 
 
-def watch_device(session: Session) -> None:
-    """Record this thread's device copies and waits."""
+def watch_device(session: Session, own: int) -> None:
+    """Record the device copies and waits of thread `own`."""
     tensor, cuda = session.torch.Tensor, session.torch.cuda
-    own = threading.get_ident()
 
     def is_left_alone() -> bool:
         return session.counting or session.reading or threading.get_ident() != own
@@ -159,11 +158,11 @@ def watch_device(session: Session) -> None:
         return move
 
     for name in WAITS:
-        session.patches.wrap(tensor, name)(waiting(name))
+        session.device_patches.wrap(tensor, name)(waiting(name))
     for name in MOVES:
-        session.patches.wrap(tensor, name)(moving(name))
+        session.device_patches.wrap(tensor, name)(moving(name))
     for owner in (cuda.Event, cuda.Stream, cuda):
-        session.patches.wrap(owner, "synchronize")(waiting("synchronize", on_device=False))
+        session.device_patches.wrap(owner, "synchronize")(waiting("synchronize", on_device=False))
 
 
 def _waited(session: Session, start: float, name: str) -> None:

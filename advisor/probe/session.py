@@ -27,7 +27,12 @@ class Patches:
         """Set `owner.name` and remember what it replaced."""
         held = vars(owner).get(name, MISSING)
         setattr(owner, name, value)
-        self._undo.append(lambda: restore(owner, name, held))
+
+        def take_back() -> None:
+            if vars(owner).get(name) is value:  # else the program has put its own over it
+                restore(owner, name, held)
+
+        self._undo.append(take_back)
 
     def wrap(self, owner: Any, name: str) -> Callable[[Any], None]:
         """Decorate what stands in for `owner.name`; it is called with the original first."""
@@ -75,6 +80,10 @@ class Session:
         self.torch: Any = None
         self.stacks: Any = None
         self.patches = Patches()
+        self.device_patches = Patches()
+        """Hooks of copies and waits, which are out while steps are only counted."""
+        self.watch_device: Callable[[], object] = int
+        """Puts them in, once the program uses CUDA."""
         self.overrides: Any = None
         self.stand_in: Any = None
         """Card that the CPU stands in for, of a prediction."""
@@ -173,8 +182,11 @@ class Session:
         self.counting = counting
         self.entrance.want(calls)
         self.passes = not counting or calls or not self.updates
-        if counting and self.device is not None:
+        if not counting:
+            self.watch_device()
+        elif self.device is not None:
             self.device.mark_rarely()
+            self.device_patches.undo()
         self.recorder.add(("hooks", time.perf_counter(), counting, calls))
 
     def step_aside(self, problem: BaseException) -> None:

@@ -161,7 +161,7 @@ def optimizers(torch: Any, session: Session) -> None:
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal entered
         end = clock()
-        if session.is_muted():
+        if session.muted:
             return
         session.updates += 1
         session.recorder.add(("step", entered or end, end, number_of(optimizer)))
