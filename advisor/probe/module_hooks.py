@@ -15,7 +15,7 @@ from time import perf_counter as clock
 from typing import Any, Callable, Dict
 
 from . import module_facts
-from .module_facts import Module
+from .module_facts import LOOKS, Module
 from .session import Session
 
 KEY, POST = -7001, -7005
@@ -77,7 +77,10 @@ def install(torch: Any, session: Session) -> None:
             if current is None:
                 entrance.reopen()
                 return
-            _listen(module, after)
+            module._forward_hooks[POST] = after
+            module._forward_hooks_with_kwargs[POST] = True
+            if ALWAYS in module.__dict__:
+                module._forward_hooks_always_called[POST] = True
         except Exception as problem:
             session.step_aside(problem)
             return
@@ -120,14 +123,6 @@ def install(torch: Any, session: Session) -> None:
     session.patches.on_undo(entrance.remove)
 
 
-def _listen(module: Any, hook: Any) -> None:
-    """Call `hook(module, args, kwargs, output)` after this call of `module`."""
-    module._forward_hooks[POST] = hook
-    module._forward_hooks_with_kwargs[POST] = True
-    if ALWAYS in module.__dict__:
-        module._forward_hooks_always_called[POST] = True
-
-
 def compiling_of(torch: Any) -> Callable[[], bool]:
     """Make the check for running compilation."""
     compiler = getattr(torch, "compiler", None)
@@ -143,10 +138,14 @@ def _tracing_of(torch: Any) -> Callable[[], object]:
 
 def _enter(session: Session, module: Any) -> Module | None:
     """Entry of a called module; None for a loss function or the like beside a real network."""
-    entry = module_facts.known(session, module)
+    entry: Module | None = session.modules_by_id.get(id(module))
+    if entry is None or entry.module() is not module:
+        entry = module_facts.register(session, module)
     if not entry.parameters and session.heavy_modules:
         return None
-    module_facts.begin(session, entry, module)
+    entry.calls += 1
+    if entry.calls in LOOKS and entry.parameters:
+        module_facts.look(session, entry, module)
     return entry
 
 
