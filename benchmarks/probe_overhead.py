@@ -39,10 +39,11 @@ class Loop:
         ).to(self._device)
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.01, foreach=False)
         self._clock: Callable[[], float] = time.perf_counter if self._kernels else time.thread_time
+        self._data: Any = [torch.zeros(64)] * ROWS * STEPS
 
     def take(self, steps: int) -> float:
         """Seconds of a step; the fetch of its batch included."""
-        batches = self._batches(steps)
+        batches = self._batches()
         self._finish()
         start = self._clock()
         for rows in itertools.islice(batches, steps):
@@ -54,11 +55,11 @@ class Loop:
         self._finish()
         return (self._clock() - start) / steps
 
-    def _batches(self, steps: int) -> Iterator[Any]:
+    def _batches(self) -> Iterator[Any]:
+        """Batches of a pass; a loader of another length would be recorded as a new one."""
         if not self._loader:
             return itertools.repeat(torch.zeros(ROWS, 64))
-        data = [torch.zeros(64)] * ROWS * steps
-        return iter(torch.utils.data.DataLoader(data, batch_size=ROWS))  # type: ignore[arg-type]
+        return iter(torch.utils.data.DataLoader(self._data, batch_size=ROWS))
 
     def _finish(self) -> None:
         if self._kernels:
@@ -75,7 +76,11 @@ class Loop:
                 control.begin_clock(session)
             if counting:
                 session.switch(counting=True, calls=not self._loader)
-            return self.take(STEPS)
+            added_s = self.take(STEPS)
+            if session.counting != counting:
+                msg = "the probe changed by itself what it records"
+                raise RuntimeError(msg)
+            return added_s
         finally:
             session.patches.undo()
             if session.errors:

@@ -152,7 +152,7 @@ class HookChange(NamedTuple):
     time: Finite
     counting: Flag
     calls: Flag
-    """Forwards are recorded since."""
+    """Forwards are recorded since, and passes besides updates."""
 
 
 class ProbeTime(NamedTuple):

@@ -31,7 +31,7 @@ class Advice:
     need_s: float
     """Best guess of the time until the next phase."""
     calls: bool = True
-    """Counting needs forwards."""
+    """Counting needs forwards and passes."""
     cut_short: bool = False
     """The longest time of the plan was over before the window was full."""
     series: StepSeries | None = None

@@ -148,8 +148,9 @@ def _from_loaders(log: EventLog, series: StepSeries) -> list[Fed]:
     own = {lead, *also}
     batches = log.batches(own)
     if log.loader(lead).other_thread:  # the skipped ones are unknown
-        many = max(1, round(len(batches) / max(1, len(log.passes))))
-        ends = [each.end for each in log.passes for _ in range(many)]
+        passes = round(series.accumulation or 1.0)
+        many = passes * max(1, round(len(batches) / passes / len(series.bounds)))
+        ends = [bound for bound in series.bounds for _ in range(many)]
         fed = [Fed(end, batch.items) for end, batch in zip(ends, batches, strict=False)]
     else:
         items = _worked_items(log, own, batches)

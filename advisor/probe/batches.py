@@ -46,7 +46,8 @@ class Counter:
         try:
             if self._path is not None:
                 value = at(batch, self._path)
-                return value.shape[self._axis] if self._axis else len(value)
+                shape = getattr(value, "shape", None)
+                return shape[self._axis] if shape else len(value)
         except Exception:
             self._path = None
         try:

@@ -2,7 +2,7 @@
 
 The parent writes `command-<pid>.json`, always replaced whole: {number, phase, ...}.
 
-    count       {calls}: record only what counts steps; `calls`: forwards are among it
+    count       {calls}: record only what counts steps; `calls`: forwards and passes are among it
     stop        {kind, count}: stop at that many events of a kind, at once without one
     diagnose    {boundary, loader, root, step_s}: the window is full; look at the parts, then stop
 """
@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import sys
+import threading
 from typing import Any, NoReturn
 
 from . import (
@@ -65,7 +66,7 @@ def _tick(session: Session, now: float) -> None:
     recorder = session.recorder
     if session.device is not None:
         session.attempt(session.device.poll)
-    session.add(("spent", now, session.spent_s))
+    session.recorder.add(("spent", now, session.spent_s))
     recorder.flush()
     began = session.state != "stepping" and recorder.at_work()
     if began:
@@ -88,7 +89,12 @@ def begin_clock(session: Session) -> None:
     card = cuda_events.card_in_use(session)
     if card is not None:
         session.device = cuda_events.DeviceClock(session, card)
-        cuda_events.watch_device(session)
+        session.watch_device = functools.partial(
+            cuda_events.watch_device, session, threading.get_ident()
+        )
+        session.patches.on_undo(session.device_patches.undo)
+        if not session.counting:
+            session.watch_device()
 
 
 def _obey(session: Session) -> None:

@@ -82,7 +82,7 @@ class DeviceClock:
 
     def poll(self) -> None:
         """Record what the device has passed; waits for nothing."""
-        add = self._session.add
+        add = self._session.recorder.add
         while self._pending and self._pending[0][1].query():
             host, event, before, numbers = self._pending.popleft()
             done = self._at(event)
@@ -117,10 +117,9 @@ class DeviceClock:
         return event, before
 
 
-def watch_device(session: Session) -> None:
-    """Record this thread's device copies and waits."""
+def watch_device(session: Session, own: int) -> None:
+    """Record the device copies and waits of thread `own`."""
     tensor, cuda = session.torch.Tensor, session.torch.cuda
-    own = threading.get_ident()
 
     def is_left_alone() -> bool:
         return session.counting or session.reading or threading.get_ident() != own
@@ -152,23 +151,23 @@ def watch_device(session: Session) -> None:
             if was and not moved.is_cuda and not queued:
                 _waited(session, start, name)
             elif event is not None and moved.is_cuda:
-                session.add(("copy", start, clock()))
+                session.recorder.add(("copy", start, clock()))
                 device.queue(clock(), event)
             return moved
 
         return move
 
     for name in WAITS:
-        session.patches.wrap(tensor, name)(waiting(name))
+        session.device_patches.wrap(tensor, name)(waiting(name))
     for name in MOVES:
-        session.patches.wrap(tensor, name)(moving(name))
+        session.device_patches.wrap(tensor, name)(moving(name))
     for owner in (cuda.Event, cuda.Stream, cuda):
-        session.patches.wrap(owner, "synchronize")(waiting("synchronize", on_device=False))
+        session.device_patches.wrap(owner, "synchronize")(waiting("synchronize", on_device=False))
 
 
 def _waited(session: Session, start: float, name: str) -> None:
     """Record a wait of the host, with the user's line where one led to it."""
-    session.add(("wait", start, clock(), call_sites.user_site() or "", name))
+    session.recorder.add(("wait", start, clock(), call_sites.user_site() or "", name))
 
 
 def _names_card(args: Any, kwargs: Any, name: str) -> bool:
@@ -235,7 +234,7 @@ def install(torch: Any, session: Session) -> None:
         self.__dict__[CAPTURED] = [event for event in captured if event[0] in TIMED]
         for event in captured:
             if event[0] not in TIMED:
-                session.add(event)
+                session.recorder.add(event)
         return finish(self, *args, **kwargs)
 
     @session.patches.wrap(graph, "replay")
@@ -248,6 +247,6 @@ def install(torch: Any, session: Session) -> None:
         if captured and not session.muted and not session.in_call:
             end = clock()
             for kind, _, _, *rest in captured:
-                session.add((kind, start, end, *rest))
+                session.recorder.add((kind, start, end, *rest))
             session.step_ended(end)
         return result

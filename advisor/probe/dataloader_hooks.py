@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from threading import get_ident
 from time import perf_counter as clock
@@ -14,6 +15,7 @@ from .session import Session
 
 NUMBER = "_gpu_advisor_loader"
 """Attribute of loaders and their iterators: process and index into the session's loaders."""
+UNKNOWN = (None, 0)
 DESCRIBED = ("site", "arguments", "pass_items", "left_out", "iterated")
 IN_FORCE = (
     "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "drop_last", "timeout",
@@ -49,60 +51,65 @@ def install(torch: Any, session: Session) -> None:
             session.attempt(begins, session, begun, self)
         return begun
 
-    @session.patches.wrap(iterator, "__next__")
-    def __next__(fetch: Any, self: Any) -> Any:
-        enter, number = clock(), self.__dict__.get(NUMBER)
-        if number is None or session.muted or number[0] != session.pid:
+    fetch = iterator.__next__
+
+    @functools.wraps(fetch)
+    def __next__(self: Any) -> Any:
+        enter, (pid, index) = clock(), self.__dict__.get(NUMBER, UNKNOWN)
+        if pid != session.pid or session.muted:
             return fetch(self)
-        index = number[1]
         if session.diagnosis is not None:
-            if index == session.diagnosis.loader:
-                session.diagnosis.at("batch")
-            session.fetching = True
-            try:
-                return fetch(self)
-            finally:
-                session.fetching = False
+            return _diagnosed(session, index, fetch, self)
         session.step_ended(enter)
-        if session.thread in (None, get_ident()):  # else work goes on
-            session.entrance.shut()  # transforms are modules too
-        session.spent_s += clock() - enter
+        works = session.thread in (None, get_ident())  # else work goes on
+        was_open = works and session.entrance.shut()  # transforms are modules too
+        begun = clock()
         try:
             batch = fetch(self)
         except BaseException as problem:
             session.attempt(_ended, session, index, enter, problem)
             raise
+        finally:
+            if was_open:
+                session.entrance.reopen()
         end = clock()
-        opened = self.__dict__.pop(OPENED, None)
-        if opened is not None and enter - opened[1] < AT_ONCE_S:
-            enter = opened[0]
         try:
-            _came(session, index, batch, enter, end)
+            opened = self.__dict__.pop(OPENED, None)
+            at_once = opened is not None and enter - opened[1] < AT_ONCE_S
+            _came(session, index, batch, opened[0] if at_once else enter, end)
         except Exception as problem:
             session.step_aside(problem)
-        session.spent_s += clock() - end
+        session.spent_s += clock() - end + begun - enter
         return batch
+
+    session.patches.put(iterator, "__next__", __next__)
+
+
+def _diagnosed(session: Session, index: int, fetch: Any, iterator: Any) -> Any:
+    if index == session.diagnosis.loader:
+        session.diagnosis.at("batch")
+    session.fetching = True
+    try:
+        return fetch(iterator)
+    finally:
+        session.fetching = False
 
 
 def _came(session: Session, index: int, batch: Any, enter: float, end: float) -> None:
     facts = session.loaders[index]
+    session.recorder.add(("batch", enter, end, index, facts["counter"].count(batch)))
     if not session.counting:
         facts["thread"] = get_ident()
         padding = facts["padding"]
         if padding is not None and not padding.note(batch):
             facts["padding"] = None
-    if not session.in_call or session.thread == facts["thread"]:
-        session.entrance.reopen()
-    items = facts["counter"].count(batch)
-    session.add(("batch", enter, end, index, items))
 
 
 def _ended(session: Session, index: int, enter: float, problem: BaseException) -> None:
     if isinstance(problem, StopIteration):
-        session.add(("batch", enter, clock(), index, PASS_ENDED))
+        session.recorder.add(("batch", enter, clock(), index, PASS_ENDED))
     elif isinstance(problem, Exception):
         session.record_exception(problem, "loading")
-    session.entrance.reopen()
 
 
 def built(session: Session, loader: Any) -> None:
@@ -189,7 +196,7 @@ def describe(session: Session, index: int) -> None:
     content = {name: facts[name] for name in DESCRIBED}
     content["other_thread"] = len({session.thread, facts["thread"]} - {None}) > 1
     content.update(facts["padding"].counts if facts["padding"] else {})
-    session.add(("loader", index, content))
+    session.recorder.add(("loader", index, content))
 
 
 def _length(dataset: Any) -> int | None:

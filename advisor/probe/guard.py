@@ -128,7 +128,7 @@ class Guard:
         try:
             return original(*args, **kwargs)
         finally:
-            self._session.add(("save", start, time.perf_counter()))
+            self._session.recorder.add(("save", start, time.perf_counter()))
 
 
 def writes(mode: Any, flags: Any = 0, *_: Any) -> bool:

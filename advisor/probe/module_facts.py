@@ -50,25 +50,23 @@ DESCRIBED = (
 )  # fmt: skip
 
 
-def known(session: Session, module: Any) -> Module:
-    """Return the entry of a module or compiled function.
+def register(session: Session, module: Any) -> Module:
+    """Return the entry of a module or compiled function that is new.
 
     A program may make its modules anew for every step: an alike one that is gone lends its entry.
     """
-    entry = session.modules_by_id.get(id(module))
-    if entry is None or entry.module() is not module:
-        name, size = type(module).__name__, sum(each.numel() for each in parameters(module))
-        gone = (each for each in session.modules if each.module() is None)
-        entry = next((e for e in gone if (e.name, e.parameters) == (name, size)), None)
-        if entry is None:
-            entry = Module(module, len(session.modules), size)
-            session.modules.append(entry)
-            session.heavy_modules += bool(size)
-            for act in session.on_module if size else ():
-                session.attempt(act, module)
-        entry.module = weakref.ref(module)
-        session.modules_by_id[id(module)] = entry
-        describe(session, entry)
+    name, size = type(module).__name__, sum(each.numel() for each in parameters(module))
+    gone = (each for each in session.modules if each.module() is None)
+    entry = next((e for e in gone if (e.name, e.parameters) == (name, size)), None)
+    if entry is None:
+        entry = Module(module, len(session.modules), size)
+        session.modules.append(entry)
+        session.heavy_modules += bool(size)
+        for act in session.on_module if size else ():
+            session.attempt(act, module)
+    entry.module = weakref.ref(module)
+    session.modules_by_id[id(module)] = entry
+    describe(session, entry)
     return entry
 
 
@@ -84,14 +82,11 @@ def describe(session: Session, entry: Module, at_end: bool = False) -> None:
     if at_end:
         for place, name in enumerate(("inputs", "outputs")):
             content[name] = [_read(call[place]) for call in entry.firsts]
-    session.add(("module", entry.index, content))
+    session.recorder.add(("module", entry.index, content))
 
 
-def begin(session: Session, entry: Module, module: Any) -> None:
-    """Count a call that begins, and look at some of them."""
-    entry.calls += 1
-    if entry.calls not in LOOKS or not entry.parameters:
-        return
+def look(session: Session, entry: Module, module: Any) -> None:
+    """Look at a call that begins: flags in force, and layers as they run."""
     largest = max(parameters(module), key=lambda each: each.numel())
     entry.flags = flags(session, module, largest)
     if not entry.flags.get("compiled"):  # which no hook must enter
@@ -251,7 +246,7 @@ def record_numbers(session: Session, entry: Module, inputs: Any, items: float) -
     entry.numbered = bool(found)
     event = ("numbers", entry.index, found)
     if session.device is None or not any(map(batches.is_tensor, found.values())):
-        session.add(read_numbers(event))
+        session.recorder.add(read_numbers(event))
     else:
         session.device.queue(time.perf_counter(), numbers=event)
 

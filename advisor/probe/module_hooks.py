@@ -15,7 +15,7 @@ from time import perf_counter as clock
 from typing import Any, Callable, Dict
 
 from . import module_facts
-from .module_facts import Module
+from .module_facts import LOOKS, Module
 from .session import Session
 
 KEY, POST = -7001, -7005
@@ -24,15 +24,26 @@ ALWAYS = "_forward_hooks_always_called"
 """Attribute of modules that torch has since 2.1: hooks that are called for an exception, too."""
 
 
+Hook = Callable[[Any, Any], None]
+
+
 class Entrance:
     """Torch's global hook, in place while no module runs."""
 
-    def __init__(self, hooks: Dict[int, Any], hook: Callable[[Any, Any], None]) -> None:
+    def __init__(self, hooks: Dict[int, Any], recording: Hook, counting: Hook) -> None:
         self._hooks = hooks
-        self._hook: Callable[[Any, Any], None] | None = hook
+        self._kinds = {True: recording, False: counting}
+        self._hook: Hook | None = recording
         self.wanted = True
         """Calls are recorded; else only what they raise."""
         self.reopen()
+
+    def want(self, calls: bool) -> None:
+        """Record calls from now on, or only what they raise."""
+        self.wanted = calls
+        self._hook = self._hook and self._kinds[calls]
+        if self.shut():
+            self.reopen()
 
     def shut(self) -> bool:
         """Close for a while; return the previous state."""
@@ -58,19 +69,18 @@ def install(torch: Any, session: Session) -> None:
     def before(module: Any, args: Any) -> None:
         nonlocal entered, current
         begun = clock()
-        if _is_light(session, module) or session.is_muted() or compiling() or tracing():
+        if session.is_muted() or compiling() or tracing():
             return
-        if not entrance.wanted and ALWAYS not in module.__dict__:
-            return  # no hook would be called for an exception
         entrance.shut()
-        current = None
         try:
-            if entrance.wanted:
-                current = _enter(session, module)
-                if current is None:
-                    entrance.reopen()
-                    return
-            _listen(module, after)
+            current = _enter(session, module)
+            if current is None:
+                entrance.reopen()
+                return
+            module._forward_hooks[POST] = after
+            module._forward_hooks_with_kwargs[POST] = True
+            if ALWAYS in module.__dict__:
+                module._forward_hooks_always_called[POST] = True
         except Exception as problem:
             session.step_aside(problem)
             return
@@ -81,25 +91,36 @@ def install(torch: Any, session: Session) -> None:
     def after(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
         end = clock()
         session.in_call = False
-        for name in ("_forward_hooks", "_forward_hooks_with_kwargs", ALWAYS):
-            module.__dict__.get(name, {}).pop(POST, None)
+        module._forward_hooks.pop(POST, None)
+        module._forward_hooks_with_kwargs.pop(POST, None)
+        module.__dict__.get(ALWAYS, {}).pop(POST, None)
         entrance.reopen()
         session.attempt(_leave, session, current, (args, kwargs or {}), output, entered, end)
-        if current is not None:
-            session.step_ended(end)
+        session.step_ended(end)
         session.spent_s += clock() - end
 
+    def counted(module: Any, args: Any) -> None:
+        begun, held = clock(), module.__dict__
+        if ALWAYS in held and not compiling():  # else no hook would be called for an exception
+            entrance.shut()
+            session.in_call = True
+            held["_forward_hooks"][POST] = held[ALWAYS][POST] = raised
+        session.spent_s += clock() - begun
+
+    def raised(module: Any, args: Any, output: Any) -> None:
+        begun, held = clock(), module.__dict__
+        held["_forward_hooks"].pop(POST, None)
+        held[ALWAYS].pop(POST, None)
+        session.in_call = False
+        entrance.reopen()
+        problem = sys.exc_info()[1] if output is None else None
+        if problem is not None:
+            session.attempt(session.record_exception, problem, "forward")
+        session.spent_s += clock() - begun
+
     hooks = torch.nn.modules.module._global_forward_pre_hooks
-    entrance = session.entrance = Entrance(hooks, before)
+    entrance = session.entrance = Entrance(hooks, before, counted)
     session.patches.on_undo(entrance.remove)
-
-
-def _listen(module: Any, hook: Any) -> None:
-    """Call `hook(module, args, kwargs, output)` after this call of `module`."""
-    module._forward_hooks[POST] = hook
-    module._forward_hooks_with_kwargs[POST] = True
-    if ALWAYS in module.__dict__:
-        module._forward_hooks_always_called[POST] = True
 
 
 def compiling_of(torch: Any) -> Callable[[], bool]:
@@ -116,40 +137,35 @@ def _tracing_of(torch: Any) -> Callable[[], object]:
 
 
 def _enter(session: Session, module: Any) -> Module | None:
-    """Return the entry of a called module, if counted."""
-    entry = module_facts.known(session, module)
+    """Entry of a called module; None for a loss function or the like beside a real network."""
+    entry: Module | None = session.modules_by_id.get(id(module))
+    if entry is None or entry.module() is not module:
+        entry = module_facts.register(session, module)
     if not entry.parameters and session.heavy_modules:
         return None
-    module_facts.begin(session, entry, module)
+    entry.calls += 1
+    if entry.calls in LOOKS and entry.parameters:
+        module_facts.look(session, entry, module)
     return entry
 
 
-def _is_light(session: Session, module: Any) -> bool:
-    """Return True for a loss function or the like beside a real network."""
-    entry = session.modules_by_id.get(id(module)) if session.heavy_modules else None
-    return entry is not None and not entry.parameters and entry.module() is module
-
-
 def _leave(
-    session: Session, entry: Module | None, inputs: Any, output: Any, start: float, end: float
+    session: Session, entry: Module, inputs: Any, output: Any, start: float, end: float
 ) -> None:
     """Record the end of a call, even a failed one."""
     problem = sys.exc_info()[1] if output is None else None
-    if entry is None:
-        if problem is not None:
-            session.record_exception(problem, "forward")
-        return
     if problem is not None:
         module_facts.failed(session, entry, inputs, problem)
         return
     items = module_facts.items_of(session, entry, inputs, output)
-    session.add(("call", start, end, entry.index, items, session.torch.is_grad_enabled()))
+    session.recorder.add(("call", start, end, entry.index, items, session.torch.is_grad_enabled()))
     if session.thread is None:
         session.thread = threading.get_ident()
     alone = not (session.loaders or session.optimizers_built)
     if alone and session.capture is None:
         module_facts.record_numbers(session, entry, inputs, items)
-    session.at("call", module=entry.index)
+    if session.diagnosis is not None:
+        session.diagnosis.at("call", module=entry.index)
 
 
 def shield_compiled(eval_frame: Any, session: Session) -> None:

@@ -285,7 +285,7 @@ def _compile(torch: Any, overrides: Overrides, module: Any, value: str) -> str |
                 settling = AFTER_COMPILING
             if settling:
                 settling -= 1
-                overrides.session.add(("warm", clock()))
+                overrides.session.recorder.add(("warm", clock()))
 
     module._compiled_call_impl = call
     return None

@@ -27,7 +27,12 @@ class Patches:
         """Set `owner.name` and remember what it replaced."""
         held = vars(owner).get(name, MISSING)
         setattr(owner, name, value)
-        self._undo.append(lambda: restore(owner, name, held))
+
+        def take_back() -> None:
+            if vars(owner).get(name) is value:  # else the program has put its own over it
+                restore(owner, name, held)
+
+        self._undo.append(take_back)
 
     def wrap(self, owner: Any, name: str) -> Callable[[Any], None]:
         """Decorate what stands in for `owner.name`; it is called with the original first."""
@@ -75,6 +80,10 @@ class Session:
         self.torch: Any = None
         self.stacks: Any = None
         self.patches = Patches()
+        self.device_patches = Patches()
+        """Hooks of copies and waits, which are out while steps are only counted."""
+        self.watch_device: Callable[[], object] = int
+        """Puts them in, once the program uses CUDA."""
         self.overrides: Any = None
         self.stand_in: Any = None
         """Card that the CPU stands in for, of a prediction."""
@@ -97,10 +106,12 @@ class Session:
         self.recorder = Recorder(self.records, self.pid)
         self.counting = False
         """Only what counts steps is recorded."""
+        self.passes = True
+        """Backward passes are recorded: always where no optimizer steps."""
         self.spent_s = 0.0
         """Time that the program lost in our hooks."""
         if self.entrance is not None:
-            self.entrance.wanted = True  # the process that forked may have counted by then
+            self.entrance.want(True)  # the process that forked may have counted by then
         self.loaders: list[dict[str, Any]] = []
         self.modules: list[Any] = []
         self.modules_by_id: dict[int, Any] = {}
@@ -148,15 +159,6 @@ class Session:
         self.fetching = False
         """Inside a loader's `__next__` meanwhile."""
 
-    def add(self, event: tuple[Any, ...]) -> None:
-        """Record one event."""
-        self.recorder.add(event)
-
-    def at(self, kind: str, optimizer: Any = None, module: Any = None) -> None:
-        """Tell the diagnosis, if it is on, where a step may end."""
-        if self.diagnosis is not None:
-            self.diagnosis.at(kind, optimizer, module)
-
     def is_muted(self) -> bool:
         """Return True in a forked DataLoader worker."""
         if self.muted is None:
@@ -174,14 +176,18 @@ class Session:
             self.tick(now)
 
     def switch(self, *, counting: bool, calls: bool = True) -> None:
-        """Record only what counts steps (forwards if `calls`), or everything again."""
+        """Record only what counts steps (forwards and passes if `calls`), or everything again."""
         if counting == self.counting:
             return
         self.counting = counting
-        self.entrance.wanted = calls
-        if counting and self.device is not None:
+        self.entrance.want(calls)
+        self.passes = not counting or calls or not self.updates
+        if not counting:
+            self.watch_device()
+        elif self.device is not None:
             self.device.mark_rarely()
-        self.add(("hooks", time.perf_counter(), counting, calls))
+            self.device_patches.undo()
+        self.recorder.add(("hooks", time.perf_counter(), counting, calls))
 
     def step_aside(self, problem: BaseException) -> None:
         """Remove every hook after a fatal probe error, and write the record."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 import weakref
@@ -23,29 +24,36 @@ CHECKPOINTS = (
 
 def backwards(torch: Any, session: Session) -> None:
     """Hook backward passes and their losses."""
+    original = torch.autograd.backward
 
-    @session.patches.wrap(torch.autograd, "backward")
-    def backward(original: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
+    @functools.wraps(original)
+    def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
         if session.muted:
-            return original(tensors, *args, **kwargs)
-        session.attempt(_keep_loss, session, tensors)
+            return original(tensors, grad_tensors, *args, **kwargs)
+        begun = clock()
+        session.attempt(_keep_loss, session, tensors, grad_tensors)
         was_open = session.entrance.shut()  # checkpointing calls modules again
         enter = clock()
+        session.spent_s += enter - begun
         try:
-            result = original(tensors, *args, **kwargs)
+            result = original(tensors, grad_tensors, *args, **kwargs)
         except Exception as problem:
             session.record_exception(problem, "backward")
             raise
         finally:
             if was_open:
                 session.entrance.reopen()
+        if not session.passes:
+            return result
         end = clock()
-        session.add(("backward", enter, end))
+        session.recorder.add(("backward", enter, end))
         if session.device is not None and session.capture is None:
             session.attempt(session.device.mark, end, True)
         _may_end_step(session, "backward", end)
         session.spent_s += clock() - end
         return result
+
+    session.patches.put(torch.autograd, "backward", backward)
 
 
 def asked_for(torch: Any, session: Session) -> None:
@@ -62,7 +70,7 @@ def asked_for(torch: Any, session: Session) -> None:
         several = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
         updates = any(isinstance(each, torch.nn.Parameter) for each in several)
         if updates or len(several) > 1:  # of one input it is guidance of a sampler, or forces
-            session.add(("gradient", enter, end))
+            session.recorder.add(("gradient", enter, end))
             _may_end_step(session, "gradient", end)
         return result
 
@@ -70,20 +78,22 @@ def asked_for(torch: Any, session: Session) -> None:
 def _may_end_step(session: Session, kind: str, end: float) -> None:
     """End a step at its gradients, unless optimizers step."""
     if not session.updates:
-        session.at(kind)
+        if session.diagnosis is not None:
+            session.diagnosis.at(kind)
         session.step_ended(end)
 
 
-def _keep_loss(session: Session, tensors: Any) -> None:
-    """Copy the loss without waiting for its value."""
+def _keep_loss(session: Session, tensors: Any, gradients: Any) -> None:
+    """Keep the loss without waiting for its value."""
     unscaled, session.unscaled = session.unscaled, None
     if session.capture is not None:  # it has no value yet
         return
     tensor = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
-    if unscaled is None and getattr(tensor, "numel", lambda: 0)() == 1:
+    single = isinstance(tensor, session.torch.Tensor) and (gradients is None or tensor.numel() == 1)
+    if unscaled is None and single:
         unscaled = tensor.detach()
     if unscaled is not None:  # a CUDA graph writes each loss to the same place
-        session.losses.append(unscaled.clone() if unscaled.device.type == "cuda" else unscaled)
+        session.losses.append(unscaled.clone() if session.graph_replayed else unscaled)
         if len(session.losses) > 2 * LOSSES_KEPT:
             del session.losses[LOSSES_KEPT]
 
@@ -151,12 +161,13 @@ def optimizers(torch: Any, session: Session) -> None:
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal entered
         end = clock()
-        if session.is_muted():
+        if session.muted:
             return
         session.updates += 1
-        session.add(("step", entered or end, end, number_of(optimizer)))
+        session.recorder.add(("step", entered or end, end, number_of(optimizer)))
         entered = 0.0
-        session.at("step", optimizer)
+        if session.diagnosis is not None:
+            session.diagnosis.at("step", optimizer)
         session.step_ended(end)
         session.spent_s += clock() - end
 

@@ -4,11 +4,13 @@ import ast
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from advisor.analysis.events import EventReader
 from advisor.model import MeasurePlan
+from advisor.probe.session import Patches
 from tests.probe.program import PLAN, PROBE, PROGRAMS, WHOLE, python, run, with_torch
 from tests.support.processes import ran
 
@@ -106,7 +108,7 @@ def test_a_swallowed_out_of_memory_is_seen(tmp_path) -> None:
 
 
 def test_an_exception_that_is_caught_while_steps_are_only_counted_is_seen(tmp_path) -> None:
-    """Forwards are not recorded then; what they raise is."""
+    """Forwards and passes are not recorded then; what they raise is."""
     outcome = python(tmp_path, "raises_late.py", plan=MeasurePlan(measure_s=3.0, min_steps=400))
     assert outcome.measured.units_per_s > 0
     (record,) = outcome.records
@@ -117,7 +119,22 @@ def test_an_exception_that_is_caught_while_steps_are_only_counted_is_seen(tmp_pa
     log = reader.log
     assert log.hooks[-1].counting
     assert not log.hooks[-1].calls
-    assert sum(call.end > log.hooks[-1].time for call in log.calls) == 0
+    assert max(each.end for each in (*log.calls, *log.backwards)) <= log.hooks[-1].time
+
+
+def test_a_function_that_the_program_put_over_ours_stays() -> None:
+    """Taking our hook back must not take the program's along."""
+    owner, patches = SimpleNamespace(work=lambda: 1), Patches()
+    original = owner.work
+    patches.wrap(owner, "work")(lambda work: work() + 10)
+    assert owner.work() == 11
+    patches.undo()
+    assert owner.work is original
+    patches.wrap(owner, "work")(lambda work: work() + 10)
+    ours = owner.work
+    owner.work = lambda: ours() + 100
+    patches.undo()
+    assert owner.work() == 111
 
 
 def test_stacks_are_written_on_request(tmp_path) -> None:
