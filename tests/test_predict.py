@@ -10,14 +10,7 @@ import pytest
 from advisor.errors import FAILURE_EXIT_CODES, OutputRefusedError, TargetError
 from advisor.machine import profiles
 from advisor.model import Effects
-from advisor.prediction.estimate import (
-    GIB,
-    Traced,
-    estimates,
-    largest_batch,
-    step_time,
-    suggested_batch,
-)
+from advisor.prediction.estimate import Traced, estimates, largest_batch, step_time, suggested_batch
 from advisor.prediction.trace import MATRIX, Operation, Trace
 from tests import warm
 from tests.runs import a_run
@@ -168,7 +161,7 @@ def test_the_largest_batch_fits_and_a_slightly_larger_one_does_not(
 ) -> None:
     card = profiles.by_name("rtx-4060")
     own, doubled = (
-        Trace(batch=n, names=(), ops=(), held=(), events=(n * gib_per_item * GIB, -1))
+        Trace(batch=n, names=(), ops=(), held=(), events=(n * gib_per_item * 2**30, -1))
         for n in (1, 2)
     )
     alone = Traced(run=a_run(effects=Effects(data_items=data_items)), own=own)

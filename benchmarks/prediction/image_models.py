@@ -150,7 +150,6 @@ def next_larger(batch: int) -> int | None:
 
 def compare_fits(table: Path, models: int) -> None:
     """Print how often a batch that fitted is said to fit, and one that did not is said not to."""
-    room = ROOM_GIB * GIB
     right, asked = Counter[bool](), Counter[bool]()
     off_gib = []
     for row, trace, trains in rows_with_traces(table, models):
@@ -158,8 +157,8 @@ def compare_fits(table: Path, models: int) -> None:
         tried = {True: trace} | ({False: step_of(row, larger, trains=trains)} if larger else {})
         for fitted, each in tried.items():
             asked[fitted] += 1
-            right[fitted] += fits(each, room) == fitted
-            if fits(each, room) != fitted:
+            right[fitted] += fits(each, ROOM_GIB * GIB) == fitted
+            if fits(each, ROOM_GIB * GIB) != fitted:
                 off_gib.append(abs(peak_of(each).allocated / GIB - ROOM_GIB))
                 sys.stderr.write(f"{row.model} {each.batch:g}: {off_gib[-1]:.1f} GiB off\n")
     print(f"{ROOM_GIB} GiB of room, {asked[True]} models:")
