@@ -47,6 +47,7 @@ for x in torch.utils.data.DataLoader(torch.zeros(4096, 2048), batch_size=batch, 
     x = x.to("cuda:0", non_blocking=True) + (host + 1)[: len(x)].cuda()
     with torch.cuda.amp.autocast():
         out = torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False)
+        assert (out.dtype, out.softmax(1).dtype) == (torch.float16, torch.float32)
         loss = (out * torch.ones(1, device=torch.device("cuda"))).square().mean()
     scaler.scale(loss).backward()
     scaler.step(optimizer)
@@ -77,7 +78,7 @@ def call(project: Path, gpu_advisor: warm.Server, *words: str) -> tuple[int, str
 
 def test_a_larger_batch_takes_more_memory_and_a_larger_card_less_time(project, gpu_advisor) -> None:
     """Each card gets a config of its own, and its command; the user's config stays."""
-    words = ("train.json", "--target", "rtx-4060,h100-sxm,l4", "--output", "out")
+    words = ("train.json", "--target", "rtx-4060,h100-sxm,t4", "--output", "out")
     command = ("--", "train.py", "train.json")
     code, stdout, stderr = call(project, gpu_advisor, *words, *command)
     assert code == 0, stderr
@@ -93,9 +94,15 @@ def test_a_larger_batch_takes_more_memory_and_a_larger_card_less_time(project, g
     for entry in entries.values():
         low, high = entry["units_per_s_range"]
         assert low < entry["units_per_s"] < high
-    assert entries["l4", 16]["price_of_1000"] is None
+    assert entries["t4", 16]["price_of_1000"] is None
     hours = 1000 / small["units_per_s"] / 3600
     assert small["price_of_1000"] == pytest.approx(0.5 * hours)
+
+    rates = {(e["card"], e["precision"]): e["units_per_s"] for e in found["precisions"]}
+    assert rates["h100-sxm", "bfloat16"] > rates["h100-sxm", "tf32"] > rates["h100-sxm", "float32"]
+    assert [dtype for card, dtype in rates if card == "t4"] == ["float32"]
+    for card in ("rtx-4060", "h100-sxm", "t4"):
+        assert b"predicted, not measured" in (project / f"out/predicted-{card}.svg").read_bytes()
 
     chosen = {e["card"]: e["batch"] for e in entries.values() if e["suggested"]}
     for step in found["next"]:
@@ -105,7 +112,7 @@ def test_a_larger_batch_takes_more_memory_and_a_larger_card_less_time(project, g
         assert (project / written).read_bytes() == CONFIG.replace(b"16", batch)
         assert step["command"].endswith(f"{written} -- {sys.executable} train.py {written}")
     assert (
-        {step["card"] for step in found["next"]} == chosen.keys() == {"rtx-4060", "h100-sxm", "l4"}
+        {step["card"] for step in found["next"]} == chosen.keys() == {"rtx-4060", "h100-sxm", "t4"}
     )
     assert (project / "train.json").read_bytes() == CONFIG
 
@@ -116,8 +123,8 @@ def test_a_larger_batch_takes_more_memory_and_a_larger_card_less_time(project, g
 
 def test_a_program_that_needs_cuda_is_traced_on_a_cpu(project, gpu_advisor) -> None:
     """It takes the path that it takes on the card; what stays on the host takes no memory there."""
-    words = ("--target", "rtx-4060", "--", "needs_cuda.py", "--batch-size", "4")
-    code, stdout, stderr = call(project, gpu_advisor, *words)
+    words = ("rtx-4060", "--", "needs_cuda.py", "--batch-size", "4")
+    code, stdout, stderr = call(project, gpu_advisor, "--target", *words)
     assert code == 0, stdout + stderr
     found = json.loads(stdout)
     assert (found["stand_in"], found["dtype"]) == ("NVIDIA GeForce RTX 4060", "float16")
@@ -153,13 +160,15 @@ def test_the_largest_batch_fits_and_a_slightly_larger_one_does_not(
     gib_per_item, data_items, expected
 ) -> None:
     card = profiles.by_name("rtx-4060")
-    own = Trace(batch=1, names=(), ops=(), held=(), events=())
-    run = a_run(effects=Effects(data_items=data_items))
-    alone = Traced(run=run, own=own, doubled=None)
-    found = largest_batch(replace(alone, doubled=own), card, lambda batch: gib_per_item * batch)
+    own, doubled = (
+        Trace(batch=n, names=(), ops=(), held=(), events=(n * gib_per_item * 2**30, -1))
+        for n in (1, 2)
+    )
+    alone = Traced(run=a_run(effects=Effects(data_items=data_items)), own=own)
+    found = largest_batch(replace(alone, line=(own, doubled)), card)
     assert found == (expected and pytest.approx(expected, rel=1 / 16))
     assert gib_per_item * (found or 0) <= 0.9 * profiles.usable_gib(card)
-    assert largest_batch(alone, card, float) is None
+    assert largest_batch(alone, card) is None
 
 
 def test_the_suggested_batch_is_the_smallest_that_ties_with_the_best() -> None:
@@ -170,7 +179,7 @@ def test_the_suggested_batch_is_the_smallest_that_ties_with_the_best() -> None:
         return Trace(batch=batch, names=("mm",) * 20, ops=ops, held=(), events=())
 
     card, run = profiles.by_name("rtx-4060"), a_run(effects=Effects(data_items=1000))
-    heavy, light = (Traced(run=run, own=at(1, f), doubled=at(2, f)) for f in (1e9, 1e6))
+    heavy, light = (Traced(run=run, own=at(1, f), line=(at(1, f), at(2, f))) for f in (1e9, 1e6))
     assert suggested_batch(heavy, card, 1000) == 1
     assert suggested_batch(light, card, 1000) > 16
 

@@ -51,12 +51,15 @@ def advise(
         left_s = began + plan.longest_s - now
     log = measured_part(log, plan)
     series = detect_steps(log, plan)
-    if left_s <= 0:
+    if left_s <= 0 and not plan.trace:
         return Advice("full", 0.0, cut_short=True, series=series)
     if series is None:
         return Advice(None, 0.2)
     if optimizers_built and log.validations is None and _about_to_train(log, series, now - began):
         return Advice(None, 0.5, series=series)
+    known = series.steps > 0 and not (series.iterative and not series.forwards_per_unit)
+    if left_s <= 0 and known:  # a step is traced once its kind is known
+        return Advice("full", 0.0, cut_short=True, series=series)
     counting = bool(log.hooks) and log.hooks[-1].counting
     if not counting and _is_known(log, series, plan):
         calls = series.loader is None or series.skips or series.kind == FORWARD

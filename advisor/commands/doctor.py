@@ -1,6 +1,7 @@
 """`gpu-advisor doctor`: costly settings of a machine, and their remedies.
 
-Looks only: nothing is written or changed, and no program of the user's is run.
+Looks only: nothing is written or changed, and no program of the user's is run. With --calibrate it
+measures the cards instead, and keeps their rates.
 """
 
 import argparse
@@ -14,23 +15,27 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import NamedTuple
+from types import ModuleType
+from typing import NamedTuple, TypeVar
 
 import psutil
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from advisor import __version__, numbers
+from advisor import __version__, numbers, settings
 from advisor.commands import output
 from advisor.executor.engines.connection import interpreter_of
-from advisor.machine import contention, host, lock
+from advisor.machine import calibration, contention, host, lock
 from advisor.machine.contention import OTHERS_SHARE
 from advisor.machine.gpu import uvm_loaded
 from advisor.machine.host import nvidia_devices, read_machine
 from advisor.machine.readings import GIB
 from advisor.model import Disturbance, Machine
-from advisor.probe import torch_info
+from advisor.probe import card_rates, torch_info
 from advisor.sandbox.capabilities import FORCED, detect_isolation
 from advisor.sandbox.policy import SandboxPolicy
+from advisor.state import project_root, state_folder
+
+Answer = TypeVar("Answer")
 
 LOOK_S = 0.5
 """Time in which others are watched."""
@@ -51,12 +56,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "The torch of COMMAND is asked, else that of the first python on PATH."
     parser.add_argument("--json", action="store_true", help="print the checks as one JSON object")
     parser.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="measure the rates of the cards here, for `gpu-advisor predict`",
+    )
+    parser.add_argument(
         "--strict", action="store_true", help="exit with 1 when there is something to fix"
     )
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Print all checks; 1 if --strict and one is bad."""
+    if args.calibrate:
+        return calibrate(command or [], as_json=args.json)
     found = checked(take(command or []))
     to_fix = sum(each.status == "fix" for each in found.values())
     checks = [
@@ -126,10 +138,15 @@ def take(command: Sequence[str]) -> Readings:
 
 def ask_torch(command: Sequence[str]) -> TorchFacts | str:
     """Torch of the user's interpreter, or the reason for no answer."""
+    return ask(command, torch_info, TypeAdapter(TorchFacts))
+
+
+def ask(command: Sequence[str], module: ModuleType, answer: TypeAdapter[Answer]) -> Answer | str:
+    """Answer of a module of the probe in the user's interpreter, or the reason for none."""
     program = asking(command, os.environ.get("PATH"))
     if program is None:
         return f"which Python `{command[0]}` starts is not known; name that: doctor -- PYTHON"
-    source = Path(torch_info.__file__).read_text(encoding="utf-8")
+    source = Path(str(module.__file__)).read_text(encoding="utf-8")
     try:
         done = subprocess.run(
             [program, "-c", source],
@@ -145,9 +162,30 @@ def ask_torch(command: Sequence[str]) -> TorchFacts | str:
         return f"{program} gave no answer: {problem}"
     for line in reversed(done.stdout.splitlines()):
         with contextlib.suppress(ValueError):
-            return TorchFacts.model_validate_json(line)
+            return answer.validate_json(line)
     errors = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
     return f"{program} gave no answer: {errors[-1][:200]}"
+
+
+def calibrate(command: Sequence[str], *, as_json: bool) -> int:
+    """Measure the cards with the user's torch, and keep their rates; 1 without any."""
+    with contextlib.ExitStack() as held:
+        for card in read_machine().gpus:
+            held.enter_context(lock.gpu_lock(card.uuid))
+        found = ask(command, card_rates, calibration.MEASURED)
+    if isinstance(found, str) or not found:
+        problem = found or "its torch sees no card"
+        output.show(
+            {"problem": problem, "cards": []}, f"Nothing measured: {problem}", as_json=as_json
+        )
+        return 1
+    folder = state_folder(project_root(Path.cwd() / settings.FILE_NAME))
+    calibration.keep(folder, found)
+    cards = [each.model_dump() for each in found]
+    table = output.table([tuple(cards[0]), *(tuple(map(str, card.values())) for card in cards)])
+    text = "\n".join([*table, f"Kept in {folder}: `gpu-advisor predict` uses them."])
+    output.show({"problem": None, "cards": cards}, text, as_json=as_json)
+    return 0
 
 
 def asking(command: Sequence[str], path: str | None) -> str | None:

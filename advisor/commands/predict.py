@@ -1,10 +1,12 @@
 """`gpu-advisor predict [CONFIG ...] --target CARDS`: speed, memory and price on absent GPUs."""
 
 import argparse
+import contextlib
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +19,36 @@ from advisor.config import Document
 from advisor.errors import PredictionError, UsageError
 from advisor.executor.requests import COMMAND_LINE
 from advisor.files import Claim
-from advisor.machine import profiles
-from advisor.model import Candidate, Change, Failure, GpuProfile, JsonScalar, MeasurePlan, Run
+from advisor.machine import calibration, profiles
+from advisor.model import (
+    SAMPLER_FORWARDS,
+    Candidate,
+    Change,
+    Failure,
+    GpuProfile,
+    JsonScalar,
+    MeasurePlan,
+    Run,
+)
 from advisor.prediction import estimate
-from advisor.prediction.estimate import MEMORY_ERROR, Estimate, Traced, estimates
+from advisor.prediction.estimate import (
+    MEMORY_ERROR,
+    Estimate,
+    Traced,
+    estimate_of,
+    estimates,
+    precisions,
+    room_gib,
+)
 from advisor.prediction.trace import Trace, at_batch, parse
+from advisor.report import figures
 from advisor.runner.job import replace_paths
 
 PLAN = MeasurePlan(measure_s=1.0, min_steps=3, trace=True)
+"""On a CPU, whose speed tells nothing, it ends with the first whole step."""
 AUTOCAST = "autocast=bfloat16"
+SPLITS_FROM = 8
+"""Batch whose half is no special case."""
 NEEDS_CUDA = "The program needs more of CUDA than a CPU can stand in for."
 
 
@@ -37,11 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CARDS",
         required=True,
         help="cards, with commas: rtx-3090,rtx-4060,h100 (`gpu-advisor gpus` lists them)",
-    )
-    parser.add_argument(
-        "--autocast",
-        action="store_true",
-        help="as if the program computed its forward passes in bfloat16 under autocast",
     )
     parser.add_argument(
         "--output",
@@ -60,23 +78,31 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         raise UsageError(msg)
     asked = invocation.resolve(args.configs, command, workload=args.workload, use_case="predict")
     prices = {profiles.by_name(name).name: each for name, each in asked.settings.price.items()}
+    known = calibration.kept(asked.state())
+    cards = [calibration.applied(card, known) for card in cards]
     claim = claimed(asked, cards, args) if args.output else None
     session = session_of(asked, allow_writes=args.allow_writes)
     with session.trials() as run_trial:
         stand_in = None if session.machine.gpus else cards[0]
-        plan = replace(PLAN, stand_in=stand_in, whatif=AUTOCAST if args.autocast else None)
+        plan = replace(PLAN, stand_in=stand_in, longest_s=0.0 if stand_in else None)
         found = trace_program(asked, run_trial, plan)
+        half = autocast_too(asked, run_trial, plan, found)
     if isinstance(found, Failure):
         needs_cuda = "cuda" in f"{found.evidence}{found.log_tail}".lower()
         hint = NEEDS_CUDA if needs_cuda and not session.machine.gpus else ""
         return output.show_failure(found, hint, as_json=args.json)
     traced, unit = found.traced, numbers.plural(found.traced.run.unit)
     entries = estimates(traced, cards, prices)
+    by_precision = precisions(traced, half, cards) if is_wide(traced) else []
     next_steps = [
-        next_step(session, found.doubling, entry, args.output, claim)
+        next_step(session, found.change, entry, args.output, claim)
         for entry in entries
-        if found.doubling and entry.suggested and (claim or found.doubling.document == COMMAND_LINE)
+        if found.change and entry.suggested and (claim or found.change.document == COMMAND_LINE)
     ]
+    for card in cards if claim else ():
+        drawn = draw(traced, card, entries, unit)
+        if drawn and claim:
+            claim.write(figure_place(args.output, card.name), drawn)
     remarks = notes(found, cards, entries)
     fields = {
         "ok": True,
@@ -87,10 +113,14 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         "trains": traced.run.trains,
         "stand_in": found.stand_in,
         "predictions": [asdict(entry) for entry in entries],
+        "precisions": [asdict(entry) for entry in by_precision],
         "next": next_steps,
         "notes": remarks,
     }
     lines = [verdict(entries, cards, unit), "", *output.table(rows(entries, unit)), ""]
+    if by_precision:
+        lines += ["By precision, each at its suggested batch; bfloat16 is that of autocast:"]
+        lines += [*output.table(rows(by_precision, unit), indent="  "), ""]
     if next_steps:
         lines += ["On the card, this confirms the suggested batch and goes on from it:"]
         steps = [(step["card"], step["command"]) for step in next_steps]
@@ -104,8 +134,8 @@ class Findings:
     """Traces of a program, and how they were made."""
 
     traced: Traced
-    doubling: Change | None = None
-    """Change that doubled the batch."""
+    change: Change | None = None
+    """Change to the other batch."""
     why: str = ""
     """Reason for a missing trace of another batch."""
     stand_in: str | None = None
@@ -119,7 +149,7 @@ def trace_program(
     run_trial: Callable[[MeasurePlan, Candidate], Run | Failure],
     plan: MeasurePlan,
 ) -> Findings | Failure:
-    """Trace the program with a card or without, then with twice its batch."""
+    """Trace the program with a card or without, then with another batch."""
     refused = ""
     first = run_trial(plan, Candidate())
     if isinstance(first, Failure) and plan.stand_in and first.kind != "interrupted":
@@ -130,25 +160,56 @@ def trace_program(
         return first
     used = first.cards[0] if first.cards else None
     card = profiles.match(used.name or "", used.total_gib) if used else None
+    card = card and calibration.applied(card, calibration.kept(asked.state()))
     found = Findings(
         traced=Traced(run=first, own=trace_of(first), measured_on=card),
         stand_in=plan.stand_in.title if plan.stand_in else None,
         refused=refused,
     )
-    change = twice_the_batch(asked, found.traced.own.batch)
-    if change is None:
-        return replace(found, why="no setting of the batch was found")
-    second = run_trial(plan, Candidate(changes=(change,)))
-    if isinstance(second, Failure):
-        if second.kind == "interrupted":
-            return second
-        return replace(found, why=f"twice the batch failed here ({second.kind})")
-    try:
-        doubled = trace_of(second)
-        at_batch(found.traced.own, doubled, found.traced.own.batch)
-    except PredictionError as problem:
-        return replace(found, why=str(problem))
-    return replace(found, traced=replace(found.traced, doubled=doubled), doubling=change)
+    why, traces = "no setting of the batch was found", [found.traced.own]
+    for change in other_batches(asked, traces[0].batch):
+        run = run_trial(shortened(plan, first), Candidate(changes=(change,)))
+        if isinstance(run, Failure):
+            if run.kind == "interrupted":
+                return run
+            return replace(found, why=f"batch {change.new} failed here ({run.kind})")
+        traces.append(trace_of(run))
+        for each in traces[:-1]:
+            try:
+                at_batch(each, traces[-1], each.batch)
+            except PredictionError as problem:
+                why = str(problem)
+            else:
+                traced = replace(found.traced, line=(each, traces[-1]))
+                return replace(found, traced=traced, change=change)
+    return replace(found, why=why)
+
+
+def shortened(plan: MeasurePlan, run: Run) -> MeasurePlan:
+    """Plan of a run after `run`: a sampler need not finish an item again."""
+    forwards = run.effects.forwards_per_unit or 1.0
+    return replace(plan, forwards_per_unit=forwards) if forwards >= SAMPLER_FORWARDS else plan
+
+
+def is_wide(traced: Traced) -> bool:
+    """Return True for a program that computes in 32 bits."""
+    return traced.run.effects.dtype == "float32"
+
+
+def autocast_too(
+    asked: invocation.Invocation,
+    run_trial: Callable[[MeasurePlan, Candidate], Run | Failure],
+    plan: MeasurePlan,
+    found: Findings | Failure,
+) -> Traced | None:
+    """Trace a program of 32 bits under autocast; None of others, and where that fails."""
+    if isinstance(found, Failure) or not is_wide(found.traced):
+        return None
+    plan = replace(plan, whatif=AUTOCAST, stand_in=plan.stand_in if found.stand_in else None)
+    with contextlib.suppress(PredictionError):
+        half = trace_program(asked, run_trial, shortened(plan, found.traced.run))
+        return None if isinstance(half, Failure) else half.traced
+    return None
 
 
 def trace_of(run: Run) -> Trace:
@@ -168,28 +229,31 @@ def trace_of(run: Run) -> Trace:
         raise PredictionError(msg) from problem
 
 
-def twice_the_batch(asked: invocation.Invocation, batch: float) -> Change | None:
-    """Change of the first setting that holds the batch of the run.
+def other_batches(asked: invocation.Invocation, batch: float) -> Iterator[Change]:
+    """Changes of the first setting that holds the batch of the run: a half and twice, or larger.
 
-    Accumulation stays, so that both steps do the same operations.
+    Accumulation stays, so that both steps do the same operations. A batch of one may be a case of
+    its own.
     """
+    halves = batch >= SPLITS_FROM and batch % 2 == 0
+    wanted = (batch / 2, 2 * batch) if halves else (2 * batch, 4 * batch)
     for document in (*asked.configs, asked.command_line):
         for knob in knobs.find(document, phase=asked.phase).knobs:
             old = knob.value
             holds_it = knob.kind == "batch_size" and knob.editable and str(old) == f"{batch:g}"
             if not holds_it or isinstance(old, tuple):
                 continue
-            new = like(old, 2 * batch)
-            if document.takes(knob.path, new):
-                return Change(
-                    document=document.name,
-                    path=knob.path,
-                    kind=knob.kind,
-                    knob_class=knob.knob_class,
-                    old=old,
-                    new=new,
-                )
-    return None
+            for new in (like(old, each) for each in wanted):
+                if document.takes(knob.path, new):
+                    yield Change(
+                        document=document.name,
+                        path=knob.path,
+                        kind=knob.kind,
+                        knob_class=knob.knob_class,
+                        old=old,
+                        new=new,
+                    )
+            return
 
 
 def like(old: JsonScalar, batch: float) -> JsonScalar:
@@ -203,6 +267,37 @@ def place(folder: Path, config: Document, card: str) -> Path:
     return folder / f"{own.stem}.predicted-{card}{own.suffix}"
 
 
+def figure_place(folder: Path, card: str) -> Path:
+    """Path of a card's figure."""
+    return folder / f"predicted-{card}.svg"
+
+
+def draw(found: Traced, card: GpuProfile, entries: Sequence[Estimate], unit: str) -> bytes | None:
+    """Draw speed and memory of a card by batch as SVG; None where only one batch is known."""
+    own = [entry for entry in entries if entry.card == card.name]
+    sizes = {entry.batch for entry in own}
+    sizes |= {size for size in found.sizes if size <= max(sizes)}
+    if len(sizes) == 1:
+        return None
+    curve = [estimate_of(found, card, size) for size in sorted(sizes)]
+    rates = {each.batch: [each.units_per_s, *each.units_per_s_range] for each in curve}
+    memory = {each.batch: [each.memory_gib, *each.memory_gib_range] for each in curve}
+    svg = figures.template("batch.svg.j2").render(
+        panels=[
+            figures.panel(f"predicted {unit}/s, with its band", rates, itemgetter(0)),
+            figures.panel("predicted memory, GiB; the dashed line is the limit", memory,
+                          itemgetter(0), room_gib(card) + card.context_mib / 1024),
+        ],
+        places=figures.across(sorted(sizes)),
+        failures=[],
+        chosen=next((entry.batch for entry in own if entry.suggested), None),
+        count=numbers.count,
+        caption="batch size; the ring is the suggested one",
+        title=f"{card.title}: predicted, not measured",
+    )  # fmt: skip
+    return f"{svg}\n{files.MARKS['.svg']}\n".encode()
+
+
 def claimed(
     asked: invocation.Invocation, cards: Sequence[GpuProfile], args: argparse.Namespace
 ) -> Claim:
@@ -211,20 +306,21 @@ def claimed(
         msg = "--output writes configs, and none was named. Leave it out: the command is printed."
         raise UsageError(msg)
     places = [place(args.output, config, card.name) for config in asked.configs for card in cards]
+    places += [figure_place(args.output, card.name) for card in cards]
     return files.claim(places, never=asked.paths, like=asked.paths[0], overwrite=args.overwrite)
 
 
 def next_step(
-    session: Session, doubling: Change, entry: Estimate, folder: Path | None, claim: Claim | None
+    session: Session, moved: Change, entry: Estimate, folder: Path | None, claim: Claim | None
 ) -> dict[str, Any]:
     """Write the config of a card, if asked; the command that confirms it there, as in `--json`."""
     asked, program = session.asked, session.program
-    change = replace(doubling, new=like(doubling.old, entry.batch))
+    change = replace(moved, new=like(moved.old, entry.batch))
     candidate = Candidate(changes=(change,))
     argv, names = program.argv(candidate), {config.name: config.name for config in asked.configs}
     written = None
     for config in asked.configs:
-        if claim and folder and config.name == doubling.document:
+        if claim and folder and config.name == change.document:
             path = place(folder, config, entry.card)
             claim.write(path, program.content(config, candidate))
             names[config.name] = written = str(path)
@@ -238,6 +334,7 @@ def notes(found: Findings, cards: Sequence[GpuProfile], entries: Sequence[Estima
     """Sentences on what the figures rest on."""
     traced, run, here = found.traced, found.traced.run, found.traced.measured_on
     unknown = ", ".join(card.title for card in cards if traced.error(card) is None)
+    measured = ", ".join(f"{card.title} ({card.measured_on})" for card in cards if card.measured_on)
     task = "training" if run.trains else "inference"
     dtype = run.effects.dtype or "its own precision"
     launches = any(entry.bound == "launches" for entry in entries)
@@ -252,12 +349,13 @@ def notes(found: Findings, cards: Sequence[GpuProfile], entries: Sequence[Estima
             here is None,
         f"Speed is the one measured on this {here and here.title}, in {dtype}, scaled by the "
         "datasheets of both cards.": here,
+        f"Rates measured by `gpu-advisor doctor --calibrate`: {measured}.": measured,
         "Bands of speed hold 9 in 10 published models (16 bits, large batches) of the cards "
         f"that were compared, and are ±{numbers.percent(estimate.NOT_VALIDATED)} elsewhere. "
         f"Memory: ±{numbers.percent(MEMORY_ERROR)}, not validated on a card.": True,
         f"Speed of {task} in {dtype} not validated: {unknown}.": unknown,
         "Where launches limit, the speed of the host there decides: not validated.": launches,
-        f"No batch above {traced.largest:,} was looked at.": traced.doubled is not None,
+        f"No batch above {traced.largest:,} was looked at.": traced.line is not None,
         "Another batch changes a training: see its learning rate.":
             run.trains and any(e.suggested and e.batch != traced.own.batch for e in entries),
         "The rate of the loader there, and of the program's own Python, is not known; either may "
@@ -303,7 +401,7 @@ def _row(entry: Estimate, *, priced: bool) -> tuple[str, ...]:
     marks = [name for name, holds in (("suggested", entry.suggested),
              ("largest", entry.largest_batch)) if holds]  # fmt: skip
     row = (
-        entry.card,
+        f"{entry.card} {entry.precision or ''}".rstrip(),
         f"{entry.batch:g}" + (f" ({', '.join(marks)})" if marks else ""),
         about(entry.units_per_s),
         f"{low} - {high}",

@@ -2,7 +2,8 @@
 
 Rules of torch's CUDACachingAllocator: sizes are rounded to 512 bytes; up to 1 MiB they come from
 segments of 2 MiB, up to 10 MiB from segments of 20 MiB, above from segments rounded to 2 MiB. A
-free block is split where enough of it is left, and merged with free neighbours.
+free block is split where enough of it is left, and merged with free neighbours. Where the card is
+full, segments without a used block go back to it first.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ class _Block:
 
 
 class Allocator:
-    """Caching allocator of one card with unlimited memory."""
+    """Caching allocator of one card with `room` bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: float = math.inf) -> None:
+        self.room = room
         self.allocated = 0
         self.reserved = 0
         self.peak = Peak(0, 0)
@@ -51,7 +53,7 @@ class Allocator:
         """Free blocks, small and large ones, ordered by size."""
 
     def take(self, size: float) -> _Block:
-        """Allocate `size` bytes."""
+        """Allocate `size` bytes. Raises MemoryError where the card has no room for them."""
         wanted = max(ROUND, math.ceil(size / ROUND) * ROUND)
         small = wanted <= SMALL
         free = self._free[small]
@@ -60,7 +62,11 @@ class Allocator:
             block = free.pop(at)
         else:
             block = _Block(_segment(wanted), small)
+            if self.reserved + block.size > self.room:
+                self._release()
             self.reserved += block.size
+            if self.reserved > self.room:
+                raise MemoryError
         if block.size - wanted >= SPLIT_REMAINDER[small]:
             rest = _Block(block.size - wanted, small, before=block, after=block.after)
             if block.after is not None:
@@ -87,6 +93,13 @@ class Allocator:
             block = _join(block.before, block)
         bisect.insort_left(free, block, key=BY_SIZE)
 
+    def _release(self) -> None:
+        """Give whole free segments back to the card."""
+        for blocks in self._free.values():
+            split = [block for block in blocks if block.before or block.after]
+            self.reserved -= sum(each.size for each in blocks) - sum(each.size for each in split)
+            blocks[:] = split
+
 
 def _join(one: _Block, other: _Block) -> _Block:
     one.size += other.size
@@ -104,9 +117,21 @@ def _segment(size: int) -> int:
     return math.ceil(size / SMALL_SEGMENT) * SMALL_SEGMENT
 
 
-def peak_of(trace: Trace) -> Peak:
-    """Peaks over two equal steps; what the first leaves is freed before the second."""
-    allocator = Allocator()
+def fits(trace: Trace, room: float) -> bool:
+    """Return True if the step runs in `room` bytes."""
+    try:
+        peak_of(trace, room)
+    except MemoryError:
+        return False
+    return True
+
+
+def peak_of(trace: Trace, room: float = math.inf) -> Peak:
+    """Peaks over two equal steps; what the first leaves is freed before the second.
+
+    Raises MemoryError where they do not fit in `room` bytes.
+    """
+    allocator = Allocator(room)
     for size in trace.held:
         allocator.take(size)
     for _ in range(2):

@@ -1,14 +1,13 @@
 """Estimates of speed, memory and price of a traced program on cards."""
 
 import bisect
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from advisor.machine import profiles
 from advisor.model import GpuProfile, Run
-from advisor.prediction.allocator import Peak, peak_of
+from advisor.prediction.allocator import fits, peak_of
 from advisor.prediction.trace import Operation, Trace, at_batch
 from advisor.probe.op_trace import ATTENTION, CONVOLUTION, GROUPED, MATRIX, OTHER
 
@@ -67,7 +66,8 @@ def step_time(trace: Trace, card: GpuProfile, rates: Rates = INFERENCE) -> StepT
         memory_s = op.bytes / (rates.bandwidth * card.bandwidth_gb_per_s * 1e9)
         longest = max(compute_s, memory_s, KERNEL_S)
         seconds["compute" if compute_s > memory_s else "bandwidth"] += longest
-    launch_s, card_s = LAUNCH_S * len(trace.ops), sum(seconds.values())
+    launch_s = (card.launch_s or LAUNCH_S) * len(trace.ops)
+    card_s = sum(seconds.values())
     if launch_s >= card_s:
         return StepTime(launch_s, "launches")
     return StepTime(card_s, max(seconds, key=lambda limit: seconds[limit]))
@@ -78,7 +78,7 @@ def _peak_flops(card: GpuProfile, op: Operation) -> float:
     on_tensor_cores = card.tflops(op.dtype) if op.dtype != "float32" else None
     if on_tensor_cores is None:
         return card.fp32_tflops * 1e12
-    steady = "GeForce" in card.title or op.kind not in (MATRIX, CONVOLUTION)
+    steady = "GeForce" in card.title or card.measured_on or op.kind not in (MATRIX, CONVOLUTION)
     return on_tensor_cores * 1e12 * (1.0 if steady else STEADY_CLOCK)
 
 
@@ -101,8 +101,8 @@ class Traced:
 
     run: Run
     own: Trace
-    doubled: Trace | None = None
-    """With twice the batch; None: no other batch is predicted."""
+    line: tuple[Trace, Trace] | None = None
+    """Traces of two batches, maybe the own one, that give any other."""
     measured_on: GpuProfile | None = None
     """Card of this host that ran the program, if its profile is known."""
 
@@ -110,6 +110,12 @@ class Traced:
     def largest(self) -> int:
         """Largest batch that is worth a look."""
         return min(LARGEST_BATCH, int(self.run.effects.data_items or LARGEST_BATCH))
+
+    @property
+    def sizes(self) -> list[float]:
+        """Batches of a figure: doublings and halves of the own."""
+        sizes = (self.own.batch * 2.0**n for n in range(-DOUBLINGS, DOUBLINGS))
+        return [size for size in sizes if size >= 1 and size.is_integer()]
 
     @property
     def rates(self) -> Rates:
@@ -123,11 +129,16 @@ class Traced:
         half = self.run.effects.dtype in ("float16", "bfloat16")
         return VALIDATED.get((card.name, self.run.trains)) if half else None
 
+    def computed_in(self, dtype: str) -> Self:
+        """Program whose products of 32 bits are computed in `dtype`."""
+        line = self.line and (self.line[0].computed_in(dtype), self.line[1].computed_in(dtype))
+        return replace(self, own=self.own.computed_in(dtype), line=line, measured_on=None)
+
     def at(self, batch: float) -> Trace:
         """Trace of another batch."""
-        if self.doubled is None or batch == self.own.batch:
+        if self.line is None or batch == self.own.batch:
             return self.own
-        return at_batch(self.own, self.doubled, batch)
+        return at_batch(*self.line, batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +147,8 @@ class Estimate:
 
     card: str
     batch: float
+    precision: str | None = None
+    """Of products, where it is not the program's own."""
     suggested: bool = False
     """Smallest batch whose rate ties with the best of those that fit."""
     largest_batch: bool = False
@@ -159,35 +172,45 @@ def estimates(
 ) -> list[Estimate]:
     """Figures of each card at the batch as configured, the suggested one and the largest."""
 
-    @functools.cache
-    def peak(batch: float) -> Peak:
-        return peak_of(found.at(batch))
-
     own = found.own.batch
     made: list[Estimate] = []
     for card in cards:
-        most = largest_batch(found, card, lambda batch: peak(batch).reserved / GIB)
+        most = largest_batch(found, card)
         best = suggested_batch(found, card, most) if most else None
         for batch in sorted({own, best or own, most or own}):
-            each = _estimate(found, card, batch, peak(batch), prices.get(card.name))
+            each = estimate_of(found, card, batch, prices.get(card.name))
             made.append(replace(each, suggested=batch == best, largest_batch=batch == most))
     return made
 
 
-def largest_batch(
-    found: Traced, card: GpuProfile, reserved_gib: Callable[[float], float]
-) -> float | None:
+def precisions(
+    found: Traced, autocast: Traced | None, cards: Sequence[GpuProfile]
+) -> list[Estimate]:
+    """Figures of each card at the suggested batch of each precision that it has."""
+    own = {dtype: found.computed_in(dtype) for dtype in ("float32", "tf32")}
+    variants = {**own, **({"bfloat16": autocast} if autocast else {})}
+    made = []
+    for card in cards:
+        for dtype, each in variants.items():
+            if card.tflops(dtype) is not None:
+                most = largest_batch(each, card)
+                best = suggested_batch(each, card, most) if most else each.own.batch
+                made.append(replace(estimate_of(each, card, best), precision=dtype))
+    return made
+
+
+def largest_batch(found: Traced, card: GpuProfile) -> float | None:
     """Largest batch that fits; None where no other batch is known."""
-    if found.doubled is None:
+    if found.line is None:
         return None
-    batches = range(1, found.largest + 1)
-    return float(bisect.bisect_right(batches, room_gib(card), key=reserved_gib)) or None
+    room, batches = room_gib(card) * GIB, range(1, found.largest + 1)
+    full = bisect.bisect_left(batches, True, key=lambda batch: not fits(found.at(batch), room))
+    return float(full) or None
 
 
 def suggested_batch(found: Traced, card: GpuProfile, most: float) -> float:
     """Smallest batch whose rate ties with the best, among doublings of the own and `most`."""
-    sizes = [found.own.batch * 2.0**n for n in range(-DOUBLINGS, DOUBLINGS)]
-    sizes = [size for size in sizes if 1 <= size < most and size.is_integer()] + [most]
+    sizes = [*(size for size in found.sizes if size < most), most]
     times = (step_time(found.at(size), card, found.rates).seconds for size in sizes)
     rates = [size / seconds for size, seconds in zip(sizes, times, strict=True)]
     return next(s for s, rate in zip(sizes, rates, strict=True) if rate >= max(rates) / (1 + TIE))
@@ -198,14 +221,14 @@ def room_gib(card: GpuProfile) -> float:
     return FITS_SHARE * profiles.usable_gib(card) - WORKSPACE_GIB
 
 
-def _estimate(
-    found: Traced,
-    card: GpuProfile,
-    batch: float,
-    peak: Peak,
-    price_per_hour: float | None,
+def estimate_of(
+    found: Traced, card: GpuProfile, batch: float, price_per_hour: float | None = None
 ) -> Estimate:
-    took = step_time(found.at(batch), card, found.rates)
+    """Figures of one batch on one card."""
+    trace, room = found.at(batch), room_gib(card) * GIB
+    fitting = fits(trace, room)
+    peak = peak_of(trace, room) if fitting else peak_of(trace)
+    took = step_time(trace, card, found.rates)
     run, seconds = found.run, took.seconds
     own_s = (run.step_ms or 0.0) / 1000
     if found.measured_on is not None and own_s:
@@ -215,12 +238,11 @@ def _estimate(
     per_s = run.units_per_s * own_s / found.own.batch * batch / seconds
     slow, fast = per_s / (1 + off), per_s / (1 - off)
     price = price_per_hour / 3.6 if price_per_hour else None
-    reserved_gib = peak.reserved / GIB
-    memory_gib = reserved_gib + card.context_mib / 1024 + WORKSPACE_GIB
+    memory_gib = peak.reserved / GIB + card.context_mib / 1024 + WORKSPACE_GIB
     return Estimate(
         card=card.name,
         batch=batch,
-        fits=reserved_gib <= room_gib(card),
+        fits=fitting,
         units_per_s=per_s,
         units_per_s_range=(slow, fast),
         step_ms=1000 * seconds,

@@ -2,7 +2,7 @@
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Self
 
 from pydantic import BaseModel, Field, NonNegativeFloat, NonNegativeInt
 
@@ -43,6 +43,12 @@ class Trace:
     """Bytes of storages that were there before: parameters, optimizer state, inputs."""
     events: tuple[float, ...]
     """Bytes of a storage that is made, or -1 - n where the nth is freed."""
+
+    def computed_in(self, dtype: str) -> Self:
+        """Step whose products of 32 bits are computed in `dtype`."""
+        wide = {"float32", "tf32"}
+        ops = (op._replace(dtype=dtype) if op.flops and op.dtype in wide else op for op in self.ops)
+        return replace(self, ops=tuple(ops))
 
 
 def parse(content: object, batch: float) -> Trace:

@@ -24,6 +24,14 @@ QUIET = (
 )
 """Functions of torch.cuda that do nothing here."""
 
+WIDENED = (
+    *("layer_norm", "group_norm", "softmax.int", "log_softmax.int", "exp", "log", "rsqrt"),
+    *("pow.Tensor_Scalar", "pow.Tensor_Tensor", "reciprocal", "softplus"),
+)
+"""Operations that autocast computes in float32 on a card, and on a CPU in the type that comes."""
+LIBRARIES: list[Any] = []
+"""Holders of what was put into torch's dispatcher, which else is taken out again."""
+
 
 class _Idle:
     """Stream or event of a card without work."""
@@ -58,6 +66,7 @@ def install(torch: Any, session: Session) -> None:
     session.patches.put(torch, "Generator", _generator(torch.Generator))
     session.patches.put(torch.Tensor, "pin_memory", lambda self, *_, **__: self)
     _redirect(torch, session)
+    session.attempt(autocast_as_on_card, torch)
     session.stand_in = StandIn(torch)
     session.stand_in.mode.__enter__()
 
@@ -111,6 +120,27 @@ def _generator(real: Any) -> Any:
             return isinstance(value, real)
 
     return OnHost("Generator", (), {})
+
+
+def autocast_as_on_card(torch: Any) -> None:
+    """Let the CPU's autocast compute in float32 what that of a card does."""
+    library = torch.library.Library("aten", "IMPL")
+    LIBRARIES.append(library)
+    autocast = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+    half = (torch.float16, torch.bfloat16)
+
+    def widened(operation: Any) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with torch._C._ExcludeDispatchKeyGuard(autocast):
+                wide = (a.float() if getattr(a, "dtype", None) in half else a for a in args)
+                return operation(*wide, **kwargs)
+
+        return call
+
+    for name in WIDENED:
+        packet, _, overload = name.partition(".")
+        operation = getattr(getattr(torch.ops.aten, packet), overload or "default")
+        library.impl(name, widened(operation), "AutocastCPU")
 
 
 def _redirect(torch: Any, session: Session) -> None:

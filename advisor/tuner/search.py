@@ -13,6 +13,7 @@ from typing import Self
 from advisor import knobs, numbers
 from advisor.executor.comparison import COLLAPSED
 from advisor.executor.requests import TrialRequest, Variant
+from advisor.machine.readings import GIB
 from advisor.model import Candidate, Knob, Run
 from advisor.tuner import output_check
 from advisor.tuner.effects import alters_training, is_ignored, is_only_suggested, set_ignored
@@ -371,10 +372,17 @@ def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
 def expected_gib(runs: Mapping[GridPoint, tuple[Candidate, Run]], batch: int) -> float:
     """Memory of a batch by the peaks of smaller ones.
 
-    It grows as between the last two, or in proportion to a single one. Twice that one is tried.
+    It grows as between the last two. Of a single one only the activations grow, if it told them,
+    else all of it. Twice that one is tried.
     """
-    seen = {point[0]: run.peak_mem_gib for point, (_, run) in sorted(runs.items())}
-    peaks = [(0, 0.0), *((each, gib) for each, gib in seen.items() if gib)]
+    seen = {point[0]: run for point, (_, run) in sorted(runs.items())}
+    peaks = [
+        (0, 0.0),
+        *((each, run.peak_mem_gib) for each, run in seen.items() if run.peak_mem_gib),
+    ]
+    single = seen[peaks[-1][0]].footprint if len(peaks) == 2 else None
+    if single is not None:
+        peaks[0] = (0, peaks[1][1] - single.activations / GIB)
     last, high = peaks[-1]
     if batch <= last or len(peaks) == 1 or (len(peaks) == 2 and batch <= 2 * last):
         return 0.0

@@ -4,7 +4,7 @@
     python -m benchmarks.prediction transfer TABLE.csv --card rtx-4090 --source-table OTHER.csv
         --source rtx-3090 [--models 60]
     python -m benchmarks.prediction language TABLE.csv
-    python -m benchmarks.prediction fits TABLE.csv --card rtx-3090 [--models 200]
+    python -m benchmarks.prediction fits TABLE.csv [--models 200]
     python -m benchmarks.prediction programs
 
 images, transfer, fits   result files of pytorch-image-models (AMP, channels last; `pip install

@@ -30,7 +30,7 @@ def main() -> None:
             table, args.card, args.source_table, args.source, models
         ),
         "language": lambda: language_models.compare(table, args.fitted),
-        "fits": lambda: image_models.compare_fits(table, args.card, models),
+        "fits": lambda: image_models.compare_fits(table, models),
         "programs": programs.main,
     }
     calls[args.name]()

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.errors import PredictionError
 from advisor.machine import profiles
-from advisor.prediction.allocator import MIB, Allocator, Peak, peak_of
+from advisor.prediction.allocator import MIB, Allocator, Peak, fits, peak_of
 from advisor.prediction.estimate import STEADY_CLOCK, step_time
 from advisor.prediction.trace import MATRIX, OTHER, Operation, Trace, at_batch, parse
 
@@ -45,6 +45,15 @@ def test_free_neighbours_are_merged() -> None:
         allocator.give(blocks[number])
     allocator.take(20 * MIB)
     assert allocator.peak == Peak(20 * MIB, 20 * MIB)
+
+
+def test_a_full_card_gets_back_segments_that_hold_nothing() -> None:
+    """One with a used block stays, however much of it is free."""
+    whole, split = (11 * MIB, -1), (6 * MIB, 6 * MIB, -1)
+    for first, extra in ((whole, 0), (split, 20 * MIB)):
+        step = trace(*first, 30 * MIB)
+        assert fits(step, 30 * MIB + extra)
+        assert not fits(step, 29 * MIB + extra)
 
 
 def test_the_peak_counts_what_is_alive_together() -> None:

@@ -143,6 +143,17 @@ def test_a_batch_that_memory_cannot_hold_is_refused_before_it_runs(tmp_path) -> 
     assert "10.00 GiB usable" in why
 
 
+@pytest.mark.parametrize(("tells", "tried"), [(False, 4), (True, 16)])
+def test_a_large_model_is_no_reason_for_a_small_step_of_the_batch(tmp_path, tells, tried) -> None:
+    """Parameters do not grow with the batch; without their share the whole peak might."""
+    memory = {"base_gib": 8.0, "unit_gib": 0.25, "tells_footprint": tells}
+    engine = on_formula(load_s=1e-6, launch_s=0.01, **memory)
+    search = formula_search(tmp_path, engine, "batch_size: 2\n", workload=TEST, memory_gib=20.0)
+    batches = [each.values["batch_size"] for each in engine.asked]
+    assert next(batch for batch in batches if batch != 2) == tried
+    assert max(batches) == search.values["batch_size"] == 32
+
+
 def test_out_of_memory_ends_the_climb_at_what_ran(tmp_path) -> None:
     """The largest that ran is taken, and the failure is named; a training's effective batch of 32
     is kept by fewer accumulation steps."""

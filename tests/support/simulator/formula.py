@@ -9,6 +9,7 @@ from typing import Any
 from advisor.model import (
     Effects,
     Failure,
+    Footprint,
     JsonScalar,
     LoaderCeiling,
     Run,
@@ -50,6 +51,8 @@ class Formula:
     unit_gib: float = 0.1
     card_gib: float = 1e9
     """A batch that needs more fails with gpu-oom."""
+    tells_footprint: bool = False
+    """A run tells which part of its peak stays and which grows with the batch."""
     items: int = 10**9
     """What the data holds: a batch is never fuller."""
     whole_units: int = 200
@@ -162,6 +165,7 @@ class Formula:
             wait_share=max(0.0, 1.0 - step_s * self.rate(used) / batch),
             whole_units=finished + (0.0 if plan.whole or self.sampler else WARM_STEPS * batch),
             peak_mem_gib=memory_gib,
+            footprint=self._footprint(memory_gib),
             losses=losses,
             shares=Shares(host_to_device=self.copies),
             effects=self._effects(used),
@@ -178,6 +182,11 @@ class Formula:
             exit_code=0,
             wall_s=startup_s + seconds + alone_s + ending_s,
         )
+
+    def _footprint(self, memory_gib: float) -> Footprint | None:
+        fixed, whole = int(self.base_gib * 2**30), int(memory_gib * 2**30)
+        told = Footprint(model=fixed, gradients=0, optimizer=0, activations=whole - fixed)
+        return told if self.tells_footprint else None
 
     def _told_by_card(self, rate: float, seconds: float) -> Telemetry:
         if self.power_w is None:

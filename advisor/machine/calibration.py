@@ -1,0 +1,58 @@
+"""Rates that were measured on cards, kept in a project's state folder by profile."""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import BaseModel, Field, PositiveFloat, TypeAdapter, ValidationError
+
+from advisor.files import atomic
+from advisor.machine import profiles
+from advisor.model import GpuProfile
+
+FILE = "cards.json"
+REACHED = 0.9
+"""Share of a datasheet's rates that a large product or copy reaches."""
+
+
+class Rates(BaseModel, frozen=True, allow_inf_nan=False):
+    """Rates of one card; None: it has no such precision."""
+
+    name: str
+    memory_gib: PositiveFloat
+    measured_on: str = Field(default_factory=lambda: datetime.now(UTC).date().isoformat())
+    launch_s: PositiveFloat
+    bandwidth_gb_per_s: PositiveFloat
+    fp32_tflops: PositiveFloat
+    tf32_tflops: PositiveFloat | None = None
+    bf16_tflops: PositiveFloat | None = None
+    fp16_tflops: PositiveFloat
+
+
+MEASURED = TypeAdapter(tuple[Rates, ...])
+
+
+def kept(folder: Path) -> tuple[Rates, ...]:
+    """Rates in a state folder, the newest last; none from a file that cannot be read."""
+    with contextlib.suppress(OSError, ValidationError):
+        return MEASURED.validate_json((folder / FILE).read_bytes())
+    return ()
+
+
+def keep(folder: Path, found: Sequence[Rates]) -> None:
+    """Keep rates, in the place of earlier ones of the same cards."""
+    new = {(each.name, round(each.memory_gib)): each for each in (*kept(folder), *found)}
+    atomic.place(folder / FILE, MEASURED.dump_json(tuple(new.values()), indent=2), 0o600)
+
+
+def applied(card: GpuProfile, known: Sequence[Rates]) -> GpuProfile:
+    """Profile with the rates measured on such a card, if any, as peaks of a datasheet."""
+    for each in known:
+        found = profiles.match(each.name, each.memory_gib)
+        if found is not None and found.name == card.name:
+            rates = each.model_dump(exclude={"name", "memory_gib", "measured_on", "launch_s"})
+            peaks = {name: rate / REACHED for name, rate in rates.items() if rate}
+            return replace(card, **peaks, launch_s=each.launch_s, measured_on=each.measured_on)
+    return card
