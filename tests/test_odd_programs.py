@@ -1,6 +1,5 @@
 """Reports on programs that do something else than their config says."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -86,31 +85,6 @@ def test_an_overridden_value_is_reported_with_the_used_one(tmp_path, gpu_advisor
     for knob, value in used.items():
         assert "Ignored by the program" in row(report, knob)
         assert f"it uses {value} whatever the config says." in row(report, knob)
-
-
-@pytest.mark.slow
-def test_memory_errors_that_were_swallowed_end_the_search_with_their_words(
-    tmp_path, gpu_advisor
-) -> None:
-    """The exit code was 0 and a rate was there: over work that was not done."""
-    code, stderr, report = optimize(gpu_advisor, tmp_path, "batch_size: 2\n", "oom")
-    assert code == FAILURE_EXIT_CODES["work-not-done"]
-    assert "(work-not-done): caught in the forward: OutOfMemoryError: CUDA out of" in stderr
-    assert report == ""
-
-
-@pytest.mark.slow
-def test_a_batch_that_would_lose_samples_is_refused_with_their_number(
-    tmp_path, gpu_advisor
-) -> None:
-    """50 samples and drop_last: 2 fits, 4 leaves two without a result, as does all above."""
-    code, stderr, report = optimize(
-        gpu_advisor, tmp_path, "batch_size: 1\n", "drop-last", "--budget", "2m"
-    )
-    assert code in OPTIMIZE_EXIT_CODES.values(), stderr
-    assert "In batches of 4 the loader drops 2 samples of a pass (drop_last)" in report
-    changes = json.loads((tmp_path / "report.json").read_text())["changes"]
-    assert {each["new"] for each in changes if each["kind"] == "batch_size"} <= {2}
 
 
 def test_a_users_file_is_not_overwritten_without_allow_writes(

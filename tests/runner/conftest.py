@@ -60,8 +60,7 @@ def measured(trial: Trial) -> Run:
 
 def failed(trial: Trial) -> Failure:
     """The failure of a trial that must fail."""
-    outcome = run_trial(trial)
-    assert isinstance(outcome, Failure), outcome
+    assert isinstance(outcome := run_trial(trial), Failure), outcome
     return outcome
 
 

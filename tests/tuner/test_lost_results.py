@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.model import ResultFile, Run
+from advisor.model import Effects, ResultFile, Run
 from advisor.tuner import output_check
 from tests.report.composing import reported
 from tests.runs import a_run
@@ -24,6 +24,20 @@ def lines(items: int, *first: tuple[float | str, ...], path: str = "preds.jsonl"
 def tells(sentence: str, said: str | None) -> bool:
     """Whether the sentence holds `said`, or is empty for None."""
     return not sentence if said is None else said in sentence
+
+
+def test_samples_that_the_loader_drops_are_lost_results() -> None:
+    """50 of them: batches of 2 use all, and batches of 4 leave two without a result."""
+    every, fewer = (
+        replace(run(), effects=Effects(batch=batch, left_out=left_out))
+        for batch, left_out in ((2, 0), (4, 2))
+    )
+    lost = output_check.output_regression([every], fewer)
+    assert (
+        lost
+        == "In batches of 4 the loader drops 2 samples of a pass (drop_last), where it dropped 0."
+    )
+    assert output_check.output_regression([fewer], every) == ""
 
 
 HALF = ((0.5, "a"), (0.25, "b"))
