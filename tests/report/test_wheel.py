@@ -9,8 +9,6 @@ from advisor.report import writing
 from tests.report import examples
 from tests.support.processes import Done, ran
 
-ROOT = Path(__file__).resolve().parents[2]
-
 RENDER = """
 import sys; from pathlib import Path
 sys.path.insert(0, sys.argv[1])
@@ -25,9 +23,9 @@ def run(*command: object, cwd: Path) -> Done:
     return ran(*map(str, command), cwd=cwd, env=environment, check=True)
 
 
-def test_the_unpacked_wheel_renders_a_page(tmp_path) -> None:
+def test_the_unpacked_wheel_renders_a_page(tmp_path, root) -> None:
     """A wheel of Python alone: installing it is unpacking it."""
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=ROOT)
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=root)
     (wheel,) = tmp_path.glob("gpu_advisor-*.whl")
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(package := tmp_path / "package")

@@ -60,7 +60,8 @@ def measured(trial: Trial) -> Run:
 
 def failed(trial: Trial) -> Failure:
     """The failure of a trial that must fail."""
-    assert isinstance(outcome := run_trial(trial), Failure), outcome
+    outcome = run_trial(trial)
+    assert isinstance(outcome, Failure), outcome
     return outcome
 
 
