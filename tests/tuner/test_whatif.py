@@ -107,7 +107,7 @@ def test_threads_are_tried_on_a_cpu_and_advised_with_a_patch(tmp_path) -> None:
     (advice,) = advice_of(search)
     assert advice.title == "threads=2"
     assert "+torch.set_num_threads(2)" in (advice.patch or "")
-    assert "`torch.set_num_threads(2)`, or `OMP_NUM_THREADS=2` before" in advice.reason
+    assert "`torch.set_num_threads(2)`, or `OMP_NUM_THREADS=2` before" in advice.detail
 
 
 @pytest.mark.parametrize(
