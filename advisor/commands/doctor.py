@@ -174,7 +174,7 @@ def calibrate(command: Sequence[str], *, as_json: bool) -> int:
             held.enter_context(lock.gpu_lock(card.uuid))
         found = ask(command, card_rates, calibration.MEASURED)
     if isinstance(found, str) or not found:
-        problem = found or "its torch sees no card"
+        problem = found or "that torch sees no card; `gpu-advisor doctor` says why."
         output.show(
             {"problem": problem, "cards": []}, f"Nothing measured: {problem}", as_json=as_json
         )

@@ -138,7 +138,7 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
 
 @dataclass(kw_only=True)
 class Job:
-    """A call, checked before its first process, which corrects the target."""
+    """One call: its program, places and answers. The first run may correct its target."""
 
     args: argparse.Namespace
     typed: tuple[str, ...]

@@ -45,10 +45,10 @@ from advisor.report import figures
 from advisor.runner.job import replace_paths
 
 PLAN = MeasurePlan(measure_s=1.0, min_steps=3, trace=True)
-"""On a CPU, whose speed tells nothing, it ends with the first whole step."""
+"""Plan of a traced run. On a CPU it ends with the first whole step: its speed tells nothing."""
 AUTOCAST = "autocast=bfloat16"
 SPLITS_FROM = 8
-"""Batch whose half is no special case."""
+"""Least batch that is traced at its half; smaller ones are traced at twice their size."""
 NEEDS_CUDA = "The program needs more of CUDA than a CPU can stand in for."
 
 

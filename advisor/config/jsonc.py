@@ -13,11 +13,11 @@ from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Parsed, Scalar, Syntax, s
 
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _APART = re.compile(rf'{_STRING}|(?P<comment>//[^\r\n]*|/\*.*?\*/)|["/].*', re.DOTALL)
-"""Strings, comments, and what begins as one and has no end."""
+"""String, comment, or the unfinished beginning of one."""
 _TRAILING_COMMA = re.compile(r"(?<=[^\s{\[,:])\s*,(?=\s*[}\]])")
 _BRACKET = re.compile(r"[{}\[\]]")
 _TOKEN = re.compile(rf'{_STRING}|[{{}}\[\]]|[^\s{{}}\[\],:"]+', re.DOTALL)
-"""All but the marks between values."""
+"""String, bracket or bare word; commas and colons lie between them."""
 
 
 def parse(text: str, name: str) -> Parsed:

@@ -20,7 +20,7 @@ TENSOR_CORES = (8, 0)
 
 
 def seconds(call: Callable[[], object], wait: Callable[[], object], block_s: float) -> float:
-    """Time of one call among many."""
+    """Seconds of one call, by the fastest of several blocks of calls."""
     times = 1
     found: list[float] = []
     call()
