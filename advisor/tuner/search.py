@@ -427,6 +427,8 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
     model = fit(state, grid)
     smooth = {point: worth(state, model, point) for point in {*hopeful, grid.start}}
     chosen = smallest_level(state, grid, {point: smooth[point] for point in hopeful})
+    if (own := (chosen[0], grid.start[1])) in allowed:
+        chosen = own if others_tie(state, smooth[own], smooth[chosen]) else chosen
     gained = smooth[chosen].log_rate - smooth[grid.start].log_rate
     if grid.start in allowed and gained <= math.log1p(state.context.smallest_gain):
         chosen = grid.start
@@ -435,6 +437,15 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
     if grid.knobs[0] is not None:
         state = decide_batch(state, grid, grid.knobs[0], chosen)
     return decide_workers(state, grid, grid.knobs[1], chosen) if grid.knobs[1] else state
+
+
+def others_tie(state: TunerState, own: Forecast, others: Forecast) -> bool:
+    """True if other workers gain no more than equal runs differ.
+
+    The gain of the batch would carry them through its proof.
+    """
+    least = max(state.context.smallest_gain, state.noise / 2)
+    return others.log_rate - own.log_rate <= math.log1p(least)
 
 
 def stop_reason(state: TunerState, grid: Grid) -> str:

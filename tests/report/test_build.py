@@ -102,13 +102,6 @@ def test_the_noise_of_equal_runs_stands_beside_the_tie(tmp_path) -> None:
     )
 
 
-def test_a_comparison_that_the_budget_cut_short_is_partial(tmp_path) -> None:
-    engine = on_formula(load_s=1e-6, process_s=taking(1.0, confirm=60.0))
-    report = report_of(tmp_path, engine, budget_s=50.0)
-    assert report.verdict == "partial"
-    assert not report.changes
-
-
 def test_an_unproven_candidate_is_named_with_the_call_that_proves_it(tmp_path) -> None:
     """The budget bought the search and no round of the comparison."""
     engine = on_formula(load_s=1e-6, process_s=taking(3.0, search=9.0))
