@@ -307,7 +307,13 @@ def most_promising(
         return best, gains[best] if best is not None else 0.0
     if not ran:
         return None, 0.0
-    batch, most = smallest_level(state, grid, ran)
+    batch, most = level = smallest_level(state, grid, ran)
+    for alone in moved_alone(grid, level):
+        hoped = new.get(alone)
+        if hoped is None:
+            continue
+        if ties(state, replace(hoped, log_rate=hoped.log_rate + hoped.sd), ran[level]):
+            return alone, 0.0
     fewer = (point for point in new if point[0] == batch and grid.start[1] <= point[1] < most)
     may_tie = [point for point in fewer if new[point].log_rate + new[point].sd >= top - tie(state)]
     return min(may_tie, default=None), 0.0
@@ -427,8 +433,9 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
     model = fit(state, grid)
     smooth = {point: worth(state, model, point) for point in {*hopeful, grid.start}}
     chosen = smallest_level(state, grid, {point: smooth[point] for point in hopeful})
-    if (own := (chosen[0], grid.start[1])) in allowed:
-        chosen = own if others_tie(state, smooth[own], smooth[chosen]) else chosen
+    alone = [each for each in moved_alone(grid, chosen) if each in allowed]
+    enough = [each for each in alone if ties(state, smooth[each], smooth[chosen])]
+    chosen = max(enough, key=lambda each: smooth[each].log_rate, default=chosen)
     gained = smooth[chosen].log_rate - smooth[grid.start].log_rate
     if grid.start in allowed and gained <= math.log1p(state.context.smallest_gain):
         chosen = grid.start
@@ -439,13 +446,18 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
     return decide_workers(state, grid, grid.knobs[1], chosen) if grid.knobs[1] else state
 
 
-def others_tie(state: TunerState, own: Forecast, others: Forecast) -> bool:
-    """True if other workers gain no more than equal runs differ.
+def moved_alone(grid: Grid, point: GridPoint) -> tuple[GridPoint, GridPoint]:
+    """Points that move one knob to `point` and leave the other as it was.
 
-    The gain of the batch would carry them through its proof.
+    They show its own effect: a large gain of one would carry the other through its proof.
     """
+    return (point[0], grid.start[1]), (grid.start[0], point[1])
+
+
+def ties(state: TunerState, one: Forecast, other: Forecast) -> bool:
+    """True if `other` gains no more over `one` than equal runs differ."""
     least = max(state.context.smallest_gain, state.noise / 2)
-    return others.log_rate - own.log_rate <= math.log1p(least)
+    return other.log_rate - one.log_rate <= math.log1p(least)
 
 
 def stop_reason(state: TunerState, grid: Grid) -> str:
