@@ -72,6 +72,7 @@ def detect(log: EventLog) -> StepSeries | None:
         found, are_rollouts = _calls_aside(log, series.root)
         if are_rollouts:
             series.marks = _holding(series, [each.start for each in found])
+            series.source += ", those of a rollout in each epoch"
         else:
             series.aside = found
     series.set_clock(first_start_s)

@@ -217,6 +217,7 @@ def test_rollouts_are_no_validation(epochs) -> None:
     round_s = 0.032 + 0.005 * 4 * epochs
     assert found.units_per_s() == pytest.approx(256 * epochs / round_s, rel=0.01)
     assert found.series.aside == []
+    assert "in each epoch" in found.series.source
 
 
 def test_a_validation_without_a_loader_is_no_rollout() -> None:
@@ -237,6 +238,13 @@ def test_ranks_stop_together_a_moment_later() -> None:
     kind, count = stop_point(log, detected(log), now)
     assert kind == "step"
     assert count == pytest.approx(160, abs=3)
+
+
+def test_ranks_without_updates_stop_at_a_call() -> None:
+    log = log_with(loaders=0)
+    for number in range(100):
+        call(log, 0.01 * number, 0.01 * (number + 1), 4.0, graded=False)
+    assert stop_point(log, detected(log), 1.0) == ("call", 162)
 
 
 def sampler(log: EventLog, batches: int, forwards: int, *, batch: float, pause: float) -> float:
