@@ -108,6 +108,7 @@ def test_what_is_free_is_proven_before_quality_is_touched(tmp_path) -> None:
     first = search.state.confirmations[0].ab_test.after.candidate
     assert first.changes
     assert all(change.knob_class == "free" for change in first.changes)
+    assert "other draws of the same distribution" in search.decisions["batch_size"].reason
 
 
 def test_what_trades_results_is_written_only_for_a_gain_of_its_own(tmp_path) -> None:

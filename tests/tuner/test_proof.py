@@ -67,6 +67,7 @@ def test_the_proof_interleaves_and_flips_the_order(tmp_path) -> None:
     original = [not a.request.variant.candidate.changes for a in search.asked("confirm")]
     assert original == [True, False, False, True] * (len(original) // 4)
     assert not any(attempt.reused for attempt in search.asked("confirm"))
+    assert search.state.confirmations[0].outside == search.state.originals
 
 
 def test_a_second_search_starts_no_process_but_the_baseline_and_the_proof(tmp_path) -> None:

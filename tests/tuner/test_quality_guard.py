@@ -127,15 +127,17 @@ def test_a_program_that_ignores_the_seed_proves_nothing_by_repeating(tmp_path) -
 
 
 def test_where_the_seed_is_ignored_other_items_can_confirm(tmp_path) -> None:
-    """One pair of runs, each item of which is a unit."""
+    """One pair of runs, each item of which is a unit; the original did not run on those."""
     search = searched(
         tmp_path,
         follows_seed=False,
         quality_noise=0.005,
         quality_items=8,
         workload={"confirm-quality-command": "x --others"},
+        launch_s=0.02,
     )
-    assert "n_timestep" in search.values
+    assert {*search.values} == {"batch_size", "n_timestep"}
+    assert search.state.quality.before == ()
     last = search.state.quality.judgements[-1][1]
     assert (last.runs, last.items, last.proven) == (1, 8, True)
 
@@ -154,6 +156,7 @@ def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_pat
     assert search.values["batch_size"] > 1
     assert "n_timestep" not in search.values
     assert any("confirmation" in skipped.what for skipped in search.state.skipped)
+    assert search.state.quality.before == (), "the original did not run the quality command"
     assert search.executor.budget.remaining_s >= 0
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from advisor.history import History
 from advisor.model import Advice, Failure, Run, Shares, Trial
 from advisor.patches import proven_advice
 from advisor.tuner.code_suggestions import counts_alike
@@ -45,9 +46,14 @@ def loader_bound(**more: Any) -> RecordedEngine:
 
 
 def test_workers_that_stand_in_the_code_become_advice_with_a_patch(tmp_path) -> None:
-    """Measured in pairs against the best candidate, at the line where the loader is built."""
+    """Measured in pairs of this call, at the line where the loader is built."""
     (tmp_path / "train.py").write_text(LOADER)
-    (advice,) = advice_of(formula_search(tmp_path, loader_bound(), CONFIG))
+    history = History(tmp_path / "history.sqlite")
+    for _ in range(2):
+        search = formula_search(tmp_path, loader_bound(), CONFIG, history=history)
+    paired = [each for each in search.asked("whatif") if each.request.series]
+    assert {each.reused for each in paired} == {False}
+    (advice,) = advice_of(search)
     assert advice.title.startswith("DataLoader arguments: num_workers=")
     assert advice.site == "train.py:1"
     assert advice.gain.n >= 6
