@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from advisor.config import Document
 from advisor.knobs.catalogue import catalogue, pattern_of, rescaled_schedule
+from advisor.knobs.registry import REGISTRY
 from advisor.knobs.tree import Findings, canonical, number_of, parts_of
 from advisor.model import Change, JsonScalar, Knob, KnobConstraint
 
@@ -204,11 +205,13 @@ def _move_exclusive(plan: _Plan, link: KnobConstraint) -> str | None:
 
 def _move_needing_workers(plan: _Plan, link: KnobConstraint) -> str | None:
     dependent, workers = link.paths
+    knob = plan.findings.knob(dependent)
+    without = REGISTRY[knob.kind].without_workers if knob else None
     if plan.knob.path == workers:
-        if plan.value != 0 or plan.old(dependent) in (None, False):
+        if plan.value != 0 or plan.old(dependent) in (None, without):
             return None
-        return plan.set(dependent, False if isinstance(plan.old(dependent), bool) else None)
-    if plan.value not in (None, False) and plan.beside.get(workers, plan.old(workers)) == 0:
+        return plan.set(dependent, without)
+    if plan.value not in (None, without) and plan.beside.get(workers, plan.old(workers)) == 0:
         return f"{link.why}, and {workers} is 0"
     return None
 

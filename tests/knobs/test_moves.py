@@ -36,7 +36,7 @@ ALONE = f"{DEVICE}: 8\n{ACCUM}: 1\n"
 # A global batch that is not accumulated moves along.
 EQUAL = "train: {global_batch_size: 4, micro_batch_size: 4}\n"
 HALVES = "fp16: {enabled: true}\nbf16: {enabled: false}\n"
-LOADER = "data: {num_workers: 4, prefetch_factor: 2, persistent_workers: true}\n"
+LOADER = "data: {num_workers: 4, prefetch_factor: 2, persistent_workers: true, in_order: true}\n"
 
 
 @pytest.mark.parametrize(
