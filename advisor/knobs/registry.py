@@ -123,14 +123,6 @@ LOADER_ARGUMENTS = (
         in_code=False,
         needs=WORKERS,
     ),
-    KnobSpec(
-        "timeout", "seconds until a worker's batch is given up", "free", "sizes",
-        names=("timeout",),
-        effect="timeout",
-        default=0,
-        candidates=(0,),
-        needs=WORKERS,
-    ),
 )  # fmt: skip
 """Arguments of DataLoader that a config may hold, and that may be added to one."""
 

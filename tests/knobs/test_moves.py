@@ -55,7 +55,6 @@ LOADER = "data: {num_workers: 4, prefetch_factor: 2, persistent_workers: true, i
         (HALVES, "bf16.enabled", True, {"fp16.enabled": False}),
         (HALVES, "fp16.enabled", False, {}),
         (LOADER, "data.num_workers", 8, {}),
-        ("data: {num_workers: 4, timeout: 9}\n", "data.num_workers", 0, {"data.timeout": 0}),
         (LOADER, "data.num_workers", 0,
          {"data.prefetch_factor": None, "data.persistent_workers": False}),
     ],
