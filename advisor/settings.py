@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from advisor.errors import SettingsError
-from advisor.objective import parse_constraint
+from advisor.objective import OBJECTIVES, parse_constraint
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _DURATION = re.compile(
@@ -86,6 +86,13 @@ def _parsed_number_regex(text: str) -> str:
     return text
 
 
+def _known_objective(name: str) -> str:
+    if name not in OBJECTIVES:
+        msg = f"is no objective; write {' or '.join(OBJECTIVES)}"
+        raise ValueError(msg)
+    return name
+
+
 def _parsed_tolerance(text: str | float) -> str:
     value = str(text).strip()
     try:
@@ -103,7 +110,9 @@ Command = Annotated[Text, AfterValidator(_parsed_command)]
 Regex = Annotated[str, AfterValidator(parsed_regex)]
 NumberRegex = Annotated[str, AfterValidator(_parsed_number_regex)]
 Tolerance = Annotated[str, BeforeValidator(_parsed_tolerance, json_schema_input_type=float | str)]
-ObjectiveName = Literal["throughput", "latency", "energy"]
+ObjectiveName = Annotated[
+    str, AfterValidator(_known_objective), Field(json_schema_extra={"enum": list(OBJECTIVES)})
+]
 Bound = Annotated[Text, AfterValidator(lambda text: parse_constraint(text).text)]
 Variables = dict[Annotated[str, StringConstraints(pattern=r"^[^=\x00]+$")], Text]
 Duration = Annotated[float, BeforeValidator(parse_duration_s, json_schema_input_type=float | str)]

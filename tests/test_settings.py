@@ -53,6 +53,7 @@ BROKEN = {
     'command = "python \'run.py {config}"': "command .*No closing quotation",
     'command = "p"\nquality-command = "a \'b"': "quality-command",
     'command = "p"\nconfig = "a\\u0000b"': "config .*match pattern",
+    'command = "p"\nobjective = "cost"': "objective .*write throughput or latency",
     'command = "p"\nunit-regex = "(["': "unit-regex .*no regular expression",
     'command = "p"\nmetric-regex = "x"': "has no group",
     'command = "p"\n[workload.w.env]\n"A=B" = "c"': "env",
