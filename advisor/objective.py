@@ -94,7 +94,6 @@ METRICS = {
             read=_latency_p95_ms,
             unit="ms/{unit}",
             of_batch=True,
-            gain_text="{ratio} shorter latency of 95 % of {units}",
             units=TIMES,
         ),
         Metric(
