@@ -4,7 +4,6 @@ Each renders Markdown; one that has nothing to say is empty.
 """
 
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -347,13 +346,6 @@ def _trial(trial: TrialEntry) -> tuple[str, ...]:
     return trial.id, trial.purpose, trial.label, *shown, " ".join(filter(None, notes))
 
 
-def failures(report: Report) -> str:
-    """Number of trials by the kind of their failure."""
-    kinds = Counter(trial.outcome for trial in report.trials if trial.outcome != "ok")
-    rows = [(kind, numbers.many(many, "trial")) for kind, many in kinds.most_common()]
-    return details("Failures by kind", table(("failure", "trials"), "lr", rows)) if rows else ""
-
-
 def quality(report: Report) -> str:
     """Every judgement of a quality measure."""
     head = ("measure", "variant", "value", "original", "limit", "")
@@ -443,7 +435,6 @@ SECTIONS: tuple[Callable[[Report], str], ...] = (
     lambda _: "## Details",
     rounds,
     trials,
-    failures,
     quality,
     evidence,
     more_settings,
