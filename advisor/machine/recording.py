@@ -1,6 +1,5 @@
 """Samples of cards and host over time, and their summary by window."""
 
-import contextlib
 import os
 import statistics
 import threading
@@ -12,6 +11,7 @@ from typing import Any, Self
 
 import psutil
 
+from advisor.machine.contention import tree
 from advisor.machine.gpu import shown_devices
 from advisor.machine.readings import EVENT_REASONS, GpuReader, GpuSample
 from advisor.model import Card, Telemetry
@@ -187,6 +187,7 @@ def _spread_pct(values: list[float]) -> float | None:
     return 100 * (cuts[-1] - cuts[0]) / statistics.median(values)
 
 
+INTERVAL_S = 0.1
 SLOW_INTERVAL_S = 1.0
 """Between readings that take long: the processes."""
 
@@ -195,16 +196,15 @@ class Sampler:
     """Sampler of GPUs from start to stop, if there are any.
 
     Every GPU that `environ` shows a program is watched: which of them it computes on is known once
-    it did. `pids` are the roots of the watched program, whose descendants are its own.
+    it did. Process `root` and its descendants are the watched program's own.
     """
 
-    def __init__(
-        self, pids: Sequence[int], interval_s: float = 0.1, environ: Mapping[str, str] = os.environ
-    ) -> None:
+    def __init__(self, root: int, environ: Mapping[str, str] = os.environ) -> None:
         nvml, devices, self._no_gpu = shown_devices(environ)
         self._readers = [GpuReader(device, nvml) for device in devices]
-        self._owner = _Owner(pids)
-        self._interval_s = interval_s
+        self._root = root
+        self._own: set[int] = set()
+        """Process ids of the program, ended ones included: a driver may list them for a moment."""
         self._samples: list[list[GpuSample]] = [[] for _ in self._readers]
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
@@ -236,32 +236,19 @@ class Sampler:
             if slow:
                 slow_due = time.monotonic() + SLOW_INTERVAL_S
             self._look(slow=slow)
-            tick = max(tick + self._interval_s, time.monotonic())
+            tick = max(tick + INTERVAL_S, time.monotonic())
             stopping = self._stopping.wait(tick - time.monotonic())
         self._look(slow=True)
 
     def _look(self, *, slow: bool) -> None:
         for reader, samples in zip(self._readers, self._samples, strict=False):
             now, sample = time.time(), reader.sample(slow=slow)
-            own, hidden = self._owner.split(tuple(sample.processes or ()))
+            own, hidden = self.split(tuple(sample.processes or ()))
             samples.append(replace(sample, time=now, own_pids=own, hidden_pids=hidden))
-
-
-class _Owner:
-    """Tells the watched program's processes from others'."""
-
-    def __init__(self, roots: Sequence[int]) -> None:
-        self.roots = set(roots)
-        self._own: set[int] = set()
 
     def split(self, pids: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Split `pids` into ours and unknown namespaces."""
-        self._own |= {pid for pid in pids if pid not in self._own and self._is_ours(pid)}
+        if not self._own.issuperset(pids):
+            self._own |= {process.pid for process in tree(self._root)}
         hidden = (pid for pid in pids if pid not in self._own and not psutil.pid_exists(pid))
         return tuple(pid for pid in pids if pid in self._own), tuple(hidden)
-
-    def _is_ours(self, pid: int) -> bool:
-        with contextlib.suppress(psutil.Error):
-            above = {parent.pid for parent in psutil.Process(pid).parents()}
-            return not self.roots.isdisjoint({pid, *above})
-        return False
