@@ -58,14 +58,39 @@ def spell_text(value: str, old: str) -> str:
     return quoted
 
 
+class Places:
+    """Places of nodes in the text of a tree, in characters."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts = line_starts(text)
+        self._ascii = text.isascii()
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """Start and end of a node."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return (
+            self._offset(node.lineno, node.col_offset),
+            self._offset(node.end_lineno, node.end_col_offset),
+        )
+
+    def _offset(self, line: int, column: int) -> int:
+        """Character offset of the parser's line and byte."""
+        start = self._starts[line - 1]
+        if self._ascii:
+            return start + column
+        end = self._starts[line] if line < len(self._starts) else len(self._text)
+        return start + len(self._text[start:end].encode()[:column].decode())
+
+
 class _Reader:
     def __init__(self, text: str) -> None:
         self.found: dict[str, Scalar] = {}
         self._above: set[str] = set()
         """Every place that holds or held a leaf."""
         self._text = text
-        self._starts = line_starts(text)
-        self._ascii = text.isascii()
+        self._places = Places(text)
 
     def body(self, body: Sequence[ast.stmt], path: str, why: str | None) -> None:
         """Read statements; `why` prevents their edit."""
@@ -172,7 +197,7 @@ class _Reader:
                 self._value(word.value, spelling.member(path, word.arg), why)
 
     def _leaf(self, node: ast.expr, path: str, why: str | None) -> None:
-        start, end = self._span(node)
+        start, end = self._places.span(node)
         text = self._text[start:end]
         value: JsonScalar = None
         if is_literal(node):
@@ -185,23 +210,6 @@ class _Reader:
             why = f"{COMPUTED}: {' '.join(text.split())[:60]}"
         self.found[path] = Scalar(path, value, start, end, why)
         self._above |= {path, *(path[: end.start()] for end in _PART_END.finditer(path))}
-
-    def _span(self, node: ast.expr) -> tuple[int, int]:
-        """Place of a node, in characters."""
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return (
-            self._offset(node.lineno, node.col_offset),
-            self._offset(node.end_lineno, node.end_col_offset),
-        )
-
-    def _offset(self, line: int, column: int) -> int:
-        """Character offset of the parser's line and byte."""
-        start = self._starts[line - 1]
-        if self._ascii:
-            return start + column
-        end = self._starts[line] if line < len(self._starts) else len(self._text)
-        return start + len(self._text[start:end].encode()[:column].decode())
 
 
 def _changed_by(node: ast.stmt) -> ast.expr | None:
