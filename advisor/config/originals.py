@@ -113,6 +113,8 @@ class Versions:
     def recover(self) -> list[str]:
         """Clean up after killed calls while `held`; return messages."""
         notes = swap.recover(self._config)
+        for draft in self._folder.rglob(f"*{atomic.DRAFT}"):
+            draft.unlink(missing_ok=True)
         with contextlib.suppress(AdvisorError):
             current = swap.read_bytes(self._config)
             for version in reversed(self.all()):

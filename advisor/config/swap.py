@@ -87,12 +87,14 @@ def recover(path: Path) -> list[str]:
     target = Path(os.path.realpath(path))
     if not os.path.exists(target):  # noqa: PTH110  a Path may raise
         return []
-    name = re.compile(rf"\.?({re.escape(_start(target))}[0-9a-f]{{12}}-[0-9a-f]{{12}}\.swap).*")
+    name = re.compile(rf"\.?{re.escape(_start(target))}[0-9a-f]{{12}}-[0-9a-f]{{12}}\.swap.*")
     notes: list[str] = []
     with contextlib.suppress(OSError):
         for entry in sorted(os.listdir(target.parent)):  # noqa: PTH208  names are enough
-            if match := name.fullmatch(entry):
-                notes += _tidy(target.with_name(match[1]), target)
+            if name.fullmatch(entry) and entry.endswith(atomic.DRAFT):
+                target.with_name(entry).unlink()
+            elif name.fullmatch(entry):
+                notes += _tidy(target.with_name(entry), target)
     return notes
 
 
@@ -128,7 +130,6 @@ def _came_out(path: Path, digest: str) -> bool:
 
 def _tidy(file: Path, target: Path) -> list[str]:
     """Remove swap files and keep a concurrent save."""
-    atomic.draft_of(file).unlink(missing_ok=True)
     if not file.is_file():
         return []
     held = _digest(file.read_bytes())
