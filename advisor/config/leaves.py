@@ -27,8 +27,6 @@ class Option:
     form: Form
     behind: int
     """The word of the command behind which it is added."""
-    source: str
-    """Place of its declaration: `train.py:12`."""
     others: tuple[str, ...] = ()
     """Further spellings: `-b`."""
     choices: tuple[JsonScalar, ...] = ()
@@ -83,11 +81,6 @@ class Scalar(NamedTuple):
     def editable(self) -> bool:
         """Return True if its value may be replaced."""
         return self.why is None
-
-    @property
-    def default_of(self) -> str | None:
-        """`train.py:12`: declared there, and not written in this document."""
-        return None if self.given or self.option is None else self.option.source
 
 
 class Parsed:

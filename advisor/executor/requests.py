@@ -219,7 +219,7 @@ class Program:
         typed = [
             flag
             for flag in flags
-            if flag in scalars and scalars[flag].editable and scalars[flag].default_of is None
+            if flag in scalars and scalars[flag].editable and scalars[flag].given
         ]
         command = argv.split(document.with_values({**values, **dict.fromkeys(typed, outputs)}))
         added = (word for flag in flags if flag not in typed for word in (flag, str(outputs)))

@@ -242,7 +242,7 @@ def _is_output(leaf: Leaf) -> bool:
         and leaf.words.isdisjoint(catalogue()["outputs"]["not-under"])
         and isinstance(leaf.value, str)
         and leaf.scalar.editable
-        and leaf.scalar.default_of is None
+        and leaf.scalar.given
         and re.fullmatch(r"[^:]*[^:.]|\.", leaf.value)
         and not PurePath(leaf.value).suffix
     )
