@@ -142,7 +142,7 @@ class Document:
         before = {p: scalar.value for p, scalar in self.parsed.leaves.items() if p not in gone}
         changed = before.keys() | wanted.keys() != after.leaves.keys() or any(
             path not in wanted
-            and not after.is_derived(path)
+            and not after.leaves[path].derived
             and not spelling.is_same(after.leaves[path].value, value)
             for path, value in before.items()
         )

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -47,8 +47,8 @@ class Option:
         return [self.flag]
 
 
-COMPUTED = "it is computed"
-"""Start of the reason for a value known only at run time."""
+COMPUTED, ALIAS = "it is computed", "it repeats"
+"""Starts of the reasons of values known only at run time, and of those of an alias."""
 MAX_DEPTH = 200
 """Deepest nesting. Real configs stay below 20."""
 TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
@@ -82,20 +82,18 @@ class Scalar(NamedTuple):
         """Return True if its value may be replaced."""
         return self.why is None
 
+    @property
+    def derived(self) -> bool:
+        """Return True if its value comes from others."""
+        return (self.why or "").startswith((COMPUTED, ALIAS))
+
 
 class Parsed:
     """Leaves of a text, by path; of one path the last leaf counts."""
 
-    def __init__(
-        self, text: str, found: Iterable[Scalar], aliases: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, text: str, found: Iterable[Scalar]) -> None:
         self.text = text
-        self.aliases = aliases or {}
         self.leaves = {leaf.path: leaf for leaf in found}
-
-    def is_derived(self, path: str) -> bool:
-        """Return True if the value comes from others."""
-        return path in self.aliases or (self.leaves[path].why or "").startswith(COMPUTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
