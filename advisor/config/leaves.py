@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -88,19 +88,11 @@ class Scalar(NamedTuple):
         return (self.why or "").startswith((COMPUTED, ALIAS))
 
 
-class Parsed:
-    """Leaves of a text, by path; of one path the last leaf counts."""
-
-    def __init__(self, text: str, found: Iterable[Scalar]) -> None:
-        self.text = text
-        self.leaves = {leaf.path: leaf for leaf in found}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Syntax:
     """Functions and spellings of one format."""
 
-    parse: Callable[[str, str], Parsed]
+    parse: Callable[[str, str], Iterable[Scalar]]
     """Read a text, called by a name in messages. Raises ConfigSyntaxError."""
     spell_text: Callable[[str, str], str]
     """Spell a string like the old one."""
@@ -125,18 +117,17 @@ def spliced(text: str, splices: Iterable[Splice]) -> str:
     return "".join([*pieces, text[done:]])
 
 
-def scalars(parsed: Parsed, syntax: Syntax) -> dict[str, Scalar]:
-    """Scalars by path, with their spelling and comments."""
-    starts, found = line_starts(parsed.text), {}
-    for path, each in parsed.leaves.items():
-        text, comment = parsed.text[each.start : each.end], None
-        why = each.why or _why_not(text)
+def spelled(text: str, leaves: Iterable[Scalar], syntax: Syntax) -> Iterator[Scalar]:
+    """Leaves with their spelling and comments."""
+    starts = line_starts(text)
+    for each in leaves:
+        own, comment = text[each.start : each.end], None
+        why = each.why or _why_not(own)
         if each.option is not None:
             why, comment = why or each.option.why, each.option.comment
         elif each.given:
-            comment = _comment(parsed.text, starts, syntax, each.start, each.end)
-        found[path] = each._replace(text=text, why=why, comment=comment)
-    return found
+            comment = _comment(text, starts, syntax, each.start, each.end)
+        yield each._replace(text=own, why=why, comment=comment)
 
 
 def _why_not(text: str) -> str | None:

@@ -10,14 +10,13 @@ Of statements that set one name, the last one counts.
 import ast
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from advisor.config import spelling
 from advisor.config.leaves import (
     COMPUTED,
     MAX_DEPTH,
     TOO_DEEP,
-    Parsed,
     Scalar,
     Syntax,
     line_starts,
@@ -32,7 +31,7 @@ _PART_END = re.compile(r"[.\[]")
 _HOLDERS = {"dict", "list", "tuple", "set"}
 
 
-def parse(text: str, name: str) -> Parsed:
+def parse(text: str, name: str) -> Iterable[Scalar]:
     """Raises ConfigSyntaxError with line and column."""
     if "\0" in text:
         raise syntax_error(name, text, text.index("\0"), "not valid Python: it holds a NUL")
@@ -47,7 +46,7 @@ def parse(text: str, name: str) -> Parsed:
         raise syntax_error(name, text, at, f"not valid Python: {problem.msg}") from problem
     except (ValueError, RecursionError, MemoryError) as problem:
         raise syntax_error(name, text, 0, TOO_DEEP) from problem
-    return Parsed(text, reader.found.values())
+    return reader.found.values()
 
 
 def spell_text(value: str, old: str) -> str:

@@ -231,7 +231,7 @@ class Program:
             documents.parse(self.content(config, candidate), config.format, config.name)
             for config in self.configs
         )
-        return [{path: leaf.value for path, leaf in each.parsed.leaves.items()} for each in read]
+        return [{path: leaf.value for path, leaf in each.leaves.items()} for each in read]
 
     def trial(self, id_: str, request: TrialRequest, scratch: Path) -> Trial:
         """Trial of `request`, with its outputs in `scratch`."""
