@@ -78,35 +78,31 @@ COUNTER_WINDOW_S = 2.0
 COVERED = 0.9
 """Share of the window that samples must span before a counter is scaled to it."""
 IDLE = 0x1
-READ_AS = {
-    "gpu_util_pct": "util_pct",
-    "gpu_mem_used_gib": "mem_used_gib",
-    "power_w": "power_w",
-    "energy_j": "energy_j",
-    "sm_clock_mhz": "sm_clock_mhz",
-    "foreign_pids": "processes",
-}
-"""Fields of Telemetry that may be missing, and the reading of each."""
 NOT_READ = "too few readings in the window tell it"
 
 
 def summed_up(
-    samples: Sequence[GpuSample], gaps: Mapping[str, str], start: float, end: float
+    samples: Sequence[GpuSample],
+    gaps: Mapping[str, str],
+    start: float,
+    end: float,
+    otherwise: str = NOT_READ,
 ) -> Telemetry:
-    """Mean readings of one card over the window; `gaps` explains missing ones."""
+    """Mean readings of one card over the window, with the reason of each gap."""
     inside = [sample for sample in samples if start <= sample.time <= end]
     later = [sample for sample in inside if sample.time >= start + LAG_S]
     known = any(_is_busy(sample) is not None for sample in inside)
     busy = [sample for sample in inside if _is_busy(sample)] if known else inside
     clocks = _values(busy, "sm_clock_mhz")
     found: dict[str, Any] = {
-        "gpu_util_pct": _reduced(_values(later, "util_pct"), statistics.fmean),
-        "gpu_mem_used_gib": _reduced(_values(inside, "mem_used_gib"), max),
+        "gpu_util_pct": _reduced(_values(later, "gpu_util_pct"), statistics.fmean),
+        "gpu_mem_used_gib": _reduced(_values(inside, "gpu_mem_used_gib"), max),
         "power_w": _reduced(_values(later, "power_w"), statistics.fmean),
         "energy_j": _energy_j(inside, end - start),
         "sm_clock_mhz": _reduced(clocks, statistics.median),
         "foreign_pids": _foreign_pids(inside, busy=known and bool(busy)),
     }
+    reasons = {"foreign_pids": gaps.get("processes", otherwise), **gaps}
     missing = sorted(field for field, value in found.items() if value is None)
     return Telemetry(
         **found,
@@ -114,7 +110,7 @@ def summed_up(
         event_reasons=_event_reasons(busy),
         busy_samples=len(busy) if known else None,
         gpu_mem_others_gib=_held_by_others_gib(inside),
-        gaps=tuple((field, gaps.get(READ_AS[field], NOT_READ)) for field in missing),
+        gaps=tuple((field, reasons.get(field, otherwise)) for field in missing),
     )
 
 
@@ -128,8 +124,8 @@ def _reduced(values: list[float], how: Callable[[list[float]], float]) -> float 
 
 
 def _is_busy(sample: GpuSample) -> bool | None:
-    if sample.util_pct is not None:
-        return sample.util_pct > 0
+    if sample.gpu_util_pct is not None:
+        return sample.gpu_util_pct > 0
     if sample.event_reasons is not None:
         return not sample.event_reasons & IDLE
     return None
@@ -222,7 +218,7 @@ class Sampler:
     ) -> Telemetry:
         """Summarise a window of the used cards, or of the first one."""
         if self._no_gpu is not None:
-            return Telemetry(gaps=tuple((field, self._no_gpu) for field in sorted(READ_AS)))
+            return summed_up((), {}, window_start, window_end, self._no_gpu)
         watched = list(zip(self._samples, self._readers, strict=True))
         each = positions([reader.uuid for reader in self._readers], used) or [0]
         cards = (watched[number] for number in each)
