@@ -75,11 +75,8 @@ def _trainer_arguments(source: Source, line: int) -> ast.Call | None:
 
 
 def _calls(source: Source, line: int) -> list[ast.Call]:
-    return [
-        node
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
-    ]
+    nodes = ast.walk(source.tree)
+    return [node for node in nodes if isinstance(node, ast.Call) and _covers(node, line)]
 
 
 def _set_arguments(
