@@ -13,7 +13,7 @@ import psutil
 
 from advisor.machine.contention import tree
 from advisor.machine.gpu import shown_devices
-from advisor.machine.readings import EVENT_REASONS, GpuReader, GpuSample
+from advisor.machine.readings import EVENT_REASONS, READINGS, GpuReader, GpuSample
 from advisor.model import Card, Telemetry
 
 
@@ -82,11 +82,7 @@ NOT_READ = "too few readings in the window tell it"
 
 
 def summed_up(
-    samples: Sequence[GpuSample],
-    gaps: Mapping[str, str],
-    start: float,
-    end: float,
-    otherwise: str = NOT_READ,
+    samples: Sequence[GpuSample], gaps: Mapping[str, str], start: float, end: float
 ) -> Telemetry:
     """Mean readings of one card over the window, with the reason of each gap."""
     inside = [sample for sample in samples if start <= sample.time <= end]
@@ -102,7 +98,7 @@ def summed_up(
         "sm_clock_mhz": _reduced(clocks, statistics.median),
         "foreign_pids": _foreign_pids(inside, busy=known and bool(busy)),
     }
-    reasons = {"foreign_pids": gaps.get("processes", otherwise), **gaps}
+    reasons = {"foreign_pids": gaps.get("processes", NOT_READ), **gaps}
     missing = sorted(field for field, value in found.items() if value is None)
     return Telemetry(
         **found,
@@ -110,7 +106,7 @@ def summed_up(
         event_reasons=_event_reasons(busy),
         busy_samples=len(busy) if known else None,
         gpu_mem_others_gib=_held_by_others_gib(inside),
-        gaps=tuple((field, reasons.get(field, otherwise)) for field in missing),
+        gaps=tuple((field, reasons.get(field, NOT_READ)) for field in missing),
     )
 
 
@@ -218,7 +214,7 @@ class Sampler:
     ) -> Telemetry:
         """Summarise a window of the used cards, or of the first one."""
         if self._no_gpu is not None:
-            return summed_up((), {}, window_start, window_end, self._no_gpu)
+            return summed_up((), dict.fromkeys(READINGS, self._no_gpu), window_start, window_end)
         watched = list(zip(self._samples, self._readers, strict=True))
         each = positions([reader.uuid for reader in self._readers], used) or [0]
         cards = (watched[number] for number in each)
