@@ -114,18 +114,14 @@ def _put_in_place(file: Path, target: Path, out: str) -> bool:
 
 def _came_out(path: Path, digest: str) -> bool:
     """Return True for this digest without a writer."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with path.open("rb") as file:
         try:
-            fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         except BlockingIOError:  # an editor has it open and will write there
             return False
         except OSError:
             pass  # the file system has no leases, or the file is another user's
-        content = b"".join(iter(lambda: os.read(handle, 1 << 20), b""))
-        return _digest(content) == digest
-    finally:
-        os.close(handle)
+        return _digest(file.read()) == digest
 
 
 def _tidy(file: Path, target: Path) -> list[str]:
