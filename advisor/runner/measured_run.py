@@ -114,7 +114,6 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
     counted = sum(rank.run.units / rank.seconds for rank in ranks)
     straggler = _straggler(ranks)
     slowest = lead if straggler is None else ranks[straggler.rank]
-    waits = _known(each.run.wait_share for each in ([slowest] if straggler else ranks))
     memory = _known(rank.record.memory.get("allocated_gib") for rank in ranks)
     tokens = _known(rank.run.tokens_per_s for rank in ranks)
     starts = _known(process.boot_time for process in processes)
@@ -127,7 +126,7 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
         units_per_s=sum(rates) * all_of_them,
         tokens_per_s=sum(tokens) if len(tokens) == len(ranks) else None,
         windows=tuple(map(sum, zip(*(rank.run.windows for rank in ranks), strict=False))),
-        wait_share=sum(waits) / len(waits) if waits else None,
+        wait_share=slowest.run.wait_share,
         shares=slowest.run.shares,
         whole_units=sum(rank.run.whole_units for rank in ranks),
         peak_mem_gib=_largest(memory),
