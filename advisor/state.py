@@ -11,7 +11,6 @@ from pathlib import Path
 
 from advisor import settings
 from advisor.errors import StateUnusableError
-from advisor.files import atomic
 
 STATE_FOLDER = ".gpu-advisor"
 
@@ -71,5 +70,5 @@ def _made(folder: Path) -> Path:
         raise PermissionError(13, "the folder is read-only", str(folder))
     ignore = folder / ".gitignore"
     if not ignore.exists() or not ignore.stat().st_size:
-        atomic.place(ignore, b"*\n", 0o600)
+        ignore.write_bytes(b"*\n")
     return folder

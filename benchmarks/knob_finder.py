@@ -99,7 +99,7 @@ def _edit(result: Score, file: str, document: documents.Document, found: tuple[K
     """Edit each number alone: no byte outside of it may change."""
     for knob in found:
         if knob.editable and isinstance(knob.value, int) and not isinstance(knob.value, bool):
-            leaf, text = document.scalars[knob.path], document.parsed.text
+            leaf, text = document.scalars[knob.path], document.text
             edited = document.with_values({knob.path: 2 * knob.value + 3})
             head = document.raw.removesuffix(text[leaf.start :].encode())
             right = edited.startswith(head) and edited.endswith(text[leaf.end :].encode())

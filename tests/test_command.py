@@ -34,7 +34,7 @@ def test_an_option_that_nobody_typed_is_a_knob_and_a_candidate_adds_it(project) 
     asked = invocation.resolve([], ["python", "predict.py", "--items", "40"])
     found = knobs.find(asked.command_line).knob("--batch-size")
     assert (found.kind, found.value, found.editable) == ("batch_size", 1, True)
-    assert asked.command_line.scalars["--batch-size"].default_of == "that of its parser"
+    assert asked.command_line.scalars["--batch-size"].given is False
     program = Program(
         command_line=asked.command_line, cwd=project, unit="sample",
         output_flags=("--out",),

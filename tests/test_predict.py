@@ -161,8 +161,7 @@ def test_the_largest_batch_fits_and_a_slightly_larger_one_does_not(
 ) -> None:
     card = profiles.by_name("rtx-4060")
     own, doubled = (
-        Trace(batch=n, names=(), ops=(), held=(), events=(n * gib_per_item * 2**30, -1))
-        for n in (1, 2)
+        Trace(batch=n, ops=(), held=(), events=(n * gib_per_item * 2**30, -1)) for n in (1, 2)
     )
     alone = Traced(run=a_run(effects=Effects(data_items=data_items)), own=own)
     found = largest_batch(replace(alone, line=(own, doubled)), card)
@@ -175,8 +174,8 @@ def test_the_suggested_batch_is_the_smallest_that_ties_with_the_best() -> None:
     """Launches take the same time at every batch until the card's own work takes longer."""
 
     def at(batch: float, flops: float) -> Trace:
-        ops = (Operation(MATRIX, "float32", flops * batch, 1e3),) * 20
-        return Trace(batch=batch, names=("mm",) * 20, ops=ops, held=(), events=())
+        ops = (Operation(MATRIX, "float32", flops * batch, 1e3, "mm"),) * 20
+        return Trace(batch=batch, ops=ops, held=(), events=())
 
     card, run = profiles.by_name("rtx-4060"), a_run(effects=Effects(data_items=1000))
     heavy, light = (Traced(run=run, own=at(1, f), line=(at(1, f), at(2, f))) for f in (1e9, 1e6))
@@ -186,9 +185,7 @@ def test_the_suggested_batch_is_the_smallest_that_ties_with_the_best() -> None:
 
 def test_a_measured_card_scales_the_other_ones() -> None:
     """A program that is twice as slow here as its datasheet says is so elsewhere."""
-    own = Trace(
-        batch=1, names=("mm",), ops=(Operation(MATRIX, "float32", 1e12, 1e3),), held=(), events=()
-    )
+    own = Trace(batch=1, ops=(Operation(MATRIX, "float32", 1e12, 1e3, "mm"),), held=(), events=())
     card, other = profiles.by_name("rtx-3090"), profiles.by_name("rtx-4090")
     alone = Traced(run=a_run(), own=own)
     expected_ms = 1000 * step_time(own, card, alone.rates).seconds

@@ -32,17 +32,17 @@ def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
     saving, left = events.split(left, events.merged(log.saves))
     if saving:
         found["saving"] = saving
-    waits = loader_waits(log, series)
-    if waits is not None and not clock.marks:
-        found["data_wait"], left = events.split(left, events.merged(waits))
+    waits = loader_waits(log, series, clock)
+    if waits is not None:
+        found["data_wait"], left = events.split(left, waits)
     waits = waits or []
     rest = events.seconds(left)
-    watched = events.without([stretch], events.merged([*series.aside, *log.saves]))
+    watched = events.without([stretch], events.merged([*series.aside, *log.saves, *waits]))
     if clock.marks:
         parts = device_time.seconds(log, waits, clock, watched)
     else:
         busy = events.merged([*log.passes, *log.updates, *log.calls])
-        compute, other = events.split(events.without(watched, events.merged(waits)), busy)
+        compute, other = events.split(watched, busy)
         parts = {"compute": compute, "other": events.seconds(other)}
     total = sum(parts.values())
     if total <= 0:
@@ -52,24 +52,15 @@ def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
     return Shares(**{name: part / window.seconds for name, part in found.items()})
 
 
-def wait_share(log: EventLog, window: Window, clock: DeviceClock) -> float | None:
-    """Share of the window inside the loader's `__next__`.
+def loader_waits(log: EventLog, series: StepSeries, clock: DeviceClock) -> list[Span] | None:
+    """Stretches inside the loader's `__next__`, in which a device had nothing to do.
 
     None without a loader, and where another thread than the one that works waits for it.
     """
-    waits = loader_waits(log, window.series)
-    if waits is None:
-        return None
-    idle = [Span(max(start, clock.done(start)), end) for start, end in waits]
-    inside = events.seconds_inside(idle, [Span(window.start, window.end)])
-    return min(1.0, inside / window.seconds)
-
-
-def loader_waits(log: EventLog, series: StepSeries) -> list[Span] | None:
-    """Stretches in which the loader delayed work."""
     if series.loader is None or log.loader(series.loader).other_thread:
         return None
-    return [Span(f.start, f.end) for f in log.fetches if f.loader in series.loaders]
+    own = (fetch for fetch in log.fetches if fetch.loader in series.loaders)
+    return events.merged((clock.done(fetch.start), fetch.end) for fetch in own)
 
 
 def backward_share(log: EventLog, stretch: Span, clock: DeviceClock) -> float | None:

@@ -51,12 +51,12 @@ class DeviceClock:
 def seconds(
     log: EventLog, fetches: Sequence[Span], clock: DeviceClock, within: list[Span]
 ) -> dict[str, float]:
-    """Device seconds of `within`, by work and waits; `fetches` are those that delayed work.
+    """Device seconds of `within`, by work; the `fetches`, which delayed work, lie outside.
 
-    compute: the device worked. data_wait, host_to_device, launch, other: it had nothing to do while
-    the host waited for the loader, copied, queued its small kernels, ran other code. sync: of the
-    last three what would go if the host never waited, as it then could queue ahead. Copies that the
-    device made itself, queued without a wait of the host, are host_to_device and no compute.
+    compute: the device worked. host_to_device, launch, other: it had nothing to do while the host
+    copied, queued its small kernels, ran other code. sync: of these what would go if the host never
+    waited, as it then could queue ahead. Copies that the device made itself, queued without a wait
+    of the host, are host_to_device and no compute.
     """
     total = events.seconds(within)
     passes = events.merged([*log.calls, *log.passes])
@@ -69,7 +69,6 @@ def seconds(
     busy = events.without(events.merged([*clock.marks, *behind, *waits]), copied)
     kinds = {
         "compute": busy,
-        "data_wait": events.merged(fetches),
         "host_to_device": events.merged([*log.copies, *copied]),
         "launch": calls,
     }

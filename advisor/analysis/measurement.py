@@ -69,6 +69,7 @@ def _run(
     stretch = recorded_stretch(log, series, plan, window)
     loader, module = log.loader(series.loader), log.module(series.root)
     tokens = loader.tokens_per_item or module.tokens_per_item
+    shares = breakdown.shares(log, window, stretch, clock)
     return replace(
         NO_RUN,
         unit=series.unit,
@@ -84,8 +85,8 @@ def _run(
         step_kind=series.kind,
         latency_p50_ms=_quantile(took_ms, 0.5),
         latency_p95_ms=_quantile(took_ms, 0.95),
-        wait_share=breakdown.wait_share(log, window, clock),
-        shares=breakdown.shares(log, window, stretch, clock),
+        wait_share=shares.data_wait,
+        shares=shares,
         backward_share=breakdown.backward_share(log, stretch, clock),
         stages=breakdown.stages(log, window, stretch, clock),
         phases=breakdown.phases(log, series),

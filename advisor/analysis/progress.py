@@ -11,8 +11,6 @@ from advisor.analysis.step_series import FORWARD, LOADER, OPTIMIZER, RECENT, UPD
 from advisor.analysis.window import QUICK_STEP_S, burst, find_window, warm_up
 from advisor.model import TRAINING_STEPS, MeasurePlan
 
-Phase = Literal["count", "full"]
-
 TRAINING_PATIENCE_S = 30.0
 """Time to watch inference of a program about to train."""
 RECORDED_STEPS = 12
@@ -27,7 +25,7 @@ AHEAD_S = 0.6
 class Advice:
     """Phase that comes next, and when to look again."""
 
-    phase: Phase | None
+    phase: Literal["count", "full"] | None
     need_s: float
     """Best guess of the time until the next phase."""
     calls: bool = True

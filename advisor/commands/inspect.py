@@ -114,7 +114,7 @@ def doubt(knob: Knob, findings: Findings) -> str | None:
 def default_of(knob: Knob, document: Document | None) -> str | None:
     """Place where the program declares an untyped option."""
     scalar = document.scalars.get(knob.path) if document else None
-    return scalar.default_of if scalar else None
+    return None if scalar is None or scalar.given else "that of its parser"
 
 
 def as_json(found: Sequence[Inspected]) -> dict[str, Any]:

@@ -395,7 +395,6 @@ def _placed(
             default=each.get("default"),
             form=each["form"],
             behind=behind,
-            source="that of its parser",
             others=tuple(others),
             choices=tuple(each.get("choices") or ()),
             comment=each.get("help"),

@@ -224,7 +224,7 @@ def trace_of(run: Run) -> Trace:
         raise PredictionError(msg)
     try:
         return parse(run.trace, run.effects.batch)
-    except (ValidationError, IndexError) as problem:
+    except ValidationError as problem:
         msg = "The trace of the program's step could not be read."
         raise PredictionError(msg) from problem
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
-from advisor.config.leaves import FLAGS, Option, Parsed, Scalar, Syntax
+from advisor.config.leaves import FLAGS, Option, Scalar, Syntax
 from advisor.model import JsonScalar
 
 SEPARATOR = "\0"
@@ -59,7 +59,7 @@ def split(content: bytes) -> tuple[str, ...]:
     return tuple(content.decode().split(SEPARATOR))
 
 
-def with_options(text: str, options: Sequence[Option]) -> Parsed:
+def with_options(text: str, options: Sequence[Option]) -> list[Scalar]:
     """Parse leaves with the program's known `options`."""
     words = text.split(SEPARATOR)
     starts = [0, *itertools.accumulate(len(word) + 1 for word in words)]
@@ -78,7 +78,7 @@ def with_options(text: str, options: Sequence[Option]) -> Parsed:
         if option.flag not in seen:
             end = starts[option.behind + 1] - 1
             found.append(Scalar(option.flag, option.default, end, end, option=option, given=False))
-    return Parsed(text, found)
+    return found
 
 
 def _spellings(options: Sequence[Option]) -> dict[str, tuple[str, bool]]:

@@ -9,7 +9,7 @@ from typing import Literal, NoReturn
 
 from advisor import masking
 from advisor.config import argv, jsonc, python, spelling, swap, toml, yaml
-from advisor.config.leaves import FLAGS, Option, Parsed, Scalar, Splice, Syntax, scalars, spliced
+from advisor.config.leaves import FLAGS, Option, Scalar, Splice, Syntax, spelled, spliced
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
 from advisor.model import JsonScalar
 
@@ -47,14 +47,17 @@ class Document:
     """Name in messages."""
     format: Format
     raw: bytes
-    parsed: Parsed
+    text: str
+    leaves: Mapping[str, Scalar]
+    """As parsed, by path; of one path the last leaf counts."""
     options: tuple[Option, ...] = ()
     """Options of a command's program."""
 
     @cached_property
     def scalars(self) -> Mapping[str, Scalar]:
         """Scalars by path, in order."""
-        return scalars(self.parsed, SYNTAXES[self.format])
+        found = spelled(self.text, self.leaves.values(), SYNTAXES[self.format])
+        return {leaf.path: leaf for leaf in found}
 
     def takes(self, path: str, value: JsonScalar) -> bool:
         """Return True if `value` is writable at `path`."""
@@ -136,13 +139,13 @@ class Document:
             return self.raw
         content = self.spliced(splices)
         try:
-            after = parse(content, self.format, self.name, options=self.options).parsed
+            after = parse(content, self.format, self.name, options=self.options)
         except (ConfigSyntaxError, ConfigUnreadableError) as problem:
             self._refuse(f"would not parse any more ({problem})")
-        before = {p: scalar.value for p, scalar in self.parsed.leaves.items() if p not in gone}
+        before = {p: scalar.value for p, scalar in self.leaves.items() if p not in gone}
         changed = before.keys() | wanted.keys() != after.leaves.keys() or any(
             path not in wanted
-            and not after.is_derived(path)
+            and not after.leaves[path].derived
             and not spelling.is_same(after.leaves[path].value, value)
             for path, value in before.items()
         )
@@ -158,7 +161,7 @@ class Document:
     def spliced(self, splices: Iterable[Splice]) -> bytes:
         """Return the bytes with parts of the text replaced; nothing is verified."""
         mark = _BOM if self.raw.startswith(_BOM) else b""
-        return mark + spliced(self.parsed.text, splices).encode()
+        return mark + spliced(self.text, splices).encode()
 
 
 def read(path: Path | str) -> Document:
@@ -190,11 +193,14 @@ def parse(
             "Convert the file to UTF-8 and call again."
         )
         raise ConfigUnreadableError(msg) from problem
-    parsed = argv.with_options(text, options) if options else SYNTAXES[format].parse(text, name)
-    if len(parsed.leaves) > MAX_VALUES:
+    found = argv.with_options(text, options) if options else SYNTAXES[format].parse(text, name)
+    leaves = {leaf.path: leaf for leaf in found}
+    if len(leaves) > MAX_VALUES:
         msg = f"{name} holds more than {MAX_VALUES:,} values. Name the config, not a data file."
         raise ConfigUnreadableError(msg)
-    return Document(path=path, name=name, format=format, raw=raw, parsed=parsed, options=options)
+    return Document(
+        path=path, name=name, format=format, raw=raw, text=text, leaves=leaves, options=options
+    )
 
 
 def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Document:
@@ -216,4 +222,4 @@ def _masked(document: Document) -> str:
         if any(masking.is_secret(name, scalar.value) for name in names):
             quote = scalar.text[:1] if scalar.text[:1] in {'"', "'"} else ""
             splices.append((scalar.start, scalar.end, f"{quote}{masking.MASK}{quote}"))
-    return masking.mask_text(spliced(document.parsed.text, splices))
+    return masking.mask_text(spliced(document.text, splices))

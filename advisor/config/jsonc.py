@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Parsed, Scalar, Syntax, spliced, syntax_error
+from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Scalar, Syntax, spliced, syntax_error
 
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _APART = re.compile(rf'{_STRING}|(?P<comment>//[^\r\n]*|/\*.*?\*/)|["/].*', re.DOTALL)
@@ -20,7 +20,7 @@ _TOKEN = re.compile(rf'{_STRING}|[{{}}\[\]]|[^\s{{}}\[\],:"]+', re.DOTALL)
 """String, bracket or bare word; commas and colons lie between them."""
 
 
-def parse(text: str, name: str) -> Parsed:
+def parse(text: str, name: str) -> list[Scalar]:
     """Raises ConfigSyntaxError with line and column."""
     blanked = _blanked(text, name)
     try:
@@ -30,7 +30,7 @@ def parse(text: str, name: str) -> Parsed:
         raise syntax_error(name, text, position, f"not valid JSON: {reason}") from problem
     reader = _Reader(_TOKEN.finditer(blanked))
     reader.value(next(reader.rest), "")
-    return Parsed(text, filter(None, reader.found))
+    return [leaf for leaf in reader.found if leaf]
 
 
 def _blanked(text: str, name: str) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -27,8 +27,6 @@ class Option:
     form: Form
     behind: int
     """The word of the command behind which it is added."""
-    source: str
-    """Place of its declaration: `train.py:12`."""
     others: tuple[str, ...] = ()
     """Further spellings: `-b`."""
     choices: tuple[JsonScalar, ...] = ()
@@ -49,8 +47,8 @@ class Option:
         return [self.flag]
 
 
-COMPUTED = "it is computed"
-"""Start of the reason for a value known only at run time."""
+COMPUTED, ALIAS = "it is computed", "it repeats"
+"""Starts of the reasons of values known only at run time, and of those of an alias."""
 MAX_DEPTH = 200
 """Deepest nesting. Real configs stay below 20."""
 TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
@@ -85,31 +83,16 @@ class Scalar(NamedTuple):
         return self.why is None
 
     @property
-    def default_of(self) -> str | None:
-        """`train.py:12`: declared there, and not written in this document."""
-        return None if self.given or self.option is None else self.option.source
-
-
-class Parsed:
-    """Leaves of a text, by path; of one path the last leaf counts."""
-
-    def __init__(
-        self, text: str, found: Iterable[Scalar], aliases: Mapping[str, str] | None = None
-    ) -> None:
-        self.text = text
-        self.aliases = aliases or {}
-        self.leaves = {leaf.path: leaf for leaf in found}
-
-    def is_derived(self, path: str) -> bool:
-        """Return True if the value comes from others."""
-        return path in self.aliases or (self.leaves[path].why or "").startswith(COMPUTED)
+    def derived(self) -> bool:
+        """Return True if its value comes from others."""
+        return (self.why or "").startswith((COMPUTED, ALIAS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Syntax:
     """Functions and spellings of one format."""
 
-    parse: Callable[[str, str], Parsed]
+    parse: Callable[[str, str], Iterable[Scalar]]
     """Read a text, called by a name in messages. Raises ConfigSyntaxError."""
     spell_text: Callable[[str, str], str]
     """Spell a string like the old one."""
@@ -134,18 +117,17 @@ def spliced(text: str, splices: Iterable[Splice]) -> str:
     return "".join([*pieces, text[done:]])
 
 
-def scalars(parsed: Parsed, syntax: Syntax) -> dict[str, Scalar]:
-    """Scalars by path, with their spelling and comments."""
-    starts, found = line_starts(parsed.text), {}
-    for path, each in parsed.leaves.items():
-        text, comment = parsed.text[each.start : each.end], None
-        why = each.why or _why_not(text)
+def spelled(text: str, leaves: Iterable[Scalar], syntax: Syntax) -> Iterator[Scalar]:
+    """Leaves with their spelling and comments."""
+    starts = line_starts(text)
+    for each in leaves:
+        own, comment = text[each.start : each.end], None
+        why = each.why or _why_not(own)
         if each.option is not None:
             why, comment = why or each.option.why, each.option.comment
         elif each.given:
-            comment = _comment(parsed.text, starts, syntax, each.start, each.end)
-        found[path] = each._replace(text=text, why=why, comment=comment)
-    return found
+            comment = _comment(text, starts, syntax, each.start, each.end)
+        yield each._replace(text=own, why=why, comment=comment)
 
 
 def _why_not(text: str) -> str | None:

@@ -89,30 +89,31 @@ class Versions:
         """Lock this config against other calls. Raises StateBusyError and StateUnusableError."""
         try:
             self._quality.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = (self._folder / "lock").open("ab")
         except OSError as problem:
             msg = (
                 f"{problem.filename} cannot hold originals and measurements: {problem.strerror}. "
                 "Move what is there, or make it writable, and call again."
             )
             raise StateUnusableError(msg) from problem
-        try:
-            with contextlib.suppress(OSError):  # a file system without locks
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    msg = (
-                        f"Another gpu-advisor works on {self._config}. "
-                        "Wait until it ends, or stop it, and call again."
-                    )
-                    raise StateBusyError(msg) from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                msg = (
+                    f"Another gpu-advisor works on {self._config}. "
+                    "Wait until it ends, or stop it, and call again."
+                )
+                raise StateBusyError(msg) from None
+            except OSError:
+                pass  # a file system without locks
             yield
-        finally:
-            os.close(handle)
 
     def recover(self) -> list[str]:
         """Clean up after killed calls while `held`; return messages."""
         notes = swap.recover(self._config)
+        for draft in self._folder.rglob(f"*{atomic.DRAFT}"):
+            draft.unlink(missing_ok=True)
         with contextlib.suppress(AdvisorError):
             current = swap.read_bytes(self._config)
             for version in reversed(self.all()):

@@ -10,14 +10,13 @@ Of statements that set one name, the last one counts.
 import ast
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from advisor.config import spelling
 from advisor.config.leaves import (
     COMPUTED,
     MAX_DEPTH,
     TOO_DEEP,
-    Parsed,
     Scalar,
     Syntax,
     line_starts,
@@ -32,7 +31,7 @@ _PART_END = re.compile(r"[.\[]")
 _HOLDERS = {"dict", "list", "tuple", "set"}
 
 
-def parse(text: str, name: str) -> Parsed:
+def parse(text: str, name: str) -> Iterable[Scalar]:
     """Raises ConfigSyntaxError with line and column."""
     if "\0" in text:
         raise syntax_error(name, text, text.index("\0"), "not valid Python: it holds a NUL")
@@ -47,7 +46,7 @@ def parse(text: str, name: str) -> Parsed:
         raise syntax_error(name, text, at, f"not valid Python: {problem.msg}") from problem
     except (ValueError, RecursionError, MemoryError) as problem:
         raise syntax_error(name, text, 0, TOO_DEEP) from problem
-    return Parsed(text, reader.found.values())
+    return reader.found.values()
 
 
 def spell_text(value: str, old: str) -> str:
@@ -58,14 +57,39 @@ def spell_text(value: str, old: str) -> str:
     return quoted
 
 
+class Places:
+    """Places of nodes in the text of a tree, in characters."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts = line_starts(text)
+        self._ascii = text.isascii()
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """Start and end of a node."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return (
+            self._offset(node.lineno, node.col_offset),
+            self._offset(node.end_lineno, node.end_col_offset),
+        )
+
+    def _offset(self, line: int, column: int) -> int:
+        """Character offset of the parser's line and byte."""
+        start = self._starts[line - 1]
+        if self._ascii:
+            return start + column
+        end = self._starts[line] if line < len(self._starts) else len(self._text)
+        return start + len(self._text[start:end].encode()[:column].decode())
+
+
 class _Reader:
     def __init__(self, text: str) -> None:
         self.found: dict[str, Scalar] = {}
         self._above: set[str] = set()
         """Every place that holds or held a leaf."""
         self._text = text
-        self._starts = line_starts(text)
-        self._ascii = text.isascii()
+        self._places = Places(text)
 
     def body(self, body: Sequence[ast.stmt], path: str, why: str | None) -> None:
         """Read statements; `why` prevents their edit."""
@@ -172,7 +196,7 @@ class _Reader:
                 self._value(word.value, spelling.member(path, word.arg), why)
 
     def _leaf(self, node: ast.expr, path: str, why: str | None) -> None:
-        start, end = self._span(node)
+        start, end = self._places.span(node)
         text = self._text[start:end]
         value: JsonScalar = None
         if is_literal(node):
@@ -185,23 +209,6 @@ class _Reader:
             why = f"{COMPUTED}: {' '.join(text.split())[:60]}"
         self.found[path] = Scalar(path, value, start, end, why)
         self._above |= {path, *(path[: end.start()] for end in _PART_END.finditer(path))}
-
-    def _span(self, node: ast.expr) -> tuple[int, int]:
-        """Place of a node, in characters."""
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return (
-            self._offset(node.lineno, node.col_offset),
-            self._offset(node.end_lineno, node.end_col_offset),
-        )
-
-    def _offset(self, line: int, column: int) -> int:
-        """Character offset of the parser's line and byte."""
-        start = self._starts[line - 1]
-        if self._ascii:
-            return start + column
-        end = self._starts[line] if line < len(self._starts) else len(self._text)
-        return start + len(self._text[start:end].encode()[:column].decode())
 
 
 def _changed_by(node: ast.stmt) -> ast.expr | None:

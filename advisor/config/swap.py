@@ -87,12 +87,14 @@ def recover(path: Path) -> list[str]:
     target = Path(os.path.realpath(path))
     if not os.path.exists(target):  # noqa: PTH110  a Path may raise
         return []
-    name = re.compile(rf"\.?({re.escape(_start(target))}[0-9a-f]{{12}}-[0-9a-f]{{12}}\.swap).*")
+    name = re.compile(rf"\.?{re.escape(_start(target))}[0-9a-f]{{12}}-[0-9a-f]{{12}}\.swap.*")
     notes: list[str] = []
     with contextlib.suppress(OSError):
         for entry in sorted(os.listdir(target.parent)):  # noqa: PTH208  names are enough
-            if match := name.fullmatch(entry):
-                notes += _tidy(target.with_name(match[1]), target)
+            if name.fullmatch(entry) and entry.endswith(atomic.DRAFT):
+                target.with_name(entry).unlink()
+            elif name.fullmatch(entry):
+                notes += _tidy(target.with_name(entry), target)
     return notes
 
 
@@ -112,23 +114,18 @@ def _put_in_place(file: Path, target: Path, out: str) -> bool:
 
 def _came_out(path: Path, digest: str) -> bool:
     """Return True for this digest without a writer."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with path.open("rb") as file:
         try:
-            fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         except BlockingIOError:  # an editor has it open and will write there
             return False
         except OSError:
             pass  # the file system has no leases, or the file is another user's
-        content = b"".join(iter(lambda: os.read(handle, 1 << 20), b""))
-        return _digest(content) == digest
-    finally:
-        os.close(handle)
+        return _digest(file.read()) == digest
 
 
 def _tidy(file: Path, target: Path) -> list[str]:
     """Remove swap files and keep a concurrent save."""
-    atomic.draft_of(file).unlink(missing_ok=True)
     if not file.is_file():
         return []
     held = _digest(file.read_bytes())

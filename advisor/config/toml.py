@@ -5,7 +5,7 @@ import tomllib
 from typing import Any, cast
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Parsed, Scalar, Syntax, syntax_error
+from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Scalar, Syntax, syntax_error
 from advisor.config.spelling import double_quoted
 from advisor.model import JsonScalar
 
@@ -22,7 +22,7 @@ _WORD = re.compile(r"[^\s,\]}#]+")
 _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
-def parse(text: str, name: str) -> Parsed:
+def parse(text: str, name: str) -> list[Scalar]:
     """Raises ConfigSyntaxError with line and column."""
     try:
         data = tomllib.loads(text)
@@ -35,7 +35,7 @@ def parse(text: str, name: str) -> Parsed:
         raise syntax_error(name, text, 0, TOO_DEEP) from problem
     scanner = _Scanner(text, name, data)
     scanner.run()
-    return Parsed(text, scanner.found)
+    return scanner.found
 
 
 def spell_text(value: str, old: str) -> str:

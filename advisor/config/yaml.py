@@ -8,7 +8,7 @@ from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Parsed, Scalar, Syntax, syntax_error
+from advisor.config.leaves import ALIAS, MAX_DEPTH, TOO_DEEP, Scalar, Syntax, syntax_error
 from advisor.config.spelling import double_quoted
 from advisor.model import JsonScalar
 
@@ -29,7 +29,7 @@ _constructor = SafeConstructor()
 _resolve: Any = Resolver().resolve
 
 
-def parse(text: str, name: str) -> Parsed:
+def parse(text: str, name: str) -> list[Scalar]:
     """Raises ConfigSyntaxError with line and column."""
     try:
         _refuse_deep(text, name)
@@ -45,7 +45,7 @@ def parse(text: str, name: str) -> Parsed:
     except yaml.reader.ReaderError as problem:
         stated = f"not valid YAML: {problem.reason}"
         raise syntax_error(name, text, problem.position, stated) from problem
-    return Parsed(text, reader.found, reader.aliases)
+    return reader.found
 
 
 def spell_text(value: str, old: str) -> str:
@@ -78,7 +78,6 @@ def _refuse_deep(text: str, name: str) -> None:
 class _Reader:
     def __init__(self, text: str, name: str) -> None:
         self.found: list[Scalar] = []
-        self.aliases: dict[str, str] = {}
         self._text = text
         self._name = name
         self._first: dict[int, str] = {}
@@ -89,10 +88,9 @@ class _Reader:
         is_scalar = isinstance(node, yaml.ScalarNode)
         written = self._first.setdefault(id(node), path)
         if written != path:
-            self.aliases[path] = written
             if is_scalar:
                 value, _ = self._meaning(node)
-                why = f"it repeats {written}"
+                why = f"{ALIAS} {written}"
                 self.found.append(Scalar(path, value, position, position, why))
         elif is_scalar:
             self._scalar(node, path)

@@ -219,7 +219,7 @@ class Program:
         typed = [
             flag
             for flag in flags
-            if flag in scalars and scalars[flag].editable and scalars[flag].default_of is None
+            if flag in scalars and scalars[flag].editable and scalars[flag].given
         ]
         command = argv.split(document.with_values({**values, **dict.fromkeys(typed, outputs)}))
         added = (word for flag in flags if flag not in typed for word in (flag, str(outputs)))
@@ -231,7 +231,7 @@ class Program:
             documents.parse(self.content(config, candidate), config.format, config.name)
             for config in self.configs
         )
-        return [{path: leaf.value for path, leaf in each.parsed.leaves.items()} for each in read]
+        return [{path: leaf.value for path, leaf in each.leaves.items()} for each in read]
 
     def trial(self, id_: str, request: TrialRequest, scratch: Path) -> Trial:
         """Trial of `request`, with its outputs in `scratch`."""

@@ -1,46 +1,32 @@
 """Whole files in one step."""
 
 import contextlib
-import fcntl
 import os
+import tempfile
 from pathlib import Path
 
 DRAFT = ".gpu-advisor-draft"
-
-
-def draft_of(path: Path) -> Path:
-    """Place of the draft of `path`."""
-    return path.with_name(os.fsdecode(b"." + os.fsencode(path.name)[:200]) + DRAFT)
+"""Ending of the names of drafts, which begin with a dot and the name of their file."""
 
 
 def place(path: Path, content: bytes, mode: int) -> None:
     """Replace the file at `path` atomically. Raises OSError.
 
-    `path` is taken as it is: give a real path to write through a symbolic link. One draft beside
-    it serves every call; its lock makes them take turns, and a killed call's draft is used again.
+    `path` is taken as it is: give a real path to write through a symbolic link.
     """
-    draft = draft_of(path)
-    while True:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            if not _is_at(draft, handle):  # another call put it in place meanwhile
-                continue
-            try:
-                os.ftruncate(handle, 0)
-                with os.fdopen(handle, "wb", closefd=False) as file:
-                    file.write(content)
-                os.fchmod(handle, mode)
-                os.fsync(handle)
-                draft.replace(path)
-            except BaseException:
-                draft.unlink(missing_ok=True)
-                raise
-        finally:
-            os.close(handle)
-        sync_folder(path.parent)
-        return
+    start = os.fsdecode(b"." + os.fsencode(path.name)[:200])
+    handle, draft = tempfile.mkstemp(DRAFT, start, path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(handle, mode)
+            os.fsync(handle)
+        Path(draft).replace(path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
@@ -51,10 +37,3 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _is_at(path: Path, handle: int) -> bool:
-    try:
-        return os.path.samestat(path.lstat(), os.fstat(handle))
-    except FileNotFoundError:
-        return False

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from advisor.config import Document
 from advisor.config.argv import first_own_word
-from advisor.config.leaves import COMPUTED
+from advisor.config.leaves import ALIAS, COMPUTED
 from advisor.knobs import candidate_values, vocabulary
 from advisor.knobs.catalogue import Meaning, catalogue, pattern_of, phase_words, rules_for, types_of
 from advisor.knobs.constraints import find_links
@@ -18,11 +18,12 @@ from advisor.model import FalseMatch, Knob, Phase
 _REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
 
 
-def lives_elsewhere(document: Document, leaf: Leaf) -> bool:
+def lives_elsewhere(leaf: Leaf) -> bool:
     """True for an alias, a computed value, and a reference such as `${a.b}`."""
-    computed = leaf.value is None and (leaf.scalar.why or "").startswith(COMPUTED)
+    why = leaf.scalar.why or ""
+    computed = leaf.value is None and why.startswith(COMPUTED)
     refers = isinstance(leaf.value, str) and _REFERENCE.search(leaf.value) is not None
-    return leaf.scalar.path in document.parsed.aliases or computed or refers
+    return why.startswith(ALIAS) or computed or refers
 
 
 def files_named(leaf: Leaf) -> list[str]:
@@ -133,7 +134,7 @@ class _Finder:
         traps: list[FalseMatch] = []
         for leaf in self.leaves:
             known = rules_for(leaf.name) or vocabulary.speaks(leaf.name)
-            if known and lives_elsewhere(self.document, leaf):
+            if known and lives_elsewhere(leaf):
                 continue
             meaning = self._meaning(leaf)
             if meaning and (why := meaning.trap or _unused(leaf)):
@@ -242,7 +243,7 @@ def _is_output(leaf: Leaf) -> bool:
         and leaf.words.isdisjoint(catalogue()["outputs"]["not-under"])
         and isinstance(leaf.value, str)
         and leaf.scalar.editable
-        and leaf.scalar.default_of is None
+        and leaf.scalar.given
         and re.fullmatch(r"[^:]*[^:.]|\.", leaf.value)
         and not PurePath(leaf.value).suffix
     )

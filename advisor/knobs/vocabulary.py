@@ -29,39 +29,39 @@ class KindOfName:
     usual: tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vocabulary:
+def names() -> dict[str, Any]:
     """Contents of names.toml."""
-
-    table: Mapping[str, Any]
-    spelling: Mapping[str, Words]
-    neutral: frozenset[str]
-    known: frozenset[str]
-    """Every word of the file."""
-    kinds: tuple[KindOfName, ...]
+    return table_of("names.toml")
 
 
 @functools.cache
-def vocabulary() -> Vocabulary:
-    """The vocabulary shipped with the package."""
-    table = table_of("names.toml")
-    spelling = {
-        other: tuple(word.split()) for word, others in table["spelling"].items() for other in others
-    }
-    kinds = tuple(_kind_of_name(kind, row, spelling) for kind, row in table["kind"].items())
-    neutral = _respelled(" ".join(table["neutral"]["words"]), spelling)
-    weighed = [word for kind in kinds for phrase in kind.phrases for word in phrase]
-    return Vocabulary(
-        table=table,
-        spelling=spelling,
-        neutral=frozenset(neutral),
-        known=frozenset({*neutral, *spelling, *weighed}),
-        kinds=kinds,
-    )
+def spelling() -> Mapping[str, Words]:
+    """Words for other spellings of them."""
+    rows = names()["spelling"].items()
+    return {other: tuple(word.split()) for word, others in rows for other in others}
 
 
-def _kind_of_name(kind: str, row: dict[str, Any], spelling: Mapping[str, Words]) -> KindOfName:
-    phrases = {_respelled(p, spelling): weight for p, weight in _weights(row, "name").items()}
+@functools.cache
+def neutral() -> frozenset[str]:
+    """Words that speak for no kind, and against none."""
+    return frozenset(_respelled(" ".join(names()["neutral"]["words"])))
+
+
+@functools.cache
+def kinds() -> tuple[KindOfName, ...]:
+    """Kinds that names are weighed for."""
+    return tuple(_kind_of_name(kind, row) for kind, row in names()["kind"].items())
+
+
+@functools.cache
+def known() -> frozenset[str]:
+    """Every word of the file."""
+    weighed = (word for kind in kinds() for phrase in kind.phrases for word in phrase)
+    return neutral().union(spelling(), weighed)
+
+
+def _kind_of_name(kind: str, row: dict[str, Any]) -> KindOfName:
+    phrases = {_respelled(p): weight for p, weight in _weights(row, "name").items()}
     order = sorted(phrases, key=lambda phrase: (-len(phrase), -abs(phrases[phrase])))
     return KindOfName(
         kind=kind,
@@ -76,20 +76,19 @@ def _weights(row: dict[str, Any], of: str) -> dict[str, int]:
     return {word: int(weight) for weight, words in row.get(of, {}).items() for word in words}
 
 
-def _respelled(phrase: str, spelling: Mapping[str, Words]) -> Words:
-    return tuple(w for word in phrase.split() for w in spelling.get(word, (word,)))
+def _respelled(phrase: str) -> Words:
+    return tuple(w for word in phrase.split() for w in spelling().get(word, (word,)))
 
 
 @functools.lru_cache(maxsize=8192)
 def words_in(name: str) -> Words:
     """Words of a canonical name, without plurals and final digits."""
-    known, spelling = vocabulary().known, vocabulary().spelling
     found: list[str] = []
     for token in filter(None, name.split("_")):
         bare = token.rstrip("0123456789")
         one = token.removesuffix("s") if len(token) > _LEAST_PLURAL else token
-        word = next((each for each in (token, bare, one) if each in known), bare)
-        found.extend(spelling.get(word, (word,)) if word else ())
+        word = next((each for each in (token, bare, one) if each in known()), bare)
+        found.extend(spelling().get(word, (word,)) if word else ())
     return tuple(found)
 
 
@@ -107,7 +106,7 @@ class Phrases(NamedTuple):
 @functools.lru_cache(maxsize=8192)
 def spoken(name: str) -> Mapping[str, Phrases]:
     """Evidence of a canonical name, by kind."""
-    found = {kind.kind: _phrases(words_in(name), kind.phrases) for kind in vocabulary().kinds}
+    found = {kind.kind: _phrases(words_in(name), kind.phrases) for kind in kinds()}
     return {kind: phrases for kind, phrases in found.items() if phrases.speaking}
 
 
@@ -121,9 +120,9 @@ def _phrases(words: Words, weights: Mapping[Words, int]) -> Phrases:
             for place in at:
                 del left[place]
             read.append((weights[phrase], " ".join(phrase)))
-    strange = sum(word not in vocabulary().neutral for word in left.values())
+    strange = sum(word not in neutral() for word in left.values())
     return Phrases(
-        weight=sum(weight for weight, _ in read) + vocabulary().table["unknown"] * strange,
+        weight=sum(weight for weight, _ in read) + names()["unknown"] * strange,
         speaking=sum(weight for weight, _ in read if weight > 0),
         read=tuple(phrase for weight, phrase in read if weight),
     )
@@ -137,14 +136,14 @@ def _where(phrase: Words, left: Mapping[int, str]) -> range | None:
 
 def speaks(name: str) -> bool:
     """True if the canonical name alone suggests a knob."""
-    return any(found.weight >= vocabulary().table["enough"] for found in spoken(name).values())
+    return any(found.weight >= names()["enough"] for found in spoken(name).values())
 
 
 def _said_of_batch(name: str, table: str) -> str | None:
     """Scope or unit in the name of a batch."""
-    words, spelling = dict(enumerate(words_in(name))), vocabulary().spelling
-    phrases = ((m, p) for m, several in vocabulary().table[table].items() for p in several)
-    return next((m for m, p in phrases if _where(_respelled(p, spelling), words)), None)
+    words = dict(enumerate(words_in(name)))
+    phrases = ((m, p) for m, several in names()[table].items() for p in several)
+    return next((m for m, p in phrases if _where(_respelled(p), words)), None)
 
 
 def read(leaf: Leaf) -> Meaning | None:
@@ -152,10 +151,10 @@ def read(leaf: Leaf) -> Meaning | None:
     by_kind = spoken(leaf.name)
     if not by_kind:
         return None
-    enough = vocabulary().table["enough"]
+    enough = names()["enough"]
     scored = [
         _scored(leaf, kind, by_kind[kind.kind])
-        for kind in vocabulary().kinds
+        for kind in kinds()
         if kind.kind in by_kind and kind.family.holds(leaf.value)
     ]
     knobs = [each for each in scored if each[0] >= enough]
@@ -171,13 +170,13 @@ def _scored(leaf: Leaf, kind: KindOfName, phrases: Phrases) -> tuple[int, Meanin
     words = " and ".join(f"`{phrase}`" for phrase in phrases.read)
     parts = [(f"{words} in its name", phrases.weight), *evidence]
     why = ", ".join(f"{what} ({weight:+d})" for what, weight in parts)
-    enough, is_batch = vocabulary().table["enough"], kind.kind == "batch_size"
+    enough, is_batch = names()["enough"], kind.kind == "batch_size"
     return score, Meaning(
         kind=kind.kind,
         trap=None if score >= enough else f"no {kind.kind}: {why}",
         unit=_said_of_batch(leaf.name, "unit") if is_batch else None,
         scope=_said_of_batch(leaf.name, "scope") if is_batch else None,
-        why=why if score >= vocabulary().table["high"] else f"{why}: barely enough",
+        why=why if score >= names()["high"] else f"{why}: barely enough",
     )
 
 
@@ -197,10 +196,9 @@ def _around(leaf: Leaf, kind: KindOfName) -> Iterator[tuple[str, int]]:
 
 def of_key_above(leaf: Leaf) -> Leaf | None:
     """Give `leaf` the key above as its name, if its own says nothing."""
-    known = vocabulary()
-    row = known.table["value-of-the-key-above"]
+    row = names()["value-of-the-key-above"]
     words = words_in(leaf.name)
-    is_part = words and known.neutral.union(row["parts"]).issuperset(words)
+    is_part = words and neutral().union(row["parts"]).issuperset(words)
     if not (is_part or leaf.name in row["names"]) or not leaf.ancestors:
         return None
     name, *above = leaf.ancestors

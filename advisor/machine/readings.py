@@ -37,9 +37,9 @@ class GpuSample:
 
     time: float = 0.0
     """Epoch seconds."""
-    util_pct: float | None = None
+    gpu_util_pct: float | None = None
     """Share of the driver's last sample period (1/6 to 1 s) with a kernel running."""
-    mem_used_gib: float | None = None
+    gpu_mem_used_gib: float | None = None
     power_w: float | None = None
     """A one second average on most cards since Ampere."""
     energy_j: float | None = None
@@ -82,9 +82,9 @@ class GpuReader:
     def sample(self, *, slow: bool = True) -> GpuSample:
         """Take one sample; `slow` adds the processes."""
         values: dict[str, Any] = {}
-        for field in [each for each in _READINGS if slow or each not in _SLOW]:
+        for field in [each for each in READINGS if slow or each not in _SLOW]:
             try:
-                values[field] = _READINGS[field](self._nvml, self._device.handle)
+                values[field] = READINGS[field](self._nvml, self._device.handle)
             except self._nvml.NVMLError as problem:
                 self.gaps[field] = f"the driver says: {problem}"
         return GpuSample(**values)
@@ -124,9 +124,9 @@ def _working_pids(nvml: Any, handle: Any) -> tuple[int, ...]:
     return tuple(sorted({entry.pid for entry in reported if entry.smUtil >= WORKING_PCT}))
 
 
-_READINGS: dict[str, Callable[[Any, Any], Any]] = {
-    "util_pct": lambda n, h: float(n.nvmlDeviceGetUtilizationRates(h).gpu),
-    "mem_used_gib": lambda n, h: read_memory(n, h).used / GIB,
+READINGS: dict[str, Callable[[Any, Any], Any]] = {
+    "gpu_util_pct": lambda n, h: float(n.nvmlDeviceGetUtilizationRates(h).gpu),
+    "gpu_mem_used_gib": lambda n, h: read_memory(n, h).used / GIB,
     "power_w": lambda n, h: n.nvmlDeviceGetPowerUsage(h) / 1000,
     "energy_j": lambda n, h: n.nvmlDeviceGetTotalEnergyConsumption(h) / 1000,
     "sm_clock_mhz": lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)),

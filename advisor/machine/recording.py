@@ -1,6 +1,5 @@
 """Samples of cards and host over time, and their summary by window."""
 
-import contextlib
 import os
 import statistics
 import threading
@@ -12,8 +11,9 @@ from typing import Any, Self
 
 import psutil
 
+from advisor.machine.contention import tree
 from advisor.machine.gpu import shown_devices
-from advisor.machine.readings import EVENT_REASONS, GpuReader, GpuSample
+from advisor.machine.readings import EVENT_REASONS, READINGS, GpuReader, GpuSample
 from advisor.model import Card, Telemetry
 
 
@@ -78,35 +78,27 @@ COUNTER_WINDOW_S = 2.0
 COVERED = 0.9
 """Share of the window that samples must span before a counter is scaled to it."""
 IDLE = 0x1
-READ_AS = {
-    "gpu_util_pct": "util_pct",
-    "gpu_mem_used_gib": "mem_used_gib",
-    "power_w": "power_w",
-    "energy_j": "energy_j",
-    "sm_clock_mhz": "sm_clock_mhz",
-    "foreign_pids": "processes",
-}
-"""Fields of Telemetry that may be missing, and the reading of each."""
 NOT_READ = "too few readings in the window tell it"
 
 
 def summed_up(
     samples: Sequence[GpuSample], gaps: Mapping[str, str], start: float, end: float
 ) -> Telemetry:
-    """Mean readings of one card over the window; `gaps` explains missing ones."""
+    """Mean readings of one card over the window, with the reason of each gap."""
     inside = [sample for sample in samples if start <= sample.time <= end]
     later = [sample for sample in inside if sample.time >= start + LAG_S]
     known = any(_is_busy(sample) is not None for sample in inside)
     busy = [sample for sample in inside if _is_busy(sample)] if known else inside
     clocks = _values(busy, "sm_clock_mhz")
     found: dict[str, Any] = {
-        "gpu_util_pct": _reduced(_values(later, "util_pct"), statistics.fmean),
-        "gpu_mem_used_gib": _reduced(_values(inside, "mem_used_gib"), max),
+        "gpu_util_pct": _reduced(_values(later, "gpu_util_pct"), statistics.fmean),
+        "gpu_mem_used_gib": _reduced(_values(inside, "gpu_mem_used_gib"), max),
         "power_w": _reduced(_values(later, "power_w"), statistics.fmean),
         "energy_j": _energy_j(inside, end - start),
         "sm_clock_mhz": _reduced(clocks, statistics.median),
         "foreign_pids": _foreign_pids(inside, busy=known and bool(busy)),
     }
+    reasons = {"foreign_pids": gaps.get("processes", NOT_READ), **gaps}
     missing = sorted(field for field, value in found.items() if value is None)
     return Telemetry(
         **found,
@@ -114,7 +106,7 @@ def summed_up(
         event_reasons=_event_reasons(busy),
         busy_samples=len(busy) if known else None,
         gpu_mem_others_gib=_held_by_others_gib(inside),
-        gaps=tuple((field, gaps.get(READ_AS[field], NOT_READ)) for field in missing),
+        gaps=tuple((field, reasons.get(field, NOT_READ)) for field in missing),
     )
 
 
@@ -128,8 +120,8 @@ def _reduced(values: list[float], how: Callable[[list[float]], float]) -> float 
 
 
 def _is_busy(sample: GpuSample) -> bool | None:
-    if sample.util_pct is not None:
-        return sample.util_pct > 0
+    if sample.gpu_util_pct is not None:
+        return sample.gpu_util_pct > 0
     if sample.event_reasons is not None:
         return not sample.event_reasons & IDLE
     return None
@@ -187,6 +179,7 @@ def _spread_pct(values: list[float]) -> float | None:
     return 100 * (cuts[-1] - cuts[0]) / statistics.median(values)
 
 
+INTERVAL_S = 0.1
 SLOW_INTERVAL_S = 1.0
 """Between readings that take long: the processes."""
 
@@ -195,16 +188,15 @@ class Sampler:
     """Sampler of GPUs from start to stop, if there are any.
 
     Every GPU that `environ` shows a program is watched: which of them it computes on is known once
-    it did. `pids` are the roots of the watched program, whose descendants are its own.
+    it did. Process `root` and its descendants are the watched program's own.
     """
 
-    def __init__(
-        self, pids: Sequence[int], interval_s: float = 0.1, environ: Mapping[str, str] = os.environ
-    ) -> None:
+    def __init__(self, root: int, environ: Mapping[str, str] = os.environ) -> None:
         nvml, devices, self._no_gpu = shown_devices(environ)
         self._readers = [GpuReader(device, nvml) for device in devices]
-        self._owner = _Owner(pids)
-        self._interval_s = interval_s
+        self._root = root
+        self._own: set[int] = set()
+        """Process ids of the program, ended ones included: a driver may list them for a moment."""
         self._samples: list[list[GpuSample]] = [[] for _ in self._readers]
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
@@ -222,7 +214,7 @@ class Sampler:
     ) -> Telemetry:
         """Summarise a window of the used cards, or of the first one."""
         if self._no_gpu is not None:
-            return Telemetry(gaps=tuple((field, self._no_gpu) for field in sorted(READ_AS)))
+            return summed_up((), dict.fromkeys(READINGS, self._no_gpu), window_start, window_end)
         watched = list(zip(self._samples, self._readers, strict=True))
         each = positions([reader.uuid for reader in self._readers], used) or [0]
         cards = (watched[number] for number in each)
@@ -236,32 +228,19 @@ class Sampler:
             if slow:
                 slow_due = time.monotonic() + SLOW_INTERVAL_S
             self._look(slow=slow)
-            tick = max(tick + self._interval_s, time.monotonic())
+            tick = max(tick + INTERVAL_S, time.monotonic())
             stopping = self._stopping.wait(tick - time.monotonic())
         self._look(slow=True)
 
     def _look(self, *, slow: bool) -> None:
         for reader, samples in zip(self._readers, self._samples, strict=False):
             now, sample = time.time(), reader.sample(slow=slow)
-            own, hidden = self._owner.split(tuple(sample.processes or ()))
+            own, hidden = self.split(tuple(sample.processes or ()))
             samples.append(replace(sample, time=now, own_pids=own, hidden_pids=hidden))
-
-
-class _Owner:
-    """Tells the watched program's processes from others'."""
-
-    def __init__(self, roots: Sequence[int]) -> None:
-        self.roots = set(roots)
-        self._own: set[int] = set()
 
     def split(self, pids: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Split `pids` into ours and unknown namespaces."""
-        self._own |= {pid for pid in pids if pid not in self._own and self._is_ours(pid)}
+        if not self._own.issuperset(pids):
+            self._own |= {process.pid for process in tree(self._root)}
         hidden = (pid for pid in pids if pid not in self._own and not psutil.pid_exists(pid))
         return tuple(pid for pid in pids if pid in self._own), tuple(hidden)
-
-    def _is_ours(self, pid: int) -> bool:
-        with contextlib.suppress(psutil.Error):
-            above = {parent.pid for parent in psutil.Process(pid).parents()}
-            return not self.roots.isdisjoint({pid, *above})
-        return False

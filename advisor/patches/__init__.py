@@ -50,9 +50,8 @@ def config_patch(program: Program, state: TunerState, suggestion: Suggestion) ->
     """The config's change as a diff."""
     patches = []
     for config in program.configs:
-        old, new = (
-            program.content(config, of) for of in (state.best, suggestion.variant.candidate)
-        )
+        sides = (state.best, suggestion.variant.candidate)
+        old, new = (program.content(config, side).decode() for side in sides)
         if config.path is not None and new != old:
             patches.append(python_source.file_patch(config.path, old, new, program.cwd))
     return "".join(filter(None, patches)) or None

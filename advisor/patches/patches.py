@@ -7,11 +7,11 @@ import ast
 import builtins
 from collections.abc import Mapping
 
+from advisor.config.leaves import Splice
 from advisor.knobs.registry import loader_arguments
 from advisor.patches.python_source import (
     IMPORTS,
     Source,
-    Splice,
     behind,
     imports_torch,
     last_name,
@@ -50,7 +50,7 @@ def statement_edit(statement: str, source: Source) -> list[Splice] | None:
     if at is None:
         return None
     source.tree.body.insert(source.tree.body.index(block[-1]) + 1, wanted)
-    return [(at, at, source.newline * 2 + statement.encode())]
+    return [(at, at, source.newline * 2 + statement)]
 
 
 def _loader_call(source: Source, line: int) -> ast.Call | None:
@@ -75,11 +75,8 @@ def _trainer_arguments(source: Source, line: int) -> ast.Call | None:
 
 
 def _calls(source: Source, line: int) -> list[ast.Call]:
-    return [
-        node
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
-    ]
+    nodes = ast.walk(source.tree)
+    return [node for node in nodes if isinstance(node, ast.Call) and _covers(node, line)]
 
 
 def _set_arguments(
@@ -94,7 +91,7 @@ def _set_arguments(
     if values.get("num_workers") == 0 and (splats or NEEDS_WORKERS & named.keys()):
         return None
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-    ends = [source.span(each)[1] for each in arguments]
+    ends = [source.places.span(each)[1] for each in arguments]
     splices: list[Splice] = []
     missing: dict[str, int | bool] = {}
     for name, value in values.items():
@@ -108,26 +105,26 @@ def _set_arguments(
             continue
         if not isinstance(written, ast.Constant):
             return None
-        splices.append((*source.span(written), repr(value).encode()))
+        splices.append((*source.places.span(written), repr(value)))
     if missing and splats:
         return splices + _override(source, splats[0], missing)
     if missing and ends:
         at = max(ends)
         words = "".join(f", {name}={value!r}" for name, value in missing.items())
-        splices.append((at, at, words.encode()))
+        splices.append((at, at, words))
         call.keywords += [ast.keyword(arg=n, value=ast.Constant(v)) for n, v in missing.items()]
     return splices or None
 
 
 def _override(source: Source, splat: ast.keyword, values: dict[str, int | bool]) -> list[Splice]:
     """Override names that may be in `options`: `**{**options, "num_workers": 4}`."""
-    start, end = source.span(splat.value)
+    start, end = source.places.span(splat.value)
     pairs = "".join(f', "{name}": {value!r}' for name, value in values.items())
     splat.value = ast.Dict(
         keys=[None, *(ast.Constant(name) for name in values)],
         values=[splat.value, *(ast.Constant(value) for value in values.values())],
     )
-    return [(start, start, b"{**"), (end, end, f"{pairs}}}".encode())]
+    return [(start, start, "{**"), (end, end, f"{pairs}}}")]
 
 
 SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
@@ -151,18 +148,18 @@ def autocast_edit(
     if any("autocast" in ast.unparse(item) for node in withs for item in node.items):
         return None
     first, indent = source.indent(statement)
-    _, end = source.span(statement)
-    rest = source.code[end:].partition(b"\n")[0].strip()
+    _, end = source.places.span(statement)
+    rest = source.code[end:].partition("\n")[0].strip()
     called = _called(source, line)
-    if indent.strip() or (rest and not rest.startswith(b"#")):
+    if indent.strip() or (rest and not rest.startswith("#")):
         return None
     if widen and len(called) != 1:
         return None
     head = f'with torch.autocast("{device}", dtype=torch.{dtype}):'
-    unit = b"\t" if b"\t" in indent else b"    "
-    splices: list[Splice] = [(first, first, indent + head.encode() + source.newline + unit)]
+    unit = "\t" if "\t" in indent else "    "
+    splices: list[Splice] = [(first, first, indent + head + source.newline + unit)]
     at = first
-    for text in source.code[first:end].split(b"\n"):
+    for text in source.code[first:end].split("\n"):
         if at > first and text.strip():
             splices.append((at, at, unit))
         at += len(text) + 1
@@ -176,10 +173,10 @@ def autocast_edit(
 
 
 def _widened(source: Source, call: ast.Call) -> Splice:
-    _, end = source.span(call)
+    _, end = source.places.span(call)
     inner = ast.Call(func=call.func, args=call.args, keywords=call.keywords)
     call.func, call.args, call.keywords = ast.Attribute(inner, "float", ast.Load()), [], []
-    return end, end, b".float()"
+    return end, end, ".float()"
 
 
 def _called(source: Source, line: int) -> dict[str, ast.Call]:

@@ -6,13 +6,14 @@ stays as it was written. Files themselves are only read.
 
 import ast
 import difflib
-import io
 import itertools
 import re
-import tokenize
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from advisor.config.leaves import Splice, spliced
+from advisor.config.python import Places
 
 LINES = re.compile(r"[^\n]*\n|[^\n]+")
 IMPORTS = (ast.Import, ast.ImportFrom)
@@ -21,55 +22,35 @@ NO_LINE_END = "\\ No newline at end of file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Bytes of a Python file and its tree."""
+    """Text of a Python file, its tree, and the places of the tree as it was read."""
 
-    code: bytes
+    code: str
     tree: ast.Module
+    places: Places
 
-    def offset(self, line: int, column: int) -> int:
-        """Byte offset of a position: lines from 1."""
-        lines = self.code.split(b"\n")
-        return sum(len(text) + 1 for text in lines[: line - 1]) + column
-
-    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        """Byte range of a node."""
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return (
-            self.offset(node.lineno, node.col_offset),
-            self.offset(node.end_lineno, node.end_col_offset),
-        )
-
-    def indent(self, node: ast.stmt) -> tuple[int, bytes]:
+    def indent(self, node: ast.stmt) -> tuple[int, str]:
         """Start of a node's line, and the text before the node."""
-        start, _ = self.span(node)
-        first = self.code.rfind(b"\n", 0, start) + 1
+        start, _ = self.places.span(node)
+        first = self.code.rfind("\n", 0, start) + 1
         return first, self.code[first:start]
 
     @property
-    def newline(self) -> bytes:
+    def newline(self) -> str:
         """The file's own line end."""
-        return b"\r\n" if b"\r\n" in self.code else b"\n"
+        return "\r\n" if "\r\n" in self.code else "\n"
 
 
-Splice = tuple[int, int, bytes]
-"""Byte range of the code, and what replaces it."""
 Edit = Callable[[Source], list[Splice] | None]
 """Changes the tree of a source, and says where the code changes alike; None where it cannot."""
 
 
 def read_source(path: Path) -> Source | None:
-    """Read a UTF-8 source without BOM or old line ends, else None."""
+    """Read a source in UTF-8 without a byte order mark, else None."""
     try:
-        code = path.read_bytes()
-        text = code.decode("utf-8")
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(code).readline)
-        tree = ast.parse(code)
+        code = path.read_bytes().decode()
+        return Source(code=code, tree=ast.parse(code), places=Places(code))
     except (OSError, ValueError, SyntaxError):
         return None
-    if encoding != "utf-8" or "\r" in text.replace("\r\n", "") or "\f" in text:
-        return None
-    return Source(code=code, tree=tree)
 
 
 def last_name(node: ast.expr) -> str | None:
@@ -97,11 +78,11 @@ def leading_imports(tree: ast.Module) -> list[ast.stmt]:
 
 def behind(source: Source, node: ast.stmt) -> int | None:
     """Offset of the end of a node's last line; None if it is shared."""
-    _, end = source.span(node)
-    rest, newline, _ = source.code[end:].partition(b"\n")
-    if not newline or (rest.strip() and not rest.strip().startswith(b"#")):
+    _, end = source.places.span(node)
+    rest, newline, _ = source.code[end:].partition("\n")
+    if not newline or (rest.strip() and not rest.strip().startswith("#")):
         return None
-    return end + len(rest.removesuffix(b"\r"))
+    return end + len(rest.removesuffix("\r"))
 
 
 def patch_of(path: Path, cwd: Path, edit: Edit) -> str | None:
@@ -110,9 +91,7 @@ def patch_of(path: Path, cwd: Path, edit: Edit) -> str | None:
     splices = edit(source) if source else None
     if source is None or splices is None:
         return None
-    new = source.code
-    for start, end, text in sorted(splices, key=lambda splice: splice[:2], reverse=True):
-        new = new[:start] + text + new[end:]
+    new = spliced(source.code, splices)
     try:
         if ast.dump(ast.parse(new)) != ast.dump(source.tree):
             return None
@@ -121,13 +100,12 @@ def patch_of(path: Path, cwd: Path, edit: Edit) -> str | None:
     return file_patch(path, source.code, new, cwd)
 
 
-def file_patch(path: Path, old: bytes, new: bytes, cwd: Path) -> str | None:
+def file_patch(path: Path, old: str, new: str, cwd: Path) -> str | None:
     """Diff of a whole file in git's format; None if unchanged."""
     if old == new:
         return None
     name = _shown(path, cwd)
-    before, after = (LINES.findall(side.decode()) for side in (old, new))
-    lines = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}")
+    lines = difflib.unified_diff(LINES.findall(old), LINES.findall(new), f"a/{name}", f"b/{name}")
     whole = (each if each.endswith("\n") else f"{each}\n{NO_LINE_END}\n" for each in lines)
     return "".join((f"diff --git a/{name} b/{name}\n", *whole))
 

@@ -1,35 +1,27 @@
 """Trace of one step, read from the recorder, and scaled to other batches."""
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple, Self
 
-from pydantic import BaseModel, Field, NonNegativeFloat, NonNegativeInt
+from pydantic import Field, FiniteFloat, TypeAdapter
 
 from advisor.errors import PredictionError
 from advisor.probe.op_trace import MATRIX, OTHER
 
-Kind = Annotated[int, Field(ge=MATRIX, le=OTHER)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Operation(NamedTuple):
     """One operation of the step."""
 
-    kind: int
+    kind: Annotated[int, Field(ge=MATRIX, le=OTHER)]
     dtype: str
-    flops: float
-    bytes: float
+    flops: Amount
+    bytes: Amount
     """Of its inputs and outputs."""
-
-
-class _Raw(BaseModel):
-    """Trace as the recorder wrote it; untrusted."""
-
-    dtypes: list[str]
-    names: list[str]
-    ops: list[tuple[Kind, NonNegativeInt, NonNegativeFloat, NonNegativeInt]]
-    held: list[NonNegativeInt]
-    events: list[int]
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +29,10 @@ class Trace:
     """Operations of one step, and the storages that it makes and frees."""
 
     batch: float
-    names: tuple[str, ...]
     ops: tuple[Operation, ...]
-    held: tuple[float, ...]
+    held: tuple[Amount, ...]
     """Bytes of storages that were there before: parameters, optimizer state, inputs."""
-    events: tuple[float, ...]
+    events: tuple[FiniteFloat, ...]
     """Bytes of a storage that is made, or -1 - n where the nth is freed."""
 
     def computed_in(self, dtype: str) -> Self:
@@ -51,23 +42,21 @@ class Trace:
         return replace(self, ops=tuple(ops))
 
 
-def parse(content: object, batch: float) -> Trace:
-    """Trace from the recorder's entry. Raises pydantic.ValidationError."""
-    raw = _Raw.model_validate(content)
-    runs = itertools.groupby(raw.events, lambda event: event < 0)
+_TRACE = TypeAdapter(Trace)
+
+
+def parse(content: Mapping[str, object], batch: float) -> Trace:
+    """Trace from the recorder's entry, untrusted. Raises pydantic.ValidationError."""
+    found = _TRACE.validate_python({**content, "batch": batch})
+    runs = itertools.groupby(found.events, lambda event: event < 0)
     events = (event for frees, run in runs for event in (sorted(run) if frees else run))
-    return Trace(
-        batch=batch,
-        names=tuple(raw.names),
-        ops=tuple(Operation(k, raw.dtypes[d], f, float(b)) for k, d, f, b in raw.ops),
-        held=tuple(map(float, raw.held)),
-        events=tuple(map(float, events)),  # freed together, in an order that says nothing
-    )
+    return replace(found, events=tuple(events))  # the order of those freed together says nothing
 
 
 def at_batch(small: Trace, large: Trace, batch: float) -> Trace:
     """Trace of another batch, linear in it. Raises PredictionError for different steps."""
-    same = small.names == large.names and len(small.held) == len(large.held)
+    names = [[op.name for op in each.ops] for each in (small, large)]
+    same = names[0] == names[1] and len(small.held) == len(large.held)
     freed = [[min(event, 0.0) for event in each.events] for each in (small, large)]
     if not same or freed[0] != freed[1] or small.batch == large.batch:
         msg = (

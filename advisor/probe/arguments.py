@@ -24,9 +24,7 @@ GRACE_S = 1.0
 LONG_GRACE_S = 20.0
 """Wait where words are left over for another parser."""
 PLAIN = (str, int, float, bool, type(None))
-TAKES_BOOL_TEXT = "its type is bool, which reads every text as true"
 TAKES_SEVERAL = "it takes several values"
-REFERS = "it refers to other values"
 LEAVE = getattr(sys.modules.get("posix"), "_exit", os._exit)
 """The system's own exit: no handler of the program runs."""
 
@@ -169,7 +167,7 @@ def _of_argparse(parser: Any, command: str | None) -> Iterator[Option]:
         elif action.nargs not in (None, "?", 1) or "Append" in kind:
             why = TAKES_SEVERAL
         elif action.type is bool and action.nargs is None:
-            why = TAKES_BOOL_TEXT
+            why = "its type is bool, which reads every text as true"
         yield _option(
             sorted(flags, key=lambda flag: -len(flag) if flag.startswith("--") else 0),
             default,
@@ -240,7 +238,7 @@ def _of_config(config: Any) -> Iterator[Option]:
     for path, value in _flat(sys.modules["omegaconf"].OmegaConf.to_container(config)):
         if path.partition(".")[0] != "hydra":
             refers = isinstance(value, str) and "${" in value
-            yield _option([path], value, why=REFERS if refers else None)
+            yield _option([path], value, why="it refers to other values" if refers else None)
 
 
 def _flat(node: Any, above: str = "") -> Iterator[tuple[str, Any]]:

@@ -248,23 +248,17 @@ LEAST_POSITIONS = 8
 """Fewer positions are channels, and whole numbers beside them labels."""
 
 
-class Padding:
-    """Padding in the batches of one loader."""
-
-    def __init__(self) -> None:
-        self.counts = {"rows": 0, "positions": 0, "padded": 0}
-
-    def note(self, batch: Any) -> bool:
-        """Count one batch; return False without padding evidence."""
-        try:
-            lengths, width = _lengths(batch)
-        except Exception:  # a batch of the program's own kind, or of another form than the first
-            return False
-        positions = len(lengths) * width
-        self.counts["rows"] += len(lengths)
-        self.counts["positions"] += positions
-        self.counts["padded"] += positions - sum(lengths)
-        return True
+def note_padding(counts: dict[str, int], batch: Any) -> bool:
+    """Count rows, positions and padded ones; return False without padding evidence."""
+    try:
+        lengths, width = _lengths(batch)
+    except Exception:  # a batch of the program's own kind, or of another form than the first
+        return False
+    positions = len(lengths) * width
+    counts["rows"] += len(lengths)
+    counts["positions"] += positions
+    counts["padded"] += positions - sum(lengths)
+    return True
 
 
 def _lengths(batch: Any) -> tuple[list[int], int]:

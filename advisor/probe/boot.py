@@ -40,7 +40,8 @@ def start(spec_path: str) -> None:
     _chain_excepthook(session)
     atexit.register(_finish, session)
     _wrap_exit(session)
-    os.register_at_fork(after_in_child=lambda: _forked(session))
+    os.register_at_fork(after_in_child=session.reset)
+    os.register_at_fork(after_in_child=lambda: _stacks(session))
     guard = Guard(session, spec_path)
     if guard.listens:
         sys.addaudithook(guard.audit)
@@ -112,11 +113,6 @@ def _finish(session: Session) -> None:
     written = session.writes or session.altered
     if session.torch is not None or session.exception is not None or written:
         _part("control").finish(session)
-
-
-def _forked(session: Session) -> None:
-    session.reset()
-    _stacks(session)
 
 
 def when_imported(actions: dict[str, Action]) -> None:

@@ -9,7 +9,7 @@ from time import perf_counter as clock
 from typing import Any, Dict
 
 from . import batches, call_sites
-from .batches import Padding
+from .batches import note_padding
 from .recorder import PASS_ENDED
 from .session import Session
 
@@ -101,7 +101,7 @@ def _came(session: Session, index: int, batch: Any, enter: float, end: float) ->
     if not session.counting:
         facts["thread"] = get_ident()
         padding = facts["padding"]
-        if padding is not None and not padding.note(batch):
+        if padding is not None and not note_padding(padding, batch):
             facts["padding"] = None
 
 
@@ -133,7 +133,7 @@ def built(session: Session, loader: Any) -> None:
             return
     facts.update(
         counter=batches.Counter(float(batch) if isinstance(batch, int) else None),
-        padding=Padding(),
+        padding={"rows": 0, "positions": 0, "padded": 0},
         arguments=_arguments(loader, batch),
         pass_items=None,
         iterated=False,
@@ -195,7 +195,7 @@ def describe(session: Session, index: int) -> None:
     facts = session.loaders[index]
     content = {name: facts[name] for name in DESCRIBED}
     content["other_thread"] = len({session.thread, facts["thread"]} - {None}) > 1
-    content.update(facts["padding"].counts if facts["padding"] else {})
+    content.update(facts["padding"] or {})
     session.recorder.add(("loader", index, content))
 
 

@@ -35,9 +35,8 @@ class OpTrace:
         self._optimizer, self._lists = optimizer, lists
         self._problem: Exception | None = None
         self._flops = 0.0
-        self._dtypes: dict[str, int] = {}
-        self._ops: list[tuple[int, int, float, int]] = []
-        self._names: list[str] = []
+        self._ops: list[tuple[int, str, float, int, str]] = []
+        """Class, dtype, floating-point operations, bytes and name of each."""
         self._events: list[int] = []
         """Bytes of a storage that is made, or -1 - n where the nth is freed."""
         self._made = 0
@@ -80,15 +79,7 @@ class OpTrace:
             raise self._problem
         if not self._lists:
             return {"flops": {"per_step": self._flops}, "footprint": self._footprint()}
-        return {
-            "trace": {
-                "dtypes": list(self._dtypes),
-                "names": self._names,
-                "ops": self._ops,
-                "held": self._held,
-                "events": list(self._events),
-            }
-        }
+        return {"trace": {"ops": self._ops, "held": self._held, "events": list(self._events)}}
 
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Add one operation, unless the loader makes a batch or an earlier one failed."""
@@ -123,9 +114,7 @@ class OpTrace:
         factors = [max(floats, key=lambda each: each.numel())] if floats else outputs
         dtype = str(factors[0].dtype).replace("torch.", "") if factors else "none"
         dtype = "tf32" if dtype == "float32" and kind in self._tf32 else dtype
-        index = self._dtypes.setdefault(dtype, len(self._dtypes))
-        self._names.append(func.overloadpacket.__name__)
-        self._ops.append((kind, index, flops, moved))
+        self._ops.append((kind, dtype, flops, moved, func.overloadpacket.__name__))
 
     def _meet(self, tensor: Any, *, made: bool) -> bool:
         """Note a storage; return True for one that was not known."""

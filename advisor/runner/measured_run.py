@@ -51,15 +51,18 @@ def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
         peak_host_gib=ending.peak_host_gib,
         peak_mem_gib=run.peak_mem_gib or ending.peak_host_gib,
         host_growth_gib_per_min=ending.host_growth_gib_per_min,
-        phases=_to_the_end(run.phases, ending.wall_s),
+        phases=_whole_phases(run, ending.wall_s),
     )
 
 
-def _to_the_end(phases: Sequence[RunPhase], wall_s: float) -> tuple[RunPhase, ...]:
-    inside = [phase for phase in phases if phase.name != "ending"]
+def _whole_phases(run: Run, wall_s: float) -> tuple[RunPhase, ...]:
+    """Phases with the start and the ending of the process; none of several ranks."""
+    if run.ranks > 1 or run.startup_s is None or not run.phases:
+        return ()
+    start = RunPhase(name="start", seconds=max(0.0, run.startup_s), times=1)
+    inside = [start, *(phase for phase in run.phases if phase.name != "ending")]
     left_s = wall_s - sum(phase.seconds for phase in inside)
-    ending = RunPhase(name="ending", seconds=max(0.0, left_s), times=1)
-    return (*inside, ending) if inside else ()
+    return (*inside, RunPhase(name="ending", seconds=max(0.0, left_s), times=1))
 
 
 def _counted(run: Run, trial: Trial, ending: TrialExit) -> Run | None:
@@ -111,21 +114,19 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
     counted = sum(rank.run.units / rank.seconds for rank in ranks)
     straggler = _straggler(ranks)
     slowest = lead if straggler is None else ranks[straggler.rank]
-    waits = _known(each.run.wait_share for each in ([slowest] if straggler else ranks))
     memory = _known(rank.record.memory.get("allocated_gib") for rank in ranks)
     tokens = _known(rank.run.tokens_per_s for rank in ranks)
     starts = _known(process.boot_time for process in processes)
     first_step = min(rank.record.measurement.first_step for rank in ranks)
-    phases = _from_the_start(lead, starts)
-    of_one: dict[str, Any] = {"phases": phases, "ceilings": first.ceilings}
-    of_several = {"phases": (), "rank_units_per_s": rates, "rank_mem_gib": tuple(memory)}
+    of_one: dict[str, Any] = {"ceilings": first.ceilings}
+    of_several = {"rank_units_per_s": rates, "rank_mem_gib": tuple(memory)}
     return replace(
         lead.run,
         units=counted * all_of_them * lead.seconds,
         units_per_s=sum(rates) * all_of_them,
         tokens_per_s=sum(tokens) if len(tokens) == len(ranks) else None,
         windows=tuple(map(sum, zip(*(rank.run.windows for rank in ranks), strict=False))),
-        wait_share=sum(waits) / len(waits) if waits else None,
+        wait_share=slowest.run.wait_share,
         shares=slowest.run.shares,
         whole_units=sum(rank.run.whole_units for rank in ranks),
         peak_mem_gib=_largest(memory),
@@ -173,13 +174,6 @@ def _parts_ms(rank: Rank) -> dict[str, float]:
     found = {name: share or 0.0 for name, share in asdict(run.shares).items()}
     found["compute"] = max(0.0, found["compute"] - run.backward_share)
     return {name: share * run.step_ms for name, share in found.items()}
-
-
-def _from_the_start(rank: Rank, starts: Sequence[float]) -> tuple[RunPhase, ...]:
-    if not starts or not rank.run.phases:
-        return ()
-    start_s = max(0.0, rank.record.measurement.first_step - min(starts))
-    return (RunPhase(name="start", seconds=start_s, times=1), *rank.run.phases)
 
 
 def failed_effects(processes: Sequence[ProcessRecord]) -> Effects | None:

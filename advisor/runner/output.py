@@ -68,29 +68,25 @@ class Tally:
             self.lines += 1
 
 
-class Stream:
-    """Reader of one pipe in its own thread, with a log in our folder."""
+class Stream(threading.Thread):
+    """Reader of one pipe to its end, with a log in our folder."""
 
     def __init__(self, fd: int, folder: str, log: str, tally: Tally) -> None:
+        super().__init__(name=log, daemon=True)
         self._fd = fd
         self._folder = Path(folder)
         self._log = log
         self._tally = tally
         self._tail = bytearray()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._read, name=log, daemon=True)
-        self._thread.start()
+        self.start()
 
     def tail(self) -> bytes:
         """The last 64 KiB so far."""
         with self._lock:
             return bytes(self._tail[-TAIL_BYTES:])
 
-    def join(self, seconds: float) -> None:
-        """Wait for the stream's end, within a limit."""
-        self._thread.join(seconds)
-
-    def _read(self) -> None:
+    def run(self) -> None:
         """Drain the pipe to its end, so that the writer never blocks."""
         line, room = b"", LOG_BYTES
         with os.fdopen(self._fd, "rb", buffering=0) as pipe, contextlib.ExitStack() as stack:

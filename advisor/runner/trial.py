@@ -1,6 +1,7 @@
 """Trial: one measured process from start to run or failure."""
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableErr
 from advisor.machine.contention import RUNNING, on_card
 from advisor.machine.gpu import load_uvm
 from advisor.machine.recording import Sampler
-from advisor.model import Failure, Run, Telemetry, Trial
+from advisor.model import Failure, Run, Trial
 from advisor.runner.classify import classify, failed, log_tail
 from advisor.runner.job import Job, prepare
 from advisor.runner.launch import Launched
@@ -30,13 +31,11 @@ def run_trial(
     *,
     on_progress: Callable[[str], None] | None = None,
     cancel: threading.Event | None = None,
-    sampler: Callable[[int], Sampler] | None = None,
 ) -> Run | Failure:
     """Run `trial` to its end; return its run or its failure.
 
     No process of it is left then, nor a candidate file. Logs, records and outputs stay in
-    `trial.scratch`. Setting `cancel` ends the trial: Failure `interrupted`. `sampler` watches the
-    GPU meanwhile; it is given the root of the trial's process tree.
+    `trial.scratch`. Setting `cancel` ends the trial: Failure `interrupted`.
 
     Raises ConfigReadOnlyError where a candidate cannot be written beside its original, and
     StateBusyError where a candidate of this name is there already.
@@ -47,7 +46,8 @@ def run_trial(
     tally = Tally(trial.plan.unit_regex)
     with contextlib.ExitStack() as stack:
         launched = stack.enter_context(Launched(job, tally))
-        card = stack.enter_context(sampler(launched.supervisor_pid)) if sampler else None
+        environ = {**os.environ, **dict(trial.env)}
+        card = stack.enter_context(Sampler(launched.supervisor_pid, environ))
         RUNNING.add(launched.supervisor_pid)
         stack.callback(RUNNING.discard, launched.supervisor_pid)
         watch = Monitor(trial, launched, tally, on_progress=on_progress, cancel=cancel)
@@ -67,7 +67,7 @@ def run_trial(
     if failure is not None or run is None:
         assert failure is not None
         cards = [process.card for process in ending.processes if process.card is not None]
-        seen = card.summary(ending.started, ending.ended, cards) if card else Telemetry()
+        seen = card.summary(ending.started, ending.ended, cards)
         return replace(
             _by_sandbox(launched, ending, failure) or failure,
             log_tail=log_tail(ending),
@@ -76,7 +76,7 @@ def run_trial(
             **facts,
         )
     start, end = run.window_start, run.window_end
-    telemetry = card.summary(start, end, run.cards) if card else Telemetry()
+    telemetry = card.summary(start, end, run.cards)
     left = ", ".join(map(str, launched.left))
     return replace(
         run,

@@ -47,11 +47,6 @@ SETGID, SETUID, SETFCAP = 1 << 6, 1 << 7, 1 << 31
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def unshare(flags: int) -> None:
-    """Enter new namespaces from a single-threaded process."""
-    _checked("unshare", _libc.unshare(flags))
-
-
 def mount(source: str, target: str, fstype: str = "", flags: int = 0, data: str = "") -> None:
     """mount(2); empty strings are NULL."""
     words = [os.fsencode(word) or None for word in (source, target, fstype)]
@@ -111,15 +106,16 @@ def _checked(name: str, result: int) -> None:
 def enter_namespaces(*, network: bool = True) -> None:
     """Enter new namespaces of users, mounts and network. Raises OSError.
 
-    Root keeps all numbers of users and groups; others keep their own user and group alone.
+    The process must have one thread. Root keeps all numbers of users and groups; others keep their
+    own user and group alone.
     """
     user, group = os.geteuid(), os.getegid()
     kinds = CLONE_NEWUSER | CLONE_NEWNS | (0 if network else CLONE_NEWNET)
     if keeps_all_users():
         with _mapper():
-            unshare(kinds)
+            _checked("unshare", _libc.unshare(kinds))
     else:
-        unshare(kinds)
+        _checked("unshare", _libc.unshare(kinds))
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
         _write("/proc/self/gid_map", f"{group} {group} 1")

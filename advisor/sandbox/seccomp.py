@@ -92,7 +92,7 @@ class SyscallNotification(NamedTuple):
         base = "cwd"
         if folder is not None and self.arguments[folder] & 0xFFFF_FFFF != HERE:
             base = f"fd/{self.arguments[folder] & 0xFFFF_FFFF}"
-        name = "" if path is None else self._text(self.arguments[path])
+        name = "" if path is None else self.text(self.arguments[path], PATH_BYTES)
         if not name.startswith("/"):
             start = os.readlink(f"/proc/{self.pid}/{base}")
             if not start.startswith("/") or start.endswith(" (deleted)"):
@@ -105,20 +105,13 @@ class SyscallNotification(NamedTuple):
         parent, last = os.path.split(name.rstrip("/"))
         return os.path.join(os.path.realpath(parent), last)
 
-    def _text(self, address: int) -> str:
-        """Read a string of the program; NULL is empty."""
+    def text(self, address: int, limit: int) -> str:
+        """Read a string of the program, up to the end of its memory; NULL is empty."""
         if not address:
             return ""
         with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
-            read = b""
-            while b"\0" not in read and len(read) < PATH_BYTES:
-                memory.seek(address + len(read))
-                page = 4096 - (address + len(read)) % 4096
-                chunk = memory.read(page)
-                if not chunk:
-                    break
-                read += chunk
-        return os.fsdecode(read.partition(b"\0")[0])
+            memory.seek(address)
+            return os.fsdecode(memory.read(limit).partition(b"\0")[0])
 
 
 class SyscallListener:

@@ -61,10 +61,8 @@ def connect(notice: SyscallNotification, allowed: Sequence[str]) -> int | None:
     with socket.socket(fileno=_copied_descriptor(notice.pid, number)) as own:
         if own.family != socket.AF_UNIX:
             return None
-        with open(f"/proc/{notice.pid}/mem", "rb", buffering=0) as memory:
-            memory.seek(notice.arguments[1])
-            address = memory.read(min(notice.arguments[2], ADDRESS_BYTES))
-        name = os.fsdecode(address[2:].partition(b"\0")[0])
+        _, address, size = notice.arguments[:3]  # its family, two bytes long, comes first
+        name = notice.text(address + 2, max(0, min(size, ADDRESS_BYTES) - 2))
         if not name:  # of the abstract name space, where no folder is its own
             return errno.EACCES
         folder = os.readlink(f"/proc/{notice.pid}/cwd")

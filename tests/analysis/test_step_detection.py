@@ -6,7 +6,7 @@ import pytest
 
 from advisor.analysis import breakdown
 from advisor.analysis.device_time import DeviceClock
-from advisor.analysis.events import PASS_ENDED, EventLog, HookChange, OptimizerStep
+from advisor.analysis.events import PASS_ENDED, EventLog, HookChange, OptimizerStep, Span
 from advisor.analysis.progress import stop_point
 from advisor.analysis.step_detection import jumps
 from advisor.analysis.window import find_window
@@ -35,7 +35,8 @@ def test_training_counts_the_train_loader_only() -> None:
     assert found.series.loader == 0
     assert found.series.batch == 4
     assert found.units_per_s() == pytest.approx(400.0)
-    assert breakdown.wait_share(log, found, DeviceClock([])) == pytest.approx(0.2)
+    shares = breakdown.shares(log, found, Span(found.start, found.end), DeviceClock([]))
+    assert shares.data_wait == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(("updates", "fed"), [(10, True), (200, False)])

@@ -200,7 +200,7 @@ def test_setting_one_value_changes_its_bytes_and_nothing_else(form) -> None:
             continue
         scalar, new = rng.choice(places), rng.choice(NEW)
         edited = document.with_values({scalar.path: new})
-        text = document.parsed.text
+        text = document.text
         assert edited.startswith(raw.removesuffix(text[scalar.start :].encode()))
         assert edited.endswith(text[scalar.end :].encode())
         after = loaded(form, edited)

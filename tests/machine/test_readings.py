@@ -12,7 +12,7 @@ from tests.machine.conftest import StubProcess
 
 # Field of GpuSample, key of the stub's script, raw value, value in our unit.
 READINGS = [
-    ("util_pct", "util", 42, 42.0),
+    ("gpu_util_pct", "util", 42, 42.0),
     ("power_w", "power", 123_456, 123.456),
     ("energy_j", "energy", 5_000_000_500, 5_000_000.5),
     ("sm_clock_mhz", "clock.sm", 1410, 1410.0),
@@ -54,7 +54,7 @@ def test_a_missing_reading_is_none_with_the_drivers_reason_and_the_rest_goes_on(
     nvml, code, reason
 ) -> None:
     keys = [*(key for _, key, _, _ in READINGS), "memory", "processes"]
-    fields = [*(field for field, _, _, _ in READINGS), "mem_used_gib", "processes"]
+    fields = [*(field for field, _, _, _ in READINGS), "gpu_mem_used_gib", "processes"]
     nvml.stub.write(H100, {f"err.{key}": code for key in keys})
     sample, gaps = nvml.call(read)
     assert {getattr(sample, field) for field in fields} == {None}
@@ -66,7 +66,7 @@ def test_processes_come_with_their_memory_where_it_is_known(nvml) -> None:
     """No entry is None: NVML was asked and listed nobody."""
     sample, _ = nvml.call(read)
     assert sample.processes == {}
-    assert sample.mem_used_gib == 12.0, "without the driver's own"
+    assert sample.gpu_mem_used_gib == 12.0, "without the driver's own"
     nvml.stub.write(H100, processes=f"4711:{3 * GIB},4712:-")
     sample, _ = nvml.call(read)
     assert sample.processes == {4711: 3.0, 4712: None}
@@ -94,5 +94,5 @@ def test_an_older_driver_is_read_as_far_as_it_can(tmp_path) -> None:
         process.stub.write(H100, events=0x8)
         sample, gaps = process.call(read)
     assert sample.event_reasons == 0x8
-    assert sample.mem_used_gib == pytest.approx(12 + 600 / 1024)
+    assert sample.gpu_mem_used_gib == pytest.approx(12 + 600 / 1024)
     assert (sample.processes, list(gaps)) == (None, ["processes"])

@@ -11,13 +11,13 @@ from advisor.model import Telemetry
 
 START = 1_000_000.0
 BUSY = GpuSample(
-    util_pct=100.0,
-    mem_used_gib=10.0,
+    gpu_util_pct=100.0,
+    gpu_mem_used_gib=10.0,
     power_w=300.0,
     sm_clock_mhz=1500.0,
     event_reasons=0,
 )
-IDLE = replace(BUSY, util_pct=0.0, sm_clock_mhz=210.0, event_reasons=0x1)
+IDLE = replace(BUSY, gpu_util_pct=0.0, sm_clock_mhz=210.0, event_reasons=0x1)
 
 
 def record(
@@ -34,8 +34,8 @@ def summary(seen: list[GpuSample], begin: float = 0.0, end: float = 4.0, **gaps:
 
 def test_only_samples_of_the_window_count() -> None:
     """Memory is the highest, clocks the median; warm-up and clean-up are another state."""
-    odd = replace(BUSY, mem_used_gib=33.0, sm_clock_mhz=300.0)
-    outside = replace(BUSY, mem_used_gib=70.0)
+    odd = replace(BUSY, gpu_mem_used_gib=33.0, sm_clock_mhz=300.0)
+    outside = replace(BUSY, gpu_mem_used_gib=70.0)
     seen = record(lambda t: odd if t == 2.0 else BUSY if 1 <= t <= 3 else outside)
     found = summary(seen, 1.0, 3.0)
     assert (found.busy_samples, found.gpu_mem_used_gib, found.sm_clock_mhz) == (21, 33.0, 1500.0)
@@ -44,7 +44,9 @@ def test_only_samples_of_the_window_count() -> None:
 
 def test_readings_that_look_back_skip_the_first_second() -> None:
     """Utilisation and power then still tell of the time before the window."""
-    found = summary(record(lambda t: replace(BUSY, util_pct=0.0, power_w=50.0) if t < 1 else BUSY))
+    found = summary(
+        record(lambda t: replace(BUSY, gpu_util_pct=0.0, power_w=50.0) if t < 1 else BUSY)
+    )
     assert (found.gpu_util_pct, found.power_w) == (100.0, 300.0)
 
 
@@ -64,8 +66,8 @@ def test_clocks_and_event_reasons_are_those_of_busy_samples() -> None:
 @pytest.mark.parametrize(
     ("gpu", "busy", "clock"),
     [
-        (lambda t: replace(BUSY, util_pct=None, event_reasons=int(t < 2)), 21, 1500.0),
-        (lambda _: replace(BUSY, util_pct=None, event_reasons=None), None, 1500.0),
+        (lambda t: replace(BUSY, gpu_util_pct=None, event_reasons=int(t < 2)), 21, 1500.0),
+        (lambda _: replace(BUSY, gpu_util_pct=None, event_reasons=None), None, 1500.0),
         (lambda _: IDLE, 0, None),
     ],
     ids=["by the idle bit", "unknown", "none"],

@@ -10,7 +10,7 @@ import nvml_stub
 import pytest
 
 from advisor.machine.gpu import read_gpus
-from advisor.machine.recording import Sampler, _Owner, merged, positions
+from advisor.machine.recording import Sampler, merged, positions
 from advisor.model import Card, Telemetry
 from tests.support.processes import begun
 
@@ -19,7 +19,7 @@ NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 def watched() -> Telemetry:
     """What half a second of the stub's card comes to; our parent is a stranger on it."""
-    with Sampler(pids=[os.getpid()], interval_s=0.05, environ={}) as sampler:
+    with Sampler(os.getpid(), environ={}) as sampler:
         start = time.time()
         time.sleep(1.5)
     return sampler.summary(start, time.time())
@@ -40,7 +40,7 @@ def test_the_card_is_summed_up_from_library_to_telemetry(nvml) -> None:
 
 
 def test_without_a_gpu_every_figure_has_the_reason() -> None:
-    with Sampler([os.getpid()], environ=NO_GPU, interval_s=0.02) as sampler:
+    with Sampler(os.getpid(), environ=NO_GPU) as sampler:
         start = time.time()
     found = sampler.summary(start, time.time())
     figures = dataclasses.asdict(found)
@@ -60,12 +60,12 @@ def test_descendants_are_the_programs_own() -> None:
     """And stay so after their end, when the driver may still list them for a moment."""
     with begun(sys.executable, "-c", PARENT, stdin=subprocess.PIPE) as root:
         worker = int(root.stdout.readline())
-        owner = _Owner([root.pid])
-        assert owner.split([root.pid, worker, 1]) == ((root.pid, worker), ())
-        assert _Owner([1_000_000]).split([worker]) == ((), ())
+        sampler = Sampler(root.pid, environ=NO_GPU)
+        assert sampler.split([root.pid, worker, 1]) == ((root.pid, worker), ())
+        assert Sampler(1_000_000, environ=NO_GPU).split([worker]) == ((), ())
         root.communicate()
-    assert owner.split([worker]) == ((worker,), ())
-    assert owner.split([2**30]) == ((), (2**30,))
+    assert sampler.split([worker]) == ((worker,), ())
+    assert sampler.split([2**30]) == ((), (2**30,))
 
 
 @pytest.mark.gpu
@@ -77,7 +77,7 @@ def test_a_real_card_is_described_and_watched() -> None:
     assert cards[0].name
     assert cards[0].uuid
     assert cards[0].memory_total_gib
-    with Sampler([os.getpid()], environ={}) as sampler:
+    with Sampler(os.getpid(), environ={}) as sampler:
         start = time.time()
         time.sleep(2.5)
         end = time.time()

@@ -82,7 +82,6 @@ UNCERTAIN = [
     ("workers", "l = make_loader(ds)\n"),
     ("workers", "l = DataLoader(ds\n"),
     ("workers", "\ufeffl = DataLoader(ds)\n"),
-    ("workers", "# coding: latin-1\nl = DataLoader(ds)\n"),
     ("no workers", "l = DataLoader(ds, num_workers=8, timeout=30)\n"),
     ("no workers", "l = DataLoader(ds, **options)\n"),
     ("flag", "import os\nx = 1\n"),

@@ -14,8 +14,8 @@ CARD = profiles.by_name("rtx-3090")
 
 
 def trace(*events: float, batch: float = 1, held: tuple[float, ...] = ()) -> Trace:
-    op = Operation(MATRIX, "float32", 1e6 * batch, 1e3 * batch)
-    return Trace(batch=batch, names=("mm",), ops=(op,), held=held, events=events)
+    op = Operation(MATRIX, "float32", 1e6 * batch, 1e3 * batch, "mm")
+    return Trace(batch=batch, ops=(op,), held=held, events=events)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,8 @@ def test_other_batches_are_linear() -> None:
 
 def test_another_batch_is_refused_where_the_operations_differ() -> None:
     small, large = trace(1, -1, batch=1), trace(2, -1, batch=2)
-    for other in (replace(large, names=("bmm",)), replace(large, events=(2, 2)), small):
+    bmm = large.ops[0]._replace(name="bmm")
+    for other in (replace(large, ops=(bmm,)), replace(large, events=(2, 2)), small):
         with pytest.raises(PredictionError):
             at_batch(small, other, 4)
 
@@ -80,9 +81,9 @@ def test_another_batch_is_refused_where_the_operations_differ() -> None:
 @pytest.mark.parametrize(
     ("op", "times", "bound"),
     [
-        (Operation(MATRIX, "float16", 1e12, 1e6), 1, "compute"),
-        (Operation(OTHER, "float16", 0, 1e9), 1, "bandwidth"),
-        (Operation(OTHER, "float16", 0, 8), 1000, "launches"),
+        (Operation(MATRIX, "float16", 1e12, 1e6, "mm"), 1, "compute"),
+        (Operation(OTHER, "float16", 0, 1e9, "add"), 1, "bandwidth"),
+        (Operation(OTHER, "float16", 0, 8, "add"), 1000, "launches"),
     ],
 )
 def test_the_limit_of_a_step_is_named(op, times, bound) -> None:
@@ -91,13 +92,13 @@ def test_the_limit_of_a_step_is_named(op, times, bound) -> None:
 
 def test_a_trace_that_names_no_class_of_operations_is_not_read() -> None:
     """The program may write what it likes."""
-    raw = {"dtypes": ["float32"], "names": ["x"], "ops": [[9, 0, 1.0, 1]], "held": [], "events": []}
+    raw = {"ops": [[9, "float32", 1.0, 1, "x"]], "held": [], "events": []}
     with pytest.raises(ValueError, match="ops"):
         parse(raw, 1)
 
 
 def test_the_order_of_what_is_freed_together_says_nothing() -> None:
-    raw = {"dtypes": [], "names": [], "ops": [], "held": []}
+    raw = {"ops": [], "held": []}
     one, other = ({**raw, "events": [8, 8, *frees, 8]} for frees in ((-1, -2), (-2, -1)))
     assert parse(one, 1) == parse(other, 1)
 
@@ -116,7 +117,7 @@ def test_tensor_cores_of_other_cards_than_geforce_fall_below_their_datasheet(
 ) -> None:
     """Their clocks fall under a long load; those of a GeForce lie above the datasheet's."""
     profile = profiles.by_name(card)
-    op = Operation(MATRIX, dtype, 1e13, 1e6)
+    op = Operation(MATRIX, dtype, 1e13, 1e6, "mm")
     peak = 1e12 * (profile.tflops(dtype) or profile.fp32_tflops)
     took = step_time(replace(trace(), ops=(op,)), profile)
     assert took.seconds == pytest.approx(1e13 / (share * peak))

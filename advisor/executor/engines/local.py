@@ -1,7 +1,6 @@
 """Trials in fresh processes on this machine."""
 
 import contextlib
-import os
 import threading
 import time
 from dataclasses import replace
@@ -12,7 +11,6 @@ from advisor.errors import StateBusyError
 from advisor.executor.engines import EngineSettings
 from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.machine.lock import gpu_lock
-from advisor.machine.recording import Sampler
 from advisor.model import Failure, Run, Trial
 from advisor.runner import run_trial
 
@@ -57,15 +55,10 @@ class LocalEngine:
 
     def run(self, trial: Trial) -> Run | Failure:
         """Run one trial; see `run_trial`."""
-
-        def sampler(root: int) -> Sampler:
-            return Sampler(pids=[root], environ={**os.environ, **dict(trial.env)})
-
         outcome = run_trial(
             replace(trial, made=(*trial.made, *sorted(self._made))),
             on_progress=self._settings.on_progress,
             cancel=self._cancel,
-            sampler=sampler,
         )
         self._made.update(str(Path(trial.cwd, name)) for name in outcome.files_created)
         return outcome

@@ -45,10 +45,6 @@ def _chain() -> None:
 try:
     if os.environ.get("GPU_ADVISOR_SPEC"):
         _load_probe(os.environ["GPU_ADVISOR_SPEC"])
-except Exception as problem:  # the program goes on unharmed; the launcher sees that no boot came
-    try:
-        with open(os.environ["GPU_ADVISOR_SPEC"] + ".error", "a", encoding="utf-8") as _file:
-            _file.write("{}: {}\n".format(type(problem).__name__, problem))
-    except Exception:
-        pass
+except Exception:  # the program goes on unharmed; the launcher sees that no boot came
+    pass
 _chain()
