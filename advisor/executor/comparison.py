@@ -172,7 +172,7 @@ class Comparison:
         """Log gains of `arm` over the first, by round (None: counted rounds)."""
         rounds = self.counted if rounds is None else rounds
         pairs = zip(_runs(rounds, self.ab_test.names[0]), _runs(rounds, arm), strict=True)
-        return [objective.log_gain(before, after) for before, after in pairs]
+        return [objective.log_merit(after) - objective.log_merit(before) for before, after in pairs]
 
     def interval(self, objective: Objective, arm: str = AFTER) -> Interval | None:
         """Gain of `arm` over the first variant.
@@ -222,8 +222,8 @@ class Comparison:
         )
         return stats.comparison_interval(
             ratios,
-            [_log_merit(objective, run) for run in (*first, *self.outside)],
-            [_log_merit(objective, run) for run in after],
+            [objective.log_merit(run) for run in (*first, *self.outside)],
+            [objective.log_merit(run) for run in after],
             sigma=sigma,
         )
 
@@ -296,11 +296,6 @@ def as_gains(found: Interval) -> Interval:
     logs = (found.estimate, found.low, found.high)
     estimate, low, high = (math.exp(max(-WIDEST, min(WIDEST, each))) for each in logs)
     return replace(found, estimate=estimate, low=low, high=high)
-
-
-def _log_merit(objective: Objective, run: Run) -> float:
-    """Log of the score, turned so that more is better."""
-    return math.log(objective.metric.gain(1.0, objective.score(run)))
 
 
 def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | None:
