@@ -56,8 +56,6 @@ class TrialRequest:
     variant: Variant
     purpose: Purpose
     plan: MeasurePlan
-    knobs: tuple[KnobKey, ...] = ()
-    """Every knob that the trial moves."""
     command: CommandName = "own"
     repeat: int | None = None
     """Number of the repetition, each with a seed of its own; None: the seed of the call, if any."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from advisor.executor.requests import TrialResult
+from advisor.executor.requests import KnobKey, TrialResult
 from advisor.knobs.registry import loader_arguments
 from advisor.model import Candidate, Decision, Knob, KnobClass, TuningResult
 from advisor.tuner.effects import LOADER_KINDS, other_phase
-from advisor.tuner.state import KnobVerdict, Stop, TunerState, key_of
+from advisor.tuner.state import KnobVerdict, Stop, TunerState, change_of, key_of
 from advisor.tuner.value_trials import QUICKER
 
 STAGES: dict[str, KnobClass] = {
@@ -43,7 +43,7 @@ def decisions(
             old=knob.value,
             new=new,
             reason=reason,
-            trials=tuple(t.id for t in trials if key in t.request.knobs and not t.repeated),
+            trials=tuple(t.id for t in trials if moves(t, key)),
             in_phase=outcome != "listed" or state.in_phase(knob),
         )
         found.append(decision)
@@ -61,6 +61,13 @@ def decisions(
         for change in changes.values()
     )
     return (*found, *linked)
+
+
+def moves(trial: TrialResult, knob: KnobKey) -> bool:
+    """True if a trial of the search gave `knob` another value."""
+    asked = trial.request
+    change = change_of(asked.variant.candidate, knob)
+    return asked.purpose == "search" and change is not None and not trial.repeated
 
 
 def unchanged(

@@ -537,19 +537,17 @@ def make_request(
     variant: Variant,
     purpose: Purpose = "search",
     *,
-    moved: tuple[KnobKey, ...] = (),
     ran: Run | None = None,
     **plan: object,
 ) -> TrialRequest:
     """One short process of `variant`, which took as long as `ran` before.
 
-    `moved` are the knobs that it tries. Confirmations use fresh processes only.
+    Confirmations use fresh processes only.
     """
     return TrialRequest(
         variant=variant,
         purpose=purpose,
         plan=state.plan(variant.candidate, **plan),
-        knobs=moved,
         fresh=purpose == "confirm",
         expected_s=state.again_s(ran) + variant.extra_s,
     )
