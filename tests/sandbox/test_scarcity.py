@@ -29,13 +29,16 @@ def call(folder: Path, world: str, *argv: str, **env: str) -> Done:
     project.mkdir(exist_ok=True)
     if not (project / "c.json").exists():
         (project / "c.json").write_text('{"batch_size": 1}\n')
+    if not (project / "gpu-advisor.toml").exists():
+        (project / "gpu-advisor.toml").write_text(COUNTED)
     own = {"PYTHONPATH": PYTHONPATH, "XDG_STATE_HOME": str(folder / "elsewhere")}
     words = (sys.executable, "-m", "advisor", *argv)
     inside = (*NAMESPACE, "sh", "-ec", f'{world}\ncd project; exec "$@"', "sh", *words)
     return ran(*inside, cwd=folder, env={**os.environ, **own, **env})
 
 
-PROFILE = ("profile", "--window", "0.2s", "--unit-regex", "done", "--", "sh", "-c")
+COUNTED = '[workload.counted]\ncommand = "true"\nunit-regex = "done"\n'
+PROFILE = ("profile", "--window", "0.2s", "--workload", "counted", "--", "sh", "-c")
 ENDLESS = "while sleep 0.02; do echo done; done"
 
 
