@@ -132,13 +132,8 @@ def take(command: Sequence[str]) -> Readings:
         isolation=detect_isolation(str(Path.cwd())),
         crowd=crowd,
         own_calls=lock.holders(),
-        torch=ask_torch(command),
+        torch=ask(command, torch_info, TypeAdapter(TorchFacts)),
     )
-
-
-def ask_torch(command: Sequence[str]) -> TorchFacts | str:
-    """Torch of the user's interpreter, or the reason for no answer."""
-    return ask(command, torch_info, TypeAdapter(TorchFacts))
 
 
 def ask(command: Sequence[str], module: ModuleType, answer: TypeAdapter[Answer]) -> Answer | str:
