@@ -27,10 +27,9 @@ def call(folder: Path, world: str, *argv: str, **env: str) -> Done:
     """`gpu-advisor ARGV` in the project, after the shell commands `world`."""
     project = folder / "project"
     project.mkdir(exist_ok=True)
-    if not (project / "c.json").exists():
-        (project / "c.json").write_text('{"batch_size": 1}\n')
-    if not (project / "gpu-advisor.toml").exists():
-        (project / "gpu-advisor.toml").write_text(COUNTED)
+    for name, text in (("c.json", '{"batch_size": 1}\n'), ("gpu-advisor.toml", COUNTED)):
+        if not (project / name).exists():
+            (project / name).write_text(text)
     own = {"PYTHONPATH": PYTHONPATH, "XDG_STATE_HOME": str(folder / "elsewhere")}
     words = (sys.executable, "-m", "advisor", *argv)
     inside = (*NAMESPACE, "sh", "-ec", f'{world}\ncd project; exec "$@"', "sh", *words)

@@ -29,7 +29,7 @@ AGENT = ("-P", "-m", "advisor.executor.engines.agent")
 KNOWN = {"slurm": "srun", "ray": "ray"}
 """Command of an engine that gpu-advisor.toml does not define."""
 SHEBANG = re.compile(
-    r"#!(?:/bin/sh\n'''exec' \"?)?\s*(?P<env>/\S+/env\s+)?"
+    r"#!(?:/bin/sh\n'''exec' \"?)?\s*(?P<env>/\S+/env\s+(?:-S\s+)?)?"
     r"(?P<python>(?:/[^\n\"]*/)?(?:python|pypy)[\d.]*)[\s\"]"
 )
 """First line of a script; the long form is pip's, for long paths and those with blanks."""
