@@ -71,12 +71,8 @@ class Budget:
     started: float
 
     @property
-    def spent_s(self) -> float:
-        return self.clock() - self.started
-
-    @property
     def remaining_s(self) -> float:
-        return self.total_s - self.spent_s
+        return self.total_s - (self.clock() - self.started)
 
 
 @dataclass(kw_only=True)

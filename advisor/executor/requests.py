@@ -132,10 +132,6 @@ class TrialResult:
         """The run, unless it failed."""
         return self.result if isinstance(self.result, Run) else None
 
-    @property
-    def label(self) -> str:
-        return self.request.label
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedRun:

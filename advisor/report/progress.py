@@ -95,7 +95,7 @@ class Progress:
         run = attempt.run
         busy = run is not None and run.disturbance.disturbed
         self._others = one_line(in_words(run.disturbance)) if run and busy else ""
-        label, purpose = one_line(attempt.label), attempt.request.purpose
+        label, purpose = one_line(attempt.request.label), attempt.request.purpose
         if purpose in COMPARABLE and not attempt.repeated:
             results = (*self._variants.get(label, ()), attempt.result)
             self._variants = {**self._variants, label: results}
