@@ -57,15 +57,12 @@ class LocalEngine:
 
     def run(self, trial: Trial) -> Run | Failure:
         """Run one trial; see `run_trial`."""
-
-        def sampler(root: int) -> Sampler:
-            return Sampler(pids=[root], environ={**os.environ, **dict(trial.env)})
-
+        environ = {**os.environ, **dict(trial.env)}
         outcome = run_trial(
             replace(trial, made=(*trial.made, *sorted(self._made))),
             on_progress=self._settings.on_progress,
             cancel=self._cancel,
-            sampler=sampler,
+            sampler=lambda root: Sampler(pids=[root], environ=environ),
         )
         self._made.update(str(Path(trial.cwd, name)) for name in outcome.files_created)
         return outcome
