@@ -55,9 +55,6 @@ class Listener(Protocol):
     def trial_done(self, attempt: TrialResult) -> None:
         """A result is there."""
 
-    def trial_stopped(self, label: str, why: str) -> None:
-        """A limit of ours ended a process; it has no result."""
-
     def note(self, text: str) -> None:
         """A line for the user."""
 
@@ -296,7 +293,7 @@ class Executor:
                 why = f"no item within {request.limit_s:.0f} s"
             elif request.kept_s:
                 why = f"after {result.wall_s:.0f} s: the rest is kept for the proof"
-            self.listener.trial_stopped(trial.label, why)
+            self.listener.note(f"{trial.label}: stopped by gpu-advisor, {why}")
             return SkippedRun(
                 request=request,
                 needed_s=max(request.expected_s, done.most_s),

@@ -102,10 +102,6 @@ class Progress:
         number = "kept run" if attempt.reused else f"trial {int(attempt.id)}"
         self._print("  ".join((number, label, purpose, *self._facts(attempt))))
 
-    def trial_stopped(self, label: str, why: str) -> None:
-        """Say that a limit of ours ended a process."""
-        self.note(f"{label}: stopped by gpu-advisor, {why}")
-
     def __enter__(self) -> Self:
         if self._live is not None:
             self._live.start()

@@ -30,9 +30,8 @@ class Reasons(Quiet):
 
     last = ""
 
-    def trial_stopped(self, label: str, why: str) -> None:
-        del label
-        self.last = why
+    def note(self, text: str) -> None:
+        self.last = text
 
 
 def test_a_trial_that_the_budget_ended_failed_in_nothing(tmp_path) -> None:
