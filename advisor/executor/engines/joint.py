@@ -26,7 +26,7 @@ class JointEngine:
 
     def __init__(self, settings: EngineSettings) -> None:
         assert settings.connection is not None
-        self._cancel = settings.cancel or threading.Event()
+        self._cancel = settings.cancel
         self._off = threading.Event()
         """Ends the trial on all nodes."""
         connections = (settings.connection, *settings.connection.others)
@@ -34,7 +34,7 @@ class JointEngine:
             RemoteEngine(replace(settings, connection=each, cancel=self._off))
             for each in connections
         ]
-        self._nodes[0].hear["stop"] = self._pass_on
+        self._nodes[0].connection.hear["stop"] = self._pass_on
         self._held = contextlib.ExitStack()
         self.clock = self._nodes[0].clock
         self._scratch: list[Path] = []

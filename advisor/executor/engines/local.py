@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,6 @@ class LocalEngine:
 
     def __init__(self, settings: EngineSettings | None = None) -> None:
         self._settings = settings or EngineSettings()
-        self._cancel = self._settings.cancel or threading.Event()
         self._held = contextlib.ExitStack()
         self._folder: Path | None = None
         self.equal_gpus: tuple[str, ...] = ()
@@ -61,7 +59,7 @@ class LocalEngine:
         outcome = run_trial(
             replace(trial, made=(*trial.made, *sorted(self._made))),
             on_progress=self._settings.on_progress,
-            cancel=self._cancel,
+            cancel=self._settings.cancel,
             sampler=lambda root: Sampler(pids=[root], environ=environ),
         )
         self._made.update(str(Path(trial.cwd, name)) for name in outcome.files_created)
