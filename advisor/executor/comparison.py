@@ -360,10 +360,8 @@ def contended_arms(runs: Mapping[str, TrialResult]) -> str | None:
 
 def neighbours(runs: Sequence[Run]) -> tuple[Neighbour, ...]:
     """Programs beside `runs` with their highest load, the busiest first."""
-    most: dict[str, Neighbour] = {}
-    for other in (other for run in runs for other in run.disturbance.who):
-        if other.name not in most or most[other.name].cpus < other.cpus:
-            most[other.name] = other
+    beside = (other for run in runs for other in run.disturbance.who)
+    most = {other.name: other for other in sorted(beside, key=lambda other: other.cpus)}
     return tuple(sorted(most.values(), key=lambda other: -other.cpus))
 
 
