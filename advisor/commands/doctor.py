@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import NamedTuple, TypeVar
 
 import psutil
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from advisor import __version__, numbers, settings
 from advisor.commands import output
@@ -82,8 +82,6 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
 
 class TorchFacts(BaseModel):
     """Facts that an interpreter reported; None: it could not."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     python: str
     executable: str
