@@ -130,13 +130,6 @@ def main(argv: list[str] | None = None) -> None:
     try:
         code = dispatch(argv)
         sys.stdout.flush()
-    except AdvisorError as problem:
-        if "--debug" in argv:
-            traceback.print_exc()
-        from advisor.commands.output import fitted
-
-        sys.stderr.write(fitted(f"gpu-advisor: {problem}", sys.stderr) + "\n")
-        code = problem.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("gpu-advisor: interrupted\n")
         code = InterruptedByUserError.exit_code
@@ -144,14 +137,16 @@ def main(argv: list[str] | None = None) -> None:
         # The reader of the output went away, as in `| head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
-    except OSError as problem:
+    except (AdvisorError, OSError) as problem:
         if "--debug" in argv:
             traceback.print_exc()
-        sys.stderr.write(
-            f"gpu-advisor: the operating system refused a call: {problem}. "
-            "Call again with --debug to see the line.\n"
-        )
-        code = AdvisorError.exit_code
+        from advisor.commands.output import fitted
+
+        said = f"{problem}"
+        if isinstance(problem, OSError):
+            said = f"the operating system refused a call: {problem}. --debug shows the line."
+        sys.stderr.write(fitted(f"gpu-advisor: {said}", sys.stderr) + "\n")
+        code = getattr(problem, "exit_code", AdvisorError.exit_code)
     sys.exit(code)
 
 

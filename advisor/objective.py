@@ -153,9 +153,9 @@ class Objective:
         """Positive score of `run`, worst where unmeasured."""
         return self.metric.read(run) or (1 / WORST if self.metric.higher_is_better else WORST)
 
-    def log_gain(self, before: Run, after: Run) -> float:
-        """Log of the gain between two runs."""
-        return math.log(self.metric.gain(self.score(before), self.score(after)))
+    def log_merit(self, run: Run) -> float:
+        """Log of the score, turned so that more is better."""
+        return math.log(self.metric.gain(1.0, self.score(run)))
 
     def unmeasured(self, run: Run) -> tuple[str, ...]:
         """Names of the requested figures that `run` lacks."""

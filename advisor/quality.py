@@ -50,11 +50,6 @@ class QualityJudgement:
     """Chosen: the value is inside the limit. Confirmed: the whole of its bounds is, and they are
     no wider than the tolerance."""
 
-    @property
-    def proven(self) -> bool:
-        """True if fresh runs showed that the limit holds."""
-        return self.stage == "confirmed" and self.within
-
 
 def read_measures(measures: Mapping[str, QualityMeasure], output: str) -> Values:
     """Read figures by measure; non-finite ones count as unmeasured."""

@@ -206,7 +206,7 @@ class Workload(TrialLimits):
     unit: str = "sample"
     """Name of one unit of work in reports."""
     unit_regex: Regex | None = None
-    """Counts units in the output of a program the probe cannot recognise."""
+    """Counts units of an unrecognised program by output lines; group 1, if any, is their number."""
     metric_regex: NumberRegex | None = None
     """Reads a rate (units/s) from the output, for the gate."""
     objective: ObjectiveName | None = None

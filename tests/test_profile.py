@@ -36,6 +36,8 @@ unit-regex = "restored ([0-9]+)"
 
 [workload.plain]
 command = "{python} lines.py"
+unit = "picture"
+unit-regex = 'wrote (\\d+) files'
 """
 RESTORE = """\
 import pathlib, re, sys, time
@@ -49,7 +51,6 @@ for number in range(1000):
 LINES = (
     "import time\nfor _ in range({n}):\n    print('wrote 5 files', flush=True); time.sleep(0.005)\n"
 )
-WROTE = r"wrote (\d+) files"
 OPTIONS = ("profile", "--window", "0.5s")
 Profile = Callable[..., tuple[int, str, str]]
 Measured = Callable[..., dict[str, Any]]
@@ -109,8 +110,7 @@ def test_a_card_is_read_and_one_left_idle_is_the_first_line(project, profile, mo
     first, *others = stdout.splitlines()
     assert first.startswith(f"Your program does not use the {nvml_stub.LAPTOP['name']}: ")
     assert not any("of NVIDIA GeForce" in line for line in others), "its rate is no CPU's"
-    lines = ("--workload", "plain", "--unit-regex", WROTE)
-    code, stdout, stderr = profile("--window", "1s", *lines)
+    code, stdout, stderr = profile("--window", "1s", "--workload", "plain")
     assert code == 0, stderr
     for words in ("GPU 88 % busy", "79.0 W", "no energy_j", "Not Supported"):
         assert words in stdout, stdout
@@ -131,7 +131,7 @@ def test_a_config_brings_its_workload_and_is_not_changed(project, measured) -> N
 
 def test_a_workload_may_be_named_without_its_config(measured) -> None:
     """Its output lines count where a pattern is given."""
-    found = measured("--workload", "plain", "--unit", "picture", "--unit-regex", WROTE)
+    found = measured("--workload", "plain")
     assert found["unit"] == "pictures"
     assert found["units"] % 5 == 0
     assert found["units"] > 5
@@ -193,7 +193,6 @@ def test_a_failure_has_its_own_code_and_the_object_is_printed_all_the_same(profi
         (("--workload", "nobody"), SettingsError.exit_code, "restore, plain"),
         (("infer.yaml", "--", "python", "x.py"), CommandMissingError.exit_code, "never names"),
         (("--window", "soon", "--", "true"), UsageError.exit_code, "--window"),
-        (("--unit-regex", "(", "--", "true"), UsageError.exit_code, "--unit-regex"),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_one_sentence(profile, words, code, expected) -> None:

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import NamedTuple, TypeVar
 
 import psutil
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from advisor import __version__, numbers, settings
 from advisor.commands import output
@@ -83,8 +83,6 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
 class TorchFacts(BaseModel):
     """Facts that an interpreter reported; None: it could not."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
     python: str
     executable: str
     missing: str | None = None
@@ -132,13 +130,8 @@ def take(command: Sequence[str]) -> Readings:
         isolation=detect_isolation(str(Path.cwd())),
         crowd=crowd,
         own_calls=lock.holders(),
-        torch=ask_torch(command),
+        torch=ask(command, torch_info, TypeAdapter(TorchFacts)),
     )
-
-
-def ask_torch(command: Sequence[str]) -> TorchFacts | str:
-    """Torch of the user's interpreter, or the reason for no answer."""
-    return ask(command, torch_info, TypeAdapter(TorchFacts))
 
 
 def ask(command: Sequence[str], module: ModuleType, answer: TypeAdapter[Answer]) -> Answer | str:

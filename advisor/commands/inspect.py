@@ -34,16 +34,15 @@ RISKS: dict[KnobClass, str] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `gpu-advisor inspect`."""
-    parser.add_argument("config", nargs="*", type=Path, help="configs of a program")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    invocation.add_flags(parser, "configs", "--json")
 
 
 def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
     """Print the findings; return 0 unless nothing could be read."""
-    if not args.config and not command:
+    if not args.configs and not command:
         msg = "Nothing to inspect: name a config, or `-- YOUR COMMAND`."
         raise UsageError(msg)
-    found = inspect(args.config, command)
+    found = inspect(args.configs, command)
     errors = [one.error for one in found if one.error]
     if len(errors) == len(found) == 1 and not args.json:
         raise errors[0]

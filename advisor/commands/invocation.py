@@ -5,7 +5,6 @@ import contextlib
 import functools
 import json
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -20,7 +19,7 @@ from advisor.config import originals
 from advisor.config.argv import first_own_word
 from advisor.config.document import SUFFIXES
 from advisor.config.leaves import Option
-from advisor.executor.engines.connection import LOCAL
+from advisor.executor.engines.connection import LOCAL, interpreter_of
 from advisor.executor.requests import CommandName
 from advisor.model import Candidate, Failure, MeasurePlan, Phase, Trial
 from advisor.runner import run_trial
@@ -414,14 +413,7 @@ def _script(command: Sequence[str], first: int, cwd: Path) -> str | None:
         if not path.exists() and "/" not in name:
             path = Path(shutil.which(name) or path)
         package = (path / "__main__.py").is_file()
-        return str(path.resolve()) if package or _is_python(path) else None
+        is_python = package or (path.is_file() and path.suffix == ".py")
+        return str(path.resolve()) if is_python or interpreter_of(str(path)) else None
     except OSError:  # no path at all, such as code of many lines
         return None
-
-
-def _is_python(path: Path) -> bool:
-    """True if the file is named or begins like Python."""
-    if path.suffix == ".py":
-        return path.is_file()
-    with path.open("rb") as file:
-        return bool(re.match(rb"#!.*python|#!/bin/sh\n'''exec'", file.read(200)))

@@ -14,7 +14,7 @@ from advisor.model import TRAINING_STEPS, Candidate, Failure, MeasurePlan, Run, 
 from advisor.report import bottleneck, verdict
 from advisor.report.bottleneck import diagnose, member, ranged, typical
 from advisor.report.schema import Bottleneck
-from advisor.settings import parse_duration_s, parsed_regex
+from advisor.settings import parse_duration_s
 from advisor.tuner.state import CEILINGS_S
 
 RUNS = 2
@@ -46,15 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor profile`."""
     invocation.add_flags(parser, "configs")
     parser.add_argument(
-        "--unit", metavar="NAME", help="what one unit of work is called (default sample)"
-    )
-    parser.add_argument(
-        "--unit-regex",
-        type=invocation.argument(parsed_regex),
-        metavar="RE",
-        help="count units by output lines that match; group 1, if any, is a number of units",
-    )
-    parser.add_argument(
         "--whole",
         type=invocation.argument(parse_duration_s),
         metavar="TIME",
@@ -68,9 +59,6 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     asked = invocation.resolve(
         args.configs, command, workload=args.workload, use_case="profile", with_options=False
     )
-    named = {"unit": args.unit, "unit_regex": args.unit_regex}
-    given = {name: value for name, value in named.items() if value is not None}
-    asked = replace(asked, workload=asked.workload.model_copy(update=given))
     with node_of(args.engine, asked) as node:
         session = session_of(asked, node=node, allow_writes=args.allow_writes)
         result = measure(session, *plan_of(asked, args, session.machine.cpus))

@@ -172,7 +172,7 @@ class Comparison:
         """Log gains of `arm` over the first, by round (None: counted rounds)."""
         rounds = self.counted if rounds is None else rounds
         pairs = zip(_runs(rounds, self.ab_test.names[0]), _runs(rounds, arm), strict=True)
-        return [objective.log_gain(before, after) for before, after in pairs]
+        return [objective.log_merit(after) - objective.log_merit(before) for before, after in pairs]
 
     def interval(self, objective: Objective, arm: str = AFTER) -> Interval | None:
         """Gain of `arm` over the first variant.
@@ -222,8 +222,8 @@ class Comparison:
         )
         return stats.comparison_interval(
             ratios,
-            [_log_merit(objective, run) for run in (*first, *self.outside)],
-            [_log_merit(objective, run) for run in after],
+            [objective.log_merit(run) for run in (*first, *self.outside)],
+            [objective.log_merit(run) for run in after],
             sigma=sigma,
         )
 
@@ -298,11 +298,6 @@ def as_gains(found: Interval) -> Interval:
     return replace(found, estimate=estimate, low=low, high=high)
 
 
-def _log_merit(objective: Objective, run: Run) -> float:
-    """Log of the score, turned so that more is better."""
-    return math.log(objective.metric.gain(1.0, objective.score(run)))
-
-
 def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | None:
     """Chain the gains of several steps.
 
@@ -365,10 +360,8 @@ def contended_arms(runs: Mapping[str, TrialResult]) -> str | None:
 
 def neighbours(runs: Sequence[Run]) -> tuple[Neighbour, ...]:
     """Programs beside `runs` with their highest load, the busiest first."""
-    most: dict[str, Neighbour] = {}
-    for other in (other for run in runs for other in run.disturbance.who):
-        if other.name not in most or most[other.name].cpus < other.cpus:
-            most[other.name] = other
+    beside = (other for run in runs for other in run.disturbance.who)
+    most = {other.name: other for other in sorted(beside, key=lambda other: other.cpus)}
     return tuple(sorted(most.values(), key=lambda other: -other.cpus))
 
 

@@ -55,9 +55,6 @@ class Listener(Protocol):
     def trial_done(self, attempt: TrialResult) -> None:
         """A result is there."""
 
-    def trial_stopped(self, label: str, why: str) -> None:
-        """A limit of ours ended a process; it has no result."""
-
     def note(self, text: str) -> None:
         """A line for the user."""
 
@@ -71,12 +68,8 @@ class Budget:
     started: float
 
     @property
-    def spent_s(self) -> float:
-        return self.clock() - self.started
-
-    @property
     def remaining_s(self) -> float:
-        return self.total_s - self.spent_s
+        return self.total_s - (self.clock() - self.started)
 
 
 @dataclass(kw_only=True)
@@ -245,8 +238,8 @@ class Executor:
         if key in self._ahead:
             return self._concluded(replace(self._ahead.pop(key), request=request))
         if known is not None:
-            self._last_id += 1
-            return self._add(trial.id, request, known, reused=True)
+            kept = self._begin(request, trial, key, self.budget.remaining_s)
+            return self._add(replace(kept, result=known), reused=True)
         remaining_s = self.budget.remaining_s - after_s
         if request.expected_s > remaining_s:
             return SkippedRun(request=request, needed_s=request.expected_s, remaining_s=remaining_s)
@@ -300,7 +293,7 @@ class Executor:
                 why = f"no item within {request.limit_s:.0f} s"
             elif request.kept_s:
                 why = f"after {result.wall_s:.0f} s: the rest is kept for the proof"
-            self.listener.trial_stopped(trial.label, why)
+            self.listener.note(f"{trial.label}: stopped by gpu-advisor, {why}")
             return SkippedRun(
                 request=request,
                 needed_s=max(request.expected_s, done.most_s),
@@ -308,28 +301,21 @@ class Executor:
                 stopped=True,
             )
         self.run_cache.append(done.key, result)
-        return self._add(trial.id, request, result, took_s=done.took_s)
+        return self._add(done)
 
-    def _add(
-        self,
-        id_: str,
-        request: TrialRequest,
-        result: Run | Failure,
-        *,
-        reused: bool = False,
-        took_s: float = 0.0,
-    ) -> TrialResult:
+    def _add(self, done: _Begun, *, reused: bool = False) -> TrialResult:
+        assert done.result is not None
         attempt = TrialResult(
-            id=id_,
-            request=request,
-            result=result,
+            id=done.trial.id,
+            request=done.request,
+            result=done.result,
             reused=reused,
-            took_s=took_s,
+            took_s=done.took_s,
             remaining_s=self.budget.remaining_s,
         )
         self.attempts.append(attempt)
-        if request.purpose == "baseline" and isinstance(result, Run):
-            limits = replace(self.program.limits, startup_s=result.startup_s)
+        if done.request.purpose == "baseline" and attempt.run is not None:
+            limits = replace(self.program.limits, startup_s=attempt.run.startup_s)
             self.program = replace(self.program, limits=limits)
         self.listener.trial_done(attempt)
         return attempt

@@ -56,8 +56,6 @@ class TrialRequest:
     variant: Variant
     purpose: Purpose
     plan: MeasurePlan
-    knobs: tuple[KnobKey, ...] = ()
-    """Every knob that the trial moves."""
     command: CommandName = "own"
     repeat: int | None = None
     """Number of the repetition, each with a seed of its own; None: the seed of the call, if any."""
@@ -134,10 +132,6 @@ class TrialResult:
         """The run, unless it failed."""
         return self.result if isinstance(self.result, Run) else None
 
-    @property
-    def label(self) -> str:
-        return self.request.label
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedRun:
@@ -157,6 +151,7 @@ def contended(run: Run) -> bool:
 
 COMMAND_LINE = "command line"
 SEED = "{seed}"
+SEED_VARIABLES = ("GPU_ADVISOR_SEED", "PYTHONHASHSEED")
 SEEDS = 2**32
 """Number of seeds, that of Python's hashes."""
 
@@ -164,13 +159,6 @@ SEEDS = 2**32
 def with_seed(command: tuple[str, ...], seed: int | None) -> tuple[str, ...]:
     """Fill in the seed of `command`; 0 by default."""
     return tuple(token.replace(SEED, str((seed or 0) % SEEDS)) for token in command)
-
-
-def seed_environment(seed: int | None) -> dict[str, str]:
-    """The variables that tell a program its seed."""
-    if seed is None:
-        return {}
-    return {"GPU_ADVISOR_SEED": str(seed % SEEDS), "PYTHONHASHSEED": str(seed % SEEDS)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,6 +229,7 @@ class Program:
         seed = self.seed if request.repeat is None else (self.seed or 0) + request.repeat
         document = self.commands.get(request.command)
         command = with_seed(self.argv(candidate, document, outputs), seed)
+        seeded = {} if seed is None else dict.fromkeys(SEED_VARIABLES, str(seed % SEEDS))
         files = tuple(
             TrialFile(original=str(config.path), content=self.content(config, candidate, outputs))
             for config in self.configs
@@ -255,7 +244,7 @@ class Program:
             cwd=str(self.cwd),
             scratch=str(scratch),
             files=files,
-            env=tuple({**self.env, **seed_environment(seed)}.items()),
+            env=tuple({**self.env, **seeded}.items()),
             plan=replace(plan, memory_cap_gib=self.memory_cap_gib),
             unit=self.unit,
             start_limit_s=start_s,

@@ -183,8 +183,9 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
         base = head = checkout.head_checkout(cwd)
         shared = checkout.shared_data(head, args.link)
         programs = config.choose(head, args.workload, args.command)
-        if args.history:
-            history.claim(args.history)  # a file that cannot be used is refused first
+        if args.history:  # a file that cannot be used is refused first
+            history.read(args.history)
+            claim([args.history], overwrite=True)
         engine, host = stack.enter_context(_machine(inputs, cancel))
         if not args.history:
             base = stack.enter_context(checkout.base_of(head, args.base_ref, args.link))
@@ -225,7 +226,7 @@ def _judged(
     record = measured(session, host)
     if session.mode != "history" or record.verdict in {"error", "invalid", "no-baseline"}:
         return record
-    claimed, past = history.claim(args.history), history.read(args.history)
+    past, claimed = history.read(args.history), claim([args.history], overwrite=True)
     record, longer = history.judge(past, record)
     claimed.write(args.history, (longer.model_dump_json(indent=1) + "\n").encode())
     return record

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from advisor import files, stats
+from advisor import stats
 from advisor.gate.comparison import Workload
 from advisor.gate.schema import Better, GateRecord, ProgramEntry, Rate, Source, WorkloadVerdict
 from advisor.gate.verdict import led
@@ -146,13 +146,3 @@ def _rates(program: ProgramEntry) -> Iterator[tuple[Workload, Source | None, lis
 def read(path: Path) -> History:
     """Read the history; empty without a file. Raises ReportError if malformed."""
     return writing.read(path, History, "history") if path.exists() else History()
-
-
-def claim(path: Path) -> files.Claim:
-    """Check the history and claim its place.
-
-    Raises ReportError for a file that holds no history, and OutputRefusedError for a place that
-    cannot be written.
-    """
-    read(path)
-    return files.claim([path], overwrite=True)

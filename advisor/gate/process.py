@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from advisor.executor.engines import Engine
 from advisor.executor.engines.scratch_dir import require_room
@@ -193,8 +193,6 @@ def checked(text: str, source: str) -> float:
 
 
 class _Named(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
     name: str
     value: float
     unit: str = "unit"

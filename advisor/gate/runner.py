@@ -95,9 +95,8 @@ class Session:
         """Warm up open programs, then measure pairs. Raises InterruptedByUserError."""
         total_s = 60 * self.inputs.max_minutes
         self.budget = Budget(total_s=total_s, clock=time.monotonic, started=time.monotonic())
-        for program in self.selected:
-            if not self._closed(program.name):
-                self._warm_up(program)
+        for program in self._open():
+            self._warm_up(program)
         self._announce()
         rounds = {program.name: self._rounds(program) for program in self.selected}
         while open_programs := self._open():
@@ -135,7 +134,7 @@ class Session:
         return 2 * LOOKS[0] * len(self.selected)
 
     def _announce(self) -> None:
-        pair_s = sum(self._pair_s(p.name) for p in self.selected if not self._closed(p.name))
+        pair_s = sum(self._pair_s(program.name) for program in self._open())
         if pair_s:
             first, last = (LOOKS_OF[self.mode][end] for end in (0, -1))
             self.say(
@@ -205,10 +204,6 @@ class Session:
             msg = "Interrupted: no verdict. The pairs measured until then are in the report."
             raise InterruptedByUserError(msg)
         return run
-
-    def _closed(self, name: str) -> bool:
-        entry = self.programs[name]
-        return bool(entry.stopped or verdict.without_pairs(entry, self.inputs))
 
     def _pair_s(self, name: str) -> float:
         entry = self.programs[name]

@@ -43,7 +43,7 @@ class Decision:
     reason: str
     """A sentence for the report, printed as it is."""
     trials: tuple[str, ...] = ()
-    """Ids of the processes that moved the knob."""
+    """Ids of the search's processes in which the knob had another value."""
     in_phase: bool = True
     """The phase that ran uses it."""
 

@@ -266,7 +266,7 @@ def trial_entry(attempt: TrialResult) -> TrialEntry:
     facts: dict[str, Any] = {
         "id": attempt.id,
         "purpose": attempt.request.purpose,
-        "label": attempt.label,
+        "label": attempt.request.label,
         "wall_s": result.wall_s,
         "whatif": variant.whatif,
         "reused": attempt.reused,

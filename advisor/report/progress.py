@@ -95,16 +95,12 @@ class Progress:
         run = attempt.run
         busy = run is not None and run.disturbance.disturbed
         self._others = one_line(in_words(run.disturbance)) if run and busy else ""
-        label, purpose = one_line(attempt.label), attempt.request.purpose
+        label, purpose = one_line(attempt.request.label), attempt.request.purpose
         if purpose in COMPARABLE and not attempt.repeated:
             results = (*self._variants.get(label, ()), attempt.result)
             self._variants = {**self._variants, label: results}
         number = "kept run" if attempt.reused else f"trial {int(attempt.id)}"
         self._print("  ".join((number, label, purpose, *self._facts(attempt))))
-
-    def trial_stopped(self, label: str, why: str) -> None:
-        """Say that a limit of ours ended a process."""
-        self.note(f"{label}: stopped by gpu-advisor, {why}")
 
     def __enter__(self) -> Self:
         if self._live is not None:

@@ -161,7 +161,7 @@ IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 TAIL_LINES = 20
 STACK_LINES = 400
 TRACEBACK = "Traceback (most recent call last):"
-KEEP_COUNTING = "count output lines: set unit-regex in gpu-advisor.toml, or --unit-regex."
+KEEP_COUNTING = "count output lines: set unit-regex in gpu-advisor.toml."
 
 _RANK = re.compile(r"^\[rank\d+\]:\s?")
 """Prefix that torch gives the lines of a rank that raised."""
@@ -323,7 +323,7 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Failure:
         return failed(
             "no-steps",
             f"{ended}; output lines that match {trial.plan.unit_regex!r}: {ending.count.lines}",
-            "Mend the pattern that counts: unit-regex in gpu-advisor.toml, or --unit-regex.",
+            "Mend the pattern that counts: unit-regex in gpu-advisor.toml.",
         )
     if not ending.processes:
         option = isolating(trial.command)

@@ -293,10 +293,8 @@ def try_variant(
     waiting = any(each.outcome is None for each in state.suggestions)
     compared_s = FEWEST_ROUNDS * state.round_s * (2 if waiting else 1)
     purpose: Purpose = "whatif" if variant.whatif else "search"
-    moved = (key_of(knob),) if knob else ()
     requests = [
-        make_request(state, each, purpose, moved=moved, ran=state.best_run)
-        for each in (variant, *following)
+        make_request(state, each, purpose, ran=state.best_run) for each in (variant, *following)
     ]
     state, trial = yield from run_trial(
         state, requests[0], kept_s=compared_s, matters=False, ahead=lambda: requests[1:]

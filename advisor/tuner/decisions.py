@@ -1,12 +1,13 @@
 """Decisions: a verdict and a sentence for every knob."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from advisor.executor.requests import TrialResult
+from advisor.executor.requests import KnobKey, TrialResult
 from advisor.knobs.registry import loader_arguments
-from advisor.model import Candidate, Decision, Knob, KnobClass, TuningResult
+from advisor.model import Candidate, Change, Decision, Knob, KnobClass, TuningResult
 from advisor.tuner.effects import LOADER_KINDS, other_phase
-from advisor.tuner.state import KnobVerdict, Stop, TunerState, key_of
+from advisor.tuner.state import KnobVerdict, Stop, TunerState, change_of, key_of
 from advisor.tuner.value_trials import QUICKER
 
 STAGES: dict[str, KnobClass] = {
@@ -35,32 +36,32 @@ def decisions(
             outcome, new = "changed", change.new
             reason = verdict.reason.strip() if verdict is not None and own else LINKED
         decision = Decision(
-            document=knob.document,
-            path=knob.path,
-            kind=knob.kind,
-            knob_class=knob.knob_class,
+            **shared(knob),
             outcome=outcome,
             old=knob.value,
             new=new,
             reason=reason,
-            trials=tuple(t.id for t in trials if key in t.request.knobs and not t.repeated),
+            trials=tuple(t.id for t in trials if moves(t, key)),
             in_phase=outcome != "listed" or state.in_phase(knob),
         )
         found.append(decision)
     linked = (
-        Decision(
-            document=change.document,
-            path=change.path,
-            kind=change.kind,
-            knob_class=change.knob_class,
-            outcome="changed",
-            old=change.old,
-            new=change.new,
-            reason=LINKED,
-        )
-        for change in changes.values()
+        Decision(**shared(each), outcome="changed", old=each.old, new=each.new, reason=LINKED)
+        for each in changes.values()
     )
     return (*found, *linked)
+
+
+def shared(setting: Knob | Change) -> dict[str, Any]:
+    """Facts of a setting that its decision repeats."""
+    return {name: getattr(setting, name) for name in ("document", "path", "kind", "knob_class")}
+
+
+def moves(trial: TrialResult, knob: KnobKey) -> bool:
+    """True if a trial of the search gave `knob` another value."""
+    asked = trial.request
+    change = change_of(asked.variant.candidate, knob)
+    return asked.purpose == "search" and change is not None and not trial.repeated
 
 
 def unchanged(

@@ -152,12 +152,7 @@ def request_at(
     state: TunerState, grid: Grid, point: GridPoint, model: ThroughputModel, candidate: Candidate
 ) -> TrialRequest:
     """Request of the candidate at a point."""
-    moved = tuple(
-        key_of(knob)
-        for knob, value, old in zip(grid.knobs, point, grid.start, strict=True)
-        if knob is not None and value != old
-    )
-    request = make_request(state, Variant(candidate=candidate), moved=moved)
+    request = make_request(state, Variant(candidate=candidate))
     return replace(request, expected_s=state.price_s + extra_s(state, grid, point, model))
 
 

@@ -13,6 +13,7 @@ import statistics
 from dataclasses import dataclass
 from typing import NamedTuple
 
+NORMAL = statistics.NormalDist()
 SPLITS = tuple(10 ** (-3 + 0.25 * i) for i in range(29))
 """Launch over compute of the first batch."""
 GROWTHS = (0.0, 0.15, 0.3)
@@ -52,8 +53,7 @@ class Forecast:
     def improvement(self, log_best: float) -> float:
         """Expected gain over `log_best`, at least zero."""
         z = (self.log_rate - log_best) / self.sd
-        below = 0.5 * (1 + math.erf(z / math.sqrt(2)))
-        return self.sd * (z * below + math.exp(-z * z / 2) / math.sqrt(2 * math.pi))
+        return self.sd * (z * NORMAL.cdf(z) + NORMAL.pdf(z))
 
 
 class _Split(NamedTuple):

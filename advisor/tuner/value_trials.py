@@ -115,13 +115,8 @@ def requests_of(
     for value in values:
         candidate = state.with_value(knob, value)
         if isinstance(candidate, Candidate):
-            yield make_request(
-                state,
-                Variant(candidate=candidate),
-                moved=(key_of(knob),),
-                ran=state.best_run,
-                whole_batches=whole_batches,
-            )
+            variant = Variant(candidate=candidate)
+            yield make_request(state, variant, ran=state.best_run, whole_batches=whole_batches)
 
 
 def with_near_miss(

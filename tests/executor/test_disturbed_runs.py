@@ -26,7 +26,7 @@ def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path) -> None:
     disturbed, again = search.executor.attempts[2:4]
     assert disturbed.repeated
     assert not again.repeated
-    assert disturbed.label == again.label
+    assert disturbed.request.label == again.request.label
     assert search.values == quiet.values
     assert reported(search, tmp_path).load_note == ""
 

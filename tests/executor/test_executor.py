@@ -30,16 +30,15 @@ class Reasons(Quiet):
 
     last = ""
 
-    def trial_stopped(self, label: str, why: str) -> None:
-        del label
-        self.last = why
+    def note(self, text: str) -> None:
+        self.last = text
 
 
 def test_a_trial_that_the_budget_ended_failed_in_nothing(tmp_path) -> None:
     """It is skipped for want of time: no failed attempt, and nothing kept of it."""
     search = formula_search(tmp_path, on_formula(process_s=5.0), "lr: 0.1\n", budget_s=60.0)
     executor = search.executor
-    executor.budget.total_s = executor.budget.spent_s + 1.0
+    executor.budget.total_s += 1.0 - executor.budget.remaining_s
     before = len(executor.attempts)
     plan = MeasurePlan(measure_s=4.0)
     request = TrialRequest(variant=Variant(whatif="compile"), purpose="whatif", plan=plan)
@@ -55,7 +54,7 @@ def test_a_process_that_is_given_up_is_told_with_its_own_limit(tmp_path, wall_s,
     search = formula_search(tmp_path, on_formula(), "lr: 0.1\n", budget_s=60.0)
     executor, heard = search.executor, Reasons()
     executor.listener = heard
-    executor.budget.total_s = executor.budget.spent_s + 60.0
+    executor.budget.total_s += 60.0 - executor.budget.remaining_s
     executor.engine.run = lambda _: a_failure("timeout", wall_s=wall_s)
     plan = MeasurePlan()
     request = TrialRequest(variant=Variant(), purpose="whatif", plan=plan, fresh=True, limit_s=6.0)

@@ -27,15 +27,17 @@ def call(folder: Path, world: str, *argv: str, **env: str) -> Done:
     """`gpu-advisor ARGV` in the project, after the shell commands `world`."""
     project = folder / "project"
     project.mkdir(exist_ok=True)
-    if not (project / "c.json").exists():
-        (project / "c.json").write_text('{"batch_size": 1}\n')
+    for name, text in (("c.json", '{"batch_size": 1}\n'), ("gpu-advisor.toml", COUNTED)):
+        if not (project / name).exists():
+            (project / name).write_text(text)
     own = {"PYTHONPATH": PYTHONPATH, "XDG_STATE_HOME": str(folder / "elsewhere")}
     words = (sys.executable, "-m", "advisor", *argv)
     inside = (*NAMESPACE, "sh", "-ec", f'{world}\ncd project; exec "$@"', "sh", *words)
     return ran(*inside, cwd=folder, env={**os.environ, **own, **env})
 
 
-PROFILE = ("profile", "--window", "0.2s", "--unit-regex", "done", "--", "sh", "-c")
+COUNTED = '[workload.counted]\ncommand = "true"\nunit-regex = "done"\n'
+PROFILE = ("profile", "--window", "0.2s", "--workload", "counted", "--", "sh", "-c")
 ENDLESS = "while sleep 0.02; do echo done; done"
 
 

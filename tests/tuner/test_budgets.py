@@ -123,7 +123,7 @@ def test_a_budget_is_overrun_by_a_few_seconds_at_most(tmp_path, budget_s, late, 
     process_s = taking(8.0 * late, baseline=8.0)
     engine = on_formula(process_s=process_s, noise=0.02, held=held, **costs)
     search = formula_search(tmp_path, engine, text, workload=TEST, budget_s=budget_s, gpu=False)
-    assert search.executor.budget.spent_s <= budget_s + LATE_S
+    assert search.executor.budget.remaining_s >= -LATE_S
     assert LATE_S + TERM_GRACE_S <= 5.0
 
 
@@ -183,7 +183,7 @@ def test_rounds_that_take_less_than_was_feared_are_more(tmp_path) -> None:
     (proof,) = search.state.confirmations
     assert proof.ab_test.rounds < len(proof.counted) <= proof.ab_test.max_rounds
     assert not proof.cut_short
-    assert search.executor.budget.spent_s <= search.context.budget_s
+    assert search.executor.budget.remaining_s >= 0
 
 
 def test_a_budget_too_small_is_told_after_one_process(tmp_path) -> None:

@@ -88,7 +88,7 @@ def test_steps_are_written_where_the_bounds_lie_inside(tmp_path, items, noise) -
     assert not {seed for seed, _ in chose} & {seed for seed, _ in confirmed}
     assert {s for s, fewer in confirmed if fewer} == {s for s, fewer in confirmed if not fewer}
     last = search.state.quality.judgements[-1][1]
-    assert last.proven
+    assert (last.stage, last.within) == ("confirmed", True)
     assert last.items == items
     assert last.runs >= 2
     assert (last.low or 9.0) < (last.value or 0.0) < (last.high or 9.0) < (last.limit or 0.0)
@@ -139,7 +139,7 @@ def test_where_the_seed_is_ignored_other_items_can_confirm(tmp_path) -> None:
     assert {*search.values} == {"batch_size", "n_timestep"}
     assert search.state.quality.before == ()
     last = search.state.quality.judgements[-1][1]
-    assert (last.runs, last.items, last.proven) == (1, 8, True)
+    assert (last.runs, last.items, last.stage, last.within) == (1, 8, "confirmed", True)
 
 
 def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_path) -> None:

@@ -9,11 +9,11 @@ ray_pipe.py    such a command for Ray, run by the Python of `ray`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
     from pathlib import Path
     from typing import Self
@@ -32,7 +32,7 @@ class EngineSettings:
     """The card to hold; None: the host alone."""
     equal_gpus: tuple[str, ...] = ()
     """Further cards to hold, if they are free; local trials may use them."""
-    cancel: threading.Event | None = None
+    cancel: threading.Event = field(default_factory=threading.Event)
     """Set from outside, it ends the trial that runs and those to come."""
     on_progress: Callable[[str], None] = lambda _: None
 

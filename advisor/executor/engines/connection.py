@@ -29,7 +29,7 @@ AGENT = ("-P", "-m", "advisor.executor.engines.agent")
 KNOWN = {"slurm": "srun", "ray": "ray"}
 """Command of an engine that gpu-advisor.toml does not define."""
 SHEBANG = re.compile(
-    r"#!(?:/bin/sh\n'''exec' \"?)?\s*(?P<env>/\S+/env\s+)?"
+    r"#!(?:/bin/sh\n'''exec' \"?)?\s*(?P<env>/\S+/env\s+(?:-S\s+)?)?"
     r"(?P<python>(?:/[^\n\"]*/)?(?:python|pypy)[\d.]*)[\s\"]"
 )
 """First line of a script; the long form is pip's, for long paths and those with blanks."""
@@ -209,6 +209,10 @@ class Connection:
         self._machine: Machine | None = None
         self.others = tuple(Connection(other, cwd, environ, say) for other in carrier.others)
         """Further nodes, on which the same job runs at the same time."""
+        self.cancel = threading.Event()
+        """Set from outside, it ends the trial that runs, or the wait for a node."""
+        self.hear: dict[str, Callable[[str], None]] = {}
+        """By its name, what to do with a message that is no answer."""
         self.silence_s = messages.SILENCE_S
         self.host = ""
         self.warnings: tuple[str, ...] = ()
@@ -233,7 +237,7 @@ class Connection:
         assert self._machine is not None
         return self._machine
 
-    def open(self, cancel: threading.Event | None = None) -> None:
+    def open(self) -> None:
         """Start an agent and wait for it, as long as a queue takes.
 
         Raises EngineError, and NodeLostError where another kind of machine comes.
@@ -241,7 +245,7 @@ class Connection:
         begun = time.monotonic()
         try:
             self._start()
-            hello = self._hear("hello", cancel, silence_s=None)["hello"]
+            hello = self._hear("hello", silence_s=None)["hello"]
             self.host, self._greeted = hello["host"], True
             if hello["version"] != __version__:
                 msg = (
@@ -267,17 +271,10 @@ class Connection:
             )
             raise errors.NodeLostError(msg, again=False)
 
-    def ask(
-        self,
-        do: str,
-        *,
-        cancel: threading.Event | None = None,
-        hear: Mapping[str, Callable[[str], None]] | None = None,
-        **fields: Any,
-    ) -> dict[str, Any]:
+    def ask(self, do: str, **fields: Any) -> dict[str, Any]:
         """Answer of the agent to one request. Raises its refusal, and NodeLostError."""
         self.tell(do=do, **fields)
-        answer: dict[str, Any] = self._hear("answer", cancel, self.silence_s, hear)["answer"]
+        answer: dict[str, Any] = self._hear("answer", self.silence_s)["answer"]
         if "problem" in answer:
             raise self._refusal(answer)
         return answer
@@ -346,17 +343,11 @@ class Connection:
                 process.stdin.write(messages.encode(**fields))
                 process.stdin.flush()
 
-    def _hear(
-        self,
-        key: str,
-        cancel: threading.Event | None,
-        silence_s: float | None,
-        hear: Mapping[str, Callable[[str], None]] | None = None,
-    ) -> dict[str, Any]:
+    def _hear(self, key: str, silence_s: float | None) -> dict[str, Any]:
         """Wait for the message with `key`. Raises NodeLostError."""
         heard, cancelled = time.monotonic(), False
         while True:
-            if cancel is not None and cancel.is_set() and not cancelled:
+            if self.cancel.is_set() and not cancelled:
                 if not self._greeted:
                     msg = "Interrupted while a node was waited for; finished runs are kept."
                     raise errors.InterruptedByUserError(msg)
@@ -377,8 +368,8 @@ class Connection:
             if key in message:
                 return message
             for kind, text in message.items():
-                if hear is not None and kind in hear:
-                    hear[kind](str(text))
+                if kind in self.hear:
+                    self.hear[kind](str(text))
 
     def _start_limit_s(self) -> float | None:
         """Longest silence before the first word; None: nobody knows how long a queue takes."""

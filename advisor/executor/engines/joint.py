@@ -1,14 +1,13 @@
 """Trials as one job over several nodes, on all of which the command runs."""
 
 import contextlib
-import queue
 import threading
-from collections.abc import Sequence
+from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from advisor.errors import AdvisorError
 from advisor.executor.engines import Engine, EngineSettings, messages
 from advisor.executor.engines.local import LocalEngine
 from advisor.executor.engines.remote import RemoteEngine
@@ -27,7 +26,7 @@ class JointEngine:
 
     def __init__(self, settings: EngineSettings) -> None:
         assert settings.connection is not None
-        self._cancel = settings.cancel or threading.Event()
+        self._cancel = settings.cancel
         self._off = threading.Event()
         """Ends the trial on all nodes."""
         connections = (settings.connection, *settings.connection.others)
@@ -35,7 +34,7 @@ class JointEngine:
             RemoteEngine(replace(settings, connection=each, cancel=self._off))
             for each in connections
         ]
-        self._nodes[0].hear["stop"] = self._pass_on
+        self._nodes[0].connection.hear["stop"] = self._pass_on
         self._held = contextlib.ExitStack()
         self.clock = self._nodes[0].clock
         self._scratch: list[Path] = []
@@ -62,27 +61,22 @@ class JointEngine:
 
         Raises NodeLostError.
         """
-        ends: queue.SimpleQueue[tuple[int, Run | Failure | AdvisorError]] = queue.SimpleQueue()
-
-        def work(number: int) -> None:
-            try:
-                ends.put((number, self._nodes[number].run(self._of_node(number, trial))))
-            except AdvisorError as problem:
-                ends.put((number, problem))
-
-        numbers = range(len(self._nodes))
-        threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in numbers]
-        for thread in threads:
-            thread.start()
-        found: dict[int, Run | Failure | AdvisorError] = {}
-        while len(found) < len(threads):
-            with contextlib.suppress(queue.Empty):
-                number, end = ends.get(timeout=TICK_S)
-                found[number] = end
-            if self._cancel.is_set() or not all(isinstance(each, Run) for each in found.values()):
-                self._off.set()
+        with ThreadPoolExecutor(len(self._nodes)) as pool:
+            ends = [
+                pool.submit(node.run, self._of_node(number, trial))
+                for number, node in enumerate(self._nodes)
+            ]
+            running, first = set(ends), None
+            while running:
+                ended, running = futures.wait(running, TICK_S, futures.FIRST_COMPLETED)
+                no_runs = (e for e in ended if e.exception() or isinstance(e.result(), Failure))
+                first = first or next(no_runs, None)
+                if self._cancel.is_set() or first:
+                    self._off.set()
         self._off.clear()
-        return _whole([found[n] for n in found], [found[n] for n in numbers])
+        if first is not None:
+            return first.result()
+        return joined([run for end in ends if isinstance(run := end.result(), Run)])
 
     def _of_node(self, number: int, trial: Trial) -> Trial:
         """The trial with the scratch folder and the number of a node."""
@@ -96,18 +90,6 @@ class JointEngine:
         """Stop the ranks of all other nodes where those of the first one stop."""
         for node in self._nodes[1:]:
             node.connection.tell(stop=where)
-
-
-def _whole(
-    by_end: Sequence[Run | Failure | AdvisorError], by_node: Sequence[Run | Failure | AdvisorError]
-) -> Run | Failure:
-    """The run of all nodes, or the first end that is none."""
-    for end in by_end:
-        if isinstance(end, Failure):
-            return end
-        if isinstance(end, AdvisorError):
-            raise end
-    return joined([end for end in by_node if isinstance(end, Run)])
 
 
 def make_engine(settings: EngineSettings) -> Engine:

@@ -1,7 +1,6 @@
 """Trials in fresh processes on this machine."""
 
 import contextlib
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,6 @@ class LocalEngine:
 
     def __init__(self, settings: EngineSettings | None = None) -> None:
         self._settings = settings or EngineSettings()
-        self._cancel = self._settings.cancel or threading.Event()
         self._held = contextlib.ExitStack()
         self._folder: Path | None = None
         self.equal_gpus: tuple[str, ...] = ()
@@ -58,7 +56,7 @@ class LocalEngine:
         outcome = run_trial(
             replace(trial, made=(*trial.made, *sorted(self._made))),
             on_progress=self._settings.on_progress,
-            cancel=self._cancel,
+            cancel=self._settings.cancel,
         )
         self._made.update(str(Path(trial.cwd, name)) for name in outcome.files_created)
         return outcome

@@ -1,6 +1,5 @@
 """Trials on a node, run by an agent there."""
 
-import threading
 import time
 from pathlib import Path
 from typing import Any, Self
@@ -20,9 +19,8 @@ class RemoteEngine:
         assert settings.connection is not None
         self._settings = settings
         self.connection: Connection = settings.connection
-        self._cancel = settings.cancel or threading.Event()
-        self.hear = {"progress": settings.on_progress}
-        """By its name, what to do with a message that is no answer."""
+        self.connection.cancel = settings.cancel
+        self.connection.hear = {"progress": settings.on_progress}
 
     def __enter__(self) -> Self:
         """Hold the card of the node, and a scratch folder there."""
@@ -56,11 +54,11 @@ class RemoteEngine:
         """Answer of the agent, or of the next one where the last was lost."""
         if not self.connection.is_open:
             self._enter()
-        return self.connection.ask(do, cancel=self._cancel, hear=self.hear, **fields)
+        return self.connection.ask(do, **fields)
 
     def _enter(self) -> None:
         if not self.connection.is_open:
-            self.connection.open(self._cancel)
+            self.connection.open()
         gpu_uuid, silence_s = self._settings.gpu_uuid, self.connection.silence_s
         # The lost agent may still be ending its trial on the same node.
         deadline = time.monotonic() + (silence_s if self.connection.losses else 0.0)

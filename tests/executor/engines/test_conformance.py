@@ -134,7 +134,7 @@ def test_a_running_trial_is_cancelled_from_another_thread(kind, folder) -> None:
         trial = dataclasses.replace(
             trial_of(engine, folder), command=("sleep", "60"), plan=MeasurePlan(mode="whole")
         )
-        threading.Timer(0.3, engine._cancel.set).start()
+        threading.Timer(0.3, engine._settings.cancel.set).start()
         outcome = engine.run(trial)
     assert isinstance(outcome, Failure)
     assert outcome.kind == "interrupted"

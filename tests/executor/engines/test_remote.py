@@ -141,13 +141,12 @@ def test_a_job_that_never_comes_up_is_given_up_and_a_queue_is_not(
     (tmp_path / "srun").write_text(f"#!/bin/sh\necho '{words}' >&2\nexec sleep 600\n")
     (tmp_path / "srun").chmod(0o755)
     engine = Connection(Carrier(words=(str(tmp_path / "srun"),)), str(folder), os.environ)
-    cancel = threading.Event()
-    threading.Timer(3.0, cancel.set).start()
+    threading.Timer(3.0, engine.cancel.set).start()
     error, text = (
         (InterruptedByUserError, "waited for") if words else (EngineError, "hostname` by hand")
     )
     with pytest.raises(error, match=text):
-        engine.open(cancel)
+        engine.open()
 
 
 def test_an_agent_that_hears_nothing_ends_its_trial_and_itself(folder) -> None:
