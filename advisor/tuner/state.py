@@ -108,6 +108,8 @@ SPARE = 1.2
 """A budget that is named must do."""
 MARGIN = 1.1
 """Processes differ, and a confirmation that began is finished within the budget."""
+RECENT = 8
+"""Processes that tell how long others delay one now."""
 OUT_OF_TIME = "The budget was spent before another value could run."
 
 
@@ -185,7 +187,9 @@ class TunerState:
     """Values that a run showed to be knobs, and no name did."""
     originals: tuple[Run, ...] = ()
     costs_s: tuple[float, ...] = ()
-    """Budget that each short process took, with its preparation."""
+    """Budget that each short process took, waits and repetitions included."""
+    delays: tuple[float, ...] = ()
+    """Those costs over the wall time of each process alone."""
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
     verdicts: tuple[KnobVerdict, ...] = ()
@@ -330,10 +334,19 @@ class TunerState:
 
     @property
     def reserve_s(self) -> float:
-        """Time kept for the confirmation, at most about half."""
+        """Time kept for the confirmation, at most about half.
+
+        Beside other programs it holds good rounds at the upper quartile of recent delays.
+        """
         most = GOOD_ROUNDS if self.context.consents else MOST_RESERVED
         bought = int(self.context.budget_s / max(self.price_s, 1e-9) / 4)
-        return self.round_s * min(most, max(FEWEST_ROUNDS, bought))
+        planned_s = self.round_s * min(most, max(FEWEST_ROUNDS, bought))
+        recent = self.delays[-RECENT:]
+        if len(recent) < FEWEST_ROUNDS:
+            return planned_s
+        delay = statistics.quantiles(recent, method="inclusive")[-1]
+        delayed_s = GOOD_ROUNDS * self.round_s * delay
+        return max(planned_s, min(delayed_s, self.context.budget_s / 2))
 
     @property
     def gated_reserve_s(self) -> float:
@@ -359,9 +372,10 @@ class TunerState:
         if not timed and request.purpose != "baseline":
             return state
         cost_s = max(result.took_s, run.wall_s)
+        delay = cost_s / max(run.wall_s, 1e-9)
         if request.plan.ceilings_workers and run.window_ended_s is not None:
             cost_s -= max(0.0, run.wall_s - run.window_ended_s - ENDING_S)
-        return replace(state, costs_s=(*self.costs_s, cost_s))
+        return replace(state, costs_s=(*self.costs_s, cost_s), delays=(*self.delays, delay))
 
     def set_verdict(self, knob: KnobKey, outcome: str, reason: str) -> Self:
         """With a verdict on `knob` that replaces an earlier one."""
