@@ -96,6 +96,7 @@ def test_a_slower_config_fails_the_call_and_the_table_says_by_how_much(project, 
     assert {path.name: path.read_bytes() for path in project.glob("*.yaml")} == before
 
 
+@pytest.mark.slow
 def test_commands_are_compared_as_a_whole(compare) -> None:
     """Unit and pattern come from the workload; a faster second variant is no failure."""
     work = (sys.executable, "work.py")
@@ -116,12 +117,14 @@ def with_quality(project: Path) -> Path:
     return project
 
 
+@pytest.mark.slow
 def test_a_variant_whose_quality_is_unknown_is_undecided(with_quality, compare) -> None:
     (with_quality / "silent.yaml").write_text("step_s: 0.01\n")
     code, found = compared(compare, "a.yaml", "silent.yaml")
     assert (code, found["B"]["verdict"]) == (3, "undecided")
 
 
+@pytest.mark.slow
 def test_worse_outputs_and_crashes_fail_the_call(with_quality, compare) -> None:
     code, found = compared(compare, "a.yaml", "worse.yaml", "crash.yaml")
     assert code == 1

@@ -76,6 +76,7 @@ def call(project: Path, gpu_advisor: warm.Server, *words: str) -> tuple[int, str
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_a_larger_batch_takes_more_memory_and_a_larger_card_less_time(project, gpu_advisor) -> None:
     """Each card gets a config of its own, and its command; the user's config stays."""
     words = ("train.json", "--target", "rtx-4060,h100-sxm,t4", "--output", "out")
@@ -121,6 +122,7 @@ def test_a_larger_batch_takes_more_memory_and_a_larger_card_less_time(project, g
     assert "--overwrite" in stderr
 
 
+@pytest.mark.slow
 def test_a_program_that_needs_cuda_is_traced_on_a_cpu(project, gpu_advisor) -> None:
     """It takes the path that it takes on the card; what stays on the host takes no memory there."""
     words = ("rtx-4060", "--", "needs_cuda.py", "--batch-size", "4")
@@ -135,6 +137,7 @@ def test_a_program_that_needs_cuda_is_traced_on_a_cpu(project, gpu_advisor) -> N
     assert f"--batch-size {max(e['batch'] for e in found['predictions']):g}" in stdout
 
 
+@pytest.mark.slow
 def test_a_program_that_needs_more_of_cuda_fails_by_its_own_kind(project, gpu_advisor) -> None:
     code, stdout, _ = call(project, gpu_advisor, "--target", "h100-sxm", "--", "kernel.py")
     failure = json.loads(stdout)["failure"]

@@ -96,6 +96,7 @@ def measured(profile: Profile) -> Measured:
     return call
 
 
+@pytest.mark.slow
 def test_a_card_is_read_and_one_left_idle_is_the_first_line(project, profile, monkeypatch) -> None:
     """A scripted driver under the real NVML binding, read while the program runs."""
     driver = project / "driver"

@@ -8,10 +8,8 @@ pytest.importorskip("torch")
 
 
 @pytest.mark.slow
-def test_four_cards_tune_what_one_card_tunes(tmp_path) -> None:
-    """Trials run on all of them at once."""
-    alone, _ = tuned(tmp_path / "one", 1, "--evaluate")
-    written, progress = tuned(tmp_path / "four", 4, "--evaluate")
-    assert written == alone
-    assert '"batch_size": 4,' not in written
+def test_four_cards_tune_one_config(tmp_path) -> None:
+    """Trials run on all of them at once; a kernel takes equally long at any batch."""
+    written, progress = tuned(tmp_path, 4, "--evaluate")
+    assert '"batch_size": 4096' in written
     assert "4 equal cards" in progress

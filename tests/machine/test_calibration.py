@@ -31,10 +31,10 @@ def test_a_newer_calibration_takes_the_place_of_the_card_s_older_one(tmp_path: P
 def test_a_prediction_takes_the_rates_that_were_measured_on_such_a_card() -> None:
     found = applied(CARD, [SLOW])
     assert (found.measured_on, found.tf32_tflops) == ("2026-01-02", CARD.tf32_tflops)
-    product = Operation(MATRIX, "float16", 90e12, 8.0)
-    copy, launch = (Operation(OTHER, "float16", 0.0, size) for size in (900e9, 8.0))
+    product = Operation(MATRIX, "float16", 90e12, 8.0, "mm")
+    copy, launch = (Operation(OTHER, "float16", 0.0, size, "add") for size in (900e9, 8.0))
     for ops, expected_s in (((product, copy), REACHED / 0.9 + REACHED / 0.7), ((launch,), 2e-5)):
-        step = Trace(batch=1, names=(), ops=ops, held=(), events=())
+        step = Trace(batch=1, ops=ops, held=(), events=())
         assert step_time(step, found).seconds == pytest.approx(expected_s)
     assert applied(profiles.by_name("rtx-3090"), [SLOW]) == profiles.by_name("rtx-3090")
 
@@ -45,6 +45,7 @@ def test_rates_are_measured_as_a_profile_names_them() -> None:
     assert {*found, "name", "memory_gib", "measured_on"} == set(Rates.model_fields)
 
 
+@pytest.mark.slow
 def test_every_card_is_measured_in_the_user_s_own_torch(gpu_advisor, tmp_path) -> None:
     """And kept in the project: with simulated cards no launch is shorter than their kernels."""
     pytest.importorskip("torch")
