@@ -160,8 +160,8 @@ def why_ended(said: str, code: int | None) -> Ending:
     """Reason for the end of a carrier that said `said`."""
     for ending in ENDINGS:
         if match := re.search(ending.pattern, said):
-            told = next((text for text in match.groups() if text), "")
-            return ending._replace(what=f"{ending.what}: {told}" if told else ending.what)
+            detail = next((text for text in match.groups() if text), "")
+            return ending._replace(what=f"{ending.what}: {detail}" if detail else ending.what)
     last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
     what = last.strip() or f"its command ended with exit code {code}"
     return Ending("", what, again=True)
@@ -315,15 +315,15 @@ class Connection:
 
     def _read(self, process: subprocess.Popen[bytes]) -> None:
         lines = self._lines
-        with contextlib.suppress(ValueError), process.stdout or contextlib.nullcontext(()) as told:
-            for line in told:
+        with contextlib.suppress(ValueError), process.stdout or contextlib.nullcontext(()) as out:
+            for line in out:
                 lines.put(line)
         lines.put(b"")
 
     def _overhear(self, process: subprocess.Popen[bytes]) -> None:
         """Keep what the carrier says, and pass it on until the agent is there."""
-        with process.stderr or contextlib.nullcontext(()) as told:
-            for line in told:
+        with process.stderr or contextlib.nullcontext(()) as words:
+            for line in words:
                 text = os.fsdecode(line).rstrip()
                 self._said.append(text)
                 self._said_at = time.monotonic()
