@@ -225,7 +225,8 @@ def trace_of(run: Run) -> Trace:
     try:
         return parse(run.trace, run.effects.batch)
     except ValidationError as problem:
-        msg = "The trace of the program's step could not be read."
+        why = problem.errors()[0]["msg"]
+        msg = f"The trace of the program's step could not be read: {why}. --debug shows all of it."
         raise PredictionError(msg) from problem
 
 
