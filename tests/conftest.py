@@ -21,24 +21,24 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["OMP_NUM_THREADS"] = "1"
 
 LONGEST = (
+    "test_tutorial.py",
+    "test_how_to.py",
+    "test_optimize.py",
+    "test_ranks.py",
+    "test_each_engine.py",
+    "test_command_on_cards.py",
+    "test_ordinary_programs.py",
+    "test_slurm.py",
+    "test_measured_advice.py",
+    "test_remote.py",
     "test_failures.py",
-    "test_compiling.py",
     "test_probe_on_cards.py",
     "test_compare.py",
     "test_runs.py",
     "test_loops.py",
     "test_gate_real.py",
     "test_gate_attacks.py",
-    "test_gate_origins.py",
     "test_matrix.py",
-    "test_optimize.py",
-    "test_measured_advice.py",
-    "test_lifetime.py",
-    "test_profile.py",
-    "test_ordinary_programs.py",
-    "test_odd_programs.py",
-    "test_patched_programs.py",
-    "test_guarded_program.py",
 )
 """Files of tests begun first, in this order, so that no process is alone with one at the end."""
 
