@@ -29,6 +29,7 @@ LONGEST = (
     "test_command_on_cards.py",
     "test_ordinary_programs.py",
     "test_slurm.py",
+    "test_several_cards.py",
     "test_measured_advice.py",
     "test_remote.py",
     "test_failures.py",
@@ -37,7 +38,6 @@ LONGEST = (
     "test_runs.py",
     "test_loops.py",
     "test_gate_real.py",
-    "test_gate_attacks.py",
     "test_matrix.py",
 )
 """Files of tests begun first, in this order, so that no process is alone with one at the end."""
