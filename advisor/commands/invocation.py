@@ -247,7 +247,8 @@ def why_not_taken(argv: Sequence[str], config: documents.Document, cwd: Path) ->
         return None
     return (
         f"The command never names {config.name}, so a changed copy could not be passed to it: "
-        f"`{shlex.join(argv)}`. Write {{config}} or the path where the program takes it."
+        f"`{shlex.join(argv)}`. Write {{config}} or the path where the program takes it; "
+        "or leave the config out, and the program's own options are tuned."
     )
 
 

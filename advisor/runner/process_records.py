@@ -24,6 +24,7 @@ from advisor.analysis.measurement import Measurement
 from advisor.files import reading
 from advisor.model import Card, Flops, Footprint, JsonScalar, LoaderCeiling, WhatIfOutcome
 from advisor.probe.recorder import VERSION
+from advisor.runner.output import plain
 
 NOTHING_MEASURED = Measurement()
 
@@ -45,8 +46,9 @@ class ProgramException:
 
     @property
     def lines(self) -> list[str]:
-        """Type and message as Python prints them."""
-        return f"{self.type}: {self.message}".strip(": ").splitlines() or [self.type]
+        """Type and message as Python prints them, without terminal colours."""
+        shown = plain(f"{self.type}: {self.message}".encode(errors="replace"))
+        return shown.strip(": ").splitlines() or [self.type]
 
     @property
     def ran_out(self) -> bool:

@@ -66,7 +66,7 @@ RAN_OUT = raised("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2 Gi
     ("processes", "output", "kind", "evidence"),
     [
         # after a step the same errors are no rejected config
-        ([ended(STEPPED, raised("ValueError", "batch_size 8 is odd", "step"))], "",
+        ([ended(STEPPED, raised("ValueError", "\x1b[1mbatch_size\x1b[0m 8 is odd", "step"))], "",
          "crash-step", "ValueError: batch_size 8 is odd"),
         # the launcher's exception carries the rank's traceback
         ([ended(BOOTED, raised("ProcessRaisedException", SPAWN)), STEPPED], "",
