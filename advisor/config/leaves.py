@@ -48,7 +48,7 @@ class Option:
 
 
 COMPUTED, ALIAS = "it is computed", "it repeats"
-"""Starts of the reasons of values known only at run time, and of those of an alias."""
+"""Beginnings of two reasons: a value known only at run time, and an alias."""
 MAX_DEPTH = 200
 """Deepest nesting. Real configs stay below 20."""
 TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"

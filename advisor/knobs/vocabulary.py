@@ -36,26 +36,26 @@ def names() -> dict[str, Any]:
 
 @functools.cache
 def spelling() -> Mapping[str, Words]:
-    """Words for other spellings of them."""
+    """Words of each other spelling: `bs` is `batch size`."""
     rows = names()["spelling"].items()
     return {other: tuple(word.split()) for word, others in rows for other in others}
 
 
 @functools.cache
 def neutral() -> frozenset[str]:
-    """Words that speak for no kind, and against none."""
+    """Words without weight for or against any kind."""
     return frozenset(_respelled(" ".join(names()["neutral"]["words"])))
 
 
 @functools.cache
 def kinds() -> tuple[KindOfName, ...]:
-    """Kinds that names are weighed for."""
+    """Kinds of knobs, with the words that name them."""
     return tuple(_kind_of_name(kind, row) for kind, row in names()["kind"].items())
 
 
 @functools.cache
 def known() -> frozenset[str]:
-    """Every word of the file."""
+    """All words of names.toml."""
     weighed = (word for kind in kinds() for phrase in kind.phrases for word in phrase)
     return neutral().union(spelling(), weighed)
 

@@ -210,9 +210,9 @@ class Connection:
         self.others = tuple(Connection(other, cwd, environ, say) for other in carrier.others)
         """Further nodes, on which the same job runs at the same time."""
         self.cancel = threading.Event()
-        """Set from outside, it ends the trial that runs, or the wait for a node."""
+        """Ends the running trial, or the wait for a node, once it is set."""
         self.hear: dict[str, Callable[[str], None]] = {}
-        """By its name, what to do with a message that is no answer."""
+        """Listeners to messages that are no answers, by name of the message."""
         self.silence_s = messages.SILENCE_S
         self.host = ""
         self.warnings: tuple[str, ...] = ()
