@@ -307,7 +307,7 @@ def most_promising(
         hoped = new.get(alone)
         if hoped is None:
             continue
-        if ties(state, replace(hoped, log_rate=hoped.log_rate + hoped.sd), ran[level]):
+        if within_noise(state, replace(hoped, log_rate=hoped.log_rate + hoped.sd), ran[level]):
             return alone, 0.0
     fewer = (point for point in new if point[0] == batch and grid.start[1] <= point[1] < most)
     may_tie = [point for point in fewer if new[point].log_rate + new[point].sd >= top - tie(state)]
@@ -429,7 +429,7 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
     smooth = {point: worth(state, model, point) for point in {*hopeful, grid.start}}
     chosen = smallest_level(state, grid, {point: smooth[point] for point in hopeful})
     alone = [each for each in moved_alone(grid, chosen) if each in allowed]
-    enough = [each for each in alone if ties(state, smooth[each], smooth[chosen])]
+    enough = [each for each in alone if within_noise(state, smooth[each], smooth[chosen])]
     chosen = max(enough, key=lambda each: smooth[each].log_rate, default=chosen)
     gained = smooth[chosen].log_rate - smooth[grid.start].log_rate
     if grid.start in allowed and gained <= math.log1p(state.context.smallest_gain):
@@ -449,8 +449,8 @@ def moved_alone(grid: Grid, point: GridPoint) -> tuple[GridPoint, GridPoint]:
     return (point[0], grid.start[1]), (grid.start[0], point[1])
 
 
-def ties(state: TunerState, one: Forecast, other: Forecast) -> bool:
-    """True if `other` gains no more over `one` than equal runs differ."""
+def within_noise(state: TunerState, one: Forecast, other: Forecast) -> bool:
+    """True if `other` is no faster than `one` beyond the noise of equal runs."""
     least = max(state.context.smallest_gain, state.noise / 2)
     return other.log_rate - one.log_rate <= math.log1p(least)
 
