@@ -129,6 +129,7 @@ def test_a_python_config_is_found_by_path_by_module_and_by_import(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_program_without_a_config_gets_a_tuned_command(gpu_advisor, project) -> None:
     """Found, proven, and told in the report; no file but the report is written."""
     pytest.importorskip("torch")

@@ -84,6 +84,7 @@ def compared(compare: Compare, *words: str) -> tuple[int, dict[str, Any]]:
     return code, {"outcome": found["outcome"]} | {v["name"]: v for v in found["variants"]}
 
 
+@pytest.mark.slow
 def test_a_slower_config_fails_the_call_and_the_table_says_by_how_much(project, compare) -> None:
     before = {path.name: path.read_bytes() for path in project.glob("*.yaml")}
     code, out, err = compare("b.yaml", "a.yaml")

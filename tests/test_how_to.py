@@ -69,6 +69,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_each_command_of_the_page_runs(project) -> None:
     found = pages.blocks("how-to.md", "text|sh", SHORT)
     for block, code, stdout, stderr in pages.run(found, project, HOME=str(project / "home")):

@@ -70,6 +70,7 @@ def row(report: str, knob: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_overridden_value_is_reported_with_the_used_one(tmp_path, gpu_advisor) -> None:
     """The line where the loader is built is named; autocast stays off without a card."""
     config = "batch_size: 2\nprecision: fp32\n"

@@ -98,6 +98,7 @@ def result_of(done: Done) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_two_configs_are_tuned_written_and_reverted_together(project, call) -> None:
     """The batch lies in the second one; the first one stays as it is."""
     texts = {"model.yaml": "step_s: 0.004  # slow\n", "data.yaml": "batch_size: 1  # one\n"}
@@ -219,7 +220,7 @@ def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(proje
 
     measured = set(re.findall(r"^trial \d+  (.+?)  search  ", seen, re.MULTILINE))
     assert measured
-    found = result_of(call(*words, "--json", "--budget", "90s", *program))
+    found = result_of(call(*words, "--json", "--budget", "50s", *program))
     report = json.loads((project / "report.json").read_text())
     assert found["runs"] == sum(not trial["reused"] for trial in report["trials"])
     again = [t for t in report["trials"] if t["purpose"] == "search" and t["label"] in measured]

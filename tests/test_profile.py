@@ -139,6 +139,7 @@ def test_a_workload_may_be_named_without_its_config(measured) -> None:
     assert found["batch"] is None
 
 
+@pytest.mark.slow
 def test_a_command_alone_is_enough_and_nothing_is_left_behind(project, profile) -> None:
     """The memo begins with the bottleneck, and bounds what would help."""
     before = {path: path.stat().st_mtime_ns for path in project.rglob("*")}

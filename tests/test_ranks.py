@@ -72,6 +72,7 @@ def test_a_cause_is_cpus_data_or_the_exchange() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("how", "efficiency"), [("compute", (0.85, 1.1)), ("disk", (0.4, 0.75))])
 def test_a_training_is_compared_with_one_and_two_ranks(
     how, efficiency, tmp_path: Path, gpu_advisor
@@ -93,6 +94,7 @@ def test_a_training_is_compared_with_one_and_two_ranks(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_rank_0_without_a_record_leaves_the_word_to_the_next(tmp_path: Path, gpu_advisor) -> None:
     """Its Python keeps the probe out; nobody stopped the ranks then."""
     pytest.importorskip("torch")

@@ -12,6 +12,7 @@ UNPROVEN = {"optimize": 5, "revert": 18, "compare": 3}
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_each_command_of_the_page_ends_well_and_the_config_comes_back(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()

@@ -20,6 +20,8 @@ from advisor.sandbox.capabilities import FORCED, detect_isolation
 from advisor.sandbox.path_policy import is_within
 from tests.gate.repos import STEADY, WARM_UPS, Gated, Repo
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = (Path(__file__).parent / "hostile.py").read_text()
 STEERED = ("env", "path", "state")
 TOKENS = {

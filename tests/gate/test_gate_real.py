@@ -24,6 +24,8 @@ from tests import nvml_stub
 from tests.gate.repos import OUTPUTS, ROOT, STEADY, WARM_UPS, fork_event
 from tests.support.processes import begun, ran
 
+pytestmark = pytest.mark.slow
+
 BENCH = ("--command", "python bench.py")
 SETUP_LOG = "echo $GPU_ADVISOR_ARM $PWD >> $GPU_ADVISOR_HEAD/../out/setup.log"
 FAILS = "raise SystemExit(3)"
@@ -288,7 +290,6 @@ print("throughput: 100")
 """
 
 
-@pytest.mark.slow
 def test_a_run_that_hangs_does_not_outlast_the_budget(two) -> None:
     repo = two(TURNS, TURNS)
     repo.env |= {"TURNS": str(repo.out / "turns")}
@@ -328,9 +329,7 @@ def test_a_setup_leaves_nothing_running(tmp_path, monkeypatch) -> None:
     assert not alive(marker)
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_the_middle_ends_with_a_partial_report(two, number) -> None:
     """Exit code 4, outputs set, pairs so far kept, no process of the program left."""
     marker = f"gate-signal-test-{os.getpid()}-{number}"
@@ -382,7 +381,6 @@ def test_a_throttled_card_is_invalid_and_says_why(two, tmp_path) -> None:
     assert "SM clock of head was" in (why_discard(pair.base.gpu, clock_alone) or "")
 
 
-@pytest.mark.slow
 def test_two_gates_on_one_card_wait_for_each_other(two, tmp_path) -> None:
     repo = two(THROTTLED, THROTTLED)
     repo.env |= nvml_stub.build(tmp_path / "nvml").env(repo.env)

@@ -103,7 +103,9 @@ def test_utilisation_and_shares_agree(cause, words, tmp_path) -> None:
         found = profiled(stub, words, **meter)
     assert found["bottleneck"]["name"] == cause
     at_work = 100 * found["shares"].get("compute", 0.0)
-    if cause == "launch":  # the card works between launches, where only the driver sees it
+    if found["gpu_util_pct"] is None:  # the driver's figure is a mean of up to a second
+        assert found["window"]["end"] - found["window"]["start"] < 1.5
+    elif cause == "launch":  # the card works between launches, where only the driver sees it
         assert found["gpu_util_pct"] >= at_work - 10
     else:
         assert found["gpu_util_pct"] == pytest.approx(at_work, abs=10)
@@ -120,6 +122,7 @@ def test_a_card_that_throttles_is_said(tmp_path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_optimize_aims_at_the_card_in_use(project, environ) -> None:
     """Target, memory limit, utilisation and power of torch's card 0, which the driver counts as 1;
     before the program ran, the driver's first was the aim."""

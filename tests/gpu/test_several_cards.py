@@ -8,6 +8,7 @@ pytest.importorskip("torch")
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_four_cards_tune_one_config(tmp_path) -> None:
     """Trials run on all of them at once; a kernel takes equally long at any batch."""
     written, progress = tuned(tmp_path, 4, "--evaluate")

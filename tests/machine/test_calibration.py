@@ -39,6 +39,7 @@ def test_a_prediction_takes_the_rates_that_were_measured_on_such_a_card() -> Non
     assert applied(profiles.by_name("rtx-3090"), [SLOW]) == profiles.by_name("rtx-3090")
 
 
+@pytest.mark.slow
 def test_rates_are_measured_as_a_profile_names_them() -> None:
     found = card_rates.rates(pytest.importorskip("torch"), "cpu")
     assert min(found.values()) > 0

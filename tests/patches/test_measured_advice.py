@@ -14,6 +14,7 @@ from tests.probe import program
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(
         len(os.sched_getaffinity(0)) < 2, reason="one CPU: no number of workers is faster"
     ),

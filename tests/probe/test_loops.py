@@ -108,6 +108,7 @@ def test_validations_are_measured_where_they_are_asked_for(tmp_path, batches) ->
     assert reading.shares.compute + reading.shares.data_wait + reading.shares.other > 0.9
 
 
+@pytest.mark.slow
 def test_two_ranks_of_which_one_is_slow(tmp_path) -> None:
     """They stop at the same step and their rates, which are one where gradients are reduced, add
     up. The matrix has those of torchrun and of spawn."""

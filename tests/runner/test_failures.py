@@ -20,6 +20,8 @@ from advisor.sandbox.capabilities import FORCED
 from tests.runner.conftest import failed, processes_of, program
 from tests.runs import a_change
 
+pytestmark = pytest.mark.slow
+
 MINE = {"best.ckpt": "good weights", "config.json": "{ }"}
 """What the user has in the working directory, and must have afterwards."""
 

@@ -18,6 +18,8 @@ from advisor.runner.resources import TreeSampler
 from advisor.tuner import output_check
 from tests.runner.conftest import failed, measured, processes_of, program
 
+pytestmark = pytest.mark.slow
+
 LINES = 'for i in $(seq {n}); do echo "tile $i: 4 pixels"; sleep 0.02; done; echo end'
 WHOLE = MeasurePlan(mode="whole")
 

@@ -88,6 +88,7 @@ def test_a_full_disk_below_the_project_is_said_before_anything_runs(tmp_path, pr
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_what_was_proven_is_reported_although_the_original_cannot_be_kept(
     tmp_path, project
 ) -> None:
@@ -128,6 +129,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_read_only_project_can_be_looked_at(tmp_path, project) -> None:
     """--dry-run writes no config, the report goes elsewhere; also after it was tuned."""
     again = ("--dry-run", "--report", str(tmp_path / "out" / "r.md"), "--window", "0.2s")

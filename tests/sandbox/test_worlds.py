@@ -18,6 +18,8 @@ from advisor.sandbox.mounts import FOLDERS_LIMIT, FileTree, Mount, plan
 from advisor.sandbox.policy import SandboxPolicy
 from tests.sandbox.conftest import NAMESPACE, ROOT, Outcome, outcome_of
 
+pytestmark = pytest.mark.slow
+
 WRITES = "echo new > mine.txt; mkdir -p runs/1; echo x > runs/1/a; echo y > $TMPDIR/y; cat mine.txt"
 SET_DUMPABLE = 4
 IS_ROOT = os.geteuid() == 0

@@ -74,6 +74,24 @@ def test_workers_that_take_the_cores_of_a_training_go(tmp_path) -> None:
     assert search.values["num_workers"] < 4
 
 
+class Starved(Formula):
+    """A loader measured alone promises more than the whole with workers gives."""
+
+    def rate(self, values: Values, whatif: str | None = None) -> float:
+        return super().rate(values, whatif) * (0.25 if values["num_workers"] else 1.0)
+
+
+@pytest.mark.parametrize("load_s", [0.004, 0.006])
+def test_what_no_run_showed_to_be_faster_is_not_proven(tmp_path, load_s) -> None:
+    """The model alone still hoped for it, and the proof took half of the budget."""
+    engine = RecordedEngine(Starved(load_s=load_s, launch_s=0.02, unit_s=0.001))
+    text = "num_workers: 0\nbatch_size: 8\n"
+    search = formula_search(tmp_path, engine, text, workload=TEST, cpus=2)
+    proven = [each.request.variant.candidate for each in search.asked("confirm")]
+    assert "num_workers" not in search.values
+    assert not [c for each in proven for c in each.changes if c.knob.kind == "num_workers"]
+
+
 def test_of_loader_settings_that_tie_the_smallest_is_taken(tmp_path) -> None:
     """One worker hides the loading as eight do."""
     engine = on_formula(load_s=0.0003, launch_s=0.001, unit_s=0.0003)

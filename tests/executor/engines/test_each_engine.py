@@ -41,6 +41,7 @@ def project(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_each_node_gets_its_config_and_one_page_compares_them(project, gpu_advisor) -> None:
     """The original stays; a node that is not there costs its row only, and the exit code.
 

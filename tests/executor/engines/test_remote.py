@@ -31,6 +31,8 @@ from advisor.settings import EngineTable
 from tests.runner.conftest import DEADLINE_S, processes_of, reached
 from tests.support.processes import free_port
 
+pytestmark = pytest.mark.slow
+
 UNITS = "import time\nfor _ in range(3): print('unit', flush=True); time.sleep(0.02)"
 OTHER_VERSION = """\
 #!/bin/sh
@@ -121,7 +123,6 @@ def test_the_next_agent_waits_until_the_lost_one_has_let_go_of_the_machine(folde
         assert isinstance(engine.run(counts(engine, folder)), Run)
 
 
-@pytest.mark.slow
 def test_a_frozen_node_is_given_up(folder) -> None:
     with engine_on(folder) as engine:
         engine.connection.silence_s = 8.0
@@ -305,7 +306,6 @@ TORCHRUN = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_job_over_two_nodes_stops_and_is_told_as_one(tmp_path, gpu_advisor, broken) -> None:
     """Rank 0 says where all stop; what breaks on one node ends it on both."""

@@ -77,7 +77,10 @@ ENDS: dict[str, tuple[Callable[[], Any], str, bool]] = {
 }
 
 
-@pytest.mark.parametrize("how", ENDS)
+BY_THE_MINUTE = pytest.param("time limit", marks=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize("how", ["scancel", "preemption", BY_THE_MINUTE])
 def test_an_end_of_the_job_is_told_by_name_and_leaves_nothing(how, folder) -> None:
     act, what, again = ENDS[how]
     with under_slurm(folder) as engine:
