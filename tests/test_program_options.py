@@ -222,7 +222,14 @@ def printed_by(folder: Path, command: tuple[str, ...]) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("case", PROGRAMS)
+EXTRA = {"absl", "hydra", "omegaconf"}
+CASES = [
+    pytest.param(name, marks=pytest.mark.frameworks if program.needs in EXTRA else ())
+    for name, program in PROGRAMS.items()
+]
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_recorded_options_are_those_of_the_program(tmp_path, case) -> None:
     program = PROGRAMS[case]
     pytest.importorskip(program.needs)
