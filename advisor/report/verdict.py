@@ -27,6 +27,7 @@ from advisor.model import (
 from advisor.report.bottleneck import WAITING
 from advisor.report.schema import CandidateEntry, Gain, OptimizeVerdict
 from advisor.tuner import confirm, output_check
+from advisor.tuner.code_suggestions import is_confirmed
 from advisor.tuner.search import unusable
 from advisor.tuner.state import Stop, TunerState
 
@@ -243,7 +244,8 @@ def _likely_suggestions(state: TunerState) -> list[tuple[str, Comparison]]:
     """Suggestions that may be faster by their rounds and are not proven, the best first."""
     objective, least = state.context.objective, state.context.smallest_gain
     ranked = sorted(state.suggestions, key=lambda each: -each.gain)
-    tried = [(each.title, each.outcome) for each in ranked if each.outcome is not None]
+    unproven = (each for each in ranked if not is_confirmed(state, each))
+    tried = [(each.title, each.outcome) for each in unproven if each.outcome is not None]
     return [each for each in tried if each[1].cut_short or each[1].is_likely(objective, least)]
 
 

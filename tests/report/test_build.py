@@ -245,11 +245,14 @@ def test_a_batch_that_is_only_suggested_is_no_candidate_of_the_headline(tmp_path
     assert found.reason.startswith("No value that may be written was faster by more than")
     assert "Faster, and yours to apply: batch_size: 4 to " in sections.render(found)
     (suggestion,) = (each for each in search.state.suggestions if each.knob is not None)
-    short = replace(suggestion.outcome, cut_short=True, rounds=suggestion.outcome.rounds[:2])
-    state = replace(search.state, suggestions=(replace(suggestion, outcome=short),))
-    search = replace(search, stop=replace(search.stop, state=state))
-    assert reported(search, tmp_path).verdict == "partial"
-    assert f"The best candidate, {suggestion.title}, " in reported(search, tmp_path).reason
+    for rounds, verdict_then in ((2, "partial"), (None, "unchanged")):
+        whole = suggestion.outcome
+        short = replace(whole, cut_short=True, rounds=whole.rounds[:rounds])
+        state = replace(search.state, suggestions=(replace(suggestion, outcome=short),))
+        found = reported(replace(search, stop=replace(search.stop, state=state)), tmp_path)
+        assert found.verdict == verdict_then, "what its rounds prove is proven"
+        likely = f"The best candidate, {suggestion.title}, " in found.reason
+        assert likely is (verdict_then == "partial")
 
 
 def test_a_knob_found_by_experiment_is_told_with_its_effect(tmp_path) -> None:
