@@ -157,6 +157,29 @@ merged = OmegaConf.merge(base, OmegaConf.from_cli())
 print(json.dumps({f"data.{key}": value for key, value in merged.data.items()}))
 """
 
+TYRO = """\
+import dataclasses, json
+import tyro
+from typing import Literal, Optional, Tuple
+
+@dataclasses.dataclass
+class Data:
+    workers: int = 2
+
+@dataclasses.dataclass
+class Args:
+    batch_size: int = 8
+    lr: float = 1e-3
+    amp: bool = False
+    mode: Literal["a", "b"] = "a"
+    seed: Optional[int] = None
+    sizes: Tuple[int, ...] = (1, 2)
+    data: Data = dataclasses.field(default_factory=Data)
+
+args = tyro.cli(Args)
+print(json.dumps({**dataclasses.asdict(args), "data.workers": args.data.workers}))
+"""
+
 MODULE = {"pkg/__init__.py": "", "pkg/cli.py": ARGPARSE}
 
 PROGRAMS = {
@@ -191,6 +214,11 @@ PROGRAMS = {
         ABSL, "main.py rest", {"--batch_size": 128, "--use_bf16": False},
         {"--batch_size": 256, "--use_bf16": True}, needs="absl",
     ),
+    "tyro": Program(
+        TYRO, "main.py --lr 0.5",
+        {"--batch-size": 8, "--lr": 0.5, "--amp": False, "--mode": "a", "--data.workers": 2},
+        {"--batch-size": 16, "--lr": 0.25, "--amp": True, "--data.workers": 0}, needs="tyro",
+    ),
     "hydra": Program(
         HYDRA, "main.py trainer.lr=0.3 data=cifar",
         {"data.batch_size": 128, "data.num_workers": 4, "trainer.amp": False, "trainer.lr": 0.3},
@@ -222,7 +250,7 @@ def printed_by(folder: Path, command: tuple[str, ...]) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-EXTRA = {"absl", "hydra", "omegaconf"}
+EXTRA = {"absl", "hydra", "omegaconf", "tyro"}
 CASES = [
     pytest.param(name, marks=pytest.mark.frameworks if program.needs in EXTRA else ())
     for name, program in PROGRAMS.items()

@@ -24,6 +24,7 @@ GRACE_S = 1.0
 LONG_GRACE_S = 20.0
 """Wait where words are left over for another parser."""
 PLAIN = (str, int, float, bool, type(None))
+WORDS = {"True": True, "False": False, "None": None}
 TAKES_SEVERAL = "it takes several values"
 LEAVE = getattr(sys.modules.get("posix"), "_exit", os._exit)
 """The system's own exit: no handler of the program runs."""
@@ -78,6 +79,7 @@ def _hook(owner: Any, name: str, act: Callable[..., None]) -> None:
 def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:
     """Record each parser's options, then end the process."""
     recorder = Recorder(path)
+    os.environ.setdefault("PYTHON_TYRO_BACKEND", "argparse")  # its copy of argparse, hooked below
     when_imported({name: functools.partial(hook, recorder) for name, hook in LIBRARIES.items()})
     _hook_exec(recorder)
 
@@ -182,10 +184,24 @@ def _of_argparse(parser: Any, command: str | None) -> Iterator[Option]:
 def _default_of(parser: Any, action: Any) -> Any:
     """Return the default, converted where it is text."""
     default = parser._defaults.get(action.dest, action.default)
+    if not isinstance(default, PLAIN) and "(default: " in str(action.help):  # tyro's stands there
+        return _value_of(action.help.rpartition("(default: ")[2].removesuffix(")"))
     try:
         return action.type(default) if isinstance(default, str) and action.type else default
     except Exception:
         return default
+
+
+def _value_of(text: str) -> Any:
+    """Value of a default that a help text shows."""
+    if text in WORDS:
+        return WORDS[text]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
 
 
 def _command_of(parser: Any, around: Any) -> str | None:
@@ -314,6 +330,7 @@ def _hook_exec(recorder: Recorder) -> None:
 
 LIBRARIES: dict[str, Callable[[Recorder, Any], None]] = {
     "argparse": _hook_argparse,
+    "tyro._backends._argparse": _hook_argparse,
     "absl.flags._flagvalues": _hook_absl,
     "click.core": _hook_click,
     "typer._click.core": _hook_click,
