@@ -21,6 +21,7 @@ from advisor.executor.requests import COMMAND_LINE
 from advisor.files import Claim
 from advisor.machine import calibration, profiles
 from advisor.model import (
+    BEFORE_TRAINING,
     SAMPLER_FORWARDS,
     Candidate,
     Change,
@@ -340,6 +341,7 @@ def notes(found: Findings, cards: Sequence[GpuProfile], entries: Sequence[Estima
     dtype = run.effects.dtype or "its own precision"
     launches = any(entry.bound == "launches" for entry in entries)
     lines = {
+        f"{BEFORE_TRAINING}.": BEFORE_TRAINING in run.notes,
         f"Only the batch as configured: {found.why.rstrip('.')}.": found.why,
         f"The program ran on this CPU and believed to have the card {found.stand_in}; nothing was "
         "compiled.": found.stand_in,

@@ -33,6 +33,12 @@ SAMPLER_FORWARDS = 4
 TRAINING_STEPS = ("optimizer step", "training step")
 """Kinds of step that end in an update: of an optimizer of torch's, or of the program's own."""
 
+BEFORE_TRAINING = (
+    "An optimizer was built and made no step: if the program trains, this is its evaluation before "
+    "that. Let that be shorter or later, and call again"
+)
+"""Note on a run."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:

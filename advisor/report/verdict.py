@@ -14,6 +14,7 @@ from advisor.knobs.discovery import Followed
 from advisor.knobs.registry import REGISTRY
 from advisor.machine.target import Target
 from advisor.model import (
+    BEFORE_TRAINING,
     Advice,
     Candidate,
     Decision,
@@ -319,6 +320,8 @@ def caveats(found: TuningResult) -> Iterator[str]:
             "compared. Look at them before you trust the result."
         )
     yield from filter(None, (found.lab.run_cache.set_aside, target.note))
+    if any(BEFORE_TRAINING in run.notes for run in state.originals):
+        yield f"{BEFORE_TRAINING}."
     if not state.context.has_gpu:
         yield "All of this was measured on this CPU. It says nothing about a GPU."
     yield from map(followed, state.followed)

@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from advisor.model import MeasurePlan
+from advisor.analysis import progress
+from advisor.model import BEFORE_TRAINING, TRAINING_STEPS, MeasurePlan
 from tests.probe.program import PLAN, PROGRAMS, noted_steps, python, run
 from tests.support.processes import free_port
 
@@ -164,6 +165,16 @@ def test_a_validation_first_is_not_the_workload(tmp_path) -> None:
     reading = outcome.measured
     assert reading.step_kind == "optimizer step"
     assert reading.effects.batch == 4
+    assert BEFORE_TRAINING not in reading.notes
+
+
+def test_a_validation_longer_than_our_patience_is_named(tmp_path, monkeypatch) -> None:
+    """It was measured in place of the training, and predicted as inference."""
+    monkeypatch.setattr(progress, "TRAINING_PATIENCE_S", 0.0)
+    words = ("gpt", "4", "8", "torch", "1000000")
+    outcome = python(tmp_path, "own_language.py", *words, plan=PLAN)
+    assert outcome.measured.step_kind not in TRAINING_STEPS
+    assert BEFORE_TRAINING in outcome.measured.notes
 
 
 def test_a_loader_that_another_thread_reads_is_not_waited_for(tmp_path) -> None:
