@@ -151,8 +151,8 @@ def tune_loader(state: TunerState) -> Stage:
 def tune_memory_savers(state: TunerState) -> Stage:
     """Try to switch off what computes activations twice to save memory."""
     for knob in state.tunable("grad_checkpoint"):
-        if knob.value is True and state.incumbent_run.effects.recomputes:
-            state = yield from try_values(state, knob, [False])
+        if knob.value == 1 and state.incumbent_run.effects.recomputes:
+            state = yield from try_values(state, knob, [as_written(knob, False)])
             continue
         reason = "Nothing was seen to be computed twice by torch, so off is no faster."
         state = state.set_verdict(key_of(knob), "kept", reason)
@@ -175,8 +175,9 @@ def tune_precision(state: TunerState) -> Stage:
 
 def tune_flags(state: TunerState) -> Stage:
     """Try the quicker value of each flag."""
-    for kind, (slower, quicker) in QUICKER.items():
+    for kind, pair in QUICKER.items():
         for knob in state.tunable(kind):
+            slower, quicker = (as_written(knob, value) for value in pair)
             if repr(knob.value) != repr(slower):
                 reason = f"No value is known to be quicker than {knob.value!r}."
             elif kind in ON_GPU and not state.incumbent_run.on_gpu:
@@ -186,6 +187,11 @@ def tune_flags(state: TunerState) -> Stage:
                 continue
             state = state.set_verdict(key_of(knob), "kept", reason)
     return state
+
+
+def as_written(knob: Knob, value: JsonScalar) -> JsonScalar:
+    """Value of a flag, as 0 or 1 where the config has a number."""
+    return int(value) if isinstance(value, bool) and type(knob.value) is int else value
 
 
 def try_with_consent(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> Stage:

@@ -172,11 +172,13 @@ def test_a_spent_budget_is_said(tmp_path) -> None:
 FLAGS = "cudnn_benchmark: false\nchannels_last: false\n"
 
 
-def test_a_flag_of_the_config_is_tuned_behind_the_guard(tmp_path) -> None:
+@pytest.mark.parametrize(("text", "on"), [(FLAGS, True), (FLAGS.replace("false", "0"), 1)])
+def test_a_flag_of_the_config_is_tuned_behind_the_guard(tmp_path, text, on) -> None:
     """The config holds it, so the config is where it is switched on, proven and written."""
     engine = computing(flags={"cudnn_benchmark": 1.4, "channels_last": 1.0})
-    search = formula_search(tmp_path, engine, FLAGS, workload=GUARD)
-    assert [change.path for change in search.winner.changes] == ["cudnn_benchmark"]
+    search = formula_search(tmp_path, engine, text, workload=GUARD)
+    (change,) = search.winner.changes
+    assert (change.path, repr(change.new)) == ("cudnn_benchmark", repr(on))
     assert search.decisions["channels_last"].reason.startswith("No value tested was faster")
     assert not {"cudnn_benchmark", "channels_last"} & {*tried(engine)}
 

@@ -203,7 +203,7 @@ class Formula:
         step_s = (self.launch_s + self.unit_s * batch) * self._sampler_steps(values)
         step_s /= self.bf16_speedup if self._half(values) else 1.0
         for name, speedup in self.flags.items():
-            step_s /= speedup if values.get(name) is True else 1.0
+            step_s /= speedup if values.get(name) == 1 else 1.0
         return batch, step_s, self._load_s(batch, self._number(values, "num_workers", 0))
 
     def _load_s(self, batch: int, workers: int) -> float:
@@ -221,7 +221,7 @@ class Formula:
         }
         seen |= dict(self.observed)
         for name in self.flags:
-            seen |= {NAMED.get(name, name): used.get(name) is True}
+            seen |= {NAMED.get(name, name): used.get(name) == 1}
         return Effects(**seen)
 
     def _outcome(self, whatif: str) -> WhatIfOutcome | None:
