@@ -81,16 +81,13 @@ def is_secret(name: str, value: Any) -> bool:
     return _ends(words, WEAK_NAMES) and isinstance(value, str) and bool(_CREDENTIAL.fullmatch(text))
 
 
-def mask_text(text: str) -> str:
-    """Mask secrets in `text`: logs, commands, diffs, sentences."""
+def mask_text(text: str, *, code: bool = False) -> str:
+    """Mask secrets in logs, commands, diffs and sentences; of code in its quotes only."""
+    if code:
+        return _without(_PAIR, _masked_shapes(text), code=True)
     while (masked := _without(_FLAG, _without(_PAIR, _masked_shapes(text)))) != text:
         text = masked
     return text
-
-
-def mask_code(text: str) -> str:
-    """Mask secrets in source code, inside quotes only."""
-    return _without(_PAIR, _masked_shapes(text), code=True)
 
 
 def mask_value(value: Any, name: str = "") -> Any:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from advisor import config as documents, masking
-from advisor.masking import MASK, mask_code, mask_text, mask_value
+from advisor.masking import MASK, mask_text, mask_value
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 random_text = st.text(LETTERS, min_size=40, max_size=60)
@@ -108,8 +108,8 @@ def test_a_command_and_an_environment_are_masked_by_name() -> None:
 def test_code_is_masked_only_inside_quotes() -> None:
     """A patch must apply: names and expressions are no secrets."""
     code = "+    api_key=args.api_key, token=tokenizer, password=getpass()\n"
-    assert mask_code(code) == code
-    assert SECRET not in mask_code(f"login(password='{SECRET}')")
+    assert mask_text(code, code=True) == code
+    assert SECRET not in mask_text(f"login(password='{SECRET}')", code=True)
 
 
 @pytest.mark.parametrize(

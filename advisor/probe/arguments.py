@@ -6,6 +6,7 @@ its arguments are parsed, and records every option that a parser declares.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import functools
 import json
@@ -24,7 +25,6 @@ GRACE_S = 1.0
 LONG_GRACE_S = 20.0
 """Wait where words are left over for another parser."""
 PLAIN = (str, int, float, bool, type(None))
-WORDS = {"True": True, "False": False, "None": None}
 TAKES_SEVERAL = "it takes several values"
 LEAVE = getattr(sys.modules.get("posix"), "_exit", os._exit)
 """The system's own exit: no handler of the program runs."""
@@ -194,14 +194,10 @@ def _default_of(parser: Any, action: Any) -> Any:
 
 def _value_of(text: str) -> Any:
     """Value of a default that a help text shows."""
-    if text in WORDS:
-        return WORDS[text]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text
 
 
 def _command_of(parser: Any, around: Any) -> str | None:

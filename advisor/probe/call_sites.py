@@ -22,7 +22,7 @@ def user_site() -> str | None:
 
 def caller() -> Any:
     """The innermost frame that is neither ours nor torch's."""
-    return _outside(_is_torchs)
+    return _outside(lambda n: n.startswith((OWN, "<")) or f"{os.sep}torch{os.sep}" in n)
 
 
 def _outside(skipped: Callable[[str], bool]) -> Any:
@@ -30,10 +30,6 @@ def _outside(skipped: Callable[[str], bool]) -> Any:
     while frame is not None and skipped(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
-
-
-def _is_torchs(name: str) -> bool:
-    return name.startswith((OWN, "<")) or f"{os.sep}torch{os.sep}" in name
 
 
 @functools.lru_cache(maxsize=None)

@@ -160,7 +160,7 @@ def _mask_patch(patch: str) -> str:
     """Mask a patch; in code, only inside quotes."""
     targets = [line for line in patch.splitlines() if line.startswith("+++ ")]
     code = all(line.split("\t")[0].endswith(".py") for line in targets)
-    return masking.mask_code(patch) if code else masking.mask_text(patch)
+    return masking.mask_text(patch, code=code)
 
 
 def _figure(report_md: Path) -> Path:

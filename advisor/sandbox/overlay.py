@@ -217,7 +217,7 @@ def _copied(folder: str, base: str) -> list[str]:
                 elif entry.is_dir():
                     os.mkdir(copy)
                     _copy_status(entry.path, copy)
-                elif _is_small(entry, left):
+                elif entry.is_file() and entry.stat().st_size <= left and os.access(entry, os.R_OK):
                     left -= entry.stat().st_size
                     shutil.copy2(entry.path, copy)
                     _copy_status(entry.path, copy)
@@ -228,10 +228,6 @@ def _copied(folder: str, base: str) -> list[str]:
                 continue
     _copy_status(folder, base)
     return shown
-
-
-def _is_small(entry: os.DirEntry[str], left: int) -> bool:
-    return entry.is_file() and entry.stat().st_size <= left and os.access(entry.path, os.R_OK)
 
 
 def _let_through(path: str, target: str) -> None:

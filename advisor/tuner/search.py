@@ -303,11 +303,9 @@ def most_promising(
     if not ran:
         return None, 0.0
     batch, most = level = smallest_level(state, grid, ran)
-    for alone in moved_alone(grid, level):
-        hoped = new.get(alone)
-        if hoped is None:
-            continue
-        if within_noise(state, replace(hoped, log_rate=hoped.log_rate + hoped.sd), ran[level]):
+    for alone in filter(new.__contains__, moved_alone(grid, level)):
+        hoped = replace(new[alone], log_rate=new[alone].log_rate + new[alone].sd)
+        if within_noise(state, hoped, ran[level]):
             return alone, 0.0
     fewer = (point for point in new if point[0] == batch and grid.start[1] <= point[1] < most)
     may_tie = [point for point in fewer if new[point].log_rate + new[point].sd >= top - tie(state)]
@@ -428,12 +426,9 @@ def batch_of(point: GridPoint) -> float:
 
 
 def conclude(state: TunerState, grid: Grid) -> TunerState:
-    """Take the smallest point that ties with the fastest.
-
-    The model alone makes no candidate: a run of it must have been faster than the start's.
-    """
+    """Take the smallest point that ties with the fastest."""
     allowed = allowed_points(state, grid)
-    if grid.start in allowed:
+    if grid.start in allowed:  # the model alone makes no candidate: a run must have been faster
         least = rate_of(state, grid, grid.start)
         faster = (point for point in allowed if rate_of(state, grid, point) > least)
         allowed = [grid.start, *faster]
