@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.__main__ import dispatch
+from advisor.commands.compare import differing
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
 from advisor.executor.comparison import work_differences
 from advisor.model import Effects
@@ -104,6 +105,7 @@ def test_commands_are_compared_as_a_whole(compare) -> None:
     words = ("--workload", "work", "--", *work, "a.yaml", "--vs", *work, "b.yaml")
     code, found = compared(compare, *words)
     assert (code, found["outcome"], found["B"]["verdict"]) == (0, "ok", "faster")
+    assert (found["A"]["label"], found["B"]["label"]) == ("a.yaml", "b.yaml")
     gain, rates = found["B"]["gain"], [found[name]["units_per_s"] for name in "AB"]
     assert 1 < gain["low"] <= gain["ratio"] <= gain["high"]
     assert gain["ratio"] == pytest.approx(rates[1] / rates[0])
@@ -165,6 +167,20 @@ def test_a_first_variant_that_crashes_ends_the_call(compare) -> None:
 def test_misuse_is_one_sentence(project, words, part) -> None:
     with pytest.raises(UsageError, match=part):
         dispatch(["compare", *words])
+
+
+@pytest.mark.parametrize(
+    ("blocks", "labels"),
+    [
+        ("python a.py --lr 1 --amp/python a.py --lr 2 --amp", ["--lr 1", "--lr 2"]),
+        ("python a.py/python a.py --amp", ["a.py", "a.py --amp"]),
+        ("python a.py/torchrun b.py", ["python a.py", "torchrun b.py"]),
+        ("python a.py/python a.py", ["a.py", "a.py"]),
+    ],
+)
+def test_commands_are_named_by_their_difference(blocks, labels) -> None:
+    found = differing([block.split() for block in blocks.split("/")])
+    assert [" ".join(words) for words in found] == labels
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import itertools
 import os
+import shlex
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from advisor import numbers, settings
+from advisor import masking, numbers, settings
 from advisor.commands import invocation, output
 from advisor.commands.measuring import node_of, program_of, session_of
 from advisor.errors import BudgetTooSmallError, TrialFailedError, UsageError
@@ -109,7 +110,7 @@ class Arm:
 
     name: str
     label: str
-    """The config's path, or the command."""
+    """The config's path, or the words in which its command differs."""
     asked: invocation.Invocation
     ranks: int | None = None
     warm_up: Run | None = None
@@ -168,7 +169,8 @@ def arms_of(args: argparse.Namespace, command: list[str]) -> list[Arm]:
     template = [_placeholder(word, configs) for word in command]
     named: list[tuple[list[Path], list[str]]] = [([config], template) for config in configs]
     workload = args.workload or _workload_of(configs)
-    arms = []
+    arms: list[Arm] = []
+    own_words = differing(blocks) if not named else ()
     for name, (paths, words) in zip(
         NAMES, named or [([], block) for block in blocks], strict=False
     ):
@@ -176,7 +178,7 @@ def arms_of(args: argparse.Namespace, command: list[str]) -> list[Arm]:
             paths, words, workload=workload, use_case="compare", with_options=False
         )
         invocation.require_program(asked.argv, asked.cwd, asked.environ)
-        label = str(paths[0]) if paths else asked.command
+        label = str(paths[0]) if paths else masking.mask_text(shlex.join(own_words[len(arms)]))
         arms.append(Arm(name=name, label=label, asked=asked))
     for arm, count in zip(arms, counts, strict=False):
         arm.ranks, arm.label = count, numbers.many(count, "rank")
@@ -191,6 +193,20 @@ def split_blocks(command: list[str]) -> list[list[str]]:
         msg = f"A command is missing beside {SEPARATOR}. Write `-- CMD A {SEPARATOR} CMD B`."
         raise UsageError(msg)
     return blocks
+
+
+def differing(blocks: Sequence[list[str]]) -> list[list[str]]:
+    """Words of each command without those that all begin and end with; an option with its value."""
+    first = min(_alike(blocks), min(map(len, blocks)) - 1)
+    if first and blocks[0][first - 1].startswith("-") and not blocks[0][first].startswith("-"):
+        first -= 1  # the option of this value
+    last = _alike([block[:first:-1] for block in blocks])
+    return [block[first : len(block) - last] for block in blocks]
+
+
+def _alike(blocks: Sequence[list[str]]) -> int:
+    same = (len(set(words)) == 1 for words in zip(*blocks, strict=False))
+    return sum(itertools.takewhile(bool, same))
 
 
 def _workload_of(configs: Sequence[Path]) -> str | None:

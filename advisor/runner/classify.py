@@ -99,6 +99,13 @@ KILLED = _row(
 )
 """Report of a parent process on the signal that ended a child; SIGTERM only follows a failure."""
 
+NO_CUDA = _row(
+    "crash-start",
+    r"Torch not compiled with CUDA enabled|Found no NVIDIA driver|No CUDA GPUs are available",
+    next_step="Torch sees no GPU here: `gpu-advisor doctor` says why. Mend that, or give the "
+    "program its option for the CPU.",
+)
+
 CONFIG = _row(
     "config-rejected",
     r"error: (?:unrecognized arguments|argument |the following arguments are required)",
@@ -368,7 +375,7 @@ def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
     found = (
         _matched((*OUT_OF_MEMORY, DEVICE), searched)
         or _killed(ending, searched)
-        or (None if stepped else _rejected(trial, ending, raised))
+        or (None if stepped else _matched((NO_CUDA,), searched) or _rejected(trial, ending, raised))
     )
     if found is not None:
         return found

@@ -108,6 +108,20 @@ def test_an_exception_behind_exit_code_0(problem, state, measured, kind) -> None
     assert kind_of(replace(DONE, processes=(process, *others)), measured=measured) == kind
 
 
+@pytest.mark.parametrize(
+    "problem",
+    [
+        raised("AssertionError", "Torch not compiled with CUDA enabled"),
+        raised("RuntimeError", "Found no NVIDIA driver on your system."),
+        raised("RuntimeError", "No CUDA GPUs are available"),
+    ],
+)
+def test_a_torch_that_sees_no_card_has_a_next_step_of_its_own(problem) -> None:
+    found = classify(TRIAL, replace(DIED, processes=(ended(BOOTED, problem),)), measured=False)
+    assert found is not None
+    assert (found.kind, "gpu-advisor doctor" in found.next_step) == ("crash-start", True)
+
+
 def test_the_loss_of_a_rank_without_a_record_that_we_ended_is_ours() -> None:
     """Its launcher prints that it failed, after we stopped the others."""
     error = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "
