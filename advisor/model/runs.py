@@ -12,14 +12,7 @@ quality: the product itself changes."""
 Phase = Literal["train", "eval", "test", "any"]
 
 Purpose = Literal[
-    "baseline",
-    "search",
-    "effects",
-    "quality",
-    "confirm",
-    "whatif",
-    "profile",
-    "gate",
+    "baseline", "search", "effects", "quality", "confirm", "whatif", "profile", "gate"
 ]
 
 EffectVerdict = Literal["took effect", "ignored", "unknown"]
