@@ -90,7 +90,11 @@ METRICS = {
             units=TIMES,
         ),
         Metric(
-            name="latency_p95", read=_latency_p95_ms, unit="ms/{unit}", of_batch=True, units=TIMES
+            name="latency_p95",
+            read=_latency_p95_ms,
+            unit="ms/{unit}",
+            of_batch=True,
+            units=TIMES,
         ),
         Metric(
             name="energy",

@@ -131,7 +131,10 @@ def comparison_interval(
     pairs = walsh_interval(ratios, left) if exact else t_interval(ratios, left, sigma=sigma)
     low, high = max(ranks.low, pairs.low), min(ranks.high, pairs.high)
     return Interval(
-        estimate=estimate_inside(low, high, pairs.estimate, ranks.estimate), low=low, high=high, n=n
+        estimate=estimate_inside(low, high, pairs.estimate, ranks.estimate),
+        low=low,
+        high=high,
+        n=n,
     )
 
 

@@ -27,20 +27,8 @@ LONGEST = (
     "test_failures.py",
     "test_ordinary_programs.py",
     "test_remote.py",
-    "test_gate_action.py",
-    "test_slurm.py",
     "test_command_on_cards.py",
     "test_matrix.py",
-    "test_ray.py",
-    "test_worlds.py",
-    "test_gate_attacks.py",
-    "test_compare.py",
-    "test_predict.py",
-    "test_loops.py",
-    "test_several_cards.py",
-    "test_tutorial.py",
-    "test_how_to.py",
-    "test_measured_advice.py",
 )
 """Files of tests begun first, in this order, so that no process is alone with one at the end."""
 

@@ -160,7 +160,7 @@ print(json.dumps({f"data.{key}": value for key, value in merged.data.items()}))
 TYRO = """\
 import dataclasses, json
 import tyro
-from typing import Literal, Optional, Tuple
+from typing import Literal
 
 @dataclasses.dataclass
 class Data:
@@ -172,8 +172,6 @@ class Args:
     lr: float = 1e-3
     amp: bool = False
     mode: Literal["a", "b"] = "a"
-    seed: Optional[int] = None
-    sizes: Tuple[int, ...] = (1, 2)
     data: Data = dataclasses.field(default_factory=Data)
 
 args = tyro.cli(Args)

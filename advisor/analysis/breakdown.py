@@ -117,7 +117,10 @@ def sync_points(log: EventLog, window: Window) -> tuple[SyncPoint, ...]:
             lines.setdefault((wait.site, wait.name), []).append(wait.end - wait.start)
     points = [
         SyncPoint(
-            site=site, call=name, per_step=len(took_s) / many, ms=1000.0 * sum(took_s) / len(took_s)
+            site=site,
+            call=name,
+            per_step=len(took_s) / many,
+            ms=1000.0 * sum(took_s) / len(took_s),
         )
         for (site, name), took_s in lines.items()
         if len(took_s) >= RARE * many

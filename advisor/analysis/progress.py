@@ -81,16 +81,12 @@ def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
         return since_s < TRAINING_PATIENCE_S
     if series.kind in TRAINING_STEPS:
         return False
-    return _has_unread_data(log) and since_s < TRAINING_PATIENCE_S
+    return has_unread_data(log) and since_s < TRAINING_PATIENCE_S
 
 
-def _has_unread_data(log: EventLog) -> bool:
+def has_unread_data(log: EventLog) -> bool:
+    """Return True unless every loader was iterated."""
     return not log.loaders or any(not facts.iterated for facts in log.loaders.values())
-
-
-def may_train(log: EventLog) -> bool:
-    """Return True without any gradients so far, and with data that may not have been read yet."""
-    return log.trains is None and log.validations is None and _has_unread_data(log)
 
 
 def _is_known(log: EventLog, series: StepSeries, plan: MeasurePlan) -> bool:

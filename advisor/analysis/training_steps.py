@@ -21,7 +21,13 @@ from advisor.analysis.events import (
     typed,
 )
 from advisor.analysis.loaders import train_loaders, worked_items
-from advisor.analysis.step_series import OPTIMIZER, UPDATE, StepSeries, dominant_module, most_common
+from advisor.analysis.step_series import (
+    OPTIMIZER,
+    UPDATE,
+    StepSeries,
+    dominant_module,
+    most_common,
+)
 
 T = TypeVar("T")
 

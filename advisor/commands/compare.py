@@ -196,7 +196,7 @@ def split_blocks(command: list[str]) -> list[list[str]]:
 
 
 def differing(blocks: Sequence[list[str]]) -> list[list[str]]:
-    """Words of each command without those that all begin and end with; an option with its value."""
+    """Strip the words that all commands share at both ends; keep an option with its value."""
     first = min(_alike(blocks), min(map(len, blocks)) - 1)
     if first and blocks[0][first - 1].startswith("-") and not blocks[0][first].startswith("-"):
         first -= 1  # the option of this value

@@ -358,7 +358,10 @@ def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
                 changed[inside] = digest[:HASH_CHARS]
         elif digest:
             copies |= dict.fromkeys(_copied(path, digest, between), digest[:HASH_CHARS])
-    return LoadedEntry(foreign=sorted(set(foreign))[:FOREIGN_KEPT], changed={**copies, **changed})
+    return LoadedEntry(
+        foreign=sorted(set(foreign))[:FOREIGN_KEPT],
+        changed={**copies, **changed},
+    )
 
 
 def why_same_code(program: ProgramEntry) -> str | None:

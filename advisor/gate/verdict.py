@@ -145,7 +145,8 @@ def decide(programs: Sequence[ProgramEntry], inputs: Inputs, mode: Mode = "ab") 
     comparable = [each for each in found if isinstance(each, Comparison)]
     verdicts = [each for each in found if isinstance(each, WorkloadVerdict)]
     judgements = judge(
-        {c.workload: c.differences for c in comparable}, {c.workload: c.tau for c in comparable}
+        {c.workload: c.differences for c in comparable},
+        {c.workload: c.tau for c in comparable},
     )
     for each in comparable:
         smallest = _smallest_threshold(each) if mode == "noise" else []

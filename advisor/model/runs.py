@@ -12,7 +12,14 @@ quality: the product itself changes."""
 Phase = Literal["train", "eval", "test", "any"]
 
 Purpose = Literal[
-    "baseline", "search", "effects", "quality", "confirm", "whatif", "profile", "gate"
+    "baseline",
+    "search",
+    "effects",
+    "quality",
+    "confirm",
+    "whatif",
+    "profile",
+    "gate",
 ]
 
 EffectVerdict = Literal["took effect", "ignored", "unknown"]
@@ -26,11 +33,7 @@ SAMPLER_FORWARDS = 4
 TRAINING_STEPS = ("optimizer step", "training step")
 """Kinds of step that end in an update: of an optimizer of torch's, or of the program's own."""
 
-BEFORE_TRAINING = (
-    "An optimizer was built and made no step: if the program trains, this is its evaluation before "
-    "that. Let that be shorter or later, and call again"
-)
-"""Note on a run."""
+BEFORE_TRAINING = "No optimizer step was seen: if this is a training, shorten its first evaluation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,8 @@ class Rates(NamedTuple):
 
 
 INFERENCE = Rates(
-    compute={MATRIX: 0.9, CONVOLUTION: 0.9, GROUPED: 0.4, ATTENTION: 0.9, OTHER: 1.0}, bandwidth=0.7
+    compute={MATRIX: 0.9, CONVOLUTION: 0.9, GROUPED: 0.4, ATTENTION: 0.9, OTHER: 1.0},
+    bandwidth=0.7,
 )
 """Fitted on 52 models of timm's RTX 3090 table (autocast); docs/prediction.md has the errors."""
 TRAINING = Rates(

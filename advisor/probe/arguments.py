@@ -184,20 +184,13 @@ def _of_argparse(parser: Any, command: str | None) -> Iterator[Option]:
 def _default_of(parser: Any, action: Any) -> Any:
     """Return the default, converted where it is text."""
     default = parser._defaults.get(action.dest, action.default)
-    if not isinstance(default, PLAIN) and "(default: " in str(action.help):  # tyro's stands there
-        return _value_of(action.help.rpartition("(default: ")[2].removesuffix(")"))
     try:
+        if not isinstance(default, PLAIN) and "(default: " in str(action.help):  # tyro's
+            default = action.help.rpartition("(default: ")[2].removesuffix(")")
+            return ast.literal_eval(default)
         return action.type(default) if isinstance(default, str) and action.type else default
     except Exception:
         return default
-
-
-def _value_of(text: str) -> Any:
-    """Value of a default that a help text shows."""
-    try:
-        return ast.literal_eval(text)
-    except (SyntaxError, ValueError):
-        return text
 
 
 def _command_of(parser: Any, around: Any) -> str | None:

@@ -151,7 +151,10 @@ def runs_of(found: TuningResult, candidate: Candidate) -> list[Run]:
 
 
 def side(
-    runs: Sequence[Run], quality: dict[str, float], timed: Sequence[Run], rate: float | None = None
+    runs: Sequence[Run],
+    quality: dict[str, float],
+    timed: Sequence[Run],
+    rate: float | None = None,
 ) -> Side:
     """One column, from the runs of one configuration.
 

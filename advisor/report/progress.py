@@ -44,7 +44,11 @@ class Progress:
     """Progress of stages and trials; a live view while it is entered."""
 
     def __init__(
-        self, *, unit: str, budget_s: float | None = None, stream: TextIO | None = None
+        self,
+        *,
+        unit: str,
+        budget_s: float | None = None,
+        stream: TextIO | None = None,
     ) -> None:
         self._stream = stream or sys.stderr
         self._units = numbers.plural(unit)
@@ -158,7 +162,9 @@ class Progress:
         yield from lines(self._trial, self._status, self._others)
 
 
-def _rows(variants: Mapping[str, Sequence[Run | Failure]]) -> Iterator[tuple[float, list[str]]]:
+def _rows(
+    variants: Mapping[str, Sequence[Run | Failure]],
+) -> Iterator[tuple[float, list[str]]]:
     """Rate and cells of variants: the original, then the fastest ones, then failures."""
     runs = {
         label: [each for each in results if isinstance(each, Run)]

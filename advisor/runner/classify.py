@@ -102,8 +102,7 @@ KILLED = _row(
 NO_CUDA = _row(
     "crash-start",
     r"Torch not compiled with CUDA enabled|Found no NVIDIA driver|No CUDA GPUs are available",
-    next_step="Torch sees no GPU here: `gpu-advisor doctor` says why. Mend that, or give the "
-    "program its option for the CPU.",
+    next_step="Ask `gpu-advisor doctor` why torch sees no GPU, or let the program use the CPU.",
 )
 
 CONFIG = _row(

@@ -14,7 +14,7 @@ from typing import Any
 
 from advisor.analysis.events import EventReader
 from advisor.analysis.measurement import measure
-from advisor.analysis.progress import Advice, advise, may_train, step_ends, stop_point
+from advisor.analysis.progress import Advice, advise, has_unread_data, step_ends, stop_point
 from advisor.files import reading
 from advisor.model import BEFORE_TRAINING, MeasurePlan
 from advisor.runner.process_records import ProcessRecord
@@ -158,7 +158,8 @@ class Measuring:
         cut_short = self._processes[record.pid].cut_short
         log.ended = record.state == "exited"
         found = measure(log, self._plan, cut_short=cut_short)
-        if found.run and record.optimizers_built and may_train(log):
+        idle = record.optimizers_built and log.validations is None and has_unread_data(log)
+        if found.run and not found.run.trains and idle:
             notes = (*found.run.notes, BEFORE_TRAINING)
             found = replace(found, run=replace(found.run, notes=notes))
         if record.state not in ("stopped", "exited") and not record.alone:

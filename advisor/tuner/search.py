@@ -331,12 +331,6 @@ def allowed_points(state: TunerState, grid: Grid) -> list[GridPoint]:
     return [point for point, (_, run) in grid.runs.items() if not broken(run)]
 
 
-def rate_of(state: TunerState, grid: Grid, point: GridPoint) -> float:
-    """Measured worth of a point to the objective."""
-    pace = state.context.objective.pace(grid.runs[point][1])
-    return pace / batch_of(point) if state.context.objective.metric.of_batch else pace
-
-
 def extra_s(state: TunerState, grid: Grid, point: GridPoint, model: ThroughputModel) -> float:
     """Time by which the window at `point` is longer than usual."""
     run = grid.runs[grid.start][1]
@@ -429,8 +423,7 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
     """Take the smallest point that ties with the fastest."""
     allowed = allowed_points(state, grid)
     if grid.start in allowed:  # the model alone makes no candidate: a run must have been faster
-        least = rate_of(state, grid, grid.start)
-        faster = (point for point in allowed if rate_of(state, grid, point) > least)
+        faster = (p for p in allowed if state.gain(grid.runs[p][1], grid.runs[grid.start][1]) > 1)
         allowed = [grid.start, *faster]
     hopeful = allowed or [grid.start]
     model = fit(state, grid)

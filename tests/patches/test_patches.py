@@ -38,7 +38,7 @@ FLAGS = [
     (
         '"""Trains."""\nfrom __future__ import annotations\nimport torch\n\nx = 1\n',
         f'"""Trains."""\nfrom __future__ import annotations\nimport torch\n\n{FLAG}\n\nx = 1\n',
-    )
+    ),
 ]
 UNDER_AUTOCAST = [
     ("import torch\ny = model(x)  # é\n", f"import torch\n{WITH}\n    y = model(x)  # é\n"),
@@ -55,7 +55,7 @@ WIDENED = [
     (
         "import torch\nloss = criterion(model(x), y)\n",
         f"import torch\n{WITH}\n    loss = criterion(model(x).float(), y)\n",
-    )
+    ),
 ]
 EDITS = {
     "workers": lambda line: partial(loader_edit, line, {"num_workers": 2, "pin_memory": True}),

@@ -78,7 +78,10 @@ def test_a_measure_twice_as_noisy_as_its_tolerance_proves_nothing(
 def test_steps_are_written_where_the_bounds_lie_inside(tmp_path, items, noise) -> None:
     """Chosen with some seeds and confirmed with others, the same for both arms."""
     search = searched(
-        tmp_path, quality=lambda n: 1.0 + 7 / n, quality_noise=noise, quality_items=items
+        tmp_path,
+        quality=lambda n: 1.0 + 7 / n,
+        quality_noise=noise,
+        quality_items=items,
     )
     assert search.values["n_timestep"] == 100
     chose, confirmed = seeds(search, "quality"), seeds(search, "confirm-quality")

@@ -56,7 +56,10 @@ def portrait(rng: np.random.Generator, scale: int = 1) -> Portrait:
     image = np.where(mask[..., None] > 0, person * shading[..., None], behind)
     image = np.clip(image + rng.normal(0, 0.02, image.shape), 0, 1)
     return Portrait(
-        image.astype(np.float32), mask, np.clip(person, 0, 1).astype(np.float32), shading * mask
+        image.astype(np.float32),
+        mask,
+        np.clip(person, 0, 1).astype(np.float32),
+        shading * mask,
     )
 
 

@@ -18,7 +18,16 @@ from pydantic import Field, TypeAdapter
 
 from advisor import config as documents
 from advisor.config.document import SUFFIXES
-from advisor.model import Disturbance, Failure, JsonScalar, Machine, Neighbour, Run, Trial, leaf_of
+from advisor.model import (
+    Disturbance,
+    Failure,
+    JsonScalar,
+    Machine,
+    Neighbour,
+    Run,
+    Trial,
+    leaf_of,
+)
 from advisor.runner.classify import NEXT_STEPS
 
 Values = Mapping[str, JsonScalar]
@@ -26,7 +35,12 @@ Values = Mapping[str, JsonScalar]
 WINDOWS = 8
 """Sub-windows of a run."""
 QUIET_MACHINE = Machine(
-    cpu_model="recorded", cpus=8, ram_gib=64.0, ram_limit_gib=64.0, os="Linux", python="3.11"
+    cpu_model="recorded",
+    cpus=8,
+    ram_gib=64.0,
+    ram_limit_gib=64.0,
+    os="Linux",
+    python="3.11",
 )
 
 
@@ -197,7 +211,12 @@ def _times(value: float | None, factor: float) -> float | None:
 
 
 def _failure(kind: str, evidence: str, wall_s: float) -> Failure:
-    return Failure(kind=kind, evidence=evidence, next_step=NEXT_STEPS[kind], wall_s=wall_s)
+    return Failure(
+        kind=kind,
+        evidence=evidence,
+        next_step=NEXT_STEPS[kind],
+        wall_s=wall_s,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
