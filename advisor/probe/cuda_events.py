@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from typing import Any, Callable, Deque, Tuple
+from typing import Any, Callable, Deque, Dict, Tuple
 
 from . import call_sites, module_facts
 from .session import Session
@@ -19,6 +19,8 @@ APART_S = 0.001
 """Marks closer than this add nothing."""
 RARELY_S = 0.02
 """Marks are so far apart while steps are only counted."""
+SOURCES = 16
+"""Sources that are marked each by itself; all later ones count as one."""
 COMPARED = 8
 """Times that the two clocks are read beside each other."""
 GIB = 1024.0**3
@@ -39,28 +41,29 @@ class DeviceClock:
         self._stream = self._cuda.current_stream(card)
         """Stream of the model, whose work is timed."""
         self._apart = APART_S
-        self._stepped = self._latest = float("-inf")
-        """Host times of the latest mark at a step's end, and of the latest of all."""
+        self._marked: Dict[Any, float] = {}
+        """Host time of the latest mark by source."""
         self._pending: Deque[Tuple[float, Any, Any, Any]] = deque()
         """Marks that the device may not have passed: host time, event, event before a copy, event
         of the log whose numbers the device has yet to copy."""
         self._done = float("-inf")
         self._base, self._passed = self._compared()
 
-    def mark(self, now: float, inner: bool = False) -> None:
-        """Mark the work queued so far; `now` is perf_counter.
+    def mark(self, now: float, source: Any) -> None:
+        """Mark the work queued by `now`, of perf_counter, as a possible end of a step.
 
-        An `inner` mark, within a step, never takes the place of the one at its end.
+        Each module, optimizer or loader is a `source` with a rarity of its own: which of them ends
+        the steps is not known here.
         """
-        latest = self._latest if inner else self._stepped
+        if source not in self._marked and len(self._marked) >= SOURCES:
+            source = None
+        latest = self._marked.get(source, float("-inf"))
         if now - latest < self._apart or self._cuda.is_current_stream_capturing():
             return
         self.queue(now)
-        self._latest = now
-        if inner:
+        self._marked[source] = now
+        if source == "backward":
             self._stream = self._cuda.current_stream(self._card)
-        else:
-            self._stepped = now
 
     def mark_rarely(self) -> None:
         """Set few marks from now on."""
@@ -248,5 +251,5 @@ def install(torch: Any, session: Session) -> None:
             end = clock()
             for kind, _, _, *rest in captured:
                 session.recorder.add((kind, start, end, *rest))
-            session.step_ended(end)
+            session.step_ended(end, "replay")
         return result

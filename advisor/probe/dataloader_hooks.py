@@ -60,7 +60,7 @@ def install(torch: Any, session: Session) -> None:
             return fetch(self)
         if session.diagnosis is not None:
             return _diagnosed(session, index, fetch, self)
-        session.step_ended(enter)
+        session.step_ended(enter, ("fetch", index))
         works = session.thread in (None, get_ident())  # else work goes on
         was_open = works and session.entrance.shut()  # transforms are modules too
         begun = clock()

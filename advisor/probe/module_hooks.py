@@ -96,7 +96,7 @@ def install(torch: Any, session: Session) -> None:
         module.__dict__.get(ALWAYS, {}).pop(POST, None)
         entrance.reopen()
         session.attempt(_leave, session, current, (args, kwargs or {}), output, entered, end)
-        session.step_ended(end)
+        session.step_ended(end, current)
         session.spent_s += clock() - end
 
     def counted(module: Any, args: Any) -> None:
@@ -222,7 +222,7 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) ->
         if entry is not None and entrance.wanted:
             end = clock()
             session.attempt(_leave, session, entry, (args, kwargs), output, start, end)
-            session.step_ended(end)
+            session.step_ended(end, entry)
             session.spent_s += clock() - end
         return output
     finally:

@@ -166,12 +166,12 @@ class Session:
             self.muted = getattr(worker, "_worker_info", None) is not None
         return self.muted
 
-    def step_ended(self, now: float) -> None:
-        """Do what is due at a possible end of a step."""
+    def step_ended(self, now: float, source: Any) -> None:
+        """Do what is due at a possible end of a step; `source` is what ended."""
         if self.capture is not None:
             return
         if self.device is not None:
-            self.attempt(self.device.mark, now)
+            self.attempt(self.device.mark, now, source)
         if now >= self.due:
             self.tick(now)
 

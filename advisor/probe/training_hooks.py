@@ -48,7 +48,7 @@ def backwards(torch: Any, session: Session) -> None:
         end = clock()
         session.recorder.add(("backward", enter, end))
         if session.device is not None and session.capture is None:
-            session.attempt(session.device.mark, end, True)
+            session.attempt(session.device.mark, end, "backward")
         _may_end_step(session, "backward", end)
         session.spent_s += clock() - end
         return result
@@ -80,7 +80,7 @@ def _may_end_step(session: Session, kind: str, end: float) -> None:
     if not session.updates:
         if session.diagnosis is not None:
             session.diagnosis.at(kind)
-        session.step_ended(end)
+        session.step_ended(end, kind)
 
 
 def _keep_loss(session: Session, tensors: Any, gradients: Any) -> None:
@@ -164,11 +164,12 @@ def optimizers(torch: Any, session: Session) -> None:
         if session.muted:
             return
         session.updates += 1
-        session.recorder.add(("step", entered or end, end, number_of(optimizer)))
+        number = number_of(optimizer)
+        session.recorder.add(("step", entered or end, end, number))
         entered = 0.0
         if session.diagnosis is not None:
             session.diagnosis.at("step", optimizer)
-        session.step_ended(end)
+        session.step_ended(end, ("step", number))
         session.spent_s += clock() - end
 
     session.patches.on_undo(module.register_optimizer_step_pre_hook(before).remove)

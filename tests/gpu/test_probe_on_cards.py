@@ -91,9 +91,19 @@ def test_a_loss_that_is_kept_is_a_copy_and_skipped_updates_are_told(on_cards) ->
 
 def test_reserved_memory_is_told_beside_what_is_allocated(on_cards) -> None:
     """The card must give what the allocator holds."""
-    card = Card(memory_scale=4096.0)
+    card = Card(memory_scale=4097.0)  # no number of bytes fills whole segments
     reading = on_cards(*TRAIN, cards=(card,), plan=SHORT).outcome.measured
     assert 0 < reading.peak_mem_gib < reading.peak_device_gib
+
+
+def test_a_counted_step_is_timed_where_the_card_ends_it(on_cards) -> None:
+    """The host runs ahead by more each step. An event after each forward would hide the step's."""
+    found = on_cards("--train", "--host", "12", "--kernel", "16", plan=MeasurePlan(measure_s=0.4))
+    truth = [end for start, end in found.truth.busy[0] if end - start > 0.01]
+    inside = [end for end in truth if found.window[0] < end + 0.001 <= found.window[1]]
+    reading = found.outcome.measured
+    assert reading.units == 4 * len(inside)
+    assert reading.units_per_s < 4 / 0.016, "and not what the host queued"
 
 
 def test_numbers_of_a_sampler_are_read_without_a_wait(on_cards) -> None:
