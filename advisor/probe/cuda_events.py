@@ -19,8 +19,6 @@ APART_S = 0.001
 """Marks closer than this add nothing."""
 RARELY_S = 0.02
 """Marks are so far apart while steps are only counted."""
-SOURCES = 16
-"""Sources that are marked each by itself; all later ones count as one."""
 COMPARED = 8
 """Times that the two clocks are read beside each other."""
 GIB = 1024.0**3
@@ -55,8 +53,6 @@ class DeviceClock:
         Each module, optimizer or loader is a `source` with a rarity of its own: which of them ends
         the steps is not known here.
         """
-        if source not in self._marked and len(self._marked) >= SOURCES:
-            source = None
         latest = self._marked.get(source, float("-inf"))
         if now - latest < self._apart or self._cuda.is_current_stream_capturing():
             return

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from advisor.model import MeasurePlan
-from tests.gpu.conftest import LARGE, SMALL, Run, Simulated
+from tests.gpu.conftest import LARGE, SMALL
 from tests.probe.program import PROBE
 from tests.simulated_gpu import Card
 
@@ -58,27 +58,16 @@ def test_the_driver_is_not_asked_before_the_program_uses_it(on_cards) -> None:
     assert found.outcome.measured.cards == ()
 
 
-@pytest.fixture(scope="module")
-def replays(on_cards: Run) -> Simulated:
-    return on_cards("--train", "--kernel", "8", "--graph", plan=SHORT)
-
-
-def test_each_replay_of_a_graph_is_a_step(replays) -> None:
-    """Not the eager steps before the capture, and nothing of the capture itself."""
-    reading = replays.outcome.measured
+def test_a_replay_of_a_graph_is_a_step_and_nothing_of_ours_is_captured(on_cards) -> None:
+    """Not the eager steps before the capture. No event and no wait, which it does not survive."""
+    found = on_cards("--train", "--kernel", "8", "--graph", plan=SHORT)
+    reading, truth = found.outcome.measured, found.truth
     assert reading.units_per_s == pytest.approx(4 / 0.008, rel=0.1)
     assert reading.step_kind == "optimizer step"
-
-
-def test_nothing_of_ours_goes_into_a_capture(replays) -> None:
-    """No event, no wait, which it does not survive; no copy that is kept, which each replay makes
-    anew."""
-    assert replays.truth.spoilt == []
-    asked = [Path(file) for file in replays.truth.captured]
-    assert asked
-    assert [file for file in asked if PROBE in file.parents] == []
-    losses = replays.outcome.measured.losses
-    assert len(losses) == 4, "those of the eager steps; a captured one is no value"
+    assert truth.spoilt == []
+    assert truth.captured
+    assert [file for file in truth.captured if PROBE in Path(file).parents] == []
+    assert len(reading.losses) == 4, "those of the eager steps; a captured one is no value"
 
 
 def test_a_loss_that_is_kept_is_a_copy_and_skipped_updates_are_told(on_cards) -> None:
@@ -99,8 +88,8 @@ def test_reserved_memory_is_told_beside_what_is_allocated(on_cards) -> None:
 def test_a_counted_step_is_timed_where_the_card_ends_it(on_cards) -> None:
     """The host runs ahead by more each step. An event after each forward would hide the step's."""
     found = on_cards("--train", "--host", "12", "--kernel", "16", plan=MeasurePlan(measure_s=0.4))
-    truth = [end for start, end in found.truth.busy[0] if end - start > 0.01]
-    inside = [end for end in truth if found.window[0] < end + 0.001 <= found.window[1]]
+    done = [end + 0.001 for start, end in found.truth.busy[0] if end - start > 0.01]
+    inside = [end for end in done if found.window[0] < end <= found.window[1]]
     reading = found.outcome.measured
     assert reading.units == 4 * len(inside)
     assert reading.units_per_s < 4 / 0.016, "and not what the host queued"
