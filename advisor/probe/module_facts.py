@@ -177,7 +177,8 @@ def flags(session: Session, module: Any, largest: Any) -> dict[str, Any]:
     }
     if kind == "cuda":
         reads["tf32"] = lambda: has_tf32(torch)
-        reads["cudnn_benchmark"] = lambda: torch.backends.cudnn.benchmark
+        if any(p.dim() > 2 and max(p.shape[2:]) > 1 for p in parameters(module)):  # convolutions
+            reads["cudnn_benchmark"] = lambda: torch.backends.cudnn.benchmark
     found: dict[str, Any] = {}
     for name, read in reads.items():
         try:

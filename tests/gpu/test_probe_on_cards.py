@@ -19,6 +19,7 @@ def test_either_way_to_ask_for_tf32_is_read(way, on_cards) -> None:
     reading = on_cards(*TRAIN, "--tf32", way, plan=SHORT).outcome.measured
     assert reading.effects.tf32 is True
     assert (reading.effects.device, reading.effects.dtype) == ("cuda:0", "float32")
+    assert reading.effects.cudnn_benchmark is None, "there is no convolution"
 
 
 def test_a_tf32_what_if_leaves_both_ways_readable(on_cards) -> None:
@@ -44,8 +45,7 @@ def test_the_card_that_the_model_is_on_is_told(on_cards) -> None:
 def test_a_memory_cap_leaves_the_current_card_as_it_was(on_cards) -> None:
     """Torch makes each card that it caps the current one."""
     plan = MeasurePlan(mode="whole", memory_cap_gib=8.0)
-    args = ("--train", "--steps", "4", "--keep-current")
-    found = on_cards(*args, cards=(LARGE, SMALL), plan=plan)
+    found = on_cards("--train", "--steps", "4", "--keep-current", cards=(LARGE, SMALL), plan=plan)
     assert "current 0" in found.outcome.stdout
 
 
@@ -64,10 +64,9 @@ def test_a_replay_of_a_graph_is_a_step_and_nothing_of_ours_is_captured(on_cards)
     reading, truth = found.outcome.measured, found.truth
     assert reading.units_per_s == pytest.approx(4 / 0.008, rel=0.1)
     assert reading.step_kind == "optimizer step"
-    assert truth.spoilt == []
-    assert truth.captured
-    assert [file for file in truth.captured if PROBE in Path(file).parents] == []
     assert len(reading.losses) == 4, "those of the eager steps; a captured one is no value"
+    assert truth.captured
+    assert (truth.spoilt, [f for f in truth.captured if PROBE in Path(f).parents]) == ([], [])
 
 
 def test_a_loss_that_is_kept_is_a_copy_and_skipped_updates_are_told(on_cards) -> None:
