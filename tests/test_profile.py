@@ -113,7 +113,7 @@ def test_a_card_is_read_and_one_left_idle_is_the_first_line(project, profile, mo
     assert not any("of NVIDIA GeForce" in line for line in others), "its rate is no CPU's"
     code, stdout, stderr = profile("--window", "1s", "--workload", "plain")
     assert code == 0, stderr
-    for words in ("GPU 88 % busy", "79.0 W", "no energy_j", "Not Supported"):
+    for words in ("GPU 88 % busy", "79.0 W", "not measured: energy_j", "Not Supported"):
         assert words in stdout, stdout
 
 

@@ -94,7 +94,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         return output.show_failure(found, hint, as_json=args.json)
     traced, unit = found.traced, numbers.plural(found.traced.run.unit)
     entries = estimates(traced, cards, prices)
-    by_precision = precisions(traced, half, cards) if is_wide(traced) else []
+    by_precision = precisions(traced, half, cards) if traced.run.effects.dtype == "float32" else []
     next_steps = [
         next_step(session, found.change, entry, args.output, claim)
         for entry in entries
@@ -192,11 +192,6 @@ def shortened(plan: MeasurePlan, run: Run) -> MeasurePlan:
     return replace(plan, forwards_per_unit=forwards) if forwards >= SAMPLER_FORWARDS else plan
 
 
-def is_wide(traced: Traced) -> bool:
-    """Return True for a program that computes in 32 bits."""
-    return traced.run.effects.dtype == "float32"
-
-
 def autocast_too(
     asked: invocation.Invocation,
     run_trial: Callable[[MeasurePlan, Candidate], Run | Failure],
@@ -204,7 +199,7 @@ def autocast_too(
     found: Findings | Failure,
 ) -> Traced | None:
     """Trace a program of 32 bits under autocast; None of others, and where that fails."""
-    if isinstance(found, Failure) or not is_wide(found.traced):
+    if isinstance(found, Failure) or found.traced.run.effects.dtype != "float32":
         return None
     plan = replace(plan, whatif=AUTOCAST, stand_in=plan.stand_in if found.stand_in else None)
     with contextlib.suppress(PredictionError):

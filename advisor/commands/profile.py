@@ -193,7 +193,8 @@ def _gpu(run: Run) -> list[str]:
     parts = [words.format(value) for words, value in facts_by_name.items() if value]
     if not parts:
         return []
-    return [f"GPU {', '.join(parts)}", *(f"no {what}: {reason}" for what, reason in seen.gaps)]
+    unread = (f"not measured: {what} ({why})" for what, why in seen.gaps)
+    return [f"GPU {', '.join(parts)}", *unread]
 
 
 def whole_memo(run: Run) -> str:

@@ -78,7 +78,8 @@ COUNTER_WINDOW_S = 2.0
 COVERED = 0.9
 """Share of the window that samples must span before a counter is scaled to it."""
 IDLE = 0x1
-NOT_READ = "too few readings in the window tell it"
+NOT_READ = "too few readings of the card in the window"
+UNNAMED = "the driver does not say which programs work on the card"
 
 
 def summed_up(
@@ -98,7 +99,8 @@ def summed_up(
         "sm_clock_mhz": _reduced(clocks, statistics.median),
         "foreign_pids": _foreign_pids(inside, busy=known and bool(busy)),
     }
-    reasons = {"foreign_pids": gaps.get("processes", NOT_READ), **gaps}
+    unnamed = UNNAMED if any(s.processes is not None for s in inside) else NOT_READ
+    reasons = {"foreign_pids": gaps.get("processes", unnamed), **gaps}
     missing = sorted(field for field, value in found.items() if value is None)
     return Telemetry(
         **found,
