@@ -302,6 +302,9 @@ def most_promising(
         return best, gains[best] if best is not None else 0.0
     if not ran:
         return None, 0.0
+    larger = [p for p in new if p[0] > 2 * grid.start[0] and p[1] == grid.start[1]]
+    if larger and max(point[0] for point in grid.runs) == 2 * grid.start[0]:
+        return max(larger), 0.0  # noise hides what twice the batch gains
     batch, most = level = smallest_level(state, grid, ran)
     for alone in filter(new.__contains__, moved_alone(grid, level)):
         hoped = replace(new[alone], log_rate=new[alone].log_rate + new[alone].sd)

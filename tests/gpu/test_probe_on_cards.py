@@ -19,7 +19,6 @@ def test_either_way_to_ask_for_tf32_is_read(way, on_cards) -> None:
     reading = on_cards(*TRAIN, "--tf32", way, plan=SHORT).outcome.measured
     assert reading.effects.tf32 is True
     assert (reading.effects.device, reading.effects.dtype) == ("cuda:0", "float32")
-    assert reading.effects.cudnn_benchmark is None, "there is no convolution"
 
 
 def test_a_tf32_what_if_leaves_both_ways_readable(on_cards) -> None:
@@ -89,9 +88,7 @@ def test_a_counted_step_is_timed_where_the_card_ends_it(on_cards) -> None:
     found = on_cards("--train", "--host", "12", "--kernel", "16", plan=MeasurePlan(measure_s=0.4))
     done = [end + 0.001 for start, end in found.truth.busy[0] if end - start > 0.01]
     inside = [end for end in done if found.window[0] < end <= found.window[1]]
-    reading = found.outcome.measured
-    assert reading.units == 4 * len(inside)
-    assert reading.units_per_s < 4 / 0.016, "and not what the host queued"
+    assert found.outcome.measured.units == 4 * len(inside), "and not what the host queued"
 
 
 def test_numbers_of_a_sampler_are_read_without_a_wait(on_cards) -> None:

@@ -164,11 +164,21 @@ def test_a_batch_that_memory_cannot_hold_is_refused_before_it_runs(tmp_path) -> 
     assert "10.00 GiB usable" in why
 
 
-@pytest.mark.parametrize(("tells", "tried"), [(False, 4), (True, 16)])
-def test_a_large_model_is_no_reason_for_a_small_step_of_the_batch(tmp_path, tells, tried) -> None:
-    """Parameters do not grow with the batch; without their share the whole peak might."""
-    memory = {"base_gib": 8.0, "unit_gib": 0.25, "tells_footprint": tells}
-    engine = on_formula(load_s=1e-6, launch_s=0.01, **memory)
+def biased(batch: int, factor: float) -> type[RecordedEngine]:
+    class Biased(RecordedEngine):
+        def run(self, trial: Trial) -> Run | Failure:
+            run = super().run(trial)
+            it = isinstance(run, Run) and run.effects.batch_asked == batch
+            return replace(run, units_per_s=factor * run.units_per_s) if it else run  # type: ignore[union-attr]
+
+    return Biased
+
+
+@pytest.mark.parametrize(("tells", "tried", "factor"), [(0, 4, 1), (1, 16, 1), (0, 4, 0.5)])
+def test_a_large_model_is_no_reason_for_a_small_batch(tmp_path, tells, tried, factor) -> None:
+    """Parameters do not grow with it. A slow run at twice the batch is not the end."""
+    memory = {"base_gib": 8.0, "unit_gib": 0.25, "tells_footprint": bool(tells)}
+    engine = on_formula(biased(4, factor), load_s=1e-6, launch_s=0.01, **memory)
     search = formula_search(tmp_path, engine, "batch_size: 2\n", workload=TEST, memory_gib=20.0)
     batches = [each.values["batch_size"] for each in engine.asked]
     assert next(batch for batch in batches if batch != 2) == tried
@@ -187,14 +197,7 @@ def test_out_of_memory_ends_the_climb_at_what_ran(tmp_path) -> None:
 @pytest.mark.parametrize("items", [32, 48])
 def test_a_batch_that_is_never_filled_is_not_taken(tmp_path, items) -> None:
     """64 of 32 items is the same work as 32, whatever the clock said."""
-
-    class Lucky(RecordedEngine):
-        def run(self, trial: Trial) -> Run | Failure:
-            run = super().run(trial)
-            lucky = run.effects.batch_asked == 64  # type: ignore[union-attr]
-            return replace(run, units_per_s=1.5 * run.units_per_s) if lucky else run  # type: ignore[union-attr]
-
-    engine = on_formula(Lucky, load_s=1e-6, launch_s=0.1, items=items)
+    engine = on_formula(biased(64, 1.5), load_s=1e-6, launch_s=0.1, items=items)
     search = formula_search(tmp_path, engine, TRAINING.replace("8", "512"))
     assert search.values["batch_size"] == 32
 
