@@ -31,7 +31,6 @@ from tests.support.simulator.search import FormulaSearch, formula_search
 AXES = {"batch_size": tuple(2**n for n in range(11)), "num_workers": (0, 1, 2, 4, 7, 8)}
 START = {"batch_size": 1, "num_workers": 0}
 Values = dict[str, int]
-PEERS_TRIES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,26 +174,12 @@ def one_at_a_time(program: Problem, folder: Path) -> tuple[Values, int]:
     return values, used
 
 
-def at_random(program: Problem, folder: Path) -> tuple[Values, int]:
-    """The best of PEERS_TRIES random points of the grid."""
-    del folder
-    rng, best, top = random.Random(program.seed), dict(program.start), 0.0
-    engine = program.engine()
-    for _ in range(PEERS_TRIES):
-        values = {name: rng.choice(choices) for name, choices in program.axes.items()}
-        rate = answer(engine, values)
-        if rate is not None and rate > top:
-            best, top = values, rate
-    return best, PEERS_TRIES
-
-
 RULES: dict[str, Rule] = {
     "gpu-advisor, chosen": put_to_proof,
     "gpu-advisor, written": written,
     "memory not predicted": without_prediction,
     "largest batch that fits": largest_that_fits,
     "one knob at a time": one_at_a_time,
-    "12 random points": at_random,
 }
 
 

@@ -50,8 +50,8 @@ class DeviceClock:
     def mark(self, now: float, source: Any) -> None:
         """Mark the work queued by `now`, of perf_counter, as a possible end of a step.
 
-        Each module, optimizer or loader is a `source` with a rarity of its own: which of them ends
-        the steps is not known here.
+        Only marks of the same `source` are kept apart. It is a module, optimizer, loader or graph:
+        which of them ends the steps is not known here.
         """
         latest = self._marked.get(source, float("-inf"))
         if now - latest < self._apart or self._cuda.is_current_stream_capturing():

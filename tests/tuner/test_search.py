@@ -43,8 +43,7 @@ def test_the_strategy_knows_no_clock_no_process_and_no_file() -> None:
 
 
 def test_a_loader_bound_program_gets_workers_and_no_more_than_help(tmp_path) -> None:
-    """An item takes 4 ms to load and 0.75 ms in a batch of 16: six workers would do, seven are
-    the fewest of those that are tried."""
+    """Six would do: 4 ms to load an item, 0.75 ms to compute it. Seven are the fewest tried."""
     search = formula_search(tmp_path, on_formula(), TRAINING)
     assert search.values["num_workers"] in {7, 8}  # 8 if it was confirmed first, and ties
     assert search.decisions["num_workers"].outcome == "changed"
@@ -165,11 +164,14 @@ def test_a_batch_that_memory_cannot_hold_is_refused_before_it_runs(tmp_path) -> 
 
 
 def biased(batch: int, factor: float) -> type[RecordedEngine]:
+    """Engine whose runs at one batch are faster by `factor`."""
+
     class Biased(RecordedEngine):
         def run(self, trial: Trial) -> Run | Failure:
             run = super().run(trial)
-            it = isinstance(run, Run) and run.effects.batch_asked == batch
-            return replace(run, units_per_s=factor * run.units_per_s) if it else run  # type: ignore[union-attr]
+            if isinstance(run, Run) and run.effects.batch_asked == batch:
+                return replace(run, units_per_s=factor * run.units_per_s)
+            return run
 
     return Biased
 
@@ -186,8 +188,7 @@ def test_a_large_model_is_no_reason_for_a_small_batch(tmp_path, tells, tried, fa
 
 
 def test_out_of_memory_ends_the_climb_at_what_ran(tmp_path) -> None:
-    """The largest that ran is taken, and the failure is named; a training's effective batch of 32
-    is kept by fewer accumulation steps."""
+    """The largest that ran is taken. Fewer accumulation steps keep a training's update of 32."""
     engine = on_formula(load_s=1e-6, launch_s=1.0, card_gib=2.0)
     search = formula_search(tmp_path, engine, TRAINING)
     assert (search.values["batch_size"], search.values["accumulation_steps"]) == (8, 4)
