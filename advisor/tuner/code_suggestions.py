@@ -219,7 +219,7 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     if is_confirmed(state, compared):
         reason = f"{suggestion.title} was faster in the search. {suggestion.reason}"
         return state.set_verdict(suggestion.knob, "advised", reason)
-    reason = f"{suggestion.title} was faster in its own run; a comparison confirmed no gain."
+    reason = f"{suggestion.title} was faster in its own run; its comparison proved no gain."
     return state.set_verdict(suggestion.knob, "kept", reason)
 
 

@@ -43,7 +43,7 @@ def test_a_batch_whose_pairs_prove_nothing_is_not_called_faster(tmp_path) -> Non
     assert any(each.outcome is not None for each in search.state.suggestions)
     decision = search.decisions["batch_size"]
     assert decision.outcome == "kept"
-    assert "confirmed no gain" in decision.reason
+    assert "proved no gain" in decision.reason
 
 
 class Lucky(RecordedEngine):
