@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import Field, TypeAdapter
+from pydantic import BeforeValidator, Field, TypeAdapter
 from pydantic_core import from_json
 
 from advisor.model import TrainingSign
@@ -25,7 +25,8 @@ from advisor.probe.recorder import PASS_ENDED
 T = TypeVar("T")
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Number = Annotated[int, Field(ge=0, lt=1 << 31)]
-Flag = Annotated[bool, Field(strict=False)]
+Flag = Annotated[bool, BeforeValidator(bool)]
+"""The log has 0 and 1, or false and true."""
 Text = Annotated[str, Field(max_length=4096)]
 
 
@@ -271,6 +272,7 @@ def _inside(events: list[Any], spans: list[Span]) -> list[Any]:
 
 READERS: dict[str, tuple[str, type[Any]]] = {
     "batch": ("fetches", BatchFetch),
+    "pass_end": ("fetches", BatchFetch),
     "call": ("calls", ForwardCall),
     "backward": ("backwards", Span),
     "gradient": ("gradients", Span),

@@ -246,6 +246,7 @@ def install(torch: Any, session: Session) -> None:
         if captured and not session.muted and not session.in_call:
             end = clock()
             for kind, _, _, *rest in captured:
-                session.recorder.add((kind, start, end, *rest))
+                if session.entrance.wanted or kind == "step":
+                    session.recorder.add((kind, start, end, *rest))
             session.step_ended(end, id(self))
         return result

@@ -107,7 +107,7 @@ def _came(session: Session, index: int, batch: Any, enter: float, end: float) ->
 
 def _ended(session: Session, index: int, enter: float, problem: BaseException) -> None:
     if isinstance(problem, StopIteration):
-        session.recorder.add(("batch", enter, clock(), index, PASS_ENDED))
+        session.recorder.add(("pass_end", enter, clock(), index, PASS_ENDED))
     elif isinstance(problem, Exception):
         session.record_exception(problem, "loading")
 

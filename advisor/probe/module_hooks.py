@@ -24,34 +24,31 @@ ALWAYS = "_forward_hooks_always_called"
 """Attribute of modules that torch has since 2.1: hooks that are called for an exception, too."""
 
 
-Hook = Callable[[Any, Any], None]
-
-
 class Entrance:
-    """Torch's global hook, in place while no module runs."""
+    """Torch's global hook, in place while no module runs and calls are recorded."""
 
-    def __init__(self, hooks: Dict[int, Any], recording: Hook, counting: Hook) -> None:
+    def __init__(self, hooks: Dict[int, Any], hook: Callable[[Any, Any], None]) -> None:
         self._hooks = hooks
-        self._kinds = {True: recording, False: counting}
-        self._hook: Hook | None = recording
+        self._hook: Callable[[Any, Any], None] | None = hook
         self.wanted = True
-        """Calls are recorded; else only what they raise."""
+        """Calls are recorded."""
         self.reopen()
 
     def want(self, calls: bool) -> None:
-        """Record calls from now on, or only what they raise."""
+        """Record calls from now on, or none."""
         self.wanted = calls
-        self._hook = self._hook and self._kinds[calls]
-        if self.shut():
+        if calls:
             self.reopen()
+        else:
+            self.shut()
 
     def shut(self) -> bool:
         """Close for a while; return the previous state."""
         return self._hooks.pop(KEY, None) is not None
 
     def reopen(self) -> None:
-        """Notice calls again."""
-        if self._hook is not None:
+        """Notice calls again, if they are recorded."""
+        if self.wanted and self._hook is not None:
             self._hooks[KEY] = self._hook
 
     def remove(self) -> None:
@@ -62,16 +59,18 @@ class Entrance:
 
 def install(torch: Any, session: Session) -> None:
     """Hook the calls of modules from outside any module."""
-    tracing, compiling = _tracing_of(torch), compiling_of(torch)
+    compiling, by_jit = compiling_of(torch), torch._C._get_tracing_state
+    fx: Any = sys.modules.get("torch.fx._symbolic_trace")
+    hooks = torch.nn.modules.module._global_forward_pre_hooks
     entered = 0.0
     current: Module | None = None
 
     def before(module: Any, args: Any) -> None:
         nonlocal entered, current
         begun = clock()
-        if session.is_muted() or compiling() or tracing():
+        if session.is_muted() or compiling() or by_jit() or getattr(fx, "_is_fx_tracing_flag", 0):
             return
-        entrance.shut()
+        hooks.pop(KEY, None)
         try:
             current = _enter(session, module)
             if current is None:
@@ -99,41 +98,24 @@ def install(torch: Any, session: Session) -> None:
         session.step_ended(end, current)
         session.spent_s += clock() - end
 
-    def counted(module: Any, args: Any) -> None:
-        begun, held = clock(), module.__dict__
-        if ALWAYS in held and not compiling():  # else no hook would be called for an exception
-            entrance.shut()
-            session.in_call = True
-            held["_forward_hooks"][POST] = held[ALWAYS][POST] = raised
-        session.spent_s += clock() - begun
-
-    def raised(module: Any, args: Any, output: Any) -> None:
-        begun, held = clock(), module.__dict__
-        held["_forward_hooks"].pop(POST, None)
-        held[ALWAYS].pop(POST, None)
-        session.in_call = False
-        entrance.reopen()
-        problem = sys.exc_info()[1] if output is None else None
-        if problem is not None:
-            session.attempt(session.record_exception, problem, "forward")
-        session.spent_s += clock() - begun
-
-    hooks = torch.nn.modules.module._global_forward_pre_hooks
-    entrance = session.entrance = Entrance(hooks, before, counted)
+    entrance = session.entrance = Entrance(hooks, before)
     session.patches.on_undo(entrance.remove)
+    raised = getattr(torch.cuda, "OutOfMemoryError", RuntimeError)
+    if raised is not RuntimeError:  # since torch 1.13
+        session.patches.wrap(raised, "__init__")(functools.partial(_ran_out, session))
+
+
+def _ran_out(session: Session, build: Any, self: Any, *args: Any) -> None:
+    """Record an out-of-memory error as it is made, where calls are not recorded."""
+    build(self, *args)
+    if not session.entrance.wanted:
+        session.attempt(session.record_exception, self, "step")
 
 
 def compiling_of(torch: Any) -> Callable[[], bool]:
     """Make the check for running compilation."""
     compiler = getattr(torch, "compiler", None)
     return getattr(compiler, "is_compiling", None) or (lambda: False)
-
-
-def _tracing_of(torch: Any) -> Callable[[], object]:
-    """Make the check for torch.jit and fx tracing."""
-    by_jit = torch._C._get_tracing_state
-    fx = sys.modules.get("torch.fx._symbolic_trace")
-    return lambda: by_jit() or getattr(fx, "_is_fx_tracing_flag", False)
 
 
 def _enter(session: Session, module: Any) -> Module | None:
@@ -161,7 +143,7 @@ def _leave(
     session.recorder.add(("call", start, end, entry.index, items, session.torch.is_grad_enabled()))
     if session.thread is None:
         session.thread = threading.get_ident()
-    alone = not (session.loaders or session.optimizers_built)
+    alone = not (session.loaders or session.optimizers_built or session.updates)
     if alone and session.capture is None:
         module_facts.record_numbers(session, entry, inputs, items)
     if session.diagnosis is not None:

@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import time
+from collections import Counter
 from typing import Any, Callable, Dict, List, Tuple
 
 Event = Tuple[Any, ...]
@@ -17,6 +18,13 @@ VERSION = 4
 """Version of the record and event log format."""
 STEPS = ("step", "batch", "call", "backward", "gradient")
 """Kinds that say how far a program is; each has its start and end in second and third place."""
+FORMATS = {
+    "step": '["%s",%.7f,%.7f,%d]',
+    "batch": '["%s",%.7f,%.7f,%d,%.12g]',
+    "call": '["%s",%.7f,%.7f,%d,%.12g,%d]',
+    "backward": '["%s",%.7f,%.7f]',
+}
+"""Texts of the commonest events: %-formats take half the time of JSON with all digits."""
 PASS_ENDED = -1.0
 """Items of a fetch that found its DataLoader at an end."""
 SETTING_UP = 2
@@ -47,19 +55,16 @@ class Recorder:
         del self._buffer[:many]  # what another thread appends meanwhile stays
         if not events:
             return
-        for event in events:
-            if event[0] in self.counts:
-                self._count(event)
-        write_whole(self._path, json.dumps(events, default=str) + "\n", os.O_APPEND)
-
-    def _count(self, event: Event) -> None:
-        kind, _, end = event[:3]
-        if kind == "batch" and event[4] == PASS_ENDED:
-            return
-        self.counts[kind] += 1
-        self.last_time = max(end + self._epoch, self.last_time or 0.0)
-        if kind in ("batch", "call"):
-            self.last_items = event[4]
+        kinds = Counter(each[0] for each in events)
+        for kind in STEPS:
+            self.counts[kind] += kinds[kind]
+        latest = next((each for each in reversed(events) if each[0] in self.counts), None)
+        if latest is not None:
+            self.last_time = latest[2] + self._epoch
+        self.last_items = next(
+            (each[4] for each in reversed(events) if each[0] in ("batch", "call")), self.last_items
+        )
+        write_whole(self._path, f"[{','.join(map(_text, events))}]\n", os.O_APPEND)
 
     def divert(self, to: List[Event] | None) -> None:
         """Append events to `to`, which is not written; None: to the log again."""
@@ -78,6 +83,12 @@ class Recorder:
         """Return True once steps have begun."""
         most = max(self.counts[kind] for kind in STEPS if kind != "step")
         return self.counts["step"] > 0 or most > SETTING_UP
+
+
+def _text(event: Event) -> str:
+    """Write an event as JSON; times of steps to 0.1 us."""
+    known = FORMATS.get(event[0])
+    return known % event if known else json.dumps(event, default=str)
 
 
 def write_whole(path: str, text: str, flags: int) -> None:

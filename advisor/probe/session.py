@@ -15,6 +15,8 @@ KEPT = 5
 """Errors and exceptions of one kind that are kept."""
 NOTES_KEPT = 32
 MISSING = object()
+SEEN = "_gpu_advisor_seen"
+"""Attribute of exceptions that are recorded."""
 
 
 class Patches:
@@ -218,8 +220,9 @@ class Session:
         self, problem: BaseException, where: str, items: float | None = None
     ) -> None:
         """Record an exception inside a fetch, forward or backward."""
-        if self.diagnosis is not None:  # the exception is ours
+        if self.diagnosis is not None or hasattr(problem, SEEN):  # else the exception is ours
             return
+        setattr(problem, SEEN, True)
         if len(self.swallowed) < KEPT:
             self.recorder.flush()
             seen = self.recorder.last_items if items is None else items

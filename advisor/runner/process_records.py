@@ -38,7 +38,7 @@ class ProgramException:
     type: str
     message: str
     where: str
-    """import, start or step if it ended the process; else loading, forward or backward."""
+    """import, start or step if it ended the process; else loading, forward, backward or step."""
     tail: str = ""
     time: Finite = 0.0
     items: Finite = 0.0
