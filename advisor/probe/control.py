@@ -73,7 +73,7 @@ def _tick(session: Session, now: float) -> None:
         session.state = "stepping"
     if session.target is not None:
         kind, count = session.target
-        if recorder.counts.get(kind, 0) >= count:
+        if recorder.counts[kind] >= count:
             stop(session)
     if began or now >= session.next_beat:
         session.next_beat = now + BEAT_S

@@ -39,10 +39,10 @@ class Recorder:
         self._buffer: List[Event] = []
         self.add: Callable[[Event], object] = self._buffer.append
         """Appends one event; hooks look it up at each use, as it may be turned elsewhere."""
-        self.counts: Dict[str, int] = dict.fromkeys(STEPS, 0)
+        self.counts: Dict[str, int] = Counter()
         """Events of each kind that were flushed."""
         self.last_time: float | None = None
-        """Epoch seconds of the end of the latest of them."""
+        """Epoch seconds of the end of the latest of STEPS."""
         self._epoch = time.time() - time.perf_counter()
         self.last_items = 0.0
         """Items of the latest batch, or else forward."""
@@ -55,15 +55,13 @@ class Recorder:
         del self._buffer[:many]  # what another thread appends meanwhile stays
         if not events:
             return
-        kinds = Counter(each[0] for each in events)
-        for kind in STEPS:
-            self.counts[kind] += kinds[kind]
-        latest = next((each for each in reversed(events) if each[0] in self.counts), None)
-        if latest is not None:
-            self.last_time = latest[2] + self._epoch
-        self.last_items = next(
-            (each[4] for each in reversed(events) if each[0] in ("batch", "call")), self.last_items
-        )
+        self.counts.update(each[0] for each in events)
+        ends = [each[2] for each in events if each[0] in STEPS]
+        items = [each[4] for each in events if each[0] in ("batch", "call")]
+        if ends:
+            self.last_time = ends[-1] + self._epoch
+        if items:
+            self.last_items = items[-1]
         write_whole(self._path, f"[{','.join(map(_text, events))}]\n", os.O_APPEND)
 
     def divert(self, to: List[Event] | None) -> None:
@@ -77,7 +75,7 @@ class Recorder:
 
     def known_steps(self, built: bool = False) -> int:
         """Steps so far; of optimizers where they step, or one is `built`."""
-        return self.counts["step"] or (0 if built else max(self.counts.values()))
+        return self.counts["step"] or (0 if built else max(self.counts[kind] for kind in STEPS))
 
     def at_work(self) -> bool:
         """Return True once steps have begun."""

@@ -1,5 +1,6 @@
 """Isolation kinds of this host, and trial policies."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -166,9 +167,14 @@ def _but(folder: str, spared: Iterable[str]) -> list[str]:
 
 
 def _downloads(environ: Mapping[str, str], cwd: str) -> list[str]:
-    """Return caches of downloads, without those that hold other things."""
+    """Return caches of downloads, without those that hold other things.
+
+    The folder of all caches is made if it is missing, as any library would: the program could not.
+    """
     known = list(caches(environ))
     home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
+    with contextlib.suppress(OSError):
+        os.mkdir(known[0][1], 0o700)  # XDG_CACHE_HOME
     apart = [cwd, home, *(folder for cache, folder in known if cache.rebuilt)]
     found = {folder for cache, folder in known if not cache.rebuilt and os.path.isdir(folder)}
     return [each for each in sorted(found) if not any(is_within(path, each) for path in apart)]

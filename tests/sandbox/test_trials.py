@@ -208,11 +208,10 @@ def test_the_trials_own_folders_and_caches_can_be_written_under_landlock(do, tmp
 def test_a_cache_of_downloads_is_filled_under_landlock(do, project, tmp_path) -> None:
     """A library that reads a model locks its folder. A cache around the project stays shut."""
     cache = tmp_path / "hub"
-    cache.mkdir()
-    write = "import os; open(os.environ['HF_HOME'] + '/model.lock', 'w')"
-    do.measured("landlock", write, env=(("HF_HOME", str(cache)),))
+    write = "import os; open(os.environ['XDG_CACHE_HOME'] + '/model.lock', 'w')"
+    do.measured("landlock", write, env=(("XDG_CACHE_HOME", str(cache)),))  # which was not there
     assert [path.name for path in cache.iterdir()] == ["model.lock"]
-    failure = do.failed("landlock", write, env=(("HF_HOME", str(project.parent)),))
+    failure = do.failed("landlock", write, env=(("XDG_CACHE_HOME", str(project.parent)),))
     assert failure.kind == "write-denied"
 
 
