@@ -31,6 +31,7 @@ from advisor.tuner.state import (
     run_trial,
 )
 
+BATCH_IN_CODE = "loader.batch_size="
 MOST_COMPARED = 4
 """Suggestions that get a comparison of their own, the most promising first."""
 MOST_VALUES = 4
@@ -169,7 +170,7 @@ def suggest_changes(state: TunerState) -> Stage:
     The loader comes first where the program waits for it; else a larger batch promises more.
     Compilation costs most, so it comes last, unless launches take the time.
     """
-    stages = [try_loader_arguments, try_training_batches]
+    stages = [try_loader_arguments, try_batches]
     for stage in stages if state.waits else reversed(stages):
         state = yield from stage(state)
         state = yield from compare_faster(state)
@@ -257,16 +258,19 @@ def fastest(
     """Run `variants`; the fastest that beats the incumbent, and `best` by a tie, else `best`.
 
     A gain within the tie is taken where there is no larger one. Climbing ends at the first that
-    gains nothing.
+    does not fit, or at two in a row that gain nothing: one run may have met a slow moment.
     """
+    missed = False
     for number, variant in enumerate(variants, 1):
         following = (*variants[number:], *later)
         state, run = yield from try_variant(state, variant, knob, following)
         if run is not None and is_faster(state, run, best):
             cost_s = run.whatif.cost_s if run.whatif else None
-            best = replace(variant, extra_s=cost_s or 0.0), run
-        elif climbing:
+            best, missed = (replace(variant, extra_s=cost_s or 0.0), run), False
+        elif climbing and (missed or run is None):
             break
+        else:
+            missed = True
     return state, best
 
 
@@ -323,9 +327,12 @@ def leave_out(state: TunerState, variant: Variant, run: Run, why: str) -> TunerS
 def counts_alike(state: TunerState, run: Run) -> bool:
     """True if `run` saw the same batch as the incumbent's runs.
 
-    A switch does not change the batch. Another one was misread, as in compiled code, and so was
-    the rate. Batches that vary between runs are not compared.
+    Another one was misread, as in compiled code, and so was the rate; only a change of the batch
+    itself asks for another. Batches that vary between runs are not compared.
     """
+    _, asked, size = (run.whatif.name if run.whatif else "").partition(BATCH_IN_CODE)
+    if asked:
+        return run.effects.batch == float(size.partition("@")[0])
     batches = {each.effects.batch for each in state.incumbent_runs}
     return len(batches) > 1 or run.effects.batch in batches
 
@@ -365,24 +372,48 @@ def caution(run: Run) -> str:
     return f" Mind that {text}." if text else ""
 
 
-def try_training_batches(state: TunerState) -> Stage:
-    """Double each batch that would change the training, while that is faster."""
+def try_batches(state: TunerState) -> Stage:
+    """Double each batch that is not ours to write, while that is faster."""
     for knob in state.tunable("batch_size"):
         if state.context.workload.validation:
             reason = "Left as it is: the training may use it too, and its validation was measured."
             state = state.set_verdict(key_of(knob), "listed", reason)
         elif is_only_suggested(state, knob):
             state = yield from try_larger_batches(state, knob)
+    if not (state.held_by_config("batch_size") or state.context.workload.validation):
+        state = yield from try_batches_in_code(state)
     return state
+
+
+def try_batches_in_code(state: TunerState) -> Stage:
+    """Suggest a larger batch of the DataLoader, where the code holds it."""
+    seen = state.incumbent_run.effects
+    old, site = seen.batch_asked or 0, seen.loader_site
+    whatifs = {of_loader({"batch_size": size}, site): size for size in doubled(state, old)}
+    variants = [Variant(candidate=state.best, whatif=each) for each in whatifs]
+    state, best = yield from fastest(state, variants, climbing=True)
+    if best is None:
+        return state
+    new = whatifs[best[0].whatif or ""]
+    note = f" {training_note(state, new / old)}" if state.trains else ""
+    reason = f"No config key holds it.{note}{memory_caveat(state, best[1])}"
+    title = f"DataLoader arguments: batch_size={new}"
+    return suggest(state, title, best, reason, arguments=(("batch_size", new),))
+
+
+def doubled(state: TunerState, batch: int) -> list[int]:
+    """Batch doubled again and again, as far as the data fill it."""
+    sizes = [batch * 2**n for n in range(1, MOST_VALUES + 1)]
+    return [size for size in sizes if batch < size <= largest_batch(state, batch)]
 
 
 def try_larger_batches(state: TunerState, knob: Knob) -> Stage:
     """Suggest the largest batch that was faster than the one before."""
     key, old, before = key_of(knob), int(str(state.current(knob))), len(state.skipped)
     variants = []
-    for value in [old * 2**n for n in range(1, MOST_VALUES + 1)]:
+    for value in doubled(state, old):
         candidate = state.with_value(knob, value)
-        if value > largest_batch(state, old) or isinstance(candidate, knobs.InvalidChange):
+        if isinstance(candidate, knobs.InvalidChange):
             break
         variants.append(Variant(candidate=candidate))
     state, best = yield from fastest(state, variants, knob=knob, climbing=True)
@@ -418,8 +449,7 @@ def try_loader_arguments(state: TunerState) -> Stage:
             continue
         options = {of_loader({**chosen, name: value}, seen.loader_site): value for value in values}
         variants = [Variant(candidate=state.best, whatif=whatif) for whatif in options]
-        climbing = name == "batch_size"
-        state, best = yield from fastest(state, variants, best, climbing=climbing)
+        state, best = yield from fastest(state, variants, best)
         if best is not None and best[0].whatif in options:
             found = {**chosen, name: options[best[0].whatif]}
             chosen = found if is_sure(state, best[1]) else chosen
@@ -438,8 +468,6 @@ def loader_values(state: TunerState) -> Iterable[tuple[str, list[int] | list[boo
         rates = state.loader_alone
         counts = sorted(worker_counts(state, seen.workers), key=lambda v: (-rates.get(v, 0.0), v))
         yield "num_workers", counts[:MOST_VALUES]
-    if not state.trains and not state.held_by_config("batch_size") and seen.batch:
-        yield "batch_size", [int(seen.batch) * times for times in (2, 4, 8, 16)]
     for argument in LOADER_ARGUMENTS:
         helps = state.incumbent_run.on_gpu if "gpu" in argument.needs else waits
         held = state.held_by_config(argument.kind)

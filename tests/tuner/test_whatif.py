@@ -18,6 +18,7 @@ CONFIG = "lr: 0.1\n"
 LOADER = "l = DataLoader(\n    data,\n    batch_size=4,\n)\n"
 ON_CUDA = {"device": "cuda:0", "cudnn_benchmark": False, "channels_last": False, "tf32": False}
 GUARD = {"numeric-tolerance": "2%"}
+OWN_SAMPLER = {"batch_asked": None}
 
 
 def advice_of(search: FormulaSearch) -> tuple[Advice, ...]:
@@ -33,7 +34,7 @@ def tried(engine: RecordedEngine) -> list[str]:
 
 def computing(*kind: type[RecordedEngine], **more: Any) -> RecordedEngine:
     """Training on a GPU that hardly waits for data."""
-    observed = {**ON_CUDA, **more.pop("observed", {})}
+    observed = {**ON_CUDA, **OWN_SAMPLER, **more.pop("observed", {})}
     return on_formula(
         *kind, coded=CODED, load_s=1e-6, observed=observed, step_kind="optimizer step", **more
     )
@@ -41,7 +42,7 @@ def computing(*kind: type[RecordedEngine], **more: Any) -> RecordedEngine:
 
 def loader_bound(**more: Any) -> RecordedEngine:
     """Waits most of the time for a loader that the code builds without workers."""
-    observed = {"loader_site": "train.py:1", **more.pop("observed", {})}
+    observed = {"loader_site": "train.py:1", **OWN_SAMPLER, **more.pop("observed", {})}
     return on_formula(coded=CODED, observed=observed, step_kind="optimizer step", **more)
 
 
@@ -60,6 +61,27 @@ def test_workers_that_stand_in_the_code_become_advice_with_a_patch(tmp_path) -> 
     assert advice.gain.low == pytest.approx(22 / 6, rel=0.01)
     assert "num_workers=8" in advice.patch
     assert (tmp_path / "train.py").read_text() == LOADER
+
+
+class SlowOnce(RecordedEngine):
+    """The machine has a slow moment at twice the batch."""
+
+    def run(self, trial: Trial, *args: Any, **more: Any) -> Run | Failure:
+        result = super().run(trial, *args, **more)
+        slow = isinstance(result, Run) and "batch_size=8@" in (trial.plan.whatif or "")
+        return replace(result, units_per_s=result.units_per_s / 4) if slow else result
+
+
+@pytest.mark.parametrize(("workload", "note"), [({}, True), (TEST, False)])
+def test_a_batch_that_stands_in_the_code_becomes_advice(workload, note, tmp_path) -> None:
+    """Of a training too, whose learning rate has to follow. One slow run ends no climb."""
+    (tmp_path / "train.py").write_text(LOADER)
+    seen = {"loader_site": "train.py:1", "trains": "optimizer" if note else None}
+    engine = on_formula(SlowOnce, coded=CODED, load_s=1e-6, observed=seen)
+    (advice,) = advice_of(formula_search(tmp_path, engine, CONFIG, workload=workload))
+    assert advice.title == "DataLoader arguments: batch_size=64"
+    assert "+    batch_size=64," in advice.patch
+    assert ("The learning rate" in advice.detail) is note
 
 
 def test_a_knob_that_the_code_overrides_is_tried_in_the_code(tmp_path) -> None:
