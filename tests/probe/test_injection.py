@@ -106,7 +106,8 @@ def test_a_swallowed_out_of_memory_is_seen(tmp_path) -> None:
 
 def test_a_swallowed_out_of_memory_is_seen_while_steps_are_only_counted(tmp_path) -> None:
     """Forwards and passes are not recorded then; their out-of-memory errors are, once each."""
-    outcome = python(tmp_path, "raises_late.py", plan=MeasurePlan(measure_s=3.0, min_steps=400))
+    plan = MeasurePlan(measure_s=3.0, min_steps=400)
+    outcome = python(tmp_path, "fail_training.py", "late-oom", plan=plan)
     assert outcome.measured.units_per_s > 0
     (record,) = outcome.records
     assert record.steps > 300
