@@ -33,9 +33,11 @@ def loader_edit(line: int, values: Mapping[str, int | bool], source: Source) -> 
     trainer = None if call else _trainer_arguments(source, line)
     if call is not None:
         return _set_arguments(source, call, values)
-    if trainer is None or not values.keys() <= ARGUMENTS.keys():
+    trains = any(last_name(each.func) == "train" for each in _calls(source, line))
+    names = ARGUMENTS | {"batch_size": f"per_device_{'train' if trains else 'eval'}_batch_size"}
+    if trainer is None or not values.keys() <= names.keys():
         return None
-    return _set_arguments(source, trainer, {ARGUMENTS[n]: v for n, v in values.items()})
+    return _set_arguments(source, trainer, {names[n]: v for n, v in values.items()})
 
 
 def statement_edit(statement: str, source: Source) -> list[Splice] | None:

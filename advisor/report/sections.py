@@ -230,10 +230,11 @@ def next_actions(report: Report) -> str:
 def _suggestion(entry: SuggestionEntry, report_md: str, number: int) -> str:
     site = f" at {code(entry.site)}" if entry.site else ""
     gain = f", {entry.gain.text}" if entry.gain else ""
-    how = text(entry.detail)
-    if entry.patch:
-        how = code(f"git apply {shlex.quote(patch_file(report_md, number))}")
-    return f"- Suggested, not applied: **{text(entry.title)}**{site}{gain}. {how}"
+    patch = shlex.quote(patch_file(report_md, number)) if entry.patch else ""
+    how = f" {code(f'git apply {patch}')}" if patch else ""
+    return (
+        f"- Suggested, not applied: **{text(entry.title)}**{site}{gain}. {text(entry.detail)}{how}"
+    )
 
 
 def _first(lines: list[str], most: int, noun: str) -> str:

@@ -112,7 +112,7 @@ def test_what_a_what_if_did_the_patch_does_again(style, tmp_path) -> None:
     if style == "transformers" and importlib.util.find_spec(style) is None:
         pytest.skip("transformers is not installed")
     work = repository(tmp_path, WRITTEN[style])
-    values = {"num_workers": 1, "prefetch_factor": 4}
+    values = {"num_workers": 1, "prefetch_factor": 4, "batch_size": 2 * BATCH}
     tried = measured(work, of_loader(values, None))
     assert tried.whatif.applied, tried.whatif.why
     name, _, line = (tried.effects.loader_site or "").rpartition(":")
@@ -122,7 +122,7 @@ def test_what_a_what_if_did_the_patch_does_again(style, tmp_path) -> None:
     after = measured(work)
     for reading in (tried, after):
         assert (reading.effects.workers, reading.effects.prefetch_factor) == (1, 4)
-        assert reading.effects.batch == BATCH
+        assert reading.effects.batch == 2 * BATCH
 
 
 def test_the_autocast_that_was_tried_the_patch_does_again(tmp_path) -> None:
