@@ -330,9 +330,11 @@ def counts_alike(state: TunerState, run: Run) -> bool:
     Another one was misread, as in compiled code, and so was the rate; only a change of the batch
     itself asks for another. Batches that vary between runs are not compared.
     """
+    seen = state.incumbent_run.effects
     _, asked, size = (run.whatif.name if run.whatif else "").partition(BATCH_IN_CODE)
-    if asked:
-        return run.effects.batch == float(size.partition("@")[0])
+    if asked and seen.batch and seen.batch_asked:
+        grown = float(size.partition("@")[0]) / seen.batch_asked
+        return run.effects.batch == grown * seen.batch
     batches = {each.effects.batch for each in state.incumbent_runs}
     return len(batches) > 1 or run.effects.batch in batches
 
@@ -396,7 +398,7 @@ def try_batches_in_code(state: TunerState) -> Stage:
         return state
     new = whatifs[best[0].whatif or ""]
     note = f" {training_note(state, new / old)}" if state.trains else ""
-    reason = f"No config key holds it.{note}{memory_caveat(state, best[1])}"
+    reason = f"No key or option was found for it.{note}{memory_caveat(state, best[1])}"
     title = f"DataLoader arguments: batch_size={new}"
     return suggest(state, title, best, reason, arguments=(("batch_size", new),))
 

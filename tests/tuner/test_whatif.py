@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from advisor.history import History
-from advisor.model import Advice, Failure, Run, Shares, Trial
+from advisor.model import Advice, Failure, Run, Shares, Trial, WhatIfOutcome
 from advisor.patches import proven_advice
 from advisor.tuner.code_suggestions import counts_alike
 from tests.support.simulator.engine import RecordedEngine, Values
@@ -321,12 +321,15 @@ def test_a_gain_that_noise_hides_is_likely_with_the_budget_that_would_do(tmp_pat
 
 
 def test_a_switch_under_which_the_batch_was_misread_is_no_gain(tmp_path) -> None:
-    """Compiled code may hide the batch behind another dimension."""
+    """Compiled code may hide the batch behind another dimension. A larger one may be asked for."""
     state = formula_search(tmp_path, on_formula(load_s=1e-6), "lr: 0.1\n").state
     run = state.incumbent_run
     misread = replace(run, effects=replace(run.effects, batch=2.0 * (run.effects.batch or 1.0)))
     assert counts_alike(state, run)
     assert not counts_alike(state, misread)
+    asked = WhatIfOutcome(name="loader.batch_size=2@train.py:1", applied=True)
+    assert counts_alike(state, replace(misread, whatif=asked))
+    assert not counts_alike(state, replace(run, whatif=asked))
 
 
 @pytest.mark.parametrize(("known", "expected"), [(True, True), (None, False)])
