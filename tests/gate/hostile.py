@@ -164,13 +164,13 @@ class InProgram(InSetup):
         self.harm(path)
 
     def stay_alive(self) -> None:
-        """A daemon that writes two seconds after the program has ended, however long that took.
+        """A daemon that writes five seconds after the program has ended, however long that took.
 
         Popen returns once the shell runs; a mere fork could still be a Python that another attack
         sees.
         """
         program = "while kill -0 $PPID 2> /dev/null; do sleep 0.1; done"
-        command = f"{program}; sleep 2; echo '{MARK} {self.name}' >> {self.env}"
+        command = f"{program}; sleep 5; echo '{MARK} {self.name}' >> {self.env}"
         subprocess.Popen(["sh", "-c", command], start_new_session=True)
 
     def edit_base_through_other_processes(self) -> None:

@@ -136,7 +136,7 @@ def test_no_attack_works_and_each_arm_is_measured_all_the_same(host, kind) -> No
     """Base was not edited, its caches are its own, both builds are there, and the log obeys
     nothing."""
     found = host.attacked(kind, left_out=OPEN_UNDER_LANDLOCK if kind == "landlock" else ())
-    time.sleep(3)  # a daemon that lived on would write now
+    time.sleep(6)  # a daemon that lived on would write now
     assert host.worked(found) == set()
     assert (found.record.verdict, found.outputs["verdict"]) == 2 * ("inconclusive",), found.stderr
     assert found.warm_up_rates == {"base": 100, "head": 50}
