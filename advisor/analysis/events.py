@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import BeforeValidator, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 from pydantic_core import from_json
 
 from advisor.model import TrainingSign
@@ -25,8 +25,6 @@ from advisor.probe.recorder import PASS_ENDED
 T = TypeVar("T")
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Number = Annotated[int, Field(ge=0, lt=1 << 31)]
-Flag = Annotated[bool, BeforeValidator(bool)]
-"""The log has 0 and 1, or false and true."""
 Text = Annotated[str, Field(max_length=4096)]
 
 
@@ -128,7 +126,7 @@ class ForwardCall(NamedTuple):
     end: Finite
     module: Number
     items: Finite
-    graded: Flag
+    graded: bool
     """Gradients were enabled."""
 
 
@@ -151,8 +149,8 @@ class HookChange(NamedTuple):
     """Change of the recorded event kinds."""
 
     time: Finite
-    counting: Flag
-    calls: Flag
+    counting: bool
+    calls: bool
     """Forwards are recorded since, and passes besides updates."""
 
 

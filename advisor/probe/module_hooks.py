@@ -37,10 +37,8 @@ class Entrance:
     def want(self, calls: bool) -> None:
         """Record calls from now on, or none."""
         self.wanted = calls
-        if calls:
-            self.reopen()
-        else:
-            self.shut()
+        self.shut()
+        self.reopen()
 
     def shut(self) -> bool:
         """Close for a while; return the previous state."""

@@ -220,9 +220,9 @@ class Session:
         self, problem: BaseException, where: str, items: float | None = None
     ) -> None:
         """Record an exception inside a fetch, forward or backward."""
-        if self.diagnosis is not None or hasattr(problem, SEEN):  # else the exception is ours
+        if self.diagnosis is not None or SEEN in vars(problem):  # a diagnosis raises its own
             return
-        setattr(problem, SEEN, True)
+        vars(problem)[SEEN] = True  # some classes refuse new attributes
         if len(self.swallowed) < KEPT:
             self.recorder.flush()
             seen = self.recorder.last_items if items is None else items

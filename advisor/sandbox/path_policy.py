@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 SYSTEM_TREES = ("/proc", "/sys", "/dev")
@@ -66,7 +67,7 @@ def around(protected: Iterable[str]) -> tuple[str, ...]:
     levels = {
         parent
         for path in protected
-        for parent in _parents(path)
+        for parent in map(str, Path(path).parents)
         if not any(is_within(parent, each) for each in protected)
     }
     others, found = {*levels, *protected, *SYSTEM_TREES}, []
@@ -78,12 +79,6 @@ def around(protected: Iterable[str]) -> tuple[str, ...]:
             continue
         found += [path for path in beside if path not in others]
     return tuple(found)
-
-
-def _parents(path: str) -> Iterator[str]:
-    while path != "/":
-        path = os.path.dirname(path)
-        yield path
 
 
 def is_within(path: str, folder: str) -> bool:

@@ -31,7 +31,6 @@ from advisor.tuner.state import (
     run_trial,
 )
 
-BATCH_IN_CODE = "loader.batch_size="
 MOST_COMPARED = 4
 """Suggestions that get a comparison of their own, the most promising first."""
 MOST_VALUES = 4
@@ -325,18 +324,18 @@ def leave_out(state: TunerState, variant: Variant, run: Run, why: str) -> TunerS
 
 
 def counts_alike(state: TunerState, run: Run) -> bool:
-    """True if `run` saw the same batch as the incumbent's runs.
+    """True if `run` saw the same items for each one asked of the loader as the incumbent's runs.
 
-    Another one was misread, as in compiled code, and so was the rate; only a change of the batch
-    itself asks for another. Batches that vary between runs are not compared.
+    A switch does not change them. Another number was misread, as in compiled code, and so was the
+    rate. Those that vary between runs are not compared.
     """
-    seen = state.incumbent_run.effects
-    _, asked, size = (run.whatif.name if run.whatif else "").partition(BATCH_IN_CODE)
-    if asked and seen.batch and seen.batch_asked:
-        grown = float(size.partition("@")[0]) / seen.batch_asked
-        return run.effects.batch == grown * seen.batch
-    batches = {each.effects.batch for each in state.incumbent_runs}
-    return len(batches) > 1 or run.effects.batch in batches
+    items = {items_for_one(each) for each in state.incumbent_runs}
+    return len(items) > 1 or items_for_one(run) in items
+
+
+def items_for_one(run: Run) -> float | None:
+    """Items in a batch for each one asked of the loader; of the batch where none was asked."""
+    return run.effects.batch and run.effects.batch / (run.effects.batch_asked or 1)
 
 
 def variants_of(state: TunerState, switch: Switch) -> list[Variant]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from advisor.history import History
-from advisor.model import Advice, Failure, Run, Shares, Trial, WhatIfOutcome
+from advisor.model import Advice, Failure, Run, Shares, Trial
 from advisor.patches import proven_advice
 from advisor.tuner.code_suggestions import counts_alike
 from tests.support.simulator.engine import RecordedEngine, Values
@@ -327,9 +327,8 @@ def test_a_switch_under_which_the_batch_was_misread_is_no_gain(tmp_path) -> None
     misread = replace(run, effects=replace(run.effects, batch=2.0 * (run.effects.batch or 1.0)))
     assert counts_alike(state, run)
     assert not counts_alike(state, misread)
-    asked = WhatIfOutcome(name="loader.batch_size=2@train.py:1", applied=True)
-    assert counts_alike(state, replace(misread, whatif=asked))
-    assert not counts_alike(state, replace(run, whatif=asked))
+    twice = replace(misread.effects, batch_asked=2 * (run.effects.batch_asked or 1))
+    assert counts_alike(state, replace(run, effects=twice))
 
 
 @pytest.mark.parametrize(("known", "expected"), [(True, True), (None, False)])
