@@ -45,11 +45,6 @@ class KnobSpec:
     none_is_a_value: bool = False
     """None is what the program passes on, and no sign of a value set elsewhere."""
 
-    @property
-    def without_workers(self) -> JsonScalar:
-        """Value that a loader without workers takes."""
-        return None if self.none_is_a_value else self.default
-
     def class_in(self, phase: Phase) -> KnobClass:
         """The risk class in one phase."""
         return self.class_of_phase.get(phase, self.knob_class)

@@ -66,8 +66,11 @@ def install(torch: Any, session: Session) -> None:
         begun = clock()
         try:
             batch = fetch(self)
-        except BaseException as problem:
-            session.attempt(_ended, session, index, enter, problem)
+        except StopIteration:
+            session.recorder.add(("pass_end", enter, clock(), index, PASS_ENDED))
+            raise
+        except Exception as problem:
+            session.attempt(session.record_exception, problem, "loading")
             raise
         finally:
             if was_open:
@@ -103,13 +106,6 @@ def _came(session: Session, index: int, batch: Any, enter: float, end: float) ->
         padding = facts["padding"]
         if padding is not None and not note_padding(padding, batch):
             facts["padding"] = None
-
-
-def _ended(session: Session, index: int, enter: float, problem: BaseException) -> None:
-    if isinstance(problem, StopIteration):
-        session.recorder.add(("pass_end", enter, clock(), index, PASS_ENDED))
-    elif isinstance(problem, Exception):
-        session.record_exception(problem, "loading")
 
 
 def built(session: Session, loader: Any) -> None:
