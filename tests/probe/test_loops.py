@@ -11,8 +11,6 @@ from tests.probe.program import PLAN, PROGRAMS, noted_steps, python, run
 from tests.support.processes import free_port
 
 WITHIN = 0.03
-VALIDATION_S = 0.05
-"""Longer than any training step, shorter than any validation of ok_loaders.py."""
 
 
 def close(value: float, truth: float) -> bool:
@@ -89,10 +87,9 @@ def test_validation_is_kept_apart(tmp_path, batches) -> None:
     plan = MeasurePlan(measure_s=0.6, min_steps=10)  # some nine of the short ones, on any machine
     outcome = python(tmp_path, "ok_loaders.py", str(batches), plan=plan)
     reading = outcome.measured
-    times = [time for time, _ in noted_steps(outcome.truth_file)]
-    inside = [each for each in times if reading.window_start < each < reading.window_end]
-    steps = [later - each for each, later in pairwise(inside)]
-    training = [step for step in steps if step < VALIDATION_S]
+    noted = noted_steps(outcome.truth_file)  # a validation ends with no units
+    inside = [each for each in noted if reading.window_start < each[0] < reading.window_end]
+    training = [later - each for (each, _), (later, units) in pairwise(inside) if units]
     assert close(reading.units_per_s, 24 * len(training) / sum(training))
     assert reading.effects.batch == 24
     assert any("of validation in between" in note for note in reading.notes) == (batches == 15)
