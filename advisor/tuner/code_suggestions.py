@@ -324,17 +324,17 @@ def leave_out(state: TunerState, variant: Variant, run: Run, why: str) -> TunerS
 
 
 def counts_alike(state: TunerState, run: Run) -> bool:
-    """True if `run` saw the same items for each one asked of the loader as the incumbent's runs.
+    """True if the batch of `run` was read as in the incumbent's runs.
 
-    A switch does not change them. Another number was misread, as in compiled code, and so was the
-    rate. Those that vary between runs are not compared.
+    It differs only as far as the loader was asked for another. Else it was misread, as in compiled
+    code, and so was the rate. Batches that vary between runs are not compared.
     """
-    items = {items_for_one(each) for each in state.incumbent_runs}
-    return len(items) > 1 or items_for_one(run) in items
+    batches = {batch_share(each) for each in state.incumbent_runs}
+    return len(batches) > 1 or batch_share(run) in batches
 
 
-def items_for_one(run: Run) -> float | None:
-    """Items in a batch for each one asked of the loader; of the batch where none was asked."""
+def batch_share(run: Run) -> float | None:
+    """Observed batch over the batch that the loader was asked for, if it was."""
     return run.effects.batch and run.effects.batch / (run.effects.batch_asked or 1)
 
 
@@ -374,7 +374,7 @@ def caution(run: Run) -> str:
 
 
 def try_batches(state: TunerState) -> Stage:
-    """Double each batch that is not ours to write, while that is faster."""
+    """Double each batch that may only be suggested, while that is faster."""
     for knob in state.tunable("batch_size"):
         if state.context.workload.validation:
             reason = "Left as it is: the training may use it too, and its validation was measured."
