@@ -38,7 +38,6 @@ class DeviceClock:
         self._card = card
         self._stream = self._cuda.current_stream(card)
         """Stream of the model, whose work is timed."""
-        self._apart = APART_S
         self._marked: Dict[Any, float] = {}
         """Host time of the latest mark by source."""
         self._pending: Deque[Tuple[float, Any, Any, Any]] = deque()
@@ -54,16 +53,13 @@ class DeviceClock:
         which of them ends the steps is not known here.
         """
         latest = self._marked.get(source, float("-inf"))
-        if now - latest < self._apart or self._cuda.is_current_stream_capturing():
+        apart_s = RARELY_S if self._session.counting else APART_S
+        if now - latest < apart_s or self._cuda.is_current_stream_capturing():
             return
         self.queue(now)
         self._marked[source] = now
         if source == "backward":
             self._stream = self._cuda.current_stream(self._card)
-
-    def mark_rarely(self) -> None:
-        """Set few marks from now on."""
-        self._apart = RARELY_S
 
     def event(self) -> Any:
         """Create an event on the watched card's stream."""

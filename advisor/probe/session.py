@@ -187,7 +187,6 @@ class Session:
         if not counting:
             self.watch_device()
         elif self.device is not None:
-            self.device.mark_rarely()
             self.device_patches.undo()
         self.recorder.add(("hooks", time.perf_counter(), counting, calls))
 
