@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import types
+import warnings
 from typing import Any, Callable, Optional
 
 from .op_trace import tensors
@@ -29,6 +30,8 @@ WIDENED = (
     *("pow.Tensor_Scalar", "pow.Tensor_Tensor", "reciprocal", "softplus"),
 )
 """Operations that autocast computes in float32 on a card, and on a CPU in the type that comes."""
+SLOW_IN_HALF = ("mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward")
+"""Operations that a CPU without 16-bit instructions computes up to 150 times slower in 16 bits."""
 LIBRARIES: list[Any] = []
 """Holders of what was put into torch's dispatcher, which else is taken out again."""
 
@@ -58,8 +61,11 @@ class _Idle:
 
 def install(torch: Any, session: Session) -> None:
     """Put the plan's card in, unless the host has one."""
+    if not session.plan.get("trace") or torch.cuda.is_available():
+        return
+    session.attempt(halves_in_float32, torch)
     card = session.plan.get("stand_in")
-    if not card or torch.cuda.is_available():
+    if not card:
         return
     for name, answer in _answers(torch, card).items():
         session.patches.put(torch.cuda, name, answer)
@@ -127,13 +133,11 @@ def autocast_as_on_card(torch: Any) -> None:
     library = torch.library.Library("aten", "IMPL")
     LIBRARIES.append(library)
     autocast = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
-    half = (torch.float16, torch.bfloat16)
 
     def widened(operation: Any) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             with torch._C._ExcludeDispatchKeyGuard(autocast):
-                wide = (a.float() if getattr(a, "dtype", None) in half else a for a in args)
-                return operation(*wide, **kwargs)
+                return operation(*_wide(torch, args), **kwargs)
 
         return call
 
@@ -141,6 +145,39 @@ def autocast_as_on_card(torch: Any) -> None:
         packet, _, overload = name.partition(".")
         operation = getattr(getattr(torch.ops.aten, packet), overload or "default")
         library.impl(name, widened(operation), "AutocastCPU")
+
+
+def halves_in_float32(torch: Any) -> None:
+    """Let the CPU compute slow operations of 16 bits in 32; results stay of 16."""
+    library = torch.library.Library("aten", "IMPL")
+    LIBRARIES.append(library)
+    composite = torch._C.DispatchKey.CompositeExplicitAutograd
+
+    def widened(packet: Any) -> Callable[..., Any]:
+        below = packet.default.has_kernel_for_dispatch_key(composite)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            wide = _wide(torch, args)
+            if below:
+                found = packet.default._op_dk(composite, *wide, **kwargs)
+            else:
+                found = packet.out(*wide, **kwargs, out=wide[0].new_empty(0))
+            if isinstance(found, tuple):
+                return tuple(each if each is None else each.to(args[0].dtype) for each in found)
+            return found.to(args[0].dtype)
+
+        return call
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a kernel has two
+        for name in SLOW_IN_HALF:
+            library.impl(name, widened(getattr(torch.ops.aten, name)), "CPU")
+
+
+def _wide(torch: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Values with tensors of 16 bits in float32."""
+    half = (torch.float16, torch.bfloat16)
+    return tuple(each.float() if getattr(each, "dtype", None) in half else each for each in values)
 
 
 def _redirect(torch: Any, session: Session) -> None:

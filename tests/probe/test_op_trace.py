@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from advisor.model import MeasurePlan
+from advisor.probe import cuda_stand_in
 from advisor.probe.op_trace import ATTENTION, CONVOLUTION, GROUPED, MATRIX, OpTrace
 from advisor.probe.session import Session
 from tests.probe.program import python
@@ -53,6 +54,25 @@ def test_attention_has_two_products_of_queries_and_keys(session) -> None:
     attend = torch.nn.functional.scaled_dot_product_attention
     found = traced(session, lambda: attend(q, k, k))
     assert [op[2] for op in found["ops"] if op[0] == ATTENTION] == [2 * 2 * (2 * 6 * 10 * 8)]
+
+
+def test_halves_that_a_cpu_computes_in_32_bits_are_traced_as_16(session: Session) -> None:
+    layer = torch.nn.Conv2d(4, 6, 3).bfloat16()
+    x, factor = torch.rand(2, 4, 9, 9).bfloat16(), torch.rand(7, 5).bfloat16()
+
+    def work() -> None:
+        with torch.enable_grad():
+            layer(x).matmul(factor).square().mean().backward()
+        layer.zero_grad()
+
+    plain = traced(session, work)
+    cuda_stand_in.halves_in_float32(torch)
+    try:
+        assert traced(session, work) == plain
+        wide = x[0, 0, :, :7].float() @ factor.float()
+        assert torch.equal(x[0, 0, :, :7] @ factor, wide.bfloat16())
+    finally:
+        cuda_stand_in.LIBRARIES.pop()._destroy()
 
 
 def test_views_cost_nothing_and_storages_are_freed(session) -> None:
