@@ -30,8 +30,11 @@ WIDENED = (
     *("pow.Tensor_Scalar", "pow.Tensor_Tensor", "reciprocal", "softplus"),
 )
 """Operations that autocast computes in float32 on a card, and on a CPU in the type that comes."""
-SLOW_IN_HALF = ("mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward")
-"""Operations that a CPU without 16-bit instructions computes up to 150 times slower in 16 bits."""
+SLOW_IN_HALF = (
+    *("mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward"),
+    *("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward"),
+)
+"""Operations of 16 bits that many CPUs compute up to 150 times slower, or not at all."""
 LIBRARIES: list[Any] = []
 """Holders of what was put into torch's dispatcher, which else is taken out again."""
 
@@ -148,36 +151,35 @@ def autocast_as_on_card(torch: Any) -> None:
 
 
 def halves_in_float32(torch: Any) -> None:
-    """Let the CPU compute slow operations of 16 bits in 32; results stay of 16."""
+    """Let the CPU compute slow operations of 16 bits in 32, where torch is 2.9 or later."""
     library = torch.library.Library("aten", "IMPL")
     LIBRARIES.append(library)
-    composite = torch._C.DispatchKey.CompositeExplicitAutograd
+    cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
-    def widened(packet: Any) -> Callable[..., Any]:
-        below = packet.default.has_kernel_for_dispatch_key(composite)
-
+    def widened(kernel: Any) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            wide = _wide(torch, args)
-            if below:
-                found = packet.default._op_dk(composite, *wide, **kwargs)
-            else:
-                found = packet.out(*wide, **kwargs, out=wide[0].new_empty(0))
-            if isinstance(found, tuple):
-                return tuple(each if each is None else each.to(args[0].dtype) for each in found)
-            return found.to(args[0].dtype)
+            found = kernel.call_boxed(cpu, *_wide(torch, args), **kwargs)
+            results = found if isinstance(found, tuple) else (found,)
+            narrow = _cast(results, (torch.float32,), args[0].dtype)
+            return narrow if isinstance(found, tuple) else narrow[0]
 
         return call
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a kernel has two
+        warnings.simplefilter("ignore")  # that an operation has two kernels
         for name in SLOW_IN_HALF:
-            library.impl(name, widened(getattr(torch.ops.aten, name)), "CPU")
+            kernel = torch.library.get_kernel(f"aten::{name}", "CPU")
+            library.impl(name, widened(kernel), "CPU")
 
 
 def _wide(torch: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Values with tensors of 16 bits in float32."""
-    half = (torch.float16, torch.bfloat16)
-    return tuple(each.float() if getattr(each, "dtype", None) in half else each for each in values)
+    return _cast(values, (torch.float16, torch.bfloat16), torch.float32)
+
+
+def _cast(values: tuple[Any, ...], old: tuple[Any, ...], new: Any) -> tuple[Any, ...]:
+    """Values with tensors of the old types in the new one."""
+    return tuple(each.to(new) if getattr(each, "dtype", None) in old else each for each in values)
 
 
 def _redirect(torch: Any, session: Session) -> None:

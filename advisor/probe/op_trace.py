@@ -224,4 +224,8 @@ def _cost(name: str, args: Any, outputs: list[Any]) -> tuple[int, float]:
         masked = "flash" in name and any(arg is True for arg in args)  # is_causal: half is skipped
         each = ATTENTION_FLOPS[backward] / (2 if masked else 1)
         return ATTENTION, float(each * query.numel() * key.shape[-2])
+    if "_rnn" in name:  # the backward has the same first arguments
+        weights = args[1] if isinstance(args[1], (list, tuple)) else args[1:3]
+        products = sum(each.numel() for each in weights if each.dim() == 2)
+        return MATRIX, 2.0 * args[0].numel() / args[0].shape[-1] * products * (1 + backward)
     return OTHER, 0.0

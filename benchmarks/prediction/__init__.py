@@ -10,7 +10,7 @@
 images, transfer, fits   result files of pytorch-image-models (AMP, channels last; `pip install
                          timm` brings the models): speed, speed from another card, memory
 language                 NeuSight's summary.csv (float32), or llm-foundry's table of an A100
-programs                 peaks of 29 small programs against torch's own MemTracker
+programs                 peaks of 30 small programs against torch's own MemTracker
 
 Steps are traced by the recorder's own mode. Tensors have no data, but for `programs`.
 """

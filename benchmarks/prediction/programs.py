@@ -1,4 +1,4 @@
-"""Peaks of 29 small programs: predicted from batches 4 and 8 for 32, against torch's MemTracker.
+"""Peaks of 30 small programs: predicted from batches 4 and 8 for 32, against torch's MemTracker.
 
 MemTracker counts the bytes of a real step at batch 32. Nothing was fitted.
 """
@@ -136,8 +136,8 @@ def main() -> None:
     """Print each error, and their median."""
     off = []
     for family, setup in itertools.product(FAMILIES, SETUPS):
-        if (family, setup) == ("lstm", "autocast"):  # which this CPU does not compute
-            continue
+        # oneDNN computes no LSTM of 16 bits on most CPUs, torch itself does
+        torch.backends.mkldnn.enabled = (family, setup) != ("lstm", "autocast")
         ours, truth = predicted(family, setup), tracked(family, setup)
         off.append(abs(ours / truth - 1))
         print(f"{family:<12} {setup:<14} {ours / 2**20:8.1f} MiB of {truth / 2**20:8.1f}")

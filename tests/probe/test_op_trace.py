@@ -56,8 +56,15 @@ def test_attention_has_two_products_of_queries_and_keys(session) -> None:
     assert [op[2] for op in found["ops"] if op[0] == ATTENTION] == [2 * 2 * (2 * 6 * 10 * 8)]
 
 
+def test_a_recurrent_layer_multiplies_each_word_with_its_weights(session: Session) -> None:
+    layer = torch.nn.LSTM(3, 5, 2, batch_first=True)
+    found = traced(session, lambda: layer(torch.zeros(2, 7, 3)))
+    weights = sum(each.numel() for each in layer.parameters() if each.dim() == 2)
+    assert sum(op[2] for op in found["ops"]) == 2 * 2 * 7 * weights
+
+
 def test_halves_that_a_cpu_computes_in_32_bits_are_traced_as_16(session: Session) -> None:
-    layer = torch.nn.Conv2d(4, 6, 3).bfloat16()
+    layer, words = torch.nn.Conv2d(4, 6, 3).bfloat16(), torch.nn.LSTM(7, 5).bfloat16()
     x, factor = torch.rand(2, 4, 9, 9).bfloat16(), torch.rand(7, 5).bfloat16()
 
     def work() -> None:
@@ -71,6 +78,7 @@ def test_halves_that_a_cpu_computes_in_32_bits_are_traced_as_16(session: Session
         assert traced(session, work) == plain
         wide = x[0, 0, :, :7].float() @ factor.float()
         assert torch.equal(x[0, 0, :, :7] @ factor, wide.bfloat16())
+        assert "bfloat16" in {op[1] for op in traced(session, lambda: words(x[0, :, :, :7]))["ops"]}
     finally:
         cuda_stand_in.LIBRARIES.pop()._destroy()
 
