@@ -91,7 +91,7 @@ def _keep_loss(session: Session, tensors: Any, gradients: Any) -> None:
     tensor = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
     single = isinstance(tensor, session.torch.Tensor) and (gradients is None or tensor.numel() == 1)
     if unscaled is None and single:
-        unscaled = tensor.detach()
+        unscaled = tensor.data  # as detach(), but seen by no mode
     if unscaled is not None:  # a CUDA graph writes each loss to the same place
         session.losses.append(unscaled.clone() if session.graph_replayed else unscaled)
         if len(session.losses) > 2 * LOSSES_KEPT:
@@ -121,7 +121,7 @@ def scaler(torch: Any, session: Session) -> None:
     @session.patches.wrap(kind, "scale")
     def scale(original: Any, self: Any, outputs: Any) -> Any:
         if isinstance(outputs, torch.Tensor):
-            session.unscaled = outputs.detach()
+            session.unscaled = outputs.data
         return original(self, outputs)
 
     @session.patches.wrap(kind, "step")
