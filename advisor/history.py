@@ -1,13 +1,12 @@
 """Store of every run, by program, settings and machine.
 
-One sqlite file in the project's state folder; a run is one JSON document, so a later version can
-read what an earlier one wrote, field by field. A key names the program's sources and packages, the
-command, the values in force and the plan. Runs of two machines are never mixed.
+One sqlite file in the project's state folder; a run is one JSON document. A key names the program's
+sources and packages, the command, the values in force and the plan. Runs of two machines are never
+mixed.
 """
 
 import contextlib
 import hashlib
-import itertools
 import json
 import os
 import shutil
@@ -25,7 +24,6 @@ from advisor.model import Failure, MeasurePlan, Run
 
 T = TypeVar("T")
 
-FORMAT = 1  # 1: model.Run and model.Failure as of 0.1
 SEEN_VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
     "CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
@@ -37,16 +35,13 @@ SEEN_VARIABLES = (
 _RESULT: TypeAdapter[Run | Failure] = TypeAdapter(Run | Failure)
 
 _SCHEMA = """
-create table if not exists run (
-  id integer primary key,
+create table if not exists result (
   key text not null,
   machine text not null,
   created real not null,
-  format integer not null,
-  outcome text not null,
   doc text not null
 );
-create index if not exists run_key on run (key, machine, created);
+create index if not exists result_key on result (key, machine, created);
 """
 
 
@@ -59,7 +54,7 @@ def trial_key(
 ) -> str:
     """Key of a measurement; on one machine equal keys are interchangeable."""
     seen = {name: os.environ[name] for name in SEEN_VARIABLES if name in os.environ}
-    facts = [FORMAT, program, list(command), values, asdict(plan), {**seen, **env}]
+    facts = [program, list(command), values, asdict(plan), {**seen, **env}]
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 
@@ -84,9 +79,9 @@ def installed_packages(command: tuple[str, ...], cwd: Path) -> list[str]:
         for prefix in dict.fromkeys((Path(found).parent.parent, real.parent.parent)):
             if folders := sorted(prefix.glob("lib/python3*")):
                 lines.append(str(real))
-                for folder, kind in itertools.product(folders, ("*-info", "*.egg-link")):
-                    found_here = sorted(folder.glob(f"*-packages/{kind}"))
-                    lines += [f"{folder.name}/{entry.name}" for entry in found_here]
+                for folder in folders:
+                    packages = sorted(folder.glob("*-packages/*-info"))
+                    lines += [f"{folder.name}/{entry.name}" for entry in packages]
     return lines
 
 
@@ -139,23 +134,18 @@ class History:
     def append(self, key: str, machine: str, result: Run | Failure) -> None:
         """Keep `result`."""
         doc = json.dumps(masking.mask_value(json.loads(_RESULT.dump_json(result))))
-        outcome = "ok" if isinstance(result, Run) else "failed"
-        row = (key, machine, time.time(), FORMAT, outcome, doc)
-        insert = (
-            "insert into run (key, machine, created, format, outcome, doc)"
-            " values (?, ?, ?, ?, ?, ?)"
-        )
-        self._run(lambda db: db.execute(insert, row))
+        row = (key, machine, time.time(), doc)
+        self._run(lambda db: db.execute("insert into result values (?, ?, ?, ?)", row))
 
     def find(
         self, key: str, machine: str, *, max_age_s: float, min_age_s: float = 0.0
     ) -> list[Run | Failure]:
-        """Results of `key`, which names the format, on `machine`, newest first."""
+        """Results of `key` on `machine`, newest first."""
         now = time.time()
         rows = self._run(
             lambda db: db.execute(
-                "select doc from run where key = ? and machine = ?"
-                " and created > ? and created <= ? order by created desc, id desc",
+                "select doc from result where key = ? and machine = ?"
+                " and created > ? and created <= ? order by created desc, rowid desc",
                 (key, machine, now - max_age_s, now - min_age_s),
             ).fetchall()
         )

@@ -31,7 +31,7 @@ def test_results_come_back_as_they_were_the_newest_first(tmp_path) -> None:
 
 def of_another_shape(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as db:
-        db.execute("create table run (id integer)")
+        db.execute("create table result (id integer)")
 
 
 @pytest.mark.parametrize("spoil", [of_another_shape, Path.mkdir], ids=["shape", "folder"])
