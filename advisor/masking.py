@@ -12,14 +12,16 @@ from typing import Any
 MASK = "***"
 
 NAMES = (
-    "password", "passwd", "passphrase", "pwd", "secret", "secrets", "credential", "credentials",
-    "api key", "apikey", "access key", "secret key", "private key", "auth key", "account key",
+    "passphrase", "pwd", "secrets", "credential", "credentials",
+    "api key", "access key", "secret key", "private key", "auth key", "account key",
     "signing key", "encryption key", "license key", "authorization", "bearer", "cookie",
     "auth", "webhook", "webhook url", "connection string", "dsn", "hf token", "api token",
     "auth token", "access token", "secret token", "session token", "refresh token", "bot token",
     "hub token", "github token", "gitlab token", "wandb token", "huggingface token",
 )  # fmt: skip
 """Last words of names whose values are always secrets."""
+ENDINGS = ("password", "passwd", "secret", "apikey")
+"""The same, also as the end of a word: `dbpassword`."""
 
 WEAK_NAMES = ("token", "pat", "sig")
 """The same for values that also look like credentials."""
@@ -76,7 +78,7 @@ def is_secret(name: str, value: Any) -> bool:
     if text.strip().lower() in NO_SECRETS:
         return False
     words = " ".join(_WORD.findall(name)).lower()
-    if _ends(words, NAMES):
+    if _ends(words, NAMES) or words.endswith(ENDINGS):
         return True
     return _ends(words, WEAK_NAMES) and isinstance(value, str) and bool(_CREDENTIAL.fullmatch(text))
 
@@ -104,10 +106,7 @@ def mask_value(value: Any, name: str = "") -> Any:
 
 
 def _ends(words: str, names: Sequence[str]) -> bool:
-    last = words.rsplit(" ", 1)[-1]
-    return any(words == name or words.endswith(f" {name}") for name in names) or (
-        last.endswith(("password", "passwd", "apikey", "secret")) and names is NAMES
-    )
+    return any(f" {words}".endswith(f" {name}") for name in names)
 
 
 def _masked_shapes(text: str) -> str:
