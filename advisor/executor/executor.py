@@ -190,20 +190,13 @@ class Executor:
         """Run `request`, or take a kept result; a lost node is replaced."""
         while True:
             try:
-                return self.run_one(request)
+                return self.run_rounds([[request]], earlier_calls=True)[0][0]
             except NodeLostError as lost:
                 if not lost.again:
                     raise
 
-    def run_one(
-        self, request: TrialRequest, *, earlier_calls: bool = True
-    ) -> TrialResult | SkippedRun:
-        """Run `request`, or take a kept result. Raises NodeLostError."""
-        known = self._prepared(request, earlier_calls=earlier_calls)
-        return self._concluded(*self._run_all([[known]])[0]) if isinstance(known, _Begun) else known
-
     def run_rounds(
-        self, rounds: Sequence[Sequence[TrialRequest]]
+        self, rounds: Sequence[Sequence[TrialRequest]], *, earlier_calls: bool = False
     ) -> list[list[TrialResult | SkippedRun]]:
         """Run the requests of each round in turn, and all rounds at once, each on its own card.
 
@@ -211,7 +204,7 @@ class Executor:
         """
         known = [
             [
-                self._prepared(request, earlier_calls=False, after_s=after_s)
+                self._prepared(request, earlier_calls=earlier_calls, after_s=after_s)
                 for request, after_s in zip(each, starts(each), strict=False)
             ]
             for each in rounds
@@ -228,7 +221,7 @@ class Executor:
         return answers
 
     def _prepared(
-        self, request: TrialRequest, *, earlier_calls: bool, after_s: float = 0.0
+        self, request: TrialRequest, *, earlier_calls: bool, after_s: float
     ) -> TrialResult | SkippedRun | _Begun:
         """Answer that needs no process, or the trial to be run after `after_s`."""
         trial, key = self._build(request)
@@ -400,7 +393,7 @@ class _Rounds:
         found: dict[str, TrialResult] = {}
         for arm, number in rounds[0]:
             request = self._request(arm, number)
-            found[arm] = self._taken(arm, self.executor.run_one(request, earlier_calls=False))
+            found[arm] = self._taken(arm, self.executor.run_rounds([[request]])[0][0])
             if found[arm].run is None:
                 break
         return [found]
