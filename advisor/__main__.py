@@ -39,7 +39,6 @@ class _Parser(argparse.ArgumentParser):
     """Parser whose refusals are errors of one sentence."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise UsageError."""
         msg = f"{message}. `{self.prog} --help` lists the options."
         raise UsageError(msg)
 
@@ -63,7 +62,6 @@ def build_parser(name: str) -> argparse.ArgumentParser:
 
 
 def overview() -> str:
-    """Text of `gpu-advisor --help`."""
     lines = [f"  {name:<10} {summary}" for name, summary in COMMANDS.items()]
     return (
         "usage: gpu-advisor COMMAND [options] [-- YOUR COMMAND ...]\n\n"
@@ -124,7 +122,6 @@ def dispatch(argv: list[str]) -> int:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Entry point of `gpu-advisor`."""
     argv = sys.argv[1:] if argv is None else argv
     _show_any_name()
     try:

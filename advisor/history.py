@@ -132,7 +132,6 @@ class History:
             return work(db)
 
     def append(self, key: str, machine: str, result: Run | Failure) -> None:
-        """Keep `result`."""
         doc = json.dumps(masking.mask_value(json.loads(_RESULT.dump_json(result))))
         row = (key, machine, time.time(), doc)
         self._run(lambda db: db.execute("insert into result values (?, ?, ?, ?)", row))

@@ -51,7 +51,6 @@ def parse_share(text: str | float) -> float:
 
 
 def needs_shell(command: str) -> bool:
-    """Return True for a command with shell operators."""
     return any(mark in command for mark in ("&&", "||", ";", "|", "`", "$(", "<", ">"))
 
 
@@ -176,7 +175,6 @@ class GateLimits(_Table):
     """Largest change for the worse of single benchmarks, by name."""
 
     def shares(self) -> dict[str, float]:
-        """Limits by name."""
         return self.model_dump(exclude={"benchmarks"}, exclude_none=True)
 
 

@@ -62,7 +62,6 @@ MOST_LOST = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of `gpu-advisor compare`."""
     parser.add_argument(
         "configs",
         type=Path,
@@ -128,7 +127,6 @@ class Arm:
         return rounds.interval(THROUGHPUT, self.name)
 
     def as_object(self, rounds: Comparison | None) -> dict[str, Any]:
-        """The variant as JSON."""
         runs = rounds.runs(self.name) if rounds and self.name in rounds.ab_test.names else ()
         gain, rates = self.gain(rounds), [run.units_per_s for run in runs]
         peaks = [run.peak_mem_gib for run in runs if run.peak_mem_gib]
@@ -388,7 +386,6 @@ def failure_text(failure: Failure) -> str:
 
 
 def as_table(found: dict[str, Any]) -> str:
-    """Format the result as a table and verdicts."""
     units, variants = numbers.plural(found["unit"]), found["variants"]
     rows = [("", "variant", f"{units}/s", f"1,000 {units}", "memory", "against A")]
     for arm in variants:

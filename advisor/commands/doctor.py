@@ -52,7 +52,6 @@ INSTALL_TORCH = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of `gpu-advisor doctor`."""
     parser.epilog = "The torch of COMMAND is asked, else that of the first python on PATH."
     parser.add_argument("--json", action="store_true", help="print the checks as one JSON object")
     parser.add_argument(
@@ -317,18 +316,15 @@ CHECKS: dict[str, tuple[Callable[[Readings], Finding], str]] = {
 
 
 def checked(readings: Readings) -> dict[str, Finding]:
-    """Run every check, in the order of display."""
     return {name: look(readings) for name, (look, _) in CHECKS.items()}
 
 
 def verdict(found: Mapping[str, Finding]) -> str:
-    """Verdict over all checks, in one sentence."""
     wrong = sum(each.status == "fix" for each in found.values())
     return f"{numbers.many(wrong, 'thing') if wrong else 'Nothing'} to fix here."
 
 
 def as_text(found: Mapping[str, Finding]) -> str:
-    """Format the verdict and a line of each check."""
     lines = [verdict(found), ""]
     for name, each in found.items():
         mark = "?" if each.unknown else each.status

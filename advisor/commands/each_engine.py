@@ -123,7 +123,6 @@ def page(entries: Sequence[Entry], subject: str) -> str:
 
 
 def row(entry: Entry, unit: str) -> tuple[str, ...]:
-    """Row of one engine."""
     report, price = entry.report, entry.price_of_1000
     if report is None:
         why = str(entry.problem).partition("\n")[0]

@@ -18,7 +18,6 @@ LEGEND = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of `gpu-advisor gpus`."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="cards to show with their sources")
     invocation.add_flags(parser, "--json")
 
@@ -47,7 +46,6 @@ def compared(card: GpuProfile) -> list[str]:
 
 
 def row(card: GpuProfile) -> tuple[str, ...]:
-    """Row of one card."""
     figures = (
         card.memory_gib, card.bandwidth_gb_per_s, card.fp32_tflops, card.tf32_tflops,
         card.bf16_tflops or card.fp16_tflops, card.tdp_w,

@@ -33,7 +33,6 @@ RISKS: dict[KnobClass, str] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `gpu-advisor inspect`."""
     invocation.add_flags(parser, "configs", "--json")
 
 
@@ -117,7 +116,6 @@ def default_of(knob: Knob, document: Document | None) -> str | None:
 
 
 def as_json(found: Sequence[Inspected]) -> dict[str, Any]:
-    """Format as one JSON object of four lists."""
     shown: dict[str, Any] = {"knobs": [], "traps": [], "links": [], "documents": []}
     for one in found:
         findings = one.findings

@@ -81,7 +81,6 @@ FLAGS: dict[str, dict[str, Any]] = {
 
 
 def add_flags(parser: argparse._ActionsContainer, *names: str) -> None:
-    """Add some of FLAGS."""
     for name in names:
         parser.add_argument(name, **FLAGS[name])
 
@@ -104,7 +103,6 @@ class Invocation:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Paths of the configs."""
         return tuple(Path(config.name) for config in self.configs)
 
     @property
@@ -118,7 +116,6 @@ class Invocation:
 
     @property
     def command(self) -> str:
-        """The command as one would type it."""
         return shlex.join(self.argv)
 
     @property

@@ -31,7 +31,6 @@ from advisor.tuner.state import Result, Source, Stop, TuningContext
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of `gpu-advisor optimize`."""
     parser.usage = "gpu-advisor optimize [CONFIG ...] [OPTIONS] [-- COMMAND ...]"
     runs = parser.add_argument_group("program")
     invocation.add_flags(runs, "configs", "--workload", "--engine", "--allow-writes")
@@ -156,7 +155,6 @@ class Job:
 
     @property
     def asked(self) -> invocation.Invocation:
-        """Command, configs and settings."""
         return self.session.asked
 
     def search(self, lab: Executor) -> Stop:

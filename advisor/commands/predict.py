@@ -54,7 +54,6 @@ NEEDS_CUDA = "The program needs more of CUDA than a CPU can stand in for."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of `gpu-advisor predict`."""
     invocation.add_flags(parser, "configs")
     parser.add_argument(
         "--target",
@@ -265,7 +264,6 @@ def place(folder: Path, config: Document, card: str) -> Path:
 
 
 def figure_place(folder: Path, card: str) -> Path:
-    """Path of a card's figure."""
     return folder / f"predicted-{card}.svg"
 
 
@@ -384,7 +382,6 @@ def verdict(entries: Sequence[Estimate], cards: Sequence[GpuProfile], unit: str)
 
 
 def rows(entries: Sequence[Estimate], unit: str) -> list[tuple[str, ...]]:
-    """Rows of the table, below its head."""
     priced = any(entry.price_of_1000 for entry in entries)
     head = ("card", "batch", f"{unit}/s", "band", "memory", "band", "limited by")
     return [

@@ -43,7 +43,6 @@ GROWTH = 0.01
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of `gpu-advisor profile`."""
     invocation.add_flags(parser, "configs")
     parser.add_argument(
         "--whole",

@@ -9,7 +9,6 @@ from advisor.report import writing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of `gpu-advisor report`."""
     parser.add_argument("report", type=Path, help="a report.json written by `optimize`")
     parser.add_argument(
         "--html",
@@ -26,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, _command: list[str] | None) -> int:
-    """Render a report again, as Markdown or HTML."""
     place: Path = args.output or args.report.with_suffix(".html" if args.html else ".md")
     report = writing.load(args.report)
     claimed = writing.claim(place, page=args.html, like=args.report, overwrite=args.overwrite)

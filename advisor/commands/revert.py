@@ -13,7 +13,6 @@ from advisor.state import existing_folders, project_root
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of `gpu-advisor revert`."""
     parser.add_argument(
         "configs", type=Path, nargs="+", metavar="CONFIG", help="configs that `optimize` rewrote"
     )
@@ -23,7 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, _command: list[str] | None) -> int:
-    """Put back the last rewrite, or all of them."""
     for config, undone in revert(args.configs, everything=args.all).items():
         outcome = f"{numbers.many(undone, 'rewrite')} taken back"
         if not undone:

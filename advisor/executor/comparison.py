@@ -141,7 +141,6 @@ class Comparison:
 
     @property
     def used_contended_rounds(self) -> bool:
-        """True if contended rounds had to be used."""
         return any(self._contended(r) is not None for r in self.whole)
 
     def _contended(self, round_: Round[TrialResult]) -> str | None:
@@ -156,7 +155,6 @@ class Comparison:
         return (run is not None and not contended(run)) or self._is_fair(round_)
 
     def runs(self, arm: str) -> tuple[Run, ...]:
-        """Runs of one arm in the counted rounds."""
         return _runs(self.counted, arm)
 
     def collapsed(self, arm: str) -> int:

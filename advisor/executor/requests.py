@@ -74,7 +74,6 @@ class TrialRequest:
 
     @property
     def label(self) -> str:
-        """Label of the candidate, as in `batch 8`."""
         return self.title or self.variant.label
 
 
@@ -98,17 +97,14 @@ class ABTest:
 
     @property
     def by_name(self) -> dict[str, TrialRequest]:
-        """The request of each variant."""
         return dict(zip(self.names, self.requests, strict=True))
 
     @property
     def before(self) -> Variant:
-        """The first variant, the reference."""
         return self.requests[0].variant
 
     @property
     def after(self) -> Variant:
-        """The last variant."""
         return self.requests[-1].variant
 
 
@@ -222,7 +218,6 @@ class Program:
         return [{path: leaf.value for path, leaf in each.leaves.items()} for each in read]
 
     def trial(self, id_: str, request: TrialRequest, scratch: Path) -> Trial:
-        """Trial of `request`, with its outputs in `scratch`."""
         candidate = request.variant.candidate
         plan = replace(request.plan, whatif=request.variant.whatif)
         outputs = str(scratch / "outputs")

@@ -57,11 +57,9 @@ class RunCache:
         return next(filter(_usable, kept), None)
 
     def append(self, key: str, result: Run | Failure) -> None:
-        """Keep `result`."""
         self.history.append(key, self.machine_key, result)
 
     def note_earlier(self, key: str) -> None:
-        """Note the rates of earlier baselines."""
         call_s = time.time() - self.since
         kept = self.history.find(key, self.machine_key, max_age_s=MAX_AGE_S, min_age_s=call_s)
         runs = [result for result in kept if isinstance(result, Run)]

@@ -233,7 +233,6 @@ class Connection:
 
     @property
     def machine(self) -> Machine:
-        """Machine of the node, once the connection is open."""
         assert self._machine is not None
         return self._machine
 

@@ -40,7 +40,6 @@ class JointEngine:
         self._scratch: list[Path] = []
 
     def __enter__(self) -> Self:
-        """Hold all nodes."""
         with contextlib.ExitStack() as held:
             for node in self._nodes:
                 held.enter_context(node)
@@ -48,11 +47,9 @@ class JointEngine:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Give all of them back."""
         self._held.close()
 
     def scratch(self, trial_id: str) -> Path:
-        """Scratch folder of one trial on the first node."""
         self._scratch = [node.scratch(trial_id) for node in self._nodes]
         return self._scratch[0]
 
@@ -93,7 +90,6 @@ class JointEngine:
 
 
 def make_engine(settings: EngineSettings) -> Engine:
-    """The engine that `settings` name."""
     if settings.connection is None:
         return LocalEngine(settings)
     return JointEngine(settings) if settings.connection.others else RemoteEngine(settings)

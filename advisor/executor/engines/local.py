@@ -26,7 +26,6 @@ class LocalEngine:
         """Files that trials created outside their scratch: later ones may write over them."""
 
     def __enter__(self) -> Self:
-        """Take the lease, then a scratch folder."""
         with contextlib.ExitStack() as held:
             held.enter_context(gpu_lock(self._settings.gpu_uuid))
             for uuid in self._settings.equal_gpus:
@@ -38,21 +37,17 @@ class LocalEngine:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Give both back."""
         self._folder = None
         self._held.close()
 
     def clock(self) -> float:
-        """Seconds of this machine."""
         return time.monotonic()
 
     def scratch(self, trial_id: str) -> Path:
-        """Scratch folder below the engine's own."""
         assert self._folder is not None, "enter the engine first"
         return self._folder / trial_id
 
     def run(self, trial: Trial) -> Run | Failure:
-        """Run one trial; see `run_trial`."""
         outcome = run_trial(
             replace(trial, made=(*trial.made, *sorted(self._made))),
             on_progress=self._settings.on_progress,

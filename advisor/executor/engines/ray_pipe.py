@@ -57,7 +57,6 @@ class Pipe:
         return os.read(getattr(self._process, name).fileno(), PIECE)
 
     def wait(self) -> int:
-        """Return the exit code."""
         return self._process.wait()
 
 

@@ -23,7 +23,6 @@ class RemoteEngine:
         self.connection.hear = {"progress": settings.on_progress}
 
     def __enter__(self) -> Self:
-        """Hold the card of the node, and a scratch folder there."""
         try:
             self._enter()
         except BaseException:
@@ -32,7 +31,6 @@ class RemoteEngine:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """End the agent, which gives both back."""
         self.connection.close()
 
     def clock(self) -> float:
@@ -40,11 +38,9 @@ class RemoteEngine:
         return time.monotonic() - self.connection.waited_s
 
     def scratch(self, trial_id: str) -> Path:
-        """Scratch folder of one trial, as a path of the node."""
         return Path(self._ask("scratch", trial_id=trial_id)["folder"])
 
     def run(self, trial: Trial) -> Run | Failure:
-        """Run one trial there. Raises NodeLostError."""
         answer = self._ask("run", trial=trial, files=messages.named_files(trial))
         if "run" in answer:
             return messages.read(Run, answer["run"])
