@@ -26,8 +26,8 @@ from advisor.settings import EngineTable
 LOCAL = "local"
 AGENT = ("-P", "-m", "advisor.executor.engines.agent")
 """Arguments of a node's Python; `-P` keeps the user's folder from hiding our modules."""
-KNOWN = {"slurm": "srun", "ray": "ray"}
-"""Command of an engine that gpu-advisor.toml does not define."""
+KNOWN = {"slurm": EngineTable(command="srun"), "ray": EngineTable(command="ray")}
+"""Engines that gpu-advisor.toml need not define."""
 SHEBANG = re.compile(
     r"#!(?:/bin/sh\n'''exec' \"?)?\s*(?P<env>/\S+/env\s+(?:-S\s+)?)?"
     r"(?P<python>(?:/[^\n\"]*/)?(?:python|pypy)[\d.]*)[\s\"]"
@@ -140,18 +140,18 @@ def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
         return None
     address = name if name.startswith("ray://") else ""
     name = "ray" if address else name
-    table = tables.get(name)
-    command = table.command if table else KNOWN.get(name)
-    if command is None:
-        known = ", ".join(sorted({LOCAL, *KNOWN, *tables}))
+    tables = {**KNOWN, **tables}
+    if name not in tables:
+        known = ", ".join(sorted({LOCAL, *tables}))
         msg = (
             f"There is no engine {name!r} (known: {known}). Add a table [engine.{name}] with a "
             "command to gpu-advisor.toml: see docs/engines.md."
         )
         raise errors.SettingsError(msg)
-    python = (table.python if table else None) or sys.executable
-    words = (*shlex.split(command), *([f"--address={address}"] if address else []))
-    more = [tuple(shlex.split(each)) for each in (table.more_nodes if table else ())]
+    table = tables[name]
+    python = table.python or sys.executable
+    words = (*shlex.split(table.command), *([f"--address={address}"] if address else []))
+    more = (tuple(shlex.split(each)) for each in table.more_nodes)
     others = tuple(Carrier(words=each, python=python) for each in more)
     return Carrier(words=words, python=python, others=others)
 
