@@ -96,7 +96,7 @@ class Executor:
     def answer(
         self,
         request: TrialRequest | ABTest,
-        ahead: Callable[[], Iterable[TrialRequest]] = lambda: (),
+        ahead: Callable[[], Iterable[TrialRequest]],
     ) -> TrialResult | Comparison | SkippedRun:
         """Result of `request`. Raises InterruptedByUserError; finished runs are kept."""
         if request.purpose != "baseline":
@@ -225,9 +225,7 @@ class Executor:
     ) -> TrialResult | SkippedRun | _Begun:
         """Answer that needs no process, or the trial to be run after `after_s`."""
         trial, key = self._build(request)
-        known = None
-        if not request.fresh:
-            known = self.run_cache.find(key, earlier_calls=earlier_calls)
+        known = None if request.fresh else self.run_cache.find(key, earlier_calls=earlier_calls)
         if key in self._ahead:
             return self._concluded(replace(self._ahead.pop(key), request=request))
         if known is not None:

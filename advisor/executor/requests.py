@@ -7,15 +7,7 @@ from typing import Literal
 
 from advisor import config as documents
 from advisor.config import argv
-from advisor.model import (
-    Candidate,
-    Failure,
-    MeasurePlan,
-    Purpose,
-    Run,
-    Trial,
-    TrialFile,
-)
+from advisor.model import Candidate, Failure, MeasurePlan, Purpose, Run, Trial, TrialFile
 from advisor.runner.resources import Limits
 
 CommandName = Literal["own", "quality", "confirm-quality"]

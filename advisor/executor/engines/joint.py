@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Self
 
 from advisor.executor.engines import Engine, EngineSettings, messages
+from advisor.executor.engines.connection import TICK_S
 from advisor.executor.engines.local import LocalEngine
 from advisor.executor.engines.remote import RemoteEngine
 from advisor.model import Failure, Run, Trial
 from advisor.runner.measured_run import joined
 
-TICK_S = 0.1
 NODE_RANK = "NODE_RANK"
 """Number of the node, which a trial finds in its environment."""
 

@@ -20,7 +20,7 @@ class LocalEngine:
     def __init__(self, settings: EngineSettings | None = None) -> None:
         self._settings = settings or EngineSettings()
         self._held = contextlib.ExitStack()
-        self._folder: Path | None = None
+        self._folder = Path()
         self.equal_gpus: tuple[str, ...] = ()
         self._made: set[str] = set()
         """Files that trials created outside their scratch: later ones may write over them."""
@@ -37,14 +37,12 @@ class LocalEngine:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._folder = None
         self._held.close()
 
     def clock(self) -> float:
         return time.monotonic()
 
     def scratch(self, trial_id: str) -> Path:
-        assert self._folder is not None, "enter the engine first"
         return self._folder / trial_id
 
     def run(self, trial: Trial) -> Run | Failure:
