@@ -15,7 +15,7 @@ from advisor.commands.measuring import Session, node_of, session_of
 from advisor.config.originals import Versions
 from advisor.errors import OPTIMIZE_EXIT_CODES, AdvisorError
 from advisor.executor.executor import Executor
-from advisor.executor.requests import TrialResult
+from advisor.executor.requests import Program, TrialResult
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import Candidate, Failure, Machine
@@ -110,7 +110,7 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
             stack.enter_context(versions.held())
         executor = job.session.executor(started, earlier_calls=not args.fresh, several=True)
         lab = stack.enter_context(executor)
-        job.context = context_of(job, lab)
+        job.context = context_of(job)
         problem: AdvisorError | None = None
         stop: Stop | None = None
         try:
@@ -172,9 +172,9 @@ class Job:
                 session.progress.stage(stage)
             self.answers.append(lab.answer(turn.request, turn.ahead))
             if stage == "baseline":
-                self.correct(self.answers[-1], lab)
+                self.correct(self.answers[-1])
 
-    def correct(self, answer: Result, lab: Executor) -> None:
+    def correct(self, answer: Result) -> None:
         """Take memory and precisions of the card that ran."""
         run, session = answer.run if isinstance(answer, TrialResult) else None, self.session
         if run is None or not run.cards:
@@ -182,7 +182,7 @@ class Job:
         aimed = target.computed_on(session.target, session.machine, run.cards[0])
         if aimed != session.target:
             self.session = replace(session, target=aimed)
-            self.context = replace(context_of(self, lab), has_gpu=True)
+            self.context = replace(context_of(self), has_gpu=True)
 
 
 def prepare(args: argparse.Namespace, command: list[str] | None, held: contextlib.ExitStack) -> Job:
@@ -293,15 +293,16 @@ def refuse_without_result(stop: Stop) -> None:
         raise errors.TrialFailedError(result.kind, msg)
 
 
-def quality_key(job: Job, lab: Executor) -> str:
+def quality_key(job: Job) -> str:
     """Identity of what the quality command measures."""
-    argv = lab.program.argv(Candidate(), lab.program.commands["quality"])
+    program = job.session.program
+    argv = program.argv(Candidate(), program.commands["quality"])
     return measure_key(job.asked.workload.quality, argv)
 
 
-def context_of(job: Job, lab: Executor) -> TuningContext:
+def context_of(job: Job) -> TuningContext:
     """All that is known before the first process."""
-    kept = job.versions[0].quality_reference(quality_key(job, lab)) or {}
+    kept = job.versions[0].quality_reference(quality_key(job)) or {}
     asked, session = job.asked, job.session
     return TuningContext(
         sources=tuple(
@@ -338,8 +339,9 @@ def conclude(
     try:
         if state.quality.reference and not job.context.quality_reference:
             reference = dict(state.quality.reference)
-            job.versions[0].keep_quality_reference(quality_key(job, lab), reference)
-        written = () if job.args.dry_run else write_tuned(job, lab, winner)
+            job.versions[0].keep_quality_reference(quality_key(job), reference)
+        if not job.args.dry_run:
+            written = write_tuned(job, winner)
     except AdvisorError as problem:
         refused = problem
     report = build.optimize_report(
@@ -351,7 +353,7 @@ def conclude(
             decisions=decisions(state, winner, lab.attempts, stop),
             advice=proven_advice(state, lab.program),
             machine=job.session.machine,
-            diff=diff_of(lab, winner),
+            diff=diff_of(job.session.program, winner),
             configs=job.asked.paths,
             report=job.args.report,
             written=written,
@@ -373,25 +375,25 @@ def without_budget(words: Sequence[str]) -> list[str]:
     return parser.parse_known_args(words)[1]
 
 
-def diff_of(lab: Executor, winner: Candidate) -> str:
+def diff_of(program: Program, winner: Candidate) -> str:
     """Diff of the configs; empty without a change."""
     diffs = []
-    for config in lab.program.configs:
-        new = lab.program.content(config, winner)
+    for config in program.configs:
+        new = program.content(config, winner)
         if new != config.raw:
             after = documents.parse(new, config.format, config.name)
             diffs.append(documents.masked_diff(config, after, config.name))
     return "\n".join(diffs)
 
 
-def write_tuned(job: Job, lab: Executor, winner: Candidate) -> tuple[Path, ...]:
+def write_tuned(job: Job, winner: Candidate) -> tuple[Path, ...]:
     """Write the tuned configs, all or none; return their paths."""
     done: list[Path] = []
     with contextlib.ExitStack() as undo:
         for config, path, versions in zip(
-            lab.program.configs, job.asked.paths, job.versions, strict=False
+            job.asked.configs, job.asked.paths, job.versions, strict=False
         ):
-            new = lab.program.content(config, winner)
+            new = job.session.program.content(config, winner)
             if new == config.raw:
                 continue
             if job.output is not None:
