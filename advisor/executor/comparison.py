@@ -54,30 +54,27 @@ def interleaved(
     of each round that counts; without, it flips. Rounds whose node is lost begin again.
     """
     orders = orders or itertools.cycle([tuple(arms), tuple(reversed(arms))])
-    number = 0
-    again: list[tuple[str, ...]] = []
-    """Orders of rounds that did not count."""
+    numbers = itertools.count(1)
     while True:
-        many = max(1, at_once())
-        wave = [again.pop(0) if again else next(orders) for _ in range(many)]
-        numbers = range(number + 1, number + 1 + many)
-        number += many
-        turns = [[(arm, at) for arm in order] for at, order in zip(numbers, wave, strict=True)]
+        wave = list(zip(itertools.islice(orders, max(1, at_once())), numbers, strict=False))
         try:
-            runs = run(turns)
+            runs = run([[(arm, number) for arm in order] for order, number in wave])
         except NodeLostError as lost:
-            if lost.again:
-                again = [*wave, *again]
-                continue
-            raise
-        for at, order, found in zip(numbers, wave, runs, strict=True):
+            if not lost.again:
+                raise
+            orders = itertools.chain([order for order, _ in wave], orders)
+            continue
+        again = []
+        for (order, number), found in zip(wave, runs, strict=True):
             if any(map(failed, found.values())):
-                yield Round(number=at, order=order, runs=found, failed=True)
+                yield Round(number=number, order=order, runs=found, failed=True)
                 return
             reason = contended(found)
-            yield Round(number=at, order=order, runs=found, contended=reason)
+            yield Round(number=number, order=order, runs=found, contended=reason)
             if reason is not None:
                 again.append(order)
+        if again:
+            orders = itertools.chain(again, orders)
 
 
 __all__ = ["AFTER", "ALPHA", "BEFORE", "Comparison"]

@@ -267,7 +267,7 @@ class Executor:
         if len(rounds) < 2:
             return [run(each, ()) for each in rounds]
         with ThreadPoolExecutor(len(rounds)) as pool:
-            return list(pool.map(run, rounds, cards[: len(rounds)]))
+            return list(pool.map(run, rounds, cards))
 
     def _concluded(self, done: _Begun) -> TrialResult | SkippedRun:
         """Keep the result of a trial, unless a limit of ours ended it."""
