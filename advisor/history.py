@@ -58,7 +58,7 @@ def trial_key(
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 
-def program_key(cwd: Path, command: tuple[str, ...] = ()) -> str:
+def program_key(cwd: Path, command: tuple[str, ...]) -> str:
     """Digest of the sources and packages of `command`: others make runs stale."""
     lines = installed_packages(command, cwd)
     for path in _sources(cwd):

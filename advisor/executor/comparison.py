@@ -266,18 +266,18 @@ class Comparison:
         won = len(ratios) >= WON and min(ratios) > 0
         return (found.low > 1 or won) and found.estimate > 1
 
-    def proven(self, objective: Objective, smallest_gain: float, arm: str = AFTER) -> bool:
+    def proven(self, objective: Objective, smallest_gain: float) -> bool:
         """True if the rounds prove a sufficient gain.
 
         All evidence of the call must still show a gain, and so must the mean of all runs: a
         variant that is faster and collapses now and then may do less work in the end.
         """
-        rounds, found = self._paired(objective, arm), self.interval(objective, arm)
+        rounds, found = self._paired(objective, AFTER), self.interval(objective)
         if rounds is None or found is None or found.low <= 1 or rounds.low <= 1 + smallest_gain:
             return False
         before, after = (
-            statistics.fmean(objective.score(run) for run in self.runs(each))
-            for each in (self.ab_test.names[0], arm)
+            statistics.fmean(objective.score(run) for run in self.runs(arm))
+            for arm in (self.ab_test.names[0], AFTER)
         )
         return objective.metric.gain(before, after) > 1 + smallest_gain
 
