@@ -60,7 +60,7 @@ class Inspected:
     error: AdvisorError | None = None
 
 
-def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> list[Inspected]:
+def inspect(paths: Sequence[Path], command: Sequence[str] | None) -> list[Inspected]:
     """Findings of configs, of those that a command names, and of itself."""
     phase = knobs.phase_of_command(documents.of_command(command)) if command else None
     named = configs_among(command, Path()) if command else []
@@ -87,9 +87,8 @@ def _of_config(path: Path, phase: Phase | None) -> Inspected:
 
 
 def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
-    known = invocation.ProgramOptions()
-    if with_parser:
-        known = invocation.recorded(command, Path.cwd())
+    nothing = invocation.ProgramOptions()
+    known = invocation.recorded(command, Path.cwd()) if with_parser else nothing
     document = documents.of_command(command, known.options)
     found = knobs.find(document)
     if known.why_unknown:

@@ -158,8 +158,7 @@ def resolve(
         if path.suffix.lower() not in SUFFIXES and not path.exists():
             msg = f"{path} is no config. A command stands after `--`: CONFIG [-- COMMAND ...]."
             raise errors.UsageError(msg)
-    near = paths[0].parent if paths and paths[0].parent.exists() else Path()
-    found = settings.load(settings.find(near))
+    found = settings.load(settings.find(paths[0].parent if paths else Path()))
     entry = _entry(found, paths, workload)
     if not paths and entry is not None and entry.config is not None and not command:
         own, here = found.root / entry.config, Path.cwd()

@@ -47,6 +47,9 @@ def program_of(
     )
 
 
+RunTrial = Callable[[MeasurePlan, Candidate], Run | Failure]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """Program of a call, on a machine and for a target."""
@@ -78,7 +81,7 @@ class Session:
                 yield engine
 
     @contextlib.contextmanager
-    def trials(self) -> Iterator[Callable[[MeasurePlan, Candidate], Run | Failure]]:
+    def trials(self) -> Iterator[RunTrial]:
         """Open an engine for single trials, which are not kept."""
         numbers = itertools.count(1)
         with self.engine() as engine:
@@ -100,7 +103,7 @@ class Session:
 
     @contextlib.contextmanager
     def executor(
-        self, started: float, *, earlier_calls: bool = True, several: bool = False
+        self, started: float, *, earlier_calls: bool, several: bool = False
     ) -> Iterator[Executor]:
         """Open the executor of a call, whose budget began at `started`."""
         history = History(self.asked.state() / "history.sqlite", self.progress.note)

@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
 from pathlib import Path
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from advisor import files, knobs, numbers
 from advisor.commands import invocation, output
-from advisor.commands.measuring import Session, session_of
+from advisor.commands.measuring import RunTrial, Session, session_of
 from advisor.config import Document
 from advisor.errors import PredictionError, UsageError
 from advisor.executor.requests import COMMAND_LINE
@@ -145,9 +145,7 @@ class Findings:
 
 
 def trace_program(
-    asked: invocation.Invocation,
-    run_trial: Callable[[MeasurePlan, Candidate], Run | Failure],
-    plan: MeasurePlan,
+    asked: invocation.Invocation, run_trial: RunTrial, plan: MeasurePlan
 ) -> Findings | Failure:
     """Trace the program with a card or without, then with another batch."""
     refused = ""
@@ -193,7 +191,7 @@ def shortened(plan: MeasurePlan, run: Run) -> MeasurePlan:
 
 def autocast_too(
     asked: invocation.Invocation,
-    run_trial: Callable[[MeasurePlan, Candidate], Run | Failure],
+    run_trial: RunTrial,
     plan: MeasurePlan,
     found: Findings | Failure,
 ) -> Traced | None:
