@@ -313,7 +313,6 @@ def compare(arms: Sequence[Arm], executor: Executor, args: argparse.Namespace) -
 def run_rounds(
     arms: Sequence[Arm], executor: Executor, requests: tuple[TrialRequest, ...], rounds: int
 ) -> Comparison:
-    """Run interleaved rounds of one request a variant."""
     purpose, names = requests[0].purpose, tuple(arm.name for arm in arms)
     return executor.compare(ABTest(purpose=purpose, requests=requests, names=names, rounds=rounds))
 

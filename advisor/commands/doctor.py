@@ -212,7 +212,6 @@ class Finding(NamedTuple):
 
 
 def gpu(readings: Readings) -> Finding:
-    """Cards that CUDA can use."""
     gpus, note = readings.machine.gpus, readings.machine.gpu_note or "none"
     names = ", ".join(f"{each.name}, {numbers.gib(each.memory_total_gib)}" for each in gpus)
     if readings.uvm_missing:
@@ -248,7 +247,6 @@ def torch(readings: Readings) -> Finding:
 
 
 def cpus(readings: Readings) -> Finding:
-    """CPUs that a program may use."""
     usable, shown = readings.machine.cpus, readings.cpus_shown
     limit = f" of {shown} shown: a quota holds the rest" if usable < shown else ""
     return Finding(f"{usable}{limit}, {readings.machine.cpu_model}")
@@ -263,7 +261,6 @@ def memory(readings: Readings) -> Finding:
 
 
 def shared_memory(readings: Readings) -> Finding:
-    """Room in /dev/shm for the batches of loader workers."""
     left = readings.shm_left_gib
     if left is None:
         return Finding("no /dev/shm", unknown=True)
@@ -286,7 +283,6 @@ def other_programs(readings: Readings) -> Finding:
 
 
 def isolation(readings: Readings) -> Finding:
-    """Protection of the user's files during trials."""
     found = readings.isolation
     if found.kind != "guard":
         why = f" ({found.why_not_better})" if found.why_not_better else ""
@@ -298,7 +294,6 @@ def isolation(readings: Readings) -> Finding:
 
 
 def versions(readings: Readings) -> Finding:
-    """Versions to name in a report of a fault."""
     machine = readings.machine
     return Finding(f"gpu-advisor {__version__}, Python {machine.python}, {machine.os}")
 

@@ -23,7 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, _command: Sequence[str] | None) -> int:
-    """Print the profiles and the cards found here; return 0."""
     shown = [profiles.by_name(name) for name in args.names] or list(profiles.load_all().values())
     gpus, note = read_gpus()
     here = [f"{gpu.name} ({gpu.profile or 'no profile'})" for gpu in gpus]

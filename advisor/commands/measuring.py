@@ -28,7 +28,6 @@ from advisor.sandbox.capabilities import detect_isolation
 def program_of(
     asked: Invocation, target: Target, *, allow_writes: bool = False, seed: int | None = None
 ) -> Program:
-    """Program of an invocation, for trials on `target`."""
     return Program(
         configs=asked.configs,
         command_line=asked.command_line,

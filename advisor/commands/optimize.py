@@ -376,7 +376,6 @@ def without_budget(words: Sequence[str]) -> list[str]:
 
 
 def diff_of(program: Program, winner: Candidate) -> str:
-    """Diff of the configs; empty without a change."""
     diffs = []
     for config in program.configs:
         new = program.content(config, winner)

@@ -174,7 +174,6 @@ class Executor:
         return self.patient and answer.run.wall_s <= EXPENSIVE * self.budget.total_s
 
     def compare(self, ab_test: ABTest) -> Comparison:
-        """Run a test in interleaved rounds."""
         from_original = ab_test.before == Variant() and ab_test.purpose not in UNTIMED
         baselines = self._baselines() if from_original else []
         outside = tuple(run for run in baselines if not contended(run))

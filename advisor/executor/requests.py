@@ -174,7 +174,6 @@ class Program:
     def content(
         self, config: documents.Document, candidate: Candidate, outputs: str | None = None
     ) -> bytes:
-        """Bytes of one config with `candidate`'s values, its outputs in `outputs`."""
         values = candidate.values_in(config.name)
         if outputs is not None:
             values |= {path: outputs for name, path in self.output_paths if name == config.name}
@@ -186,7 +185,6 @@ class Program:
         command_line: documents.Document | None = None,
         outputs: str | None = None,
     ) -> tuple[str, ...]:
-        """Command with `candidate`'s values, its outputs in the folder `outputs`."""
         document = command_line or self.command_line
         scalars = document.scalars
         changed = candidate.values_in(COMMAND_LINE)
