@@ -17,7 +17,6 @@ from advisor.errors import OPTIMIZE_EXIT_CODES, AdvisorError
 from advisor.executor.executor import Executor
 from advisor.executor.requests import Program, TrialResult
 from advisor.machine import target
-from advisor.machine.host import read_machine
 from advisor.model import Candidate, Failure, Machine
 from advisor.patches import proven_advice
 from advisor.quality import measure_key
@@ -206,8 +205,6 @@ def prepare(args: argparse.Namespace, command: list[str] | None, held: contextli
         output = files.claim(elsewhere, never=asked.paths, like=like, overwrite=args.overwrite)
     defaults = asked.settings.defaults
     node = held.enter_context(node_of(args.engine, asked))
-    machine = node.machine if node else read_machine()
-    aim = objective_of(args, asked, machine)
     session = session_of(
         asked,
         node=node,
@@ -221,7 +218,7 @@ def prepare(args: argparse.Namespace, command: list[str] | None, held: contextli
         args=args,
         typed=tuple(command or ()),
         session=session,
-        objective=aim,
+        objective=objective_of(args, asked, session.machine),
         versions=tuple(Versions(state, path) for path in asked.kept_for),
         report=report,
         output=output,
