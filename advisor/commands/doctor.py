@@ -22,7 +22,7 @@ import psutil
 from pydantic import BaseModel, TypeAdapter
 
 from advisor import __version__, numbers, settings
-from advisor.commands import output
+from advisor.commands import invocation, output
 from advisor.executor.engines.connection import interpreter_of
 from advisor.machine import calibration, contention, host, lock
 from advisor.machine.contention import OTHERS_SHARE
@@ -53,7 +53,7 @@ INSTALL_TORCH = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "The torch of COMMAND is asked, else that of the first python on PATH."
-    parser.add_argument("--json", action="store_true", help="print the checks as one JSON object")
+    invocation.add_flags(parser, "--json")
     parser.add_argument(
         "--calibrate",
         action="store_true",

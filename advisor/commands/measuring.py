@@ -66,7 +66,7 @@ class Session:
     def engine(self, *, several: bool = False) -> Iterator[Engine]:
         """Engine on the card of the target, which Ctrl-C cancels.
 
-        `several`: further cards that are equal and idle are held as well.
+        `several`: further cards here that are equal and idle are held as well.
         """
         with self.progress, cancellable() as cancel:
             settings = EngineSettings(
@@ -106,7 +106,7 @@ class Session:
     ) -> Iterator[Executor]:
         """Open the executor of a call, whose budget began at `started`."""
         history = History(self.asked.state() / "history.sqlite", self.progress.note)
-        with self.engine(several=several and self.node is None) as engine:
+        with self.engine(several=several) as engine:
             yield Executor(
                 engine=engine,
                 program=self.program,
