@@ -386,10 +386,8 @@ def write_tuned(job: Job, winner: Candidate) -> tuple[Path, ...]:
     """Write the tuned configs, all or none; return their paths."""
     done: list[Path] = []
     with contextlib.ExitStack() as undo:
-        for config, path, versions in zip(
-            job.asked.configs, job.asked.paths, job.versions, strict=False
-        ):
-            new = job.session.program.content(config, winner)
+        for config, versions in zip(job.asked.configs, job.versions, strict=False):
+            path, new = Path(config.name), job.session.program.content(config, winner)
             if new == config.raw:
                 continue
             if job.output is not None:
