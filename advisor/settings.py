@@ -271,12 +271,12 @@ class Settings(_Table):
     root: Path = Field(default=Path(), exclude=True)
     """Directory of the file; set by `load`, never read from it."""
 
-    def workload_for(self, config: Path) -> tuple[str, Workload] | None:
-        """Return the first entry with this `config`."""
+    def workload_for(self, config: Path) -> str | None:
+        """Name of the first entry with this `config`."""
         real = os.path.realpath(config)
         for name, entry in self.workload.items():
             if entry.config and os.path.realpath(self.root / entry.config) == real:
-                return name, entry
+                return name
         return None
 
 

@@ -77,8 +77,7 @@ def test_pyproject_holds_the_same_table_up_to_the_repository(tmp_path) -> None:
     (tmp_path / "sub").mkdir()
     found = settings.find(tmp_path / "sub")
     assert found == path
-    entry = settings.load(found).workload_for(tmp_path / "c.yaml")
-    assert entry[0] == "a"
+    assert settings.load(found).workload_for(tmp_path / "c.yaml") == "a"
     (tmp_path / "repo" / ".git").mkdir(parents=True)
     assert settings.find(tmp_path / "repo") is None
 

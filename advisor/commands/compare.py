@@ -211,7 +211,7 @@ def _workload_of(configs: Sequence[Path]) -> str | None:
     """Name of the workload that uses one of the configs."""
     for config in configs:
         if known := settings.load(settings.find(config.parent)).workload_for(config):
-            return known[0]
+            return known
     return None
 
 
@@ -302,11 +302,10 @@ def compare(arms: Sequence[Arm], executor: Executor, args: argparse.Namespace) -
     for arm, work in zip(arms[1:], works[1:], strict=True):
         if different := work_differences(works[0], work):
             arm.drop("other work", "; ".join(different))
-    if found.failure is not None:
-        failed = [name for name, last in found.rounds[-1].runs.items() if last.run is None]
-        for arm in arms:
-            if arm.name in failed:
-                arm.drop("failed", failure_text(found.failure))
+    for arm in arms if found.failure else ():
+        last = found.rounds[-1].runs.get(arm.name)
+        if last is not None and isinstance(last.result, Failure):
+            arm.drop("failed", failure_text(last.result))
     return found
 
 

@@ -205,8 +205,9 @@ def command_document(
 def _entry(found: Settings, paths: Sequence[Path], workload: str | None) -> Workload | None:
     """Workload of this name, else of the first config."""
     if workload is None:
-        known = (found.workload_for(path) for path in paths)
-        return next((entry for _, entry in filter(None, known)), None)
+        workload = next(filter(None, map(found.workload_for, paths)), None)
+    if workload is None:
+        return None
     if workload not in found.workload:
         names = ", ".join(found.workload) or "none"
         msg = (
