@@ -14,10 +14,11 @@ from advisor.model import Failure
 
 def show(fields: dict[str, Any], text: str, *, as_json: bool) -> None:
     """Print `fields` or `text`, with secrets masked."""
-    masked = fitted(masking.mask_text(text.rstrip()), sys.stdout)
-    sys.stdout.write(
-        (json.dumps(masking.mask_value(fields), indent=2) if as_json else masked) + "\n"
-    )
+    if as_json:
+        shown = json.dumps(masking.mask_value(fields), indent=2)
+    else:
+        shown = fitted(masking.mask_text(text.rstrip()), sys.stdout)
+    sys.stdout.write(f"{shown}\n")
 
 
 def fitted(text: str, stream: TextIO) -> str:

@@ -33,8 +33,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class Agent:
     """One agent, which serves one engine."""
 
-    def __init__(self, source: int, sink: int) -> None:
-        self._source, self._sink = source, sink
+    def __init__(self, sink: int) -> None:
+        self._sink = sink
         self._silence_s = messages.SILENCE_S
         self._requests: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._cancel = threading.Event()
@@ -135,8 +135,8 @@ class Agent:
     def _listen(self) -> None:
         """Hear requests until the pipe closes, or nothing comes."""
         pending = b""
-        while select.select([self._source], [], [], self._silence_s)[0]:
-            data = os.read(self._source, 1 << 16)
+        while select.select([STDIN], [], [], self._silence_s)[0]:
+            data = os.read(STDIN, 1 << 16)
             if not data:
                 break
             *lines, pending = (pending + data).split(b"\n")
@@ -160,7 +160,7 @@ def main() -> None:
     """Serve on stdin and stdout, which no print may disturb."""
     sink = os.dup(STDOUT)
     os.dup2(STDERR, STDOUT)
-    Agent(STDIN, sink).serve()
+    Agent(sink).serve()
 
 
 if __name__ == "__main__":
