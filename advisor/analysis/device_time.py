@@ -37,7 +37,6 @@ class DeviceClock:
         return host if at < 0 else max(host, self.marks[at].done)
 
     def is_marked(self, host: float) -> bool:
-        """Return True if a mark lies at this time."""
         at = bisect.bisect_right(self._hosts, host + SAME_S) - 1
         return at >= 0 and host - self._hosts[at] <= SAME_S
 

@@ -54,12 +54,10 @@ class LoaderFacts:
 
     @property
     def workers(self) -> int:
-        """Worker processes."""
         return typed(self.arguments, "num_workers", int) or 0
 
     @property
     def padding_share(self) -> float | None:
-        """Padded share of batch positions."""
         return self.padded / self.positions if self.positions else None
 
     @property
@@ -99,8 +97,6 @@ NO_LOADER, NO_MODULE = LoaderFacts(), ModuleFacts()
 
 
 class Span(NamedTuple):
-    """Stretch of time."""
-
     start: Finite
     end: Finite
 
@@ -115,7 +111,6 @@ class BatchFetch(NamedTuple):
 
     @property
     def ended_pass(self) -> bool:
-        """Return True if the pass over the data ended."""
         return self.items == PASS_ENDED
 
 
@@ -146,8 +141,6 @@ class DeviceMark(NamedTuple):
 
 
 class HookChange(NamedTuple):
-    """Change of the recorded event kinds."""
-
     time: Finite
     counting: bool
     calls: bool
@@ -225,7 +218,6 @@ class EventLog:
         return NO_LOADER if number is None else self.loaders.get(number, NO_LOADER)
 
     def module(self, number: int | None) -> ModuleFacts:
-        """Facts of a module, empty if not recorded."""
         return NO_MODULE if number is None else self.modules.get(number, NO_MODULE)
 
     def batches(self, loaders: Collection[int | None]) -> list[BatchFetch]:
@@ -239,7 +231,6 @@ class EventLog:
 
     @property
     def counting_since(self) -> float | None:
-        """First moment of counting only, or None."""
         return next((each.time for each in self.hooks if each.counting), None)
 
     def hooked_spans(self) -> list[Span]:
@@ -291,8 +282,6 @@ _LOADER, _MODULE = TypeAdapter(LoaderFacts), TypeAdapter(ModuleFacts)
 
 
 class EventReader:
-    """Incremental reader of a growing log."""
-
     def __init__(self) -> None:
         self.log = EventLog()
         self._rest = b""
@@ -367,7 +356,6 @@ def split(spans: Sequence[Span], taken: Sequence[Span]) -> tuple[float, list[Spa
 
 
 def seconds(spans: Sequence[Span]) -> float:
-    """Length of all spans together."""
     return float(sum(span.end - span.start for span in spans))
 
 

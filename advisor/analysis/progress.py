@@ -38,7 +38,6 @@ class Advice:
 def advise(
     log: EventLog, plan: MeasurePlan, now: float, *, optimizers_built: bool = False
 ) -> Advice:
-    """Return the next phase of a running process."""
     starts = [each.end for each in log.fetches[:1]]
     starts += [each.start for each in log.calls[:1]] + [each.start for each in log.passes[:1]]
     if not starts:

@@ -59,7 +59,6 @@ class _Group(NamedTuple):
 
 
 def detect_steps(log: EventLog, plan: MeasurePlan) -> StepSeries | None:
-    """Detect steps of `log`, or return None."""
     if log.updates or log.passes:
         return training_steps.detect(log)
     loader, root = _busiest_loader(log), dominant_module(log.hooked())

@@ -60,7 +60,6 @@ class StepSeries:
 
     @property
     def steps(self) -> int:
-        """Finished steps."""
         return max(0, len(self.bounds) - 1)
 
     @property
@@ -101,7 +100,6 @@ class StepSeries:
 
 
 def most_common(values: Sequence[float]) -> float | None:
-    """Most frequent value, or None."""
     return statistics.mode(values) if values else None
 
 

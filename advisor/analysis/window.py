@@ -60,7 +60,6 @@ class Window:
 
     @property
     def count(self) -> int:
-        """Steps in the window."""
         return self.last - self.first
 
     def on_device(self, clock: DeviceClock) -> Window | None:

@@ -247,7 +247,6 @@ def _of_config(config: Any) -> Iterator[Option]:
 
 
 def _flat(node: Any, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Return paths and values of nested mappings."""
     for key, value in node.items() if isinstance(node, dict) else ():
         path = f"{above}.{key}" if above else str(key)
         if isinstance(value, dict):

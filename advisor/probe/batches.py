@@ -93,7 +93,6 @@ def is_tensor(value: Any) -> bool:
 
 
 def at(value: Any, path: Path) -> Any:
-    """Part of a nested value at `path`."""
     for by_item, key in path:
         value = value[key] if by_item else getattr(value, key)
     return value
@@ -129,7 +128,6 @@ def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def tensors_in(value: Any, limit: int = 16) -> list[Any]:
-    """The first tensors of a nested value."""
     found = (child for _, child in walk(value) if is_tensor(child))
     return list(itertools.islice(found, limit))
 
@@ -181,7 +179,6 @@ class LayerObserver:
             pass
 
     def stop(self) -> None:
-        """Take the hooks out."""
         for layer in self._layers:
             layer._forward_hooks.pop(KEY, None)
         self._layers = []

@@ -68,7 +68,6 @@ def rates(torch: Any, device: str) -> dict[str, Any]:
 
 
 def cards() -> list[dict[str, Any]]:
-    """Rates of each card that CUDA shows."""
     torch = importlib.import_module("torch")
     found = []
     for index in range(torch.cuda.device_count()):

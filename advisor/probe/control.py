@@ -41,7 +41,6 @@ BEAT_S = 1.0
 
 
 def install(torch: Any, session: Session) -> None:
-    """Install all torch hooks."""
     session.patches.on_undo(functools.partial(record.aside, session))
     session.torch = torch
     session.tick = functools.partial(tick, session)
@@ -50,7 +49,6 @@ def install(torch: Any, session: Session) -> None:
 
 
 def tick(session: Session, now: float) -> None:
-    """Do the periodic work due after a step."""
     if session.stopping or session.capture is not None or session.diagnosis is not None:
         return
     if not session.ticking.acquire(blocking=False):
@@ -142,7 +140,6 @@ def leave(session: Session, status: int) -> NoReturn:
 
 
 def finish(session: Session) -> None:
-    """Finish the record when the program ends."""
     if os.getpid() != session.pid or session.muted or session.stopping:
         return
     if session.diagnosis is not None:

@@ -30,8 +30,6 @@ clock = time.perf_counter
 
 
 class DeviceClock:
-    """Device clock of one card, read by events."""
-
     def __init__(self, session: Session, card: int) -> None:
         self._session = session
         self._cuda = session.torch.cuda
@@ -62,7 +60,6 @@ class DeviceClock:
             self._stream = self._cuda.current_stream(self._card)
 
     def event(self) -> Any:
-        """Create an event on the watched card's stream."""
         event = self._cuda.Event(enable_timing=True)
         event.record(self._cuda.current_stream(self._card))
         return event
@@ -186,7 +183,6 @@ def card_in_use(session: Session) -> int | None:
 
 
 def card_facts(session: Session) -> dict[str, Any] | None:
-    """Facts of the card in use, or None."""
     index = card_in_use(session)
     if index is None:
         return None

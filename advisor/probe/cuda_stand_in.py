@@ -287,7 +287,6 @@ class StandIn:
         return any(map(self.holds, inputs)) if self.target is None else self.target
 
     def holds(self, tensor: Any) -> bool:
-        """Return True for a tensor that would lie on the card."""
         return bool(getattr(_storage(tensor), MARK, False))
 
     def mark(self, result: Any, on_card: bool = True) -> None:

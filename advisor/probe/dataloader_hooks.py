@@ -187,7 +187,6 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
 
 
 def describe(session: Session, index: int) -> None:
-    """Write the facts of a loader to the log."""
     facts = session.loaders[index]
     content = {name: facts[name] for name in DESCRIBED}
     content["other_thread"] = len({session.thread, facts["thread"]} - {None}) > 1

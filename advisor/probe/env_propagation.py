@@ -36,7 +36,6 @@ def carried(environment: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def popen(subprocess: Any, session: Session) -> None:
-    """Wrap `subprocess.Popen` once its module is imported."""
 
     @Patches().wrap(subprocess.Popen, "__init__")
     def __init__(build: Any, self: Any, args: Any, *rest: Any, **kwargs: Any) -> None:

@@ -77,7 +77,6 @@ def parameters(module: Any) -> list[Any]:
 
 
 def describe(session: Session, entry: Module, at_end: bool = False) -> None:
-    """Write the facts of a module to the log."""
     content = {name: getattr(entry, name) for name in DESCRIBED}
     if at_end:
         for place, name in enumerate(("inputs", "outputs")):
@@ -209,7 +208,6 @@ def _channels_last(torch: Any, module: Any) -> bool | None:
 
 
 def any_compiled(module: Any) -> bool:
-    """Return True if the module or a part of it is compiled."""
     return "torch._dynamo" in sys.modules and any(
         getattr(part, "_compiled_call_impl", None) is not None
         or type(part).__name__ == "OptimizedModule"

@@ -50,7 +50,6 @@ class OpTrace:
         self._mode = _mode(self, session.torch)
 
     def begin(self) -> None:
-        """Watch every operation from now on."""
         for group in getattr(self._optimizer, "param_groups", ()) if self._lists else ():
             if group.get("foreach", 0) is None and not group.get("fused"):
                 group["foreach"] = True  # all parameters at once, as on a card
@@ -196,7 +195,6 @@ def _tf32(torch: Any) -> set[int]:
 
 
 def tensors(value: Any, torch: Any) -> list[Any]:
-    """Tensors of nested lists and mappings."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):

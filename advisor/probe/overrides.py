@@ -69,7 +69,6 @@ class Overrides:
             self.applied[name] += 1
 
     def summary(self) -> dict[str, Any]:
-        """The record's entry."""
         applied = all(self.applied.values())
         return {
             "name": self.asked,
@@ -209,7 +208,6 @@ _asked: Overrides | None = None
 
 
 def _autocast(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
-    """Enter autocast around every call."""
     global _dtype, _asked
     _dtype, _asked = getattr(torch, value or "bfloat16"), overrides
     hooks = (
@@ -292,7 +290,6 @@ def _compile(torch: Any, overrides: Overrides, module: Any, value: str) -> str |
 
 
 def compilations() -> int:
-    """Count of compilations so far."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     kinds = [counters.get(name, {}) for name in ("frames", "stats")]
     return sum(int(count) for kind in kinds for count in kind.values())

@@ -51,7 +51,6 @@ def keep(session: Session) -> None:
 
 
 def write(session: Session, state: str) -> None:
-    """Write the whole record."""
     session.state = state
     if session.diagnosis is None:
         session.attempt(keep, session)
@@ -62,7 +61,6 @@ def write(session: Session, state: str) -> None:
 
 
 def state_of(session: Session) -> dict[str, Any]:
-    """Return the program's progress and errors."""
     recorder = session.recorder
     as_they_are = (
         "pid", "state", "boot_time", "optimizers_built", "exception", "swallowed", "guard",
@@ -121,7 +119,6 @@ def collectives() -> int | None:
 
 
 def memory(session: Session) -> dict[str, Any]:
-    """Peak device memory so far."""
     torch = session.torch
     if torch is None or not torch.cuda.is_initialized():
         return {}

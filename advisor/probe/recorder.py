@@ -42,7 +42,6 @@ class Recorder:
         self.add(("clock", self._epoch))
 
     def flush(self) -> None:
-        """Write what was appended since the last flush."""
         many = len(self._buffer)
         events = self._buffer[:many]
         del self._buffer[:many]  # what another thread appends meanwhile stays

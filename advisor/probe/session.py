@@ -51,11 +51,9 @@ class Patches:
         return decorate
 
     def on_undo(self, action: Callable[[], object]) -> None:
-        """Add another action that takes a hook back."""
         self._undo.append(action)
 
     def undo(self) -> None:
-        """Restore everything that can be restored."""
         while self._undo:
             try:
                 self._undo.pop()()
@@ -211,14 +209,12 @@ class Session:
             self.errors.append(text_of(problem)[-2000:])
 
     def note(self, line: str) -> None:
-        """Add a note to the record once."""
         if line not in self.notes and len(self.notes) < NOTES_KEPT:
             self.notes.append(line[:300])
 
     def record_exception(
         self, problem: BaseException, where: str, items: float | None = None
     ) -> None:
-        """Record an exception inside a fetch, forward or backward."""
         if self.diagnosis is not None or SEEN in vars(problem):  # a diagnosis raises its own
             return
         vars(problem)[SEEN] = True  # some classes refuse new attributes

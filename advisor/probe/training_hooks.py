@@ -23,7 +23,6 @@ CHECKPOINTS = (
 
 
 def backwards(torch: Any, session: Session) -> None:
-    """Hook backward passes and their losses."""
     original = torch.autograd.backward
 
     @functools.wraps(original)
@@ -134,7 +133,6 @@ def scaler(torch: Any, session: Session) -> None:
 
 
 def optimizers(torch: Any, session: Session) -> None:
-    """Hook optimizer construction and steps."""
     module: Any = sys.modules["torch.optim.optimizer"]
     entered = 0.0
     held: dict[int, Any] = {}
@@ -184,7 +182,6 @@ def stepped(session: Session, optimizer: Any) -> None:
 
 
 def loss_values(session: Session) -> list[float]:
-    """Read the losses after the window."""
     values = []
     for loss in session.losses:
         try:
