@@ -207,9 +207,7 @@ CAPTURED = "_gpu_advisor_captured"
 
 def install(torch: Any, session: Session) -> None:
     """Hook captures, which do no work, and replays."""
-    graph: Any = getattr(torch.cuda, "CUDAGraph", None)
-    if not all(hasattr(graph, name) for name in ("capture_begin", "capture_end", "replay")):
-        return
+    graph: Any = torch.cuda.CUDAGraph
 
     @session.patches.wrap(graph, "capture_begin")
     def capture_begin(begin: Any, self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -85,22 +85,21 @@ def install(torch: Any, session: Session) -> None:
         entered = clock()
         session.spent_s += entered - begun
 
-    def after(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
+    def after(module: Any, args: Any, kwargs: Any, output: Any) -> None:
         end = clock()
         session.in_call = False
         module._forward_hooks.pop(POST, None)
         module._forward_hooks_with_kwargs.pop(POST, None)
         module.__dict__.get(ALWAYS, {}).pop(POST, None)
         entrance.reopen()
-        session.attempt(_leave, session, current, (args, kwargs or {}), output, entered, end)
+        session.attempt(_leave, session, current, (args, kwargs), output, entered, end)
         session.step_ended(end, current)
         session.spent_s += clock() - end
 
     entrance = session.entrance = Entrance(hooks, before)
     session.patches.on_undo(entrance.remove)
-    raised = getattr(torch.cuda, "OutOfMemoryError", RuntimeError)
-    if raised is not RuntimeError:  # since torch 1.13
-        session.patches.wrap(raised, "__init__")(functools.partial(_ran_out, session))
+    ran_out = functools.partial(_ran_out, session)
+    session.patches.wrap(torch.cuda.OutOfMemoryError, "__init__")(ran_out)
 
 
 def _ran_out(session: Session, build: Any, self: Any, *args: Any) -> None:

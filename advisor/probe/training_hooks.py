@@ -115,7 +115,7 @@ def recomputing(torch: Any, session: Session) -> None:
 
 def scaler(torch: Any, session: Session) -> None:
     """Hook GradScaler: unscaled losses and skipped updates."""
-    kind = getattr(getattr(torch, "amp", None), "GradScaler", None) or torch.cuda.amp.GradScaler
+    kind = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
 
     @session.patches.wrap(kind, "scale")
     def scale(original: Any, self: Any, outputs: Any) -> Any:
