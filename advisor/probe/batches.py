@@ -136,8 +136,6 @@ KEY = -7004
 """Key of these hooks in torch's dicts."""
 LAYERS = 96
 """Most layers that are observed in a call."""
-CALLS = 512
-"""Limit of observed layer calls: a loop within one call repeats the same shapes."""
 
 
 class LayerObserver:
@@ -151,7 +149,6 @@ class LayerObserver:
         self.dtypes: dict[str, int] = {}
         """Parameters of the layers by dtype of their output."""
         self._nn = torch.nn
-        self._observed = 0
         self._layers: list[Any] = []
         for layer in module.modules():
             if len(self._layers) < LAYERS and (_place(torch.nn, layer) or _own_size(layer)):
@@ -159,9 +156,6 @@ class LayerObserver:
                 self._layers.append(layer)
 
     def _seen(self, layer: Any, args: Any, output: Any) -> None:
-        self._observed += 1
-        if self._observed > CALLS:
-            return
         try:
             if getattr(output, "is_floating_point", bool)():
                 name = str(output.dtype).rsplit(".", 1)[-1]

@@ -146,8 +146,4 @@ def finish(session: Session) -> None:
         session.note("the program ended while a step of it was looked at")
         stop(session)
     session.stopping = True
-    if session.torch is None:
-        session.state = "exited"
-        record.beat(session)
-    else:
-        record.write(session, "exited")
+    record.write(session, "exited")
