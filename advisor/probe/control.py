@@ -41,7 +41,7 @@ BEAT_S = 1.0
 
 
 def install(torch: Any, session: Session) -> None:
-    session.patches.on_undo(functools.partial(record.aside, session))
+    session.patches.on_undo(functools.partial(record.beat, session))
     session.torch = torch
     session.tick = functools.partial(tick, session)
     for hook in HOOKS:

@@ -16,25 +16,13 @@ from .recorder import VERSION, write_whole
 from .session import Session
 
 
-def put(session: Session, content: dict[str, Any]) -> None:
-    """Write `content` as this process's record, atomically, from any thread."""
+def beat(session: Session) -> None:
+    """Write what is known by now, atomically, from any thread."""
     path = os.path.join(session.records, f"{session.pid}.json")
     draft = f"{path}.{threading.get_ident()}.tmp"
+    content = {**state_of(session), **session.facts}
     write_whole(draft, json.dumps(content, default=str, ensure_ascii=False), os.O_TRUNC)
     os.replace(draft, path)
-
-
-def beat(session: Session) -> None:
-    """Write the short progress record."""
-    put(session, state_of(session))
-
-
-def aside(session: Session) -> None:
-    """Record that the probe removed all hooks."""
-    if session.diagnosis is None:
-        beat(session)
-    else:
-        write(session, "aside")
 
 
 def keep(session: Session) -> None:
@@ -55,7 +43,7 @@ def write(session: Session, state: str) -> None:
     if session.diagnosis is None:
         session.attempt(keep, session)
     try:
-        put(session, {**state_of(session), **session.facts})
+        beat(session)
     except OSError:
         pass
 

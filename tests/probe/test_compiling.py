@@ -36,7 +36,7 @@ NOTED = (
     "training_hooks.stepped",
 )
 """Functions of the probe that a hook or the record calls."""
-SILENT = ("record.beat", "record.put", "record.write", "session.Session.fail")
+SILENT = ("record.beat", "record.write", "session.Session.fail")
 """Those without which nothing can be written down."""
 FACTS = ("record.memory", "training_hooks.loss_values")
 """Facts that take no other along where they cannot be read."""
