@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 from .session import Patches, Session
 
@@ -29,7 +29,7 @@ TAKES_SEVERAL = "it takes several values"
 LEAVE = getattr(sys.modules.get("posix"), "_exit", os._exit)
 """The system's own exit: no handler of the program runs."""
 
-Option = Dict[str, Any]
+Option = dict[str, Any]
 
 
 def install(argparse: Any, session: Session) -> None:

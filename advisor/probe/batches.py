@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import itertools
 import sys
-from typing import Any, Iterator, Tuple
+from typing import Any, Iterator
 
-Path = Tuple[Any, ...]
+Path = tuple[Any, ...]
 """Steps into a nested value: by an item, or by an attribute."""
 
 DEPTH = 6
@@ -214,7 +214,7 @@ def _own_size(layer: Any) -> int:
     return sum(each.numel() for each in known_parameters(layer._parameters))
 
 
-def _place(nn: Any, layer: Any) -> Tuple[int, int | None] | None:
+def _place(nn: Any, layer: Any) -> tuple[int, int | None] | None:
     """Dimensions of a layer's unbatched input, and its batch axis if known."""
     if isinstance(layer, nn.modules.conv._ConvNd):
         return len(layer.kernel_size) + 1, 0
@@ -227,7 +227,7 @@ def _place(nn: Any, layer: Any) -> Tuple[int, int | None] | None:
     return (1, None) if isinstance(layer, (nn.Linear, nn.RNNCellBase)) else None
 
 
-def _inputs(inputs: Any) -> Iterator[Tuple[Path, Tuple[int, ...]]]:
+def _inputs(inputs: Any) -> Iterator[tuple[Path, tuple[int, ...]]]:
     """Yield tensors with their shapes, and lists of tensors with their length."""
     for path, value in walk(inputs):
         if is_tensor(value):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from typing import Any, Callable, Deque, Dict, Tuple
+from typing import Any, Callable
 
 from . import call_sites, module_facts
 from .session import Session
@@ -36,9 +36,9 @@ class DeviceClock:
         self._card = card
         self._stream = self._cuda.current_stream(card)
         """Stream of the model, whose work is timed."""
-        self._marked: Dict[Any, float] = {}
+        self._marked: dict[Any, float] = {}
         """Host time of the latest mark by source."""
-        self._pending: Deque[Tuple[float, Any, Any, Any]] = deque()
+        self._pending: deque[tuple[float, Any, Any, Any]] = deque()
         """Marks that the device may not have passed: host time, event, event before a copy, event
         of the log whose numbers the device has yet to copy."""
         self._done = float("-inf")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import types
 import warnings
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from .op_trace import tensors
 from .session import Session
@@ -225,7 +225,7 @@ class StandIn:
         self.mode = _mode(self)
         self.used = False
         """Something was put on the card."""
-        self.target: Optional[bool] = None
+        self.target: bool | None = None
         """True and False: the function running now puts its result on the card or the host."""
 
     def call(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -249,7 +249,7 @@ class StandIn:
 
     def _without_card(
         self, func: Any, name: str, args: Any, kwargs: dict[str, Any]
-    ) -> tuple[Any, Optional[bool]]:
+    ) -> tuple[Any, bool | None]:
         """Arguments that name the CPU for the card, and the side of the result."""
         if name in ("cuda", "cpu"):
             return args, name == "cuda"
@@ -267,7 +267,7 @@ class StandIn:
             kwargs.pop("pin_memory", None)
         return args, on_card
 
-    def _side(self, place: Any) -> Optional[bool]:
+    def _side(self, place: Any) -> bool | None:
         """Return True for the card, False for the host, None where no device is named.
 
         The device of a tensor is `cpu`, and most often meant as that of the card.

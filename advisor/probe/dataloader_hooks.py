@@ -6,7 +6,7 @@ import functools
 import weakref
 from threading import get_ident
 from time import perf_counter as clock
-from typing import Any, Dict
+from typing import Any
 
 from . import batches, call_sites
 from .batches import note_padding
@@ -23,7 +23,7 @@ IN_FORCE = (
 )  # fmt: skip
 """Attributes of a DataLoader that hold its arguments, in the versions that have them."""
 
-Facts = Dict[str, Any]
+Facts = dict[str, Any]
 
 OPENED = "_gpu_advisor_opened"
 """Attribute of an iterator: start and end of its construction, until its first batch."""

@@ -11,7 +11,7 @@ import os
 import stat
 import threading
 import time
-from typing import Any, Tuple
+from typing import Any
 
 from .session import Patches, Session
 
@@ -138,7 +138,7 @@ def writes(mode: Any, flags: Any = 0, *_: Any) -> bool:
     return isinstance(flags, int) and flags & WRITING != 0
 
 
-def _changed(event: str, args: Tuple[Any, ...]) -> Tuple[Any, ...]:
+def _changed(event: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the paths that an event is about to change."""
     if event == "open":
         return args[:1] if writes(*args[1:]) else ()

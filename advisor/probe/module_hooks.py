@@ -12,7 +12,7 @@ import sys
 import threading
 import types
 from time import perf_counter as clock
-from typing import Any, Callable, Dict
+from typing import Any, Callable
 
 from . import module_facts
 from .module_facts import LOOKS, Module
@@ -27,7 +27,7 @@ ALWAYS = "_forward_hooks_always_called"
 class Entrance:
     """Torch's global hook, in place while no module runs and calls are recorded."""
 
-    def __init__(self, hooks: Dict[int, Any], hook: Callable[[Any, Any], None]) -> None:
+    def __init__(self, hooks: dict[int, Any], hook: Callable[[Any, Any], None]) -> None:
         self._hooks = hooks
         self._hook: Callable[[Any, Any], None] | None = hook
         self.wanted = True

@@ -10,9 +10,9 @@ import json
 import os
 import time
 from collections import Counter
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable
 
-Event = Tuple[Any, ...]
+Event = tuple[Any, ...]
 
 VERSION = 4
 """Version of the record and event log format."""
@@ -29,10 +29,10 @@ class Recorder:
 
     def __init__(self, folder: str, pid: int) -> None:
         self._path = os.path.join(folder, f"events-{pid}.jsonl")
-        self._buffer: List[Event] = []
+        self._buffer: list[Event] = []
         self.add: Callable[[Event], object] = self._buffer.append
         """Appends one event; hooks look it up at each use, as it may be turned elsewhere."""
-        self.counts: Dict[str, int] = Counter()
+        self.counts: dict[str, int] = Counter()
         """Events of each kind that were flushed."""
         self.last_time: float | None = None
         """Epoch seconds of the end of the latest of STEPS."""
@@ -56,7 +56,7 @@ class Recorder:
             self.last_items = items[-1]
         write_whole(self._path, json.dumps(events, default=str) + "\n", os.O_APPEND)
 
-    def divert(self, to: List[Event] | None) -> None:
+    def divert(self, to: list[Event] | None) -> None:
         """Append events to `to`, which is not written; None: to the log again."""
         self.add = (self._buffer if to is None else to).append
 
