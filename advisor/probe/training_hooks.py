@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
-import weakref
 from time import perf_counter as clock
 from typing import Any
 
 from .module_hooks import compiling_of
 from .session import Session
 
+NUMBER = "_gpu_advisor_optimizer"
+"""Attribute of an optimizer, which torch neither copies nor pickles."""
 LOSSES_KEPT = 256
 """Of the first, and of the latest."""
 CHECKPOINTS = (
@@ -135,7 +136,6 @@ def scaler(torch: Any, session: Session) -> None:
 def optimizers(torch: Any, session: Session) -> None:
     module: Any = sys.modules["torch.optim.optimizer"]
     entered = 0.0
-    held: dict[int, Any] = {}
     fresh = itertools.count(1)
 
     @session.patches.wrap(module.Optimizer, "__init__")
@@ -144,13 +144,12 @@ def optimizers(torch: Any, session: Session) -> None:
         session.optimizers_built += 1
 
     def number_of(optimizer: Any) -> int:
-        """Number by the first step; an id comes back once its owner is gone."""
-        owner, number = held.get(id(optimizer), (None, 0))
-        if owner is None or owner() is not optimizer:
-            number = next(fresh)
-            held[id(optimizer)] = weakref.ref(optimizer), number
+        """Number by the first step."""
+        held = vars(optimizer)
+        if NUMBER not in held:
+            held[NUMBER] = next(fresh)
             session.attempt(stepped, session, optimizer)
-        return int(number)
+        return int(held[NUMBER])
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal entered
