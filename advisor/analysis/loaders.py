@@ -19,7 +19,7 @@ SKIPPED_SHARE = 0.02
 
 def train_loaders(log: EventLog) -> tuple[int | None, set[int], set[int]]:
     """Counted loader, others in turn, and these with those drawn beside."""
-    turns = _turns(log, [each.end for each in log.passes])
+    turns = _turns(log)
     lead = max(turns, key=lambda loader: len(turns[loader]), default=None)
     if lead is None:
         return None, set(), set()
@@ -27,7 +27,8 @@ def train_loaders(log: EventLog) -> tuple[int | None, set[int], set[int]]:
     fed = len(turns[lead]) / len(log.updates or log.passes)
     if fed < FED_SHARE or max(fed, len(turns[lead]) / own[lead]) < OWN_SHARE:
         return None, set(), set()  # the last batch of each validation
-    beside = _drawn_beside(turns, lead)
+    least = BESIDE_SHARE * len(turns[lead])
+    beside = {loader for loader, each in turns.items() if len(each & turns[lead]) >= least}
     also = {
         loader
         for loader, each in turns.items()
@@ -36,25 +37,15 @@ def train_loaders(log: EventLog) -> tuple[int | None, set[int], set[int]]:
     return lead, also - beside, also | beside
 
 
-def beside_inference(log: EventLog, loader: int) -> set[int]:
-    """Loaders drawn together with `loader` by a program that does not train."""
-    return _drawn_beside(_turns(log, [call.start for call in log.calls]), loader)
-
-
-def _turns(log: EventLog, work: Sequence[float]) -> dict[int, set[int]]:
-    """Numbers of the work, at sorted times, that each loader had a batch for."""
+def _turns(log: EventLog) -> dict[int, set[int]]:
+    """Numbers of the passes that each loader had a batch for."""
+    work = [each.end for each in log.passes]
     found: dict[int, set[int]] = {}
     for fetch in log.fetches:
         turn = bisect.bisect_left(work, fetch.end)
         if not fetch.ended_pass and turn < len(work):
             found.setdefault(fetch.loader, set()).add(turn)
     return found
-
-
-def _drawn_beside(turns: dict[int, set[int]], lead: int) -> set[int]:
-    own = turns.get(lead, set())
-    together = {loader: len(each & own) for loader, each in turns.items() if loader != lead}
-    return {loader for loader, times in together.items() if times >= BESIDE_SHARE * len(own)}
 
 
 def worked_items(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from advisor.analysis import training_steps
 from advisor.analysis.events import EventLog, ForwardCall, Span
-from advisor.analysis.loaders import beside_inference, worked_items
+from advisor.analysis.loaders import worked_items
 from advisor.analysis.step_series import (
     FORWARD,
     LOADER,
@@ -116,7 +116,6 @@ def _with_loader(
         series = _loader_batches(log, loader)
         series.forwards_per_unit = float(median(whole)) if whole else None
     series.loader, series.root = loader, root
-    series.beside = beside_inference(log.hooked(), loader)
     return series
 
 
