@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from threading import get_ident
 from time import perf_counter as clock
@@ -51,10 +50,8 @@ def install(torch: Any, session: Session) -> None:
             session.attempt(begins, session, begun, self)
         return begun
 
-    fetch = iterator.__next__
-
-    @functools.wraps(fetch)
-    def __next__(self: Any) -> Any:
+    @session.patches.wrap(iterator, "__next__")
+    def __next__(fetch: Any, self: Any) -> Any:
         enter, (pid, index) = clock(), self.__dict__.get(NUMBER, UNKNOWN)
         if pid != session.pid or session.muted:
             return fetch(self)
@@ -84,8 +81,6 @@ def install(torch: Any, session: Session) -> None:
             session.step_aside(problem)
         session.spent_s += clock() - end + begun - enter
         return batch
-
-    session.patches.put(iterator, "__next__", __next__)
 
 
 def _diagnosed(session: Session, index: int, fetch: Any, iterator: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import sys
 from time import perf_counter as clock
@@ -24,10 +23,11 @@ CHECKPOINTS = (
 
 
 def backwards(torch: Any, session: Session) -> None:
-    original = torch.autograd.backward
 
-    @functools.wraps(original)
-    def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
+    @session.patches.wrap(torch.autograd, "backward")
+    def backward(
+        original: Any, tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
         if session.muted:
             return original(tensors, grad_tensors, *args, **kwargs)
         begun = clock()
@@ -52,8 +52,6 @@ def backwards(torch: Any, session: Session) -> None:
         _may_end_step(session, "backward", end)
         session.spent_s += clock() - end
         return result
-
-    session.patches.put(torch.autograd, "backward", backward)
 
 
 def asked_for(torch: Any, session: Session) -> None:
