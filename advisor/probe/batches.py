@@ -6,7 +6,6 @@ The first batch is searched in full. The path to what gave its count serves thos
 from __future__ import annotations
 
 import itertools
-import sys
 from typing import Any, Iterator
 
 Path = tuple[Any, ...]
@@ -83,9 +82,6 @@ class Counter:
 
 def is_tensor(value: Any) -> bool:
     """Return True for a tensor-like array with a `shape`."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
-        return True
     try:
         return isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "dtype")
     except Exception:  # it answers for what it lacks in a way of its own
@@ -173,7 +169,6 @@ class LayerObserver:
     def stop(self) -> None:
         for layer in self._layers:
             layer._forward_hooks.pop(KEY, None)
-        self._layers = []
 
     def settle(self, counter: Counter, inputs: Any) -> None:
         """Let `counter` count along the batch axis of the observed call's `inputs`, if known."""
