@@ -107,16 +107,16 @@ def built(session: Session, loader: Any) -> None:
     """Note a new DataLoader, or recognise a rebuilt one."""
     if loader.__dict__.get(NUMBER, (None,))[0] == session.pid:
         return
-    batch: Any = getattr(loader, "batch_size", None)
+    batch: Any = loader.batch_size
     if batch is None:
-        batch = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+        batch = getattr(loader.batch_sampler, "batch_size", None)
     facts: Facts = {
         "site": _first_site(loader, session.loaders) or call_sites.call_site(),
         "dataset": type(loader.dataset).__name__,
         "length": _length(loader.dataset),
         "asked_batch": batch,
         "left_out": _left_out(loader, batch),
-        "sampler": type(getattr(loader, "sampler", None)).__name__,
+        "sampler": type(loader.sampler).__name__,
     }
     for index, other in enumerate(session.loaders):
         if all(facts[key] == other[key] for key in facts):
@@ -163,9 +163,9 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
     arguments = _arguments(
         loader,
         facts["asked_batch"],
-        num_workers=int(getattr(iterator, "_num_workers", 0)),
-        persistent_workers=bool(getattr(iterator, "_persistent_workers", False)),
-        pin_memory=bool(getattr(iterator, "_pin_memory", False)),
+        num_workers=iterator._num_workers,
+        persistent_workers=iterator._persistent_workers,
+        pin_memory=bool(iterator._pin_memory),
     )
     facts.update(
         iterated=True,
@@ -199,7 +199,7 @@ def _length(dataset: Any) -> int | None:
 def items_of_a_pass(torch: Any, loader: Any) -> int | None:
     """Items of one pass, over all ranks; None for an endless one."""
     held = _length(loader.dataset)
-    own = getattr(loader, "batch_sampler", None)
+    own = loader.batch_sampler
     sampler = getattr(loader if own is None else own, "sampler", None)
     if sampler is None or isinstance(loader.dataset, torch.utils.data.IterableDataset):
         return held
@@ -211,10 +211,10 @@ def items_of_a_pass(torch: Any, loader: Any) -> int | None:
 
 def _left_out(loader: Any, batch: Any) -> int | None:
     """Items of one pass dropped with the last batch."""
-    own = getattr(loader, "batch_sampler", None)
-    if not getattr(loader if own is None else own, "drop_last", False):  # may have no len()
+    own = loader.batch_sampler
+    if not getattr(own, "drop_last", False):  # without batches nothing is dropped
         return 0
-    length = _length(loader.dataset if own is None else getattr(own, "sampler", ()))
+    length = _length(getattr(own, "sampler", ()))
     return None if length is None or not isinstance(batch, int) else length % batch
 
 
