@@ -19,6 +19,7 @@ from advisor.analysis.events import EventLog, ForwardCall, Span
 from advisor.analysis.loaders import worked_items
 from advisor.analysis.step_series import (
     FORWARD,
+    FORWARDS,
     LOADER,
     StepSeries,
     calls_of_networks,
@@ -236,8 +237,8 @@ def _items(log: EventLog, calls: list[ForwardCall]) -> list[ForwardCall]:
 
 
 def _forwards(root: int, items: list[ForwardCall], calls: list[ForwardCall]) -> StepSeries:
-    series = StepSeries(FORWARD, root=root)
-    series.count_forwards("sample", [call.items for call in items])
+    series = StepSeries(FORWARD, FORWARDS, root=root)
+    series.batch = most_common([call.items for call in items])
     series.bounds = [call.end for call in items]
     series.units = [call.items for call in items[1:]]
     series.whole_units = sum(call.items for call in items)

@@ -12,10 +12,7 @@ from advisor.model import TRAINING_STEPS
 LOADER, FORWARD = "loader batch", "root forward"
 OPTIMIZER, UPDATE = TRAINING_STEPS
 
-SOURCES = {
-    "sample": "batch dimension of the root forwards",
-    "step": "steps, of which no layer tells how many samples they hold",
-}
+FORWARDS = "batch dimension of the root forwards"
 """Way of counting units without a DataLoader."""
 RECENT = 40
 """Latest steps, which tell the rate and the typical length of steps."""
@@ -72,12 +69,6 @@ class StepSeries:
         """Mean length of the latest steps."""
         recent = self.clock[-RECENT:]
         return (recent[-1] - recent[0]) / (len(recent) - 1) if len(recent) > 1 else 0.2
-
-    def count_forwards(self, unit: str, items: Sequence[float]) -> None:
-        """Count units by forwards of so many items each."""
-        self.unit = unit
-        self.source = SOURCES[unit]
-        self.batch = most_common(items) if unit == "sample" else None
 
     def set_clock(self, first_start_s: float | None = None, *, cycles: bool = True) -> None:
         """Set the clock, and the cycles that its marks show.

@@ -22,6 +22,7 @@ from advisor.analysis.events import (
 )
 from advisor.analysis.loaders import train_loaders, worked_items
 from advisor.analysis.step_series import (
+    FORWARDS,
     OPTIMIZER,
     UPDATE,
     StepSeries,
@@ -218,10 +219,13 @@ def _from_forwards(log: EventLog, series: StepSeries, clusters: list[list[int]])
         if own:
             fed.append(Fed(passes[index].end, own[-1].items))
     fed = fed or [Fed(call.end, call.items) for call in mine if call.module == series.root]
-    unit = "sample" if fed else "step"
-    fed = fed or [Fed(passes[cluster[-1]].end, 1.0) for cluster in clusters if cluster]
-    series.count_forwards(unit, [each.items for each in fed])
-    return fed
+    series.source = FORWARDS
+    series.batch = most_common([each.items for each in fed])
+    if fed:
+        return fed
+    series.unit = "step"
+    series.source = "steps, of which no layer tells how many samples they hold"
+    return [Fed(passes[cluster[-1]].end, 1.0) for cluster in clusters if cluster]
 
 
 def _other_loaders(log: EventLog, series: StepSeries) -> Iterator[Span]:
