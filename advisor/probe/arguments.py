@@ -232,10 +232,13 @@ def _of_absl(values: Any) -> Iterator[Option]:
             if hasattr(flag.value, "to_dict"):
                 for path, value in _flat(flag.value.to_dict()):
                     yield _option([f"--{flag.name}.{path}"], value)
-            choices = getattr(flag.parser, "enum_values", None)
-            several = TAKES_SEVERAL if isinstance(flag.default, list) else None
-            more = {"choices": choices, "help": flag.help, "why": several}
-            yield _option([f"--{flag.name}"], flag.default, **more)
+            yield _option(
+                [f"--{flag.name}"],
+                flag.default,
+                choices=getattr(flag.parser, "enum_values", None),
+                help=flag.help,
+                why=TAKES_SEVERAL if isinstance(flag.default, list) else None,
+            )
 
 
 def _of_config(config: Any) -> Iterator[Option]:

@@ -49,7 +49,7 @@ def install(torch: Any, session: Session) -> None:
 
 
 def tick(session: Session, now: float) -> None:
-    if session.stopping or session.capture is not None or session.diagnosis is not None:
+    if session.stopping or session.diagnosis is not None:
         return
     if not session.ticking.acquire(blocking=False):
         return  # another thread does it

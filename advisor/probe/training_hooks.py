@@ -47,7 +47,7 @@ def backwards(torch: Any, session: Session) -> None:
             return result
         end = clock()
         session.recorder.add(("backward", enter, end))
-        if session.device is not None and session.capture is None:
+        if session.device is not None:
             session.attempt(session.device.mark, end, "backward")
         _may_end_step(session, "backward", end)
         session.spent_s += clock() - end
