@@ -49,10 +49,10 @@ def _turns(log: EventLog) -> dict[int, set[int]]:
 
 
 def worked_items(
+    log: EventLog,
     batches: Sequence[BatchFetch],
     work: Sequence[float],
     calls: Sequence[ForwardCall],
-    passes_ended: int,
 ) -> list[float]:
     """Items of each batch that went through a forward.
 
@@ -75,6 +75,8 @@ def worked_items(
     each = max(1.0, most_common(ratios) or 1.0)
     half = len(runs) // 2  # a queue is full by then
     given, taken = sum(loaded[half:]), sum(forwarded[half:]) / each
+    own = {batch.loader for batch in batches}
+    passes_ended = sum(each.loader in own and each.ended_pass for each in log.fetches)
     ahead = (2 + passes_ended) * max((batch.items for batch in batches), default=0.0)
     if not taken or given - taken <= max(ahead, SKIPPED_SHARE * given):
         return [batch.items for batch in batches]

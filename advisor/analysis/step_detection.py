@@ -162,8 +162,7 @@ def _finish(series: StepSeries, end: float, units: float) -> None:
 def _items_by_end(log: EventLog, loader: int) -> dict[float, float]:
     """Items that went through a forward, by the end of the batch's fetch."""
     batches = log.batches({loader})
-    passes_ended = sum(each.loader == loader and each.ended_pass for each in log.fetches)
-    items = worked_items(batches, [call.start for call in log.calls], log.calls, passes_ended)
+    items = worked_items(log, batches, [call.start for call in log.calls], log.calls)
     return {batch.end: some for batch, some in zip(batches, items, strict=True)}
 
 

@@ -155,7 +155,7 @@ def _from_loaders(log: EventLog, series: StepSeries) -> list[Fed]:
         ends = [bound for bound in series.bounds for _ in range(many)]
         fed = [Fed(end, batch.items) for end, batch in zip(ends, batches, strict=False)]
     else:
-        items = _worked_items(log, own, batches)
+        items = _worked_items(log, batches)
         series.skips = any(some < batch.items for some, batch in zip(items, batches, strict=True))
         fed = [Fed(batch.end, some) for some, batch in zip(items, batches, strict=True)]
     steps = len(series.bounds)
@@ -167,17 +167,16 @@ def _from_loaders(log: EventLog, series: StepSeries) -> list[Fed]:
     return fed
 
 
-def _worked_items(log: EventLog, own: set[int], batches: list[BatchFetch]) -> list[float]:
+def _worked_items(log: EventLog, batches: list[BatchFetch]) -> list[float]:
     """Items of the batches that went through a forward, as far as forwards are recorded."""
     hooked, watched = log.hooked(), batches
     if hooked is not log and len(hooked.passes) == len(log.passes):
         until = log.counting_since or 0.0
         watched = [batch for batch in batches if batch.end <= until]
-    passes_ended = sum(each.loader in own and each.ended_pass for each in log.fetches)
     work = [each.start for each in log.passes]
     calls = [call for call in log.calls if call.graded and log.module(call.module).parameters]
     rest = [batch.items for batch in batches[len(watched) :]]
-    return worked_items(watched, work, calls, passes_ended) + rest
+    return worked_items(log, watched, work, calls) + rest
 
 
 def _passes_of_steps(log: EventLog, updates: list[Update]) -> list[list[int]]:
