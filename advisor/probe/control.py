@@ -136,7 +136,6 @@ def leave(session: Session, status: int) -> NoReturn:
         except Exception:
             pass
     session.leave(status)
-    raise AssertionError
 
 
 def finish(session: Session) -> None:

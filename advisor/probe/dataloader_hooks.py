@@ -14,7 +14,6 @@ from .session import Session
 
 NUMBER = "_gpu_advisor_loader"
 """Attribute of loaders and their iterators: process and index into the session's loaders."""
-UNKNOWN = (None, 0)
 DESCRIBED = ("site", "arguments", "pass_items", "left_out", "iterated")
 IN_FORCE = (
     "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "drop_last", "timeout",
@@ -52,7 +51,7 @@ def install(torch: Any, session: Session) -> None:
 
     @session.patches.wrap(iterator, "__next__")
     def __next__(fetch: Any, self: Any) -> Any:
-        enter, (pid, index) = clock(), self.__dict__.get(NUMBER, UNKNOWN)
+        enter, (pid, index) = clock(), self.__dict__.get(NUMBER, (None, 0))
         if pid != session.pid or session.muted:
             return fetch(self)
         if session.diagnosis is not None:
@@ -129,12 +128,8 @@ def built(session: Session, loader: Any) -> None:
         pass_items=None,
         iterated=False,
         thread=None,
-        data=lambda: None,
+        data=id(loader.dataset),
     )
-    try:
-        facts["data"] = weakref.ref(loader.dataset)
-    except TypeError:
-        pass
     session.loaders.append(facts)
     loader.__dict__[NUMBER] = (session.pid, len(session.loaders) - 1)
     describe(session, len(session.loaders) - 1)
@@ -223,6 +218,5 @@ def _first_site(loader: Any, known: list[Facts]) -> str | None:
     frame = call_sites.caller()
     if frame is None or not call_sites.installed(frame.f_code.co_filename):
         return None
-    data = loader.dataset
-    sites = (each["site"] for each in known if each["data"]() is data)
+    sites = (each["site"] for each in known if each["data"] == id(loader.dataset))
     return next(sites, None)

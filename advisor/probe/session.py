@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Callable
+from typing import Any, Callable, NoReturn
 
 from .recorder import Recorder
 
@@ -89,7 +89,7 @@ class Session:
         """Card that the CPU stands in for, of a prediction."""
         self.tick: Callable[[float], object] = float
         """Periodic work, once torch is hooked."""
-        self.leave: Callable[[int], object] = os._exit
+        self.leave: Callable[[int], NoReturn] = os._exit
         """os._exit as it was before it was wrapped."""
         self.on_module: list[Callable[[Any], object]] = []
         """Overrides that act on each module with parameters at its first call."""
