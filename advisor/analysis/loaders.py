@@ -18,7 +18,7 @@ SKIPPED_SHARE = 0.02
 
 
 def train_loaders(log: EventLog) -> tuple[int | None, set[int], set[int]]:
-    """Counted loader, others in turn, and these with those drawn beside."""
+    """Train loader, those that take turns with it, and these with all drawn beside."""
     turns = _turns(log)
     lead = max(turns, key=lambda loader: len(turns[loader]), default=None)
     if lead is None:
@@ -29,12 +29,12 @@ def train_loaders(log: EventLog) -> tuple[int | None, set[int], set[int]]:
         return None, set(), set()  # the last batch of each validation
     least = BESIDE_SHARE * len(turns[lead])
     beside = {loader for loader, each in turns.items() if len(each & turns[lead]) >= least}
-    also = {
+    in_turn = {
         loader
         for loader, each in turns.items()
         if len(each) >= OWN_SHARE * own[loader] and len(each & turns[lead]) < len(each) / 2
     }
-    return lead, also - beside, also | beside
+    return lead, {lead, *(in_turn - beside)}, in_turn | beside
 
 
 def _turns(log: EventLog) -> dict[int, set[int]]:

@@ -9,7 +9,7 @@ from advisor.analysis.events import EventLog
 from advisor.analysis.step_detection import detect_steps, measured_part
 from advisor.analysis.step_series import FORWARD, LOADER, OPTIMIZER, RECENT, UPDATE, StepSeries
 from advisor.analysis.window import QUICK_STEP_S, burst, find_window, warm_up
-from advisor.model import TRAINING_STEPS, MeasurePlan
+from advisor.model import MeasurePlan
 
 TRAINING_PATIENCE_S = 30.0
 """Time to watch inference of a program about to train."""
@@ -76,11 +76,9 @@ def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
 
     The program may validate first, or gather the gradients of many passes.
     """
-    if series.kind == UPDATE:
-        return since_s < TRAINING_PATIENCE_S
-    if series.kind in TRAINING_STEPS:
+    if series.kind == OPTIMIZER or since_s >= TRAINING_PATIENCE_S:
         return False
-    return has_unread_data(log) and since_s < TRAINING_PATIENCE_S
+    return series.kind == UPDATE or has_unread_data(log)
 
 
 def has_unread_data(log: EventLog) -> bool:

@@ -116,7 +116,7 @@ def _with_loader(
     else:
         series = _loader_batches(log, loader)
         series.forwards_per_unit = float(median(whole)) if whole else None
-    series.loader, series.root = loader, root
+    series.loader, series.loaders, series.root = loader, {loader}, root
     return series
 
 

@@ -39,8 +39,8 @@ class StepSeries:
     gap_s: float | None = None
     """Length of a step that begins a cycle."""
     loader: int | None = None
-    beside: set[int] = field(default_factory=set)
-    """Further loaders whose batches go into the same steps."""
+    loaders: set[int] = field(default_factory=set)
+    """All loaders whose batches go into the steps."""
     root: int | None = None
     batch: float | None = None
     """Items of one loader batch, or of one forward where there is no loader."""
@@ -58,11 +58,6 @@ class StepSeries:
     @property
     def steps(self) -> int:
         return max(0, len(self.bounds) - 1)
-
-    @property
-    def loaders(self) -> set[int]:
-        """Loaders whose batches go into the steps."""
-        return self.beside if self.loader is None else {self.loader, *self.beside}
 
     @property
     def typical_s(self) -> float:

@@ -144,10 +144,9 @@ def _holding(series: StepSeries, times: list[float]) -> list[int]:
 
 def _from_loaders(log: EventLog, series: StepSeries) -> list[Fed]:
     """Trained batches of the train loaders; none where the steps go on without them."""
-    lead, also, beside = train_loaders(log.hooked())
+    lead, own, loaders = train_loaders(log.hooked())
     if lead is None:
         return []
-    own = {lead, *also}
     batches = log.batches(own)
     if log.loader(lead).other_thread:  # the skipped ones are unknown
         passes = round(series.accumulation or 1.0)
@@ -161,7 +160,7 @@ def _from_loaders(log: EventLog, series: StepSeries) -> list[Fed]:
     steps = len(series.bounds)
     if not fed or (steps >= 4 and fed[-1].time < series.bounds[steps // 2]):
         return []
-    series.loader, series.beside = lead, beside
+    series.loader, series.loaders = lead, loaders
     series.source = "items of the train loader's batches"
     series.batch = most_common([batch.items for batch in log.batches({lead})])
     return fed
