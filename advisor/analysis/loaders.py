@@ -18,7 +18,7 @@ SKIPPED_SHARE = 0.02
 
 
 def train_loaders(log: EventLog) -> tuple[int | None, set[int], set[int]]:
-    """Train loader, those that take turns with it, and these with all drawn beside."""
+    """Train loader, those in turn with it, and all with those beside."""
     turns = _turns(log)
     lead = max(turns, key=lambda loader: len(turns[loader]), default=None)
     if lead is None:

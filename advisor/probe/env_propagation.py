@@ -8,10 +8,9 @@ from typing import Any, Mapping, Sequence
 
 from .session import Patches, Session
 
-SPEC = "GPU_ADVISOR_SPEC"
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
-TEMPORARY = "TMPDIR"
-"""The trial's own: in another, files would be left or denied."""
+CARRIED = ("GPU_ADVISOR_SPEC", "TMPDIR")
+"""Of the trial: in another temporary folder files would be left or denied."""
 ISOLATING = re.compile(
     r"(?:\S*/)?(?:(sudo|su|doas|docker|podman|singularity|apptainer)"
     r"|env (-i|-|--ignore-environment)"
@@ -31,7 +30,7 @@ def carried(environment: Mapping[Any, Any]) -> dict[str, str]:
     """Return `environment` with the probe's variables added."""
     text = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
     paths = [path for path in text.get("PYTHONPATH", "").split(os.pathsep) if path]
-    added = {name: os.environ[name] for name in (SPEC, TEMPORARY) if name in os.environ}
+    added = {name: os.environ[name] for name in CARRIED if name in os.environ}
     return {**added, **text, "PYTHONPATH": os.pathsep.join(dict.fromkeys([SITE, *paths]))}
 
 

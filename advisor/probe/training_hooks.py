@@ -11,7 +11,7 @@ from .module_hooks import compiling_of
 from .session import Session
 
 NUMBER = "_gpu_advisor_optimizer"
-"""Attribute of an optimizer, which torch neither copies nor pickles."""
+"""Attribute of an optimizer, by its first step; torch neither copies nor pickles it."""
 LOSSES_KEPT = 256
 """Of the first, and of the latest."""
 CHECKPOINTS = (
@@ -141,14 +141,6 @@ def optimizers(torch: Any, session: Session) -> None:
         build(self, *args, **kwargs)
         session.optimizers_built += 1
 
-    def number_of(optimizer: Any) -> int:
-        """Number by the first step."""
-        held = vars(optimizer)
-        if NUMBER not in held:
-            held[NUMBER] = next(fresh)
-            session.attempt(stepped, session, optimizer)
-        return int(held[NUMBER])
-
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal entered
         entered = clock()
@@ -159,7 +151,11 @@ def optimizers(torch: Any, session: Session) -> None:
         if session.muted:
             return
         session.updates += 1
-        number = number_of(optimizer)
+        held = vars(optimizer)
+        if NUMBER not in held:
+            held[NUMBER] = next(fresh)
+            session.attempt(stepped, session, optimizer)
+        number = held[NUMBER]
         session.recorder.add(("step", entered or end, end, number))
         entered = 0.0
         if session.diagnosis is not None:

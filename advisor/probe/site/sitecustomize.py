@@ -12,8 +12,6 @@ import sys
 
 def _load_probe(spec_path: str) -> None:
     name = "_gpu_advisor_probe"
-    if name in sys.modules:
-        return
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     spec = importlib.util.spec_from_file_location(
         name, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
