@@ -9,7 +9,7 @@ from advisor.analysis import breakdown
 from advisor.analysis.device_time import DeviceClock
 from advisor.analysis.events import NO_MODULE, EventLog, LoaderFacts, ModuleFacts, Span, typed
 from advisor.analysis.step_detection import detect_steps, measured_part
-from advisor.analysis.step_series import StepSeries, dominant_module
+from advisor.analysis.step_series import dominant_module
 from advisor.analysis.window import Window, find_window, warm_up
 from advisor.model import Effects, MeasurePlan, Run
 
@@ -66,12 +66,11 @@ def _run(
     series = window.series
     rate = window.units_per_s() or 0.0
     took_ms = sorted(1000.0 * seconds for seconds in window.batch_seconds())
-    stretch = recorded_stretch(log, series, plan, window)
+    stretch = recorded_stretch(log, plan, window)
     loader, module = log.loader(series.loader), log.module(series.root)
     tokens = loader.tokens_per_item or module.tokens_per_item
     shares = breakdown.shares(log, window, stretch, clock)
-    return replace(
-        NO_RUN,
+    return Run(
         unit=series.unit,
         units=sum(series.units[window.first : window.last]),
         units_per_s=rate,
@@ -131,8 +130,9 @@ def effects_of(loader: LoaderFacts, module: ModuleFacts = NO_MODULE) -> Effects:
     )
 
 
-def recorded_stretch(log: EventLog, series: StepSeries, plan: MeasurePlan, window: Window) -> Span:
+def recorded_stretch(log: EventLog, plan: MeasurePlan, window: Window) -> Span:
     """Longest stretch after warm-up with every event kind."""
+    series = window.series
     steady = min(warm_up(log, series, plan.measure_s), window.first)
     since, until = series.bounds[steady], max(window.end, series.bounds[-1])
     found = [Span(max(start, since), min(end, until)) for start, end in log.hooked_spans()]

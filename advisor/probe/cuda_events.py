@@ -13,6 +13,7 @@ from collections import Counter, deque
 from typing import Any, Callable
 
 from . import call_sites, module_facts
+from .recorder import STEPS
 from .session import Session
 
 APART_S = 0.001
@@ -200,9 +201,8 @@ def card_facts(session: Session) -> dict[str, Any] | None:
     }
 
 
-TIMED = ("call", "backward", "gradient", "step")
-"""Kinds of events that a replay repeats; each has its start and end in second and third place."""
 CAPTURED = "_gpu_advisor_captured"
+"""Attribute of a graph: events that each replay repeats."""
 
 
 def install(torch: Any, session: Session) -> None:
@@ -220,9 +220,9 @@ def install(torch: Any, session: Session) -> None:
     def capture_end(finish: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         captured, session.capture = session.capture or [], None
         session.recorder.divert(None)
-        self.__dict__[CAPTURED] = [event for event in captured if event[0] in TIMED]
+        self.__dict__[CAPTURED] = [event for event in captured if event[0] in STEPS]
         for event in captured:
-            if event[0] not in TIMED:
+            if event[0] not in STEPS:
                 session.recorder.add(event)
         return finish(self, *args, **kwargs)
 

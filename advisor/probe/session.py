@@ -118,7 +118,7 @@ class Session:
         """An id may come back after its module is gone."""
         self.in_call = False
         self.capture: Any = None
-        """True during a CUDA graph capture, which forbids queuing and waiting."""
+        """Events of a CUDA graph capture, which forbids queuing and waiting."""
         self.graph_replayed = False
         self.heavy_modules = 0
         """Called modules that hold parameters."""
