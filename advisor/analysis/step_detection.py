@@ -19,7 +19,7 @@ from advisor.analysis.events import EventLog, ForwardCall, Span
 from advisor.analysis.loaders import worked_items
 from advisor.analysis.step_series import (
     FORWARD,
-    FORWARDS,
+    FORWARD_SOURCE,
     LOADER,
     StepSeries,
     calls_of_networks,
@@ -101,7 +101,7 @@ def _busiest_loader(log: EventLog) -> int | None:
     for fetch, until in zip(log.fetches, [*(f.start for f in log.fetches[1:]), last], strict=False):
         if not fetch.ended_pass:
             held[fetch.loader] = held.get(fetch.loader, 0.0) + until - fetch.start
-    return max(held, key=lambda key: held[key]) if held else None
+    return max(held, key=held.__getitem__, default=None)
 
 
 def _with_loader(
@@ -236,7 +236,7 @@ def _items(log: EventLog, calls: list[ForwardCall]) -> list[ForwardCall]:
 
 
 def _forwards(root: int, items: list[ForwardCall], calls: list[ForwardCall]) -> StepSeries:
-    series = StepSeries(FORWARD, FORWARDS, root=root)
+    series = StepSeries(FORWARD, FORWARD_SOURCE, root=root)
     series.batch = most_common([call.items for call in items])
     series.bounds = [call.end for call in items]
     series.units = [call.items for call in items[1:]]

@@ -12,7 +12,7 @@ from advisor.model import TRAINING_STEPS
 LOADER, FORWARD = "loader batch", "root forward"
 OPTIMIZER, UPDATE = TRAINING_STEPS
 
-FORWARDS = "batch dimension of the root forwards"
+FORWARD_SOURCE = "batch dimension of the root forwards"
 """Way of counting units without a DataLoader."""
 RECENT = 40
 """Latest steps, which tell the rate and the typical length of steps."""
@@ -105,4 +105,4 @@ def dominant_module(log: EventLog) -> int | None:
         spent[call.module] = spent.get(call.module, 0.0) + call.end - call.start
     heavy = {number: s for number, s in spent.items() if log.module(number).parameters}
     pool = heavy or spent
-    return max(pool, key=lambda number: pool[number]) if pool else None
+    return max(pool, key=pool.__getitem__, default=None)

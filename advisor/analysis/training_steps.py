@@ -22,7 +22,7 @@ from advisor.analysis.events import (
 )
 from advisor.analysis.loaders import train_loaders, worked_items
 from advisor.analysis.step_series import (
-    FORWARDS,
+    FORWARD_SOURCE,
     OPTIMIZER,
     UPDATE,
     StepSeries,
@@ -217,7 +217,7 @@ def _from_forwards(log: EventLog, series: StepSeries, clusters: list[list[int]])
         if own:
             fed.append(Fed(passes[index].end, own[-1].items))
     fed = fed or [Fed(call.end, call.items) for call in mine if call.module == series.root]
-    series.source = FORWARDS
+    series.source = FORWARD_SOURCE
     series.batch = most_common([each.items for each in fed])
     if fed:
         return fed
