@@ -7,7 +7,7 @@ from typing import Any
 
 from advisor.analysis import breakdown
 from advisor.analysis.device_time import DeviceClock
-from advisor.analysis.events import NO_MODULE, EventLog, LoaderFacts, ModuleFacts, Span, typed
+from advisor.analysis.events import EventLog, LoaderFacts, ModuleFacts, Span, typed
 from advisor.analysis.step_detection import detect_steps, measured_part
 from advisor.analysis.step_series import dominant_module
 from advisor.analysis.window import Window, find_window, warm_up
@@ -103,7 +103,7 @@ SEEN: dict[str, type] = {
 """Flags of a module, and arguments of a loader, that are effects by the same name."""
 
 
-def effects_of(loader: LoaderFacts, module: ModuleFacts = NO_MODULE) -> Effects:
+def effects_of(loader: LoaderFacts, module: ModuleFacts) -> Effects:
     """Effects of a loader's arguments, and of the flags in force in a module."""
     flags, arguments = module.flags, loader.arguments
     model_dtype, compute_dtype, autocast_dtype = (

@@ -147,14 +147,12 @@ def _arguments(loader: Any, batch: Any, **seen: Any) -> Facts:
 
 def begins(session: Session, iterator: Any, loader: Any) -> None:
     """Note the settings that a pass really runs with."""
-    if session.diagnosis is not None:
-        iterator.__dict__[NUMBER] = loader.__dict__.get(NUMBER)
-        return
     built(session, loader)  # built before the probe came, or before a fork
     index = loader.__dict__[NUMBER][1]
     iterator.__dict__[NUMBER] = (session.pid, index)
     facts = session.loaders[index]
-    first = not facts["iterated"]
+    if not facts["iterated"]:
+        session.switch(counting=False)
     arguments = _arguments(
         loader,
         facts["asked_batch"],
@@ -172,8 +170,6 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
     if session.plan.get("ceilings_workers") and not arguments["persistent_workers"]:
         facts["loader"] = lambda: loader  # a loader written into the `for` line is gone at once
     describe(session, index)
-    if first:
-        session.switch(counting=False)
 
 
 def describe(session: Session, index: int) -> None:
