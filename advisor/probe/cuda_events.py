@@ -8,8 +8,8 @@ nothing waits for the device until the window is over.
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter, deque
+from time import perf_counter as clock
 from typing import Any, Callable
 
 from . import call_sites, module_facts
@@ -26,8 +26,6 @@ GIB = 1024.0**3
 WAITS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")
 """Methods of a tensor that give its numbers to the host."""
 MOVES = ("to", "cuda")
-
-clock = time.perf_counter
 
 
 class DeviceClock:

@@ -186,9 +186,8 @@ def _non_blocking(torch: Any, overrides: Overrides) -> None:
 
 def _fused(torch: Any, overrides: Overrides) -> None:
     """Make an optimizer fused where all its parameters are on a GPU."""
-    optimizer = sys.modules["torch.optim.optimizer"].Optimizer
 
-    @overrides.session.patches.wrap(optimizer, "__init__")
+    @overrides.session.patches.wrap(torch.optim.Optimizer, "__init__")
     def __init__(build: Any, self: Any, params: Any, defaults: Any) -> None:
         build(self, params, defaults)
         tensors = [each for group in self.param_groups for each in group["params"]]

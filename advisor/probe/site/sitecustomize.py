@@ -30,14 +30,13 @@ def _chain() -> None:
     """Import the next sitecustomize on the path."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
-    own = sys.modules.pop("sitecustomize", None)
+    own = sys.modules.pop("sitecustomize")
     try:
         importlib.import_module("sitecustomize")
     except ImportError as problem:
         if problem.name != "sitecustomize":
             raise
-        if own is not None:
-            sys.modules["sitecustomize"] = own
+        sys.modules["sitecustomize"] = own
 
 
 try:
