@@ -45,8 +45,6 @@ class OpTrace:
         self._known: dict[int, Any] = {}
         self._tf32 = _tf32(session.torch)
         self._patches = Patches()
-        self._collects = False
-        """Python's collector was on."""
         self._mode = _mode(self, session.torch)
 
     def begin(self) -> None:
@@ -55,7 +53,6 @@ class OpTrace:
                 group["foreach"] = True  # all parameters at once, as on a card
         if not self._lists and self._session.device is not None:
             self._torch.cuda.reset_peak_memory_stats()
-        self._collects = gc.isenabled()
         gc.collect()
         gc.disable()  # it would free in other places at another batch
         self._mode.__enter__()
@@ -72,8 +69,7 @@ class OpTrace:
         """Stop watching; return entries of the record."""
         self._mode.__exit__(None, None, None)
         self._patches.undo()
-        if self._collects:
-            gc.enable()
+        gc.enable()
         if self._problem is not None:
             raise self._problem
         if not self._lists:
