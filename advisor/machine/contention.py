@@ -73,8 +73,6 @@ RUNNING: set[int] = set()
 
 
 class LoadMonitor:
-    """Monitor of host load beside the process tree."""
-
     def __init__(self, root: int | None = None) -> None:
         self._root = root
         self._cpus = os.sched_getaffinity(0)
@@ -82,7 +80,6 @@ class LoadMonitor:
         self._readings: list[LoadReading] = []
 
     def sample(self, *, force: bool = False) -> None:
-        """Take a reading if one is due."""
         begun = time.monotonic()
         if unseen() or (begun < self._due and not force):
             return
@@ -91,7 +88,6 @@ class LoadMonitor:
         self._due = begun + max(SAMPLE_S, (time.monotonic() - begun) / LIGHT)
 
     def between(self, start: float, end: float) -> Disturbance:
-        """Judge the window between two epoch times."""
         return judge(self._readings, start, end, len(self._cpus))
 
     def _read(self) -> LoadReading:
@@ -218,7 +214,6 @@ def waited_s(pids: Iterable[int]) -> dict[Thread, float]:
 
 
 def unseen() -> bool:
-    """Return True if other processes are not visible."""
     return os.environ.get(UNSEEN) == "unseen"
 
 

@@ -41,7 +41,6 @@ CU_INIT = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
 
 
 def uvm_loaded(root: Path = ROOT) -> bool:
-    """Return True where CUDA's unified memory device is there."""
     return (root / UVM).exists()
 
 
@@ -142,7 +141,6 @@ def _named(devices: list[Device], entry: str) -> list[Device]:
 
 
 def describe(nvml: Any, device: Device) -> Gpu:
-    """Describe a device."""
     name = optional(nvml, nvml.nvmlDeviceGetName, device.handle) or "unknown NVIDIA GPU"
     memory = optional(nvml, read_memory, nvml, device.handle)
     total_gib = memory.total / GIB if memory else None

@@ -19,7 +19,6 @@ MEMORY_TOLERANCE = 0.15
 
 @functools.cache
 def load_all() -> dict[str, GpuProfile]:
-    """Every profile, by name."""
     found = {}
     for name, table in sorted(load_tables().items()):
         figures = {key: value for key, value in table.items() if key not in {"check", "match"}}

@@ -71,8 +71,6 @@ class Device:
 
 
 class GpuReader:
-    """Reader of one GPU, with the reason of each gap."""
-
     def __init__(self, device: Device, nvml: Any) -> None:
         self._device = device
         self._nvml = nvml

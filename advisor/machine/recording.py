@@ -33,7 +33,6 @@ def positions(uuids: Sequence[str | None], used: Sequence[Card]) -> list[int]:
 
 
 def same_uuid(one: str | None, other: str | None) -> bool:
-    """Return True if two UUID spellings match."""
     return one is not None and other is not None and _bare(one) == _bare(other)
 
 

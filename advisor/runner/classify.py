@@ -42,8 +42,6 @@ NEXT_STEPS = {
 
 
 class FailurePattern(NamedTuple):
-    """Message of one kind of failure."""
-
     kind: str
     pattern: re.Pattern[str]
     next_step: str | None = None
@@ -489,7 +487,6 @@ def log_tail(ending: TrialExit) -> str:
 
 
 def last_line(ending: TrialExit) -> str:
-    """Return the last line of the program."""
     lines = _told(ending.stderr) or _told(ending.stdout)
     return f"its last line was: {lines[-1].strip()}" if lines else "it printed nothing"
 

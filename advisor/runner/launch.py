@@ -74,11 +74,9 @@ class Launched:
 
     @property
     def ended(self) -> bool:
-        """Return True if the command or its supervisor ended."""
         return self.exit_code is not None or self.refused is not None or self._gone
 
     def wait(self, seconds: float) -> None:
-        """Wait at most `seconds` for the supervisor."""
         if self._gone or not select.select([self._events], [], [], seconds)[0]:
             return
         chunk = os.read(self._events.fileno(), 1 << 16)

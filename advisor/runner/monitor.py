@@ -92,8 +92,6 @@ class TrialExit:
 
 
 class Monitor:
-    """Monitor of one launched trial until its end."""
-
     def __init__(
         self,
         trial: Trial,

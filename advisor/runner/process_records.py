@@ -33,8 +33,6 @@ LARGEST_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramException:
-    """An exception of the user's program."""
-
     type: str
     message: str
     where: str
@@ -52,14 +50,11 @@ class ProgramException:
 
     @property
     def ran_out(self) -> bool:
-        """Return True for an out-of-memory error."""
         return "OutOfMemory" in self.type or "out of memory" in self.message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
-    """Record of one Python process in the trial."""
-
     pid: int
     ppid: int | None = None
     boot_time: Finite | None = None

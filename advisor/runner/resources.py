@@ -88,8 +88,6 @@ class Reading(NamedTuple):
 
 
 class TreeSampler:
-    """Sampler of a process tree, at a limited rate."""
-
     def __init__(self, root: int) -> None:
         self._root = root
         self._due = 0.0
@@ -99,7 +97,6 @@ class TreeSampler:
         """CPU seconds so far, ended processes included."""
 
     def sample(self) -> None:
-        """Sample if due."""
         begun = time.monotonic()
         if begun < self._due:
             return
@@ -131,7 +128,6 @@ class TreeSampler:
         return 60.0 * grown_gib / (median(r.time for r in last) - median(r.time for r in first))
 
     def busy_cpus(self, start: float, end: float) -> float | None:
-        """Mean CPUs used between two epoch times."""
         inside = [reading for reading in self._cpu if start <= reading.time <= end]
         if len(inside) < 2:
             return None

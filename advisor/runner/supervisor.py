@@ -41,7 +41,6 @@ SPEC = "spec.json"
 
 
 def main() -> None:
-    """Guard one job."""
     control = Control()
     line = control.job_line()
     if line is None:  # the parent died before it sent a job
@@ -92,8 +91,6 @@ def emit(event: str, **facts: object) -> None:
 
 
 class Control:
-    """Control pipe of the parent, and ending signals."""
-
     def __init__(self) -> None:
         self.ended = False
         self.parent_died = False
@@ -169,7 +166,6 @@ def lay_beside(job: dict[str, Any], laid: list[str]) -> None:
 
 
 def is_full(folder: str) -> bool:
-    """Return True if the disk of `folder` has no room left."""
     try:
         space = os.statvfs(folder)
     except OSError:

@@ -68,7 +68,6 @@ def _note(verb: str, names: Sequence[str], end: str = "") -> tuple[str, ...]:
 
 
 def read_copies(changes: Mapping[str, Any], root: str) -> Iterator[ResultFile]:
-    """Read the sandbox's copies of new files."""
     for entry in changes.get("results", ()):
         copy = Path(entry["copy"])
         yield from read_file(copy, relative_name(entry["path"], root))

@@ -76,7 +76,6 @@ def unmount(target: str) -> None:
 
 
 def change_root(new_root: str) -> None:
-    """Make `new_root` the root and detach the old."""
     os.chdir(new_root)
     _checked("pivot_root", _libc.pivot_root(b".", b"."))
     unmount(".")
@@ -84,7 +83,6 @@ def change_root(new_root: str) -> None:
 
 
 def prctl(option: int, value: int) -> None:
-    """prctl(2) with one value."""
     arguments = [ctypes.c_ulong(word) for word in (value, 0, 0, 0)]
     _checked("prctl", _libc.prctl(option, *arguments))
 

@@ -37,7 +37,6 @@ class Landlock(Sandbox):
         self.listener = SyscallListener((*METADATA, *connect), self.judge)
 
     def confine(self) -> None:
-        """Deny writes of this process and its children."""
         version = kernel.syscall("landlock_create_ruleset", None, 0, VERSION)
         rights = sum(bits for since, bits in RIGHTS.items() if since <= version)
         if self._read:
@@ -56,7 +55,6 @@ class Landlock(Sandbox):
         self.listener.confine()
 
     def judge(self, notice: SyscallNotification) -> int | None:
-        """Deny metadata changes outside the allowed places."""
         call = notice.call
         if call is untrusted.CONNECT:
             return untrusted.connect(notice, self._free)

@@ -55,14 +55,12 @@ def changes(
 
 
 def is_product(path: str, status: os.stat_result) -> bool:
-    """Return True for a regular non-log file."""
     name = path.rpartition("/")[2]
     log = name.endswith(LOGS) or any(part in name for part in LOG_PARTS)
     return stat.S_ISREG(status.st_mode) and not log
 
 
 def holds_items(path: str, status: os.stat_result) -> bool:
-    """Return True for a file name of known format."""
     return path.lower().endswith(ITEM_SUFFIXES) and 0 < status.st_size <= COPIED_BYTES
 
 

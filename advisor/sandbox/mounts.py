@@ -46,11 +46,9 @@ class FileTree:
             return []
 
     def is_folder(self, path: str) -> bool:
-        """Return True for a folder."""
         return os.path.isdir(path)
 
     def may_write(self, path: str) -> bool:
-        """Return True if this user may write there."""
         return os.access(path, os.W_OK)
 
     def is_foreign(self, path: str) -> bool:

@@ -134,7 +134,6 @@ class Overlay(Sandbox):
         self._put.append(real)
 
     def confine(self) -> None:
-        """Drop mount capabilities and listen to renames."""
         self.listener.confine()
         for capability in DROPPED_CAPABILITIES:
             kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
@@ -151,7 +150,6 @@ class Overlay(Sandbox):
         return found
 
     def leave(self) -> None:
-        """Return to the host's file tree."""
         self.listener.close()
         if self._kept < 0:
             return

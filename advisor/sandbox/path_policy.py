@@ -18,8 +18,6 @@ PSEUDO = {
 
 
 class Cache(NamedTuple):
-    """Cache of a library."""
-
     variable: str
     default: str | None
     rebuilt: bool
@@ -82,5 +80,4 @@ def around(protected: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Return True if `path` is inside `folder`."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -42,12 +42,10 @@ class SandboxPolicy:
 
     @property
     def throws_away(self) -> bool:
-        """Return True if all writes are temporary."""
         return self.kind == "overlay"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Warnings for the reader of a result."""
         if self.kind != "guard":
             return ()
         return (f"not isolated: what the program writes is real ({self.why_not_better})",)

@@ -21,7 +21,6 @@ SET_FLAGS, UP_AND_RUNNING = 0x8914, 0x41
 
 
 def start_loopback() -> None:
-    """Start the loopback device of a new network."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_:
         fcntl.ioctl(any_, SET_FLAGS, struct.pack("16sH14x", b"lo", UP_AND_RUNNING))
 
