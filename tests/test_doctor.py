@@ -113,7 +113,7 @@ def bare_python(tmp_path: Path) -> Path:
 
 
 def test_a_call_reads_driver_torch_and_lock_and_leaves_nothing(
-    gpu_advisor, bare_python, tmp_path
+    gpu_advisor, bare_python, tmp_path, monkeypatch
 ) -> None:
     """No file of the project is run, and another call of ours is named as the disturbance."""
     project = tmp_path / "project"
@@ -122,10 +122,10 @@ def test_a_call_reads_driver_torch_and_lock_and_leaves_nothing(
     project.chmod(0o555)
     stub = nvml_stub.build(tmp_path / "nvml")
     stub.write(nvml_stub.H100)
-    locks = tmp_path / "locks"
-    env = {**stub.env(CLEAN), "GPU_ADVISOR_RUNTIME_DIR": str(locks)}
+    monkeypatch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path / "locks"))
+    env = {**stub.env(CLEAN), "GPU_ADVISOR_RUNTIME_DIR": str(tmp_path / "locks")}
     words = ("doctor", "--json", "--", str(bare_python), "x.py")
-    with gpu_lock(None, folder=locks):
+    with gpu_lock(None):
         done = gpu_advisor.call(*words, cwd=project, env=env)
     assert done.returncode in {0, 1}, done.stderr
     found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
@@ -138,7 +138,7 @@ def test_a_call_reads_driver_torch_and_lock_and_leaves_nothing(
 
 
 def test_strict_exits_with_1_and_a_mistake_of_the_call_with_2(
-    gpu_advisor, bare_python, tmp_path
+    gpu_advisor, bare_python, tmp_path, monkeypatch
 ) -> None:
     """An interpreter that answers nonsense is no torch."""
     bare_python.write_text("#!/bin/sh\necho '{\"python\": 7}'; echo gone wrong >&2; exit 3\n")

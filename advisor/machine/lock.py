@@ -25,11 +25,10 @@ def runtime_dir() -> Path:
 
 
 @contextlib.contextmanager
-def gpu_lock(uuid: str | None, *, folder: Path | None = None) -> Iterator[None]:
+def gpu_lock(uuid: str | None) -> Iterator[None]:
     """Hold the lock of a GPU, or the host. Raises StateBusyError."""
-    folder = runtime_dir() if folder is None else folder
     name = re.sub(r"[^A-Za-z0-9-]", "_", uuid or "host")
-    handle = _opened(folder / f"{name}.lock")
+    handle = _opened(runtime_dir() / f"{name}.lock")
     try:
         _take(handle, f"GPU {uuid}" if uuid else "this host")
         yield
