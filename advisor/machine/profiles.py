@@ -4,12 +4,12 @@ import difflib
 import functools
 import re
 import tomllib
-from importlib import resources
-from typing import Any
+from pathlib import Path
 
 from advisor.errors import TargetError
 from advisor.model import GpuProfile
 
+FILE = Path(__file__).with_name("gpus.toml")
 MARGIN = 0.09
 """Share of the card left free: fragmentation, what ECC and the driver take, a longer input."""
 
@@ -20,16 +20,10 @@ MEMORY_TOLERANCE = 0.15
 @functools.cache
 def load_all() -> dict[str, GpuProfile]:
     found = {}
-    for name, table in sorted(load_tables().items()):
+    for name, table in sorted(tomllib.loads(FILE.read_text(encoding="utf-8")).items()):
         figures = {key: value for key, value in table.items() if key not in {"check", "match"}}
         found[name] = GpuProfile(name=name, match=tuple(table["match"]), **figures)
     return found
-
-
-def load_tables() -> dict[str, dict[str, Any]]:
-    """Return the TOML tables with their `check` inputs."""
-    text = resources.files("advisor.machine").joinpath("gpus.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
 
 
 def by_name(name: str) -> GpuProfile:

@@ -1,12 +1,14 @@
 """The profiles are data: consistent with each other, and found by a card's real name."""
 
+import tomllib
+
 import pytest
 
 from advisor.errors import TargetError
 from advisor.machine import profiles
 
 ALL = profiles.load_all()
-TABLES = profiles.load_tables()
+TABLES = tomllib.loads(profiles.FILE.read_text(encoding="utf-8"))
 CHECKED = [name for name, table in TABLES.items() if "check" in table]
 
 
