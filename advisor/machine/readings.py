@@ -100,7 +100,7 @@ def read_memory(nvml: Any, handle: Any) -> Any:
     """Read bytes (total, free, used), without the driver's share where possible."""
     try:
         return nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
-    except (AttributeError, nvml.NVMLError):
+    except nvml.NVMLError:
         return nvml.nvmlDeviceGetMemoryInfo(handle)
 
 
