@@ -79,7 +79,7 @@ def _copied_descriptor(thread: int, number: int) -> int:
     """Duplicate a descriptor of another process. Raises OSError."""
     with open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as file:
         process = next(int(line.split()[1]) for line in file if line.startswith("Tgid:"))
-    handle = kernel.syscall("pidfd_open", process, 0)
+    handle = os.pidfd_open(process)
     try:
         return kernel.syscall("pidfd_getfd", handle, number, 0)
     finally:
