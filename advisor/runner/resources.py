@@ -12,7 +12,7 @@ from typing import NamedTuple
 import psutil
 
 from advisor.machine.contention import tree
-from advisor.machine.host import cgroup_folders
+from advisor.machine.host import cgroup_folders, text_of
 from advisor.machine.readings import GIB
 from advisor.model import MeasurePlan
 from advisor.settings import Defaults, Workload
@@ -152,7 +152,5 @@ def oom_kills(root: Path = Path("/")) -> Counter[str]:
 
 
 def _kills(path: Path) -> int:
-    with contextlib.suppress(OSError):
-        count = re.search(r"^oom_kill (\d+)$", path.read_text(), re.MULTILINE)
-        return int(count[1]) if count else 0
-    return 0
+    count = re.search(r"^oom_kill (\d+)$", text_of(path), re.MULTILINE)
+    return int(count[1]) if count else 0
