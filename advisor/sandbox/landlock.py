@@ -31,6 +31,7 @@ class Landlock(Sandbox):
     listener: SyscallListener
 
     def __init__(self, policy: Mapping[str, Any]) -> None:
+        super().__init__()
         self._free = (*policy["passes"], *SYSTEM_TREES)
         self._read = untrusted.readable(policy)
         connect = (untrusted.CONNECT,) if self._read else ()
@@ -77,7 +78,3 @@ class Landlock(Sandbox):
             kernel.syscall("landlock_add_rule", ruleset, PATH_BENEATH, rule, 0)
         finally:
             os.close(place)
-
-    def leave(self) -> None:
-        """Close the listener; the rules end with their processes."""
-        self.listener.close()

@@ -36,6 +36,7 @@ class Overlay(Sandbox):
     listener: SyscallListener
 
     def __init__(self, policy: Mapping[str, Any], cwd: str) -> None:
+        super().__init__()
         self._policy = policy
         # A hidden host with an open network leaves its abstract sockets in reach.
         connect = (untrusted.CONNECT,) if policy["hidden"] and policy["network"] else ()
@@ -150,7 +151,7 @@ class Overlay(Sandbox):
         return found
 
     def leave(self) -> None:
-        self.listener.close()
+        super().leave()
         if self._kept < 0:
             return
         for path in reversed(self._policy["passes"]):
