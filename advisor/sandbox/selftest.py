@@ -14,7 +14,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from advisor.sandbox.api import open_sandbox
+from advisor.sandbox import open_sandbox
 
 
 def problem_of(policy: dict[str, Any], cwd: str) -> str | None:

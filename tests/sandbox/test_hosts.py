@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.errors import UsageError
-from advisor.sandbox.api import open_sandbox
+from advisor.sandbox import open_sandbox
 from advisor.sandbox.capabilities import FORCED, detect_isolation
 from advisor.sandbox.mounts import FileTree, plan, read_mounts
 from advisor.sandbox.policy import SandboxPolicy

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.sandbox import kernel, overlay
-from advisor.sandbox.api import open_sandbox
+from advisor.sandbox import kernel, open_sandbox, overlay
 from advisor.sandbox.mounts import FOLDERS_LIMIT, FileTree, Mount, plan
 from advisor.sandbox.policy import SandboxPolicy
 from tests.sandbox.conftest import NAMESPACE, ROOT, Outcome, outcome_of
