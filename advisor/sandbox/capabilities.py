@@ -18,7 +18,7 @@ from advisor.machine.host import memory_limit_bytes
 from advisor.model import Trial
 from advisor.sandbox import selftest
 from advisor.sandbox.layers import remove_tree
-from advisor.sandbox.path_policy import CACHES, around, caches, is_within, mps_pipes
+from advisor.sandbox.path_policy import INDUCTOR, around, caches, is_within, mps_pipes
 from advisor.sandbox.policy import KINDS, LAYER_FOLDER, Kind, SandboxPolicy
 
 FORCED = "GPU_ADVISOR_ISOLATION"
@@ -152,13 +152,13 @@ def cache_variables(
     Its own cache may be denied, be in a layer that is thrown away because there was none before,
     or lie below TMPDIR, of which each trial has one of its own.
     """
-    lost = [each for each in CACHES if each.in_tmpdir and not environ.get(each.variable)]
+    lost = [] if environ.get(INDUCTOR) else [INDUCTOR]
     for each, folder in caches(environ):
         passes = any(is_within(folder, passing) for passing in policy.passes)
         thrown_away = policy.kind == "overlay" and not os.path.isdir(folder)
         if each.rebuilt and not passes and (policy.kind == "landlock" or thrown_away):
-            lost.append(each)
-    return {each.variable: str(kept / each.variable.lower()) for each in lost}
+            lost.append(each.variable)
+    return {name: str(kept / name.lower()) for name in lost}
 
 
 def _but(folder: str, spared: Iterable[str]) -> list[str]:

@@ -22,10 +22,10 @@ class Cache(NamedTuple):
     default: str | None
     rebuilt: bool
     """Missing files are computed again; else they were downloaded."""
-    in_tmpdir: bool = False
-    """It lies below TMPDIR when the variable is not set."""
 
 
+INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
+"""Its cache lies below TMPDIR where this is not set."""
 CACHES = (
     Cache("XDG_CACHE_HOME", "~/.cache", rebuilt=False),
     Cache("HF_HOME", "~/.cache/huggingface", rebuilt=False),
@@ -35,7 +35,7 @@ CACHES = (
     Cache("TRITON_HOME", "~/.triton", rebuilt=False),
     Cache("UV_CACHE_DIR", "~/.cache/uv", rebuilt=False),
     Cache("TRITON_CACHE_DIR", "~/.triton/cache", rebuilt=True),
-    Cache("TORCHINDUCTOR_CACHE_DIR", None, rebuilt=True, in_tmpdir=True),
+    Cache(INDUCTOR, None, rebuilt=True),
     Cache("TORCH_EXTENSIONS_DIR", None, rebuilt=True),
     Cache("CUDA_CACHE_PATH", "~/.nv/ComputeCache", rebuilt=True),
     Cache("CUPY_CACHE_DIR", "~/.cupy", rebuilt=True),
