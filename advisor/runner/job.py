@@ -57,7 +57,7 @@ class Job:
 
     def folder(self, name: str) -> str:
         """Folder in scratch, one of `FOLDERS`."""
-        return os.path.join(self.scratch, name)  # noqa: PTH118  any bytes
+        return str(Path(self.scratch, name))
 
     def line(self, *, stdout_fd: int, stderr_fd: int) -> bytes:
         """Encode the job as one line of JSON."""
@@ -159,7 +159,7 @@ def _copy_of(text: str, cwd: str, copies: Mapping[str, str]) -> str | None:
 
 
 def _real(cwd: str, text: str) -> str:
-    return os.path.realpath(os.path.join(cwd, text))  # noqa: PTH118  spelling
+    return os.path.realpath(Path(cwd, text))
 
 
 def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:

@@ -93,14 +93,14 @@ def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
 
 def relative_name(path: str, root: str) -> str:
     """Return `path` relative to `root` where possible, as text."""
-    real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120  a trailing slash stays
+    real = str(Path(path).parent.resolve() / Path(path).name)  # a link is not followed
     name = real.removeprefix(os.path.realpath(root) + os.sep)
     return os.fsencode(name).decode(errors="replace")
 
 
 def read_file(path: Path, shown: str) -> list[ResultFile]:
     """Read `path` in the format of the name `shown`; none if it cannot be read."""
-    reader = FORMATS.get(os.path.splitext(shown)[1].lower(), _digested)  # noqa: PTH122  any bytes
+    reader = FORMATS.get(Path(shown).suffix.lower(), _digested)
     size = path.stat().st_size
     try:
         with path.open("rb") as file:
