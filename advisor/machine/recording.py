@@ -1,6 +1,5 @@
 """Samples of cards and host over time, and their summary by window."""
 
-import os
 import statistics
 import threading
 import time
@@ -192,7 +191,7 @@ class Sampler:
     it did. Process `root` and its descendants are the watched program's own.
     """
 
-    def __init__(self, root: int, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, root: int, environ: Mapping[str, str]) -> None:
         nvml, devices, self._no_gpu = shown_devices(environ)
         self._readers = [GpuReader(device, nvml) for device in devices]
         self._root = root
@@ -222,15 +221,12 @@ class Sampler:
         return merged([summed_up(s, card.gaps, window_start, window_end) for s, card in cards])
 
     def _run(self) -> None:
-        slow_due = tick = time.monotonic()
-        stopping = False
-        while not stopping:
+        slow_due = 0.0
+        while not self._stopping.wait(INTERVAL_S):
             slow = time.monotonic() >= slow_due
             if slow:
                 slow_due = time.monotonic() + SLOW_INTERVAL_S
             self._look(slow=slow)
-            tick = max(tick + INTERVAL_S, time.monotonic())
-            stopping = self._stopping.wait(tick - time.monotonic())
         self._look(slow=True)
 
     def _look(self, *, slow: bool) -> None:
