@@ -111,8 +111,8 @@ class Monitor:
         self._measuring = Measuring(launched.job.folder("probe"), trial.plan)
         self._processes: tuple[ProcessRecord, ...] = ()
         self._oom_before = oom_kills()
-        self._full_since = self._ended_since = self._first_step = math.inf
-        """Epoch seconds of the first window that was full, of the end, and of the first step."""
+        self._full_since = self._first_step = math.inf
+        """Epoch seconds of the first window that was full, and of the first step."""
         self._was_at_work = False
         self._last_sign = time.time()
         """Epoch seconds of the start, of the last step, or of the end of what stepped."""
@@ -172,7 +172,7 @@ class Monitor:
             return "not-started"
         if self._window_full(now, stepping):
             return "measured"
-        if launched.ended and not (stepping and self._grace(now)):
+        if launched.ended:
             return "exited" if self._full_since == math.inf else "measured"
         return self._over_limit(now, stepping, at_work=at_work)
 
@@ -228,10 +228,6 @@ class Monitor:
             return not (stepping or leaving) or now - self._full_since > RANKS_GRACE_S
         enough = count.lines > plan.min_steps and count.seconds >= plan.measure_s
         return plan.mode == "window" and enough
-
-    def _grace(self, now: float) -> bool:
-        self._ended_since = min(self._ended_since, now)
-        return self._launched.exit_code == 0 and now - self._ended_since <= RANKS_GRACE_S
 
     def _stacks(self) -> str:
         asked = [pid for pid in sorted(self._records.stacks()) if _alive(pid)]
