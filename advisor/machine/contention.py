@@ -53,8 +53,6 @@ Thread = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReading:
-    """Host counters at one moment; missing ones are None."""
-
     time: float
     """Epoch seconds."""
     busy_s: float

@@ -212,7 +212,6 @@ class Sampler:
     def summary(
         self, window_start: float, window_end: float, used: Sequence[Card] = ()
     ) -> Telemetry:
-        """Summarise a window of the used cards, or of the first one."""
         if self._no_gpu is not None:
             return summed_up((), dict.fromkeys(READINGS, self._no_gpu), window_start, window_end)
         watched = list(zip(self._samples, self._readers, strict=True))

@@ -60,7 +60,6 @@ class Job:
         return str(Path(self.scratch, name))
 
     def line(self, *, stdout_fd: int, stderr_fd: int) -> bytes:
-        """Encode the job as one line of JSON."""
         message = dataclasses.asdict(self) | {"stdout_fd": stdout_fd, "stderr_fd": stderr_fd}
         return json.dumps(message).encode("ascii") + b"\n"
 

@@ -103,7 +103,6 @@ def _over_all(run: Run, ending: TrialExit, units: float, source: str) -> Run:
 
 
 def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
-    """Run as the probe measured it, or None."""
     able = [Rank(p, p.measurement.run) for p in processes if p.measurement.run is not None]
     if not able:
         return None
@@ -177,7 +176,6 @@ def _parts_ms(rank: Rank) -> dict[str, float]:
 
 
 def failed_effects(processes: Sequence[ProcessRecord]) -> Effects | None:
-    """Effects of a failed program that were seen, or None."""
     known = [each for each in processes if each.measurement.effects is not None]
     furthest = max(known, key=lambda each: each.steps, default=None)
     return None if furthest is None else furthest.measurement.effects

@@ -59,7 +59,6 @@ class Measuring:
             self._heed_other_node([record.pid for record in ranks])
 
     def finish(self, records: Sequence[ProcessRecord]) -> tuple[ProcessRecord, ...]:
-        """Return the final records with their complete logs."""
         return tuple(map(self._finished, records))
 
     def _look(self, record: ProcessRecord, records: Sequence[ProcessRecord]) -> None:

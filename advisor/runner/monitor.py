@@ -77,7 +77,6 @@ class TrialExit:
 
     @property
     def steps(self) -> int:
-        """Steps of the process that made most."""
         return max((process.steps for process in self.processes), default=0)
 
     @property
@@ -120,7 +119,6 @@ class Monitor:
         self._tree = TreeSampler(launched.supervisor_pid)
 
     def until_end(self) -> TrialExit:
-        """Monitor to the end, then stop every process."""
         while True:
             self._launched.wait(TICK_S)
             self._processes = self._records.read()

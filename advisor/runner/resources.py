@@ -64,7 +64,6 @@ def parts_limit_s(plan: MeasurePlan) -> float:
 
 
 def of_settings(workload: Workload, defaults: Defaults) -> Limits:
-    """Read the limits of the workload, else those of all."""
     return Limits(
         start_s=workload.start_limit or defaults.start_limit,
         hang_s=workload.hang_limit or defaults.hang_limit,
@@ -114,7 +113,6 @@ class TreeSampler:
 
     @property
     def peak_gib(self) -> float | None:
-        """Highest memory seen; None before the first sample."""
         return max((reading.value for reading in self._memory), default=None)
 
     def growth_gib_per_min(self) -> float | None:

@@ -140,7 +140,6 @@ class Control:
 
 
 def lay_out(job: dict[str, Any]) -> None:
-    """Make the trial's own directories and files."""
     for folder in (job["scratch"], *job["directories"]):
         try:
             os.mkdir(folder)  # but no parent: it is gone where its maker was killed
@@ -196,7 +195,6 @@ def _become_the_command(sandbox: Sandbox) -> None:
 
 
 def reaped() -> Iterator[tuple[int, int]]:
-    """Yield ended children with their exit codes."""
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             yield ended[0], os.waitstatus_to_exitcode(ended[1])

@@ -230,7 +230,6 @@ def _copied(folder: str, base: str) -> list[str]:
 
 
 def _let_through(path: str, target: str) -> None:
-    """Bind-mount `path`, with submounts where required."""
     try:
         kernel.bind(path, target)
     except OSError as problem:

@@ -45,7 +45,6 @@ CACHES = (
 
 
 def caches(environ: Mapping[str, str]) -> Iterator[tuple[Cache, str]]:
-    """Yield known caches with their possible folders."""
     home = environ.get("HOME") or os.path.expanduser("~")
     for cache in CACHES:
         folder = environ.get(cache.variable) or cache.default

@@ -138,7 +138,6 @@ class SyscallListener:
         return self._here.fileno() if self._listener is None else self._listener
 
     def close(self) -> None:
-        """Close the sockets that transfer the listener."""
         self._here.close()
         self._there.close()
 
@@ -180,7 +179,6 @@ class SyscallListener:
             fcntl.ioctl(self._listener, SEND, ANSWER.pack(id_, 0, -(error or 0), flags))
 
     def error_of(self, notice: SyscallNotification) -> int | None:
-        """Return the answer of `judge`, or a denial."""
         try:
             return self._judge(notice)
         except (OSError, ValueError):  # its path cannot be read: it could lead anywhere
