@@ -76,6 +76,7 @@ class GpuReader:
         self._nvml = nvml
         self.uuid = device.uuid
         self.gaps: dict[str, str] = {}
+        self.samples: list[GpuSample] = []
 
     def sample(self, *, slow: bool = True) -> GpuSample:
         """Take one sample; `slow` adds the processes."""

@@ -197,7 +197,6 @@ class Sampler:
         self._root = root
         self._own: set[int] = set()
         """Process ids of the program, ended ones included: a driver may list them for a moment."""
-        self._samples: list[list[GpuSample]] = [[] for _ in self._readers]
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
 
@@ -214,10 +213,9 @@ class Sampler:
     ) -> Telemetry:
         if self._no_gpu is not None:
             return summed_up((), dict.fromkeys(READINGS, self._no_gpu), window_start, window_end)
-        watched = list(zip(self._samples, self._readers, strict=True))
         each = positions([reader.uuid for reader in self._readers], used) or [0]
-        cards = (watched[number] for number in each)
-        return merged([summed_up(s, card.gaps, window_start, window_end) for s, card in cards])
+        cards = (self._readers[number] for number in each)
+        return merged([summed_up(c.samples, c.gaps, window_start, window_end) for c in cards])
 
     def _run(self) -> None:
         slow_due = 0.0
@@ -229,10 +227,10 @@ class Sampler:
         self._look(slow=True)
 
     def _look(self, *, slow: bool) -> None:
-        for reader, samples in zip(self._readers, self._samples, strict=False):
+        for reader in self._readers:
             now, sample = time.time(), reader.sample(slow=slow)
             own, hidden = self.split(tuple(sample.processes or ()))
-            samples.append(replace(sample, time=now, own_pids=own, hidden_pids=hidden))
+            reader.samples.append(replace(sample, time=now, own_pids=own, hidden_pids=hidden))
 
     def split(self, pids: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Split `pids` into ours and unknown namespaces."""
