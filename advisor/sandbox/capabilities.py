@@ -184,11 +184,10 @@ def _caches(
     environ: Mapping[str, str], passes: list[str], kept: Path
 ) -> tuple[tuple[str, str], ...]:
     found: dict[str, str] = {}
-    for folder in sorted(folder for _, folder in caches(environ)):
+    for folder, name in sorted((folder, each.variable) for each, folder in caches(environ)):
         covered = any(is_within(folder, each) for each in [*passes, *found])
         if not covered and os.path.isdir(folder) and os.access(folder, os.W_OK):
-            tag = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-            found[folder] = str(kept / f"over-{tag}")
+            found[folder] = str(kept / f"over-{name.lower()}")
     return tuple(found.items())
 
 
