@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.config.originals import candidate_path
@@ -53,7 +53,7 @@ class Job:
     spec: str = ""
     candidates: tuple[tuple[str, str, str], ...] = ()
     """Of each its path, its content in base64, and the user's file whose permissions it takes."""
-    sandbox: SandboxPolicy = field(default_factory=SandboxPolicy)
+    sandbox: SandboxPolicy
 
     def folder(self, name: str) -> str:
         """Folder in scratch, one of `FOLDERS`."""

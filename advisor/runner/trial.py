@@ -1,7 +1,6 @@
 """Trial: one measured process from start to run or failure."""
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -46,8 +45,7 @@ def run_trial(
     tally = Tally(trial.plan.unit_regex)
     with contextlib.ExitStack() as stack:
         launched = stack.enter_context(Launched(job, tally))
-        environ = {**os.environ, **dict(trial.env)}
-        card = stack.enter_context(Sampler(launched.supervisor_pid, environ))
+        card = stack.enter_context(Sampler(launched.supervisor_pid, job.env))
         RUNNING.add(launched.supervisor_pid)
         stack.callback(RUNNING.discard, launched.supervisor_pid)
         watch = Monitor(trial, launched, tally, on_progress=on_progress, cancel=cancel)
