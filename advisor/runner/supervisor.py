@@ -91,7 +91,6 @@ class Control:
     def __init__(self) -> None:
         self.ended = False
         self.parent_died = False
-        self._buffer = b""
         self._wake, wake_end = os.pipe()
         for end in (self._wake, wake_end):
             os.set_blocking(end, False)
@@ -111,7 +110,7 @@ class Control:
             head, newline, rest = chunk.partition(b"\n")
             chunks.append(head)
             if newline:
-                self._receive(rest)
+                self.ended |= bool(rest)
                 return b"".join(chunks)
         return None
 
@@ -127,16 +126,9 @@ class Control:
         if self._wake in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake, 4096)
-        if 0 in ready:
-            chunk = os.read(0, 4096)
-            if chunk:
-                self._receive(chunk)
-            else:
-                self.ended = self.parent_died = True
-
-    def _receive(self, chunk: bytes) -> None:
-        self._buffer += chunk
-        self.ended = self.ended or b"stop\n" in self._buffer
+        if 0 in ready:  # the only word after the job is `stop`
+            self.ended = True
+            self.parent_died = not os.read(0, 4096)
 
 
 def lay_out(job: dict[str, Any]) -> None:
