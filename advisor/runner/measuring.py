@@ -111,11 +111,9 @@ class Measuring:
     def _heed_other_node(self, ranks: Sequence[int]) -> None:
         """Stop `ranks` where rank 0 said, once it has said it."""
         left = [pid for pid in ranks if not self._processes.setdefault(pid, _Process()).full]
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        with contextlib.suppress(OSError, ValueError, TypeError):
             where = json.loads(reading.read(self._folder.parent, STOP_FILE, LOG_BYTES))
-            self._stop_ranks(
-                left, {name: where[name] for name in ("kind", "count")} if where else {}
-            )
+            self._stop_ranks(left, where)
 
     def _command(self, pid: int, **command: Any) -> None:
         process = self._processes[pid]
