@@ -110,8 +110,8 @@ class LoadMonitor:
         for number, times in enumerate(psutil.cpu_times(percpu=True)):
             if number in self._cpus:
                 # interrupts have no owner, and include those of the run's own reads
-                busy_s += times.user + getattr(times, "nice", 0.0) + times.system
-                steal_s += getattr(times, "steal", 0.0)
+                busy_s += times.user + times.nice + times.system
+                steal_s += times.steal
         if not busy_s:
             msg = "the kernel tells no CPU time"
             raise ValueError(msg)

@@ -98,8 +98,8 @@ def cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
     """
     mount = root / "sys/fs/cgroup"
     for line in text_of(root / "proc/self/cgroup").splitlines():
-        _number, controllers, path = [*line.split(":", 2), "", ""][:3]
-        if not path or (controllers and controller not in controllers.split(",")):
+        _number, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
             continue
         base = mount / controllers
         if controllers and not base.is_dir():
@@ -137,7 +137,7 @@ def cpu_model() -> str:
         key, _, value = line.partition(":")
         if key.strip() == "model name" and value.strip():
             return value.strip()
-    return platform.processor() or platform.machine()
+    return platform.machine()
 
 
 def os_name() -> str:
@@ -145,5 +145,5 @@ def os_name() -> str:
     kernel = f"{platform.system()} {platform.release()}"
     try:
         return f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {kernel}"
-    except (OSError, KeyError):
+    except OSError:
         return kernel

@@ -51,7 +51,7 @@ def changes(
                 lower = f"{upper}{name.removeprefix(place)}"
                 found["results"] += _copied(kept, lower, copy, name)
     found["written_at"] = sorted(found["written_at"])[:COUNTED_LIMIT]
-    return found | {kind: sorted(set(found[kind])) for kind in ("created", "changed", "removed")}
+    return found | {kind: sorted(found[kind]) for kind in ("created", "changed", "removed")}
 
 
 def is_product(path: str, status: os.stat_result) -> bool:
