@@ -31,8 +31,6 @@ RANKS_GRACE_S = 2.0
 EXIT_S = 0.5
 """Wait for the command's end after its last process stopped."""
 STACKS_S = 0.5
-HANG_MARGIN = 0.9
-"""Part of the hang limit after which a silence is acted on: stacks and ending take time too."""
 BUSY_S = 10.0
 """Period used to judge if a silent program is busy; at its end the silence alone."""
 BUSY_CPUS = 0.05
@@ -189,7 +187,7 @@ class Monitor:
     ) -> End | None:
         trial, silence = self._trial, now - self._last_sign
         alone = any(process.alone for process in stepping)  # its parts make no steps
-        hang_s = HANG_MARGIN * trial.hang_limit_s + (parts_limit_s(trial.plan) if alone else 0.0)
+        hang_s = trial.hang_limit_s + (parts_limit_s(trial.plan) if alone else 0.0)
         if at_work and silence > hang_s and not self._warming_up(now):
             return "hang"
         if not at_work and (silence > trial.start_limit_s or self._left_alone()):
