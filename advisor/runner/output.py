@@ -84,7 +84,7 @@ class Stream(threading.Thread):
     def tail(self) -> bytes:
         """The last 64 KiB so far."""
         with self._lock:
-            return bytes(self._tail[-TAIL_BYTES:])
+            return bytes(self._tail)
 
     def run(self) -> None:
         """Drain the pipe to its end, so that the writer never blocks."""
@@ -94,7 +94,7 @@ class Stream(threading.Thread):
             while chunk := pipe.read(1 << 16):
                 with self._lock:
                     self._tail += chunk
-                    del self._tail[: -4 * TAIL_BYTES]
+                    del self._tail[:-TAIL_BYTES]
                 with contextlib.suppress(OSError):  # a full disk costs the log alone
                     if room == LOG_BYTES:  # the directory exists before the first writer starts
                         handle = reading.create(self._folder, self._log)
