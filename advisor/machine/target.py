@@ -27,8 +27,6 @@ class Target:
     precisions: tuple[str, ...]
     profile: GpuProfile | None = None
     gpu: Gpu | None = None
-    present: bool = True
-    """The trials run on this very card."""
     memory_cap_gib: float | None = None
     """Cap on the allocator of a larger card, which stands in for the memory of the target."""
     figures: str = ""
@@ -39,9 +37,9 @@ class Target:
     """Environment that selects `gpu`, if it is not the first."""
 
     @property
-    def stood_in(self) -> bool:
-        """Return True if a larger card with its memory capped runs the trials."""
-        return self.memory_cap_gib is not None
+    def present(self) -> bool:
+        """Return True if the trials run on this very card."""
+        return not self.note
 
 
 def resolve(name: str, machine: Machine) -> Target:
@@ -99,7 +97,7 @@ def computed_on(found: Target, machine: Machine, card: Card) -> Target:
     CUDA may choose another card than NVML lists first, and in a container NVML may show none. Where
     a card was asked for by name, or stands in, it stays as it is.
     """
-    if found.stood_in or not found.present or (found.gpu is not None and card.uuid is None):
+    if not found.present or (found.gpu is not None and card.uuid is None):
         return found
     for gpu in machine.gpus:
         if same_uuid(gpu.uuid, card.uuid):
@@ -137,11 +135,13 @@ def _cpu(machine: Machine) -> Target:
 
 def _present(gpu: Gpu) -> Target:
     if gpu.profile is not None:
-        return _profiled(profiles.load_all()[gpu.profile], gpu, present=True)
+        return _profiled(profiles.load_all()[gpu.profile], gpu)
     return Target(name=gpu.name, title=gpu.name, precisions=_precisions(gpu), gpu=gpu)
 
 
-def _profiled(profile: GpuProfile, gpu: Gpu | None, *, present: bool) -> Target:
+def _profiled(
+    profile: GpuProfile, gpu: Gpu | None, note: str = "", memory_cap_gib: float | None = None
+) -> Target:
     """Target of a known card whose trials run on `gpu`, else on the CPU."""
     here = _precisions(gpu) if gpu else CPU_PRECISIONS
     return Target(
@@ -150,7 +150,8 @@ def _profiled(profile: GpuProfile, gpu: Gpu | None, *, present: bool) -> Target:
         precisions=tuple(dtype for dtype in profile.precisions if dtype in here),
         profile=profile,
         gpu=gpu,
-        present=present,
+        note=note,
+        memory_cap_gib=memory_cap_gib,
         figures=profiles.describe(profile),
     )
 
@@ -161,8 +162,7 @@ def _stand_in(profile: GpuProfile, gpu: Gpu) -> Target:
         f"{gpu.name} stands in for {profile.title}, its memory capped to {cap_gib:.1f} GiB: "
         "what fits is the target's, the speed is not. The target's speed was not measured."
     )
-    found = _profiled(profile, gpu, present=False)
-    return replace(found, memory_cap_gib=cap_gib, note=note)
+    return _profiled(profile, gpu, note, cap_gib)
 
 
 def _absent(profile: GpuProfile, here: Gpu | None, machine: Machine) -> Target:
@@ -174,7 +174,7 @@ def _absent(profile: GpuProfile, here: Gpu | None, machine: Machine) -> Target:
         f"{profile.title} is not here and {why}: its speed was not measured. "
         f"All figures are those of {device}."
     )
-    return replace(_profiled(profile, here, present=False), note=note)
+    return _profiled(profile, here, note)
 
 
 def _holds(gpu: Gpu, profile: GpuProfile) -> bool:

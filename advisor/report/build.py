@@ -255,7 +255,7 @@ def _aim(target: Target) -> str | None:
     """The card that was aimed at, in words."""
     if target.name == "cpu":
         return None
-    if target.stood_in:
+    if target.memory_cap_gib is not None:
         return f"{target.title}, a larger card with its memory capped"
     return target.title if target.present else f"{target.title}, not on this machine"
 
