@@ -112,9 +112,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         env=env,
         scratch=str(scratch),
         directories=tuple(map(str, (*(scratch / name for name in FOLDERS), tmp, kept))),
-        temporary=tuple(
-            map(str, (tmp, trackers, sandbox.layers, *(() if trial.caches else (kept,))))
-        ),
+        temporary=(str(tmp), str(trackers), sandbox.layers),
         spec=json.dumps(instructions),
         candidates=tuple(
             (copies[original], base64.b64encode(file.content).decode(), original)
