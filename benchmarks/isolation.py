@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from advisor.model import Run
-from advisor.runner import run_trial
+from advisor.runner.trial import run_trial
 from advisor.sandbox.capabilities import detect_isolation
 from advisor.sandbox.policy import KINDS, Kind
 from tests.support.isolation import trial

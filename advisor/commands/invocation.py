@@ -22,7 +22,7 @@ from advisor.config.leaves import Option
 from advisor.executor.engines.connection import LOCAL, interpreter_of
 from advisor.executor.requests import CommandName
 from advisor.model import Candidate, Failure, MeasurePlan, Phase, Trial
-from advisor.runner import run_trial
+from advisor.runner.trial import run_trial
 from advisor.sandbox.capabilities import detect_isolation
 from advisor.settings import Settings, Workload
 from advisor.state import project_root, state_folder

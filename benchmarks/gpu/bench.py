@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
-from advisor.runner import run_trial
+from advisor.runner.trial import run_trial
 from benchmarks.gpu.record import Line
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from advisor.model import Failure, Run, Trial
-from advisor.runner import run_trial
+from advisor.runner.trial import run_trial
 from advisor.sandbox.capabilities import FORCED
 from tests.runs import a_trial
 

@@ -14,8 +14,8 @@ import pytest
 
 from advisor.errors import FAILURE_EXIT_CODES
 from advisor.model import Candidate, Failure, MeasurePlan, TrialFile
-from advisor.runner import run_trial
 from advisor.runner.job import prepare
+from advisor.runner.trial import run_trial
 from advisor.sandbox.capabilities import FORCED
 from tests.runner.conftest import failed, processes_of, program
 from tests.runs import a_change

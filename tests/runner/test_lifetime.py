@@ -13,9 +13,10 @@ from advisor.config.originals import candidate_path
 from advisor.errors import StateBusyError
 from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.model import Failure, TrialFile
-from advisor.runner import monitor, run_trial
+from advisor.runner import monitor
 from advisor.runner.job import prepare
 from advisor.runner.launch import START
+from advisor.runner.trial import run_trial
 from advisor.sandbox.capabilities import FORCED
 from tests.runner.conftest import failed, processes_of, program, reached
 from tests.support.processes import begun
@@ -27,7 +28,7 @@ PARENT = """
 import sys
 from pathlib import Path
 from advisor.model import Candidate, Trial, TrialFile
-from advisor.runner import run_trial
+from advisor.runner.trial import run_trial
 
 command, work, scratch = sys.argv[3:], sys.argv[1], sys.argv[2]
 config = TrialFile(original=str(Path(work, "config.json")), content=b"{}")

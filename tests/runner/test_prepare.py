@@ -9,8 +9,8 @@ import pytest
 from advisor.config.originals import candidate_path
 from advisor.errors import ConfigReadOnlyError
 from advisor.model import MeasurePlan, TrialFile
-from advisor.runner import run_trial
 from advisor.runner.job import prepare, replace_paths
+from advisor.runner.trial import run_trial
 from tests.runner.conftest import measured
 
 

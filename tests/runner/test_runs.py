@@ -12,9 +12,9 @@ import pytest
 from advisor.executor.engines import EngineSettings
 from advisor.executor.engines.local import LocalEngine
 from advisor.model import MeasurePlan, Run
-from advisor.runner import run_trial
 from advisor.runner.output import LOG_BYTES, TAIL_BYTES
 from advisor.runner.resources import TreeSampler
+from advisor.runner.trial import run_trial
 from advisor.tuner import output_check
 from tests.runner.conftest import failed, measured, processes_of, program
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from advisor.model import Failure, MeasurePlan, Run
-from advisor.runner import run_trial
+from advisor.runner.trial import run_trial
 from advisor.sandbox.capabilities import FORCED
 from tests.runs import a_trial
 from tests.support.processes import ran
@@ -23,7 +23,7 @@ NAMESPACE = ("unshare", "-m") if os.geteuid() == 0 else ("unshare", "-Urm")
 TRIAL = """
 import json, sys
 from advisor.model import Candidate, MeasurePlan, Run, Trial
-from advisor.runner import run_trial
+from advisor.runner.trial import run_trial
 from advisor.sandbox.capabilities import detect_isolation
 project, scratch, *command = sys.argv[1:]
 found = run_trial(Trial(

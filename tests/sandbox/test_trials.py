@@ -234,7 +234,7 @@ def test_the_user_may_allow_writes_under_landlock(do, project) -> None:
 def test_nothing_is_left_when_the_whole_tree_is_killed(tmp_path, project) -> None:
     """kill -9 of the caller, of the supervisor and of the program: no mount, process or change."""
     code = (
-        "import sys\nfrom advisor.model import *\nfrom advisor.runner import run_trial\n"
+        "import sys\nfrom advisor.model import *\nfrom advisor.runner.trial import run_trial\n"
         "run_trial(Trial(id='1', purpose='baseline', label='o', candidate=Candidate(),\n"
         "    cwd=sys.argv[1], scratch=sys.argv[2], command=('sh', '-c',\n"
         "    'echo new > mine.txt; touch $TMPDIR/there; exec sleep 600')))\n"

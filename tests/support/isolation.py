@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from advisor.model import MeasurePlan, Trial
-from advisor.runner import run_trial
+from advisor.runner.trial import run_trial
 from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.policy import Kind
 from tests.runs import a_trial

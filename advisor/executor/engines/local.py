@@ -11,7 +11,7 @@ from advisor.executor.engines import EngineSettings
 from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.machine.lock import gpu_lock
 from advisor.model import Failure, Run, Trial
-from advisor.runner import run_trial
+from advisor.runner.trial import run_trial
 
 
 class LocalEngine:
