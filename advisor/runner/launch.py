@@ -15,11 +15,10 @@ from advisor.runner import supervisor
 from advisor.runner.job import Job
 from advisor.runner.output import Stream, Tally
 
-HERE = Path(__file__).resolve().parent
-START = "import sys; sys.path += sys.argv[1:3]; import supervisor; supervisor.main()"
-SUPERVISOR = (sys.executable, "-I", "-S", "-B", "-c", START, str(HERE), str(HERE.parents[1]))
-"""As a module, whose compiled code is kept: a script would be compiled for every trial. Of the
-package it finds the rooms below, and does not import its own."""
+ROOT = str(Path(__file__).resolve().parents[2])
+START = "import sys; sys.path += sys.argv[1:2]; from advisor.runner.supervisor import main; main()"
+SUPERVISOR = (sys.executable, "-I", "-S", "-B", "-c", START, ROOT)
+"""As a module, whose compiled code is kept: a script would be compiled for every trial."""
 STOP_LIMIT_S = supervisor.TERM_GRACE_S + supervisor.KILL_GRACE_S + 10.0
 """Longest wait for the supervisor to have taken everything away."""
 
