@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -136,8 +135,7 @@ def _named(devices: list[Device], entry: str) -> list[Device]:
     if entry.startswith(("GPU-", "MIG-")):
         hits = [device for device in devices if (device.uuid or "").startswith(entry)]
         return hits if len(hits) == 1 else []
-    number = re.match(r"\d+", entry)
-    return [device for device in devices if number and device.index == int(number[0])]
+    return [device for device in devices if entry == str(device.index)]
 
 
 def describe(nvml: Any, device: Device) -> Gpu:
