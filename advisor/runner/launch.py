@@ -36,14 +36,13 @@ class Launched:
         self.refused: str | None = None
         self.refused_stage: str | None = None
         """scratch (the trial's own folder), layout (the candidate), isolation or start."""
-        self.left: tuple[int, ...] = ()
+        self.left: tuple[int, ...] | None = None
         self.changes: dict[str, Any] | None = None
         """Changes by the program, see `Sandbox.changes`; None if unknown."""
         self.full = False
         """The disk of the trial's own folder had no room any more at its end."""
         self._buffer = b""
         self._gone = False
-        self._clean = False
         (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
         self._process = subprocess.Popen(
             [*SUPERVISOR, job.scratch],  # the scratch path identifies it in process lists
@@ -91,8 +90,8 @@ class Launched:
                 case "refused":
                     self.refused, self.refused_stage = event["message"], event["stage"]
                 case _:  # gone
-                    self.left, self._clean = tuple(event["left"]), True
-                    self.changes, self.full = event["changes"], event["full"]
+                    self.left, self.full = tuple(event["left"]), event["full"]
+                    self.changes = event["changes"]
 
     def stop(self) -> None:
         """End every process and remove files; may repeat."""
@@ -102,7 +101,7 @@ class Launched:
         deadline = time.monotonic() + STOP_LIMIT_S
         while not self._gone and time.monotonic() < deadline:
             self.wait(0.5)
-        if not self._clean:
+        if self.left is None:
             self._clean_up()
         for stream in (self.stdout, self.stderr):
             stream.join(0.5)

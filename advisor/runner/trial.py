@@ -75,7 +75,7 @@ def run_trial(
         )
     start, end = run.window_start, run.window_end
     telemetry = card.summary(start, end, run.cards)
-    left = ", ".join(map(str, launched.left))
+    left = ", ".join(map(str, launched.left or ()))
     return replace(
         run,
         telemetry=telemetry,
