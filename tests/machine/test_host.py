@@ -83,7 +83,6 @@ def test_usable_cpus_are_the_smallest_limit(tmp_path, quota, slurm, expected) ->
     assert found == (bound if expected is None else min(bound, expected))
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no CPU affinity on this OS")
 def test_affinity_limits_the_cpus(root, tmp_path) -> None:
     """taskset and Slurm bind a process to fewer CPUs than the host has."""
     code = (
