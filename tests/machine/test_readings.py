@@ -28,18 +28,6 @@ def read() -> tuple[GpuSample, dict[str, str]]:
     return reader.sample(), reader.gaps
 
 
-def reasons_then_recovery(script: str, busy: str, well: str) -> list[GpuSample]:
-    """Samples of one reader while its reading fails and after it has recovered."""
-    nvml, (device,), _ = gpu.shown_devices({})
-    reader = GpuReader(device, nvml)
-    samples = []
-    for text in (busy, well):
-        with open(script, "w") as file:  # noqa: PTH123
-            file.write(text)
-        samples.append(reader.sample())
-    return samples
-
-
 def test_each_reading_has_its_unit(nvml) -> None:
     nvml.stub.write(H100, {key: raw for _, key, raw, _ in READINGS})
     sample, gaps = nvml.call(read)
@@ -79,12 +67,6 @@ def test_who_ran_kernels_is_told_apart_from_who_holds_memory(nvml) -> None:
     nvml.stub.write(H100, working="4712:80,4711:12,4713:2")
     sample, _ = nvml.call(read)
     assert sample.working_pids == (4711, 4712)
-
-
-def test_a_reading_that_failed_is_asked_again(nvml) -> None:
-    texts = ["count 1\nerr.power 999\n", "count 1\npower 5000\n"]
-    lost, back = nvml.call(reasons_then_recovery, str(nvml.stub.script), *texts)
-    assert (lost.power_w, back.power_w) == (None, 5.0)
 
 
 def test_an_older_driver_is_read_as_far_as_it_can(tmp_path) -> None:
