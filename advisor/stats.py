@@ -13,12 +13,14 @@ import math
 import statistics
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache
 
 from advisor.model import Interval
 
 ALPHA = 0.025
 """Chance that one bound of a comparison is wrong."""
+FEWEST_PAIRS = math.ceil(-math.log2(ALPHA))
+"""Fewest pairs with finite bounds."""
 PAIR_GAP_PER_SIGMA = 0.9539
 """Median distance of two normal draws, in standard deviations."""
 ANGLES = range(1 << 50)
@@ -53,16 +55,10 @@ def signed_rank_rank(n: int, alpha: float) -> int:
     return rank_in(signed_rank_counts(n), alpha)[0]
 
 
-def fewest_pairs(alpha: float) -> int:
-    """Fewest pairs with finite bounds at `alpha` a side."""
-    return max(1, math.ceil(-math.log2(alpha)))
-
-
-@cache
-def pairs_that_outlive(outliers: int, alpha: float) -> int:
+def pairs_that_outlive(outliers: int) -> int:
     """Fewest pairs whose bounds stay among the others, wherever the outliers lie."""
-    n = fewest_pairs(alpha)
-    while outliers * n - outliers * (outliers - 1) // 2 >= signed_rank_rank(n, alpha):
+    n = FEWEST_PAIRS
+    while outliers * n - outliers * (outliers - 1) // 2 >= signed_rank_rank(n, ALPHA):
         n += 1
     return n
 
@@ -104,7 +100,7 @@ def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: flo
 
 def paired_interval(ratios: Sequence[float], *, sigma: float = 0.0) -> Interval:
     """Centre of log ratios: exact bounds from six rounds on, below that Student's."""
-    if len(ratios) >= fewest_pairs(ALPHA):
+    if len(ratios) >= FEWEST_PAIRS:
         return walsh_interval(ratios, ALPHA)
     return t_interval(ratios, ALPHA, sigma=sigma)
 
@@ -123,7 +119,7 @@ def comparison_interval(
     the candidate cannot widen the bound against it.
     """
     n = len(ratios)
-    exact = n >= fewest_pairs(ALPHA)
+    exact = n >= FEWEST_PAIRS
     for_pairs = max(ALPHA / 2, 2.0**-n) if exact else (1 - RANK_SHARE) * ALPHA
     _, used = rank_in(rank_sum_counts(len(candidate), len(reference)), ALPHA - for_pairs)
     ranks = two_sample_interval(candidate, reference, used)
@@ -190,7 +186,7 @@ def t_interval(values: Sequence[float], alpha: float = ALPHA, *, sigma: float = 
     return Interval(estimate=mean, low=mean - half, high=mean + half, n=n)
 
 
-@lru_cache(maxsize=1024)
+@cache
 def t_quantile(probability: float, degrees: int) -> float:
     """Quantile of Student's t with `degrees` >= 1, for a probability in [0.5, 1)."""
     theta = ANGLE * bisect_left(ANGLES, probability, key=lambda n: _t_cdf(ANGLE * n, degrees))

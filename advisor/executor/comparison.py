@@ -16,7 +16,6 @@ from advisor.errors import NodeLostError
 from advisor.executor.requests import AFTER, BEFORE, ABTest, TrialResult, contended
 from advisor.model import Failure, Interval, Neighbour, Run
 from advisor.objective import Objective
-from advisor.stats import ALPHA
 
 R = TypeVar("R")
 
@@ -77,7 +76,7 @@ def interleaved(
             orders = itertools.chain(again, orders)
 
 
-__all__ = ["AFTER", "ALPHA", "BEFORE", "Comparison"]
+__all__ = ["AFTER", "BEFORE", "Comparison"]
 
 ALIKE = 0.25
 """Largest difference of the loads of two equally contended arms: in CPUs, or as a share."""
@@ -333,7 +332,7 @@ def rounds_wanted(planned: int, runs: Mapping[str, Sequence[float]]) -> int:
     most = max(collapsed(rates) for rates in runs.values())
     if not most or most > MOST_COLLAPSED:
         return planned
-    return max(planned, stats.pairs_that_outlive(most, ALPHA))
+    return max(planned, stats.pairs_that_outlive(most))
 
 
 def alike(runs: Mapping[str, TrialResult]) -> bool:

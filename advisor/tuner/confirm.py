@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from advisor import stats
-from advisor.executor.comparison import AFTER, ALPHA, BEFORE, MOST_COLLAPSED, Comparison
+from advisor.executor.comparison import AFTER, BEFORE, MOST_COLLAPSED, Comparison
 from advisor.executor.requests import ABTest, Variant
 from advisor.model import Candidate, Failure, Run
 from advisor.tuner import output_check
@@ -24,7 +24,7 @@ from advisor.tuner.state import (
     run_trial,
 )
 
-OUTLIVING_ROUNDS = stats.pairs_that_outlive(1, ALPHA)
+OUTLIVING_ROUNDS = stats.pairs_that_outlive(1)
 """Fewest rounds whose exact bounds outlive one round that went wrong: 12."""
 LARGE_GAIN, ROUNDS_OF_LARGE_GAINS = 1.5, 8
 """A gain that so many rounds prove or refute, whatever the noise."""

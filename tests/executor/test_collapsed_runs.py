@@ -8,7 +8,6 @@ import pytest
 from advisor import stats
 from advisor.executor.comparison import (
     AFTER,
-    ALPHA,
     BEFORE,
     MOST_COLLAPSED,
     collapsed,
@@ -91,7 +90,7 @@ def test_a_proof_goes_on_until_what_fell_decides_nothing(tmp_path, falls) -> Non
     (proof,) = search.state.confirmations
     each = [proof.collapsed(arm) for arm in (BEFORE, AFTER)]
     assert each == [sum(not mine for mine, _ in falls), sum(mine for mine, _ in falls)]
-    assert len(proof.rounds) == len(proof.counted) == stats.pairs_that_outlive(max(each), ALPHA)
+    assert len(proof.rounds) == len(proof.counted) == stats.pairs_that_outlive(max(each))
     note = verdict.collapsed(proof)
     for many, test in zip(each, (proof.ab_test.before, proof.ab_test.after), strict=True):
         assert (f"{many} of {test.label}" in note) is bool(many)
