@@ -42,11 +42,6 @@ def interval(value: float | None, low: float | None, high: float | None) -> str:
     return f"{number(value)} ({number(low)} to {number(high)})"
 
 
-def quantity(value: float | None, unit: str) -> str:
-    """`331 W`."""
-    return number(value) if value is None else f"{number(value)} {unit}"
-
-
 def measure(value: float | None, digits: int = 4) -> str:
     """Format a quality measure with four digits."""
     shown = number(value, digits)

@@ -26,11 +26,9 @@ class Metric:
     of_batch: bool = False
     """Time of a whole batch, all of which a unit waits: a larger batch makes it worse."""
     from_card: bool = False
-    """Only a card's own counters tell it."""
+    """Only a card's own counters tell it; time, rates and memory are no such figures."""
     gain_text: str = ""
     """`{ratio} less energy for {one}`; empty: a figure to be bounded, and no objective."""
-    time_only: bool = True
-    """Its gains are those of time: what a program waits for counts."""
     units: Mapping[str, float]
     """Units of a bound on it, each in terms of its own unit."""
 
@@ -101,7 +99,6 @@ METRICS = {
             read=_energy_j,
             unit="J/{unit}",
             from_card=True,
-            time_only=False,
             gain_text="{ratio} less energy for {one}",
             units={"J": 1.0, "mJ": 1e-3, "kJ": 1e3, "Wh": 3600.0},
         ),
@@ -168,7 +165,7 @@ class Objective:
 
     def best(self, runs: Sequence[Run]) -> Run:
         """The one with the best score."""
-        return (max if self.metric.higher_is_better else min)(runs, key=self.score)
+        return max(runs, key=self.log_merit)
 
     def better_below(self, run: Run) -> bool:
         """True if a smaller batch may be wanted."""
@@ -176,7 +173,7 @@ class Objective:
 
     def pace(self, run: Run) -> float:
         """Units per joule where energy decides, else units/s."""
-        return run.units_per_s if self.metric.time_only else 1.0 / self.score(run)
+        return 1.0 / self.score(run) if self.metric.from_card else run.units_per_s
 
 
 THROUGHPUT = Objective(metric=METRICS["throughput"])

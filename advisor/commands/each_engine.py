@@ -146,7 +146,7 @@ def row(entry: Entry, unit: str) -> tuple[str, ...]:
 
 def rate(side: Side, unit: str) -> str:
     """Throughput as text; empty where it was not measured."""
-    return "" if side.units_per_s is None else numbers.quantity(side.units_per_s, f"{unit}/s")
+    return "" if side.units_per_s is None else f"{numbers.number(side.units_per_s)} {unit}/s"
 
 
 def fields(entries: Sequence[Entry]) -> dict[str, Any]:

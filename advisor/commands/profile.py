@@ -185,9 +185,9 @@ def _gpu(run: Run) -> list[str]:
     facts_by_name = {
         "{} busy": None if seen.gpu_util_pct is None else numbers.percent(seen.gpu_util_pct / 100),
         "{} in use on the card": seen.gpu_mem_used_gib and numbers.gib(seen.gpu_mem_used_gib),
-        "{}": seen.power_w and numbers.quantity(seen.power_w, "W"),
-        f"{{}} {numbers.one(run.unit)}": joules and numbers.quantity(joules, "J"),
-        "SM clock {}": seen.sm_clock_mhz and numbers.quantity(seen.sm_clock_mhz, "MHz"),
+        "{}": seen.power_w and f"{numbers.number(seen.power_w)} W",
+        f"{{}} {numbers.one(run.unit)}": joules and f"{numbers.number(joules)} J",
+        "SM clock {}": seen.sm_clock_mhz and f"{numbers.number(seen.sm_clock_mhz)} MHz",
     }
     parts = [words.format(value) for words, value in facts_by_name.items() if value]
     if not parts:

@@ -343,7 +343,6 @@ class Run:
     peak_device_gib: float | None = None
     """Peak of the device allocator, freed blocks included: the card must give it."""
     losses: tuple[float, ...] = ()
-    quality: tuple[tuple[str, float], ...] = ()
     effects: Effects = field(default_factory=Effects)
     ceilings: tuple[LoaderCeiling, ...] = ()
     """Of a process that worked alone."""

@@ -200,8 +200,8 @@ def fit(state: TunerState, grid: Grid) -> ThroughputModel:
 
     The loader's own rate bounds throughput and latency; it says nothing of energy.
     """
-    loads = sorted(state.loader_alone.items()) if state.context.objective.metric.time_only else ()
-    return fitted(grid.points, tuple(loads), state.noise / 2)
+    loads = () if state.context.objective.metric.from_card else state.loader_alone.items()
+    return fitted(grid.points, tuple(sorted(loads)), state.noise / 2)
 
 
 def candidate_at(
@@ -412,7 +412,7 @@ def tie(state: TunerState) -> float:
 def point_of(state: TunerState, run: Run, point: GridPoint) -> Point:
     """Model point of `run`, by the batch that was filled."""
     batch = min(run.effects.batch or math.inf, batch_of(point))
-    share = (run.wait_share or 0.0) if state.context.objective.metric.time_only else 0.0
+    share = 0.0 if state.context.objective.metric.from_card else run.wait_share or 0.0
     pace = state.context.objective.pace(run)
     return Point(batch=batch, workers=point[1], rate=pace, wait_share=share)
 
