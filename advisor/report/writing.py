@@ -2,7 +2,6 @@
 
 import base64
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from advisor import files, masking
 from advisor.errors import OutputRefusedError, ReportError
 from advisor.report import figures, sections
+from advisor.report.markdown import one_line
 from advisor.report.schema import HEADLINE, Report
 from advisor.report.sections import patch_file
 
@@ -25,19 +25,16 @@ EMBEDDED = "data:image/svg+xml;base64,"
 
 def page(report: Report) -> str:
     """`report` as a page with its figure inside."""
-    text = sections.render(report)
     figure = quote(sections.figure_file(report.report))
     image = EMBEDDED + base64.b64encode(figures.draw(report) or b"").decode()
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
     parser.disable(("link", "autolink", "reference"))  # of targets only the figure is taken
     parser.normalizeLink = lambda url: image if url == figure else ""  # type: ignore[method-assign]
     parser.validateLink = lambda url: url == image  # type: ignore[method-assign]
-    heading = next((line for line in text.splitlines() if line.startswith("# ")), "# report")
-    title = re.sub(r"<[^>]*>", "", parser.renderInline(heading[2:]))
     return figures.template("page.html.j2").render(
         report=report,
-        title=Markup(title),  # noqa: S704  the renderer escapes
-        body=Markup(parser.render(text)),  # noqa: S704  the renderer escapes
+        title=one_line(f"{sections.subject(report)}: {sections.title(report)}"),
+        body=Markup(parser.render(sections.render(report))),  # noqa: S704  the renderer escapes
     )
 
 
