@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from advisor.config.leaves import Splice
 from advisor.knobs.registry import loader_arguments
 from advisor.patches.python_source import (
-    IMPORTS,
     Source,
     behind,
     imports_torch,
@@ -30,9 +29,9 @@ TRAINER_METHODS = {"train", "evaluate", "predict"}
 def loader_edit(line: int, values: Mapping[str, int | bool], source: Source) -> list[Splice] | None:
     """Set `values` in the `DataLoader(...)` call at `line`, where they are literals."""
     call = _loader_call(source, line)
-    trainer = None if call else _trainer_arguments(source, line)
     if call is not None:
         return _set_arguments(source, call, values)
+    trainer = _trainer_arguments(source, line)
     trains = any(last_name(each.func) == "train" for each in _calls(source, line))
     names = ARGUMENTS | {"batch_size": f"per_device_{'train' if trains else 'eval'}_batch_size"}
     if trainer is None or not values.keys() <= names.keys():
@@ -57,13 +56,9 @@ def statement_edit(statement: str, source: Source) -> list[Splice] | None:
 
 def _loader_call(source: Source, line: int) -> ast.Call | None:
     """Single DataLoader call that covers `line`."""
-    names = {"DataLoader"} | {
-        alias.asname
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch.utils.data")
-        for alias in node.names
-        if alias.name == "DataLoader" and alias.asname
-    }
+    aliases = (node for node in ast.walk(source.tree) if isinstance(node, ast.alias))
+    names = {alias.asname for alias in aliases if alias.name == "DataLoader" and alias.asname}
+    names.add("DataLoader")
     found = [call for call in _calls(source, line) if last_name(call.func) in names]
     return found[0] if len(found) == 1 else None
 
@@ -184,10 +179,9 @@ def _widened(source: Source, call: ast.Call) -> Splice:
 def _called(source: Source, line: int) -> dict[str, ast.Call]:
     """Calls of `model` or `self.model` at `line`: no loss, no known function."""
     functions = {
-        getattr(each, "asname", None) or each.name
+        getattr(node, "asname", None) or node.name
         for node in ast.walk(source.tree)
-        for each in (getattr(node, "names", ()) if isinstance(node, IMPORTS) else [node])
-        if isinstance(each, DEFINED)
+        if isinstance(node, DEFINED)
     }
     found = {}
     for node in ast.walk(source.tree):

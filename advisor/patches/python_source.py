@@ -44,15 +44,6 @@ Edit = Callable[[Source], list[Splice] | None]
 """Changes the tree of a source, and says where the code changes alike; None where it cannot."""
 
 
-def read_source(path: Path) -> Source | None:
-    """Read a source in UTF-8 without a byte order mark, else None."""
-    try:
-        code = path.read_bytes().decode()
-        return Source(code=code, tree=ast.parse(code), places=Places(code))
-    except (OSError, ValueError, SyntaxError):
-        return None
-
-
 def last_name(node: ast.expr) -> str | None:
     """Last word of a name or an attribute."""
     if isinstance(node, ast.Attribute):
@@ -87,32 +78,24 @@ def behind(source: Source, node: ast.stmt) -> int | None:
 
 def patch_of(path: Path, cwd: Path, edit: Edit) -> str | None:
     """Diff of `edit` for `git apply`; None if the edited code is not what was meant."""
-    source = read_source(path)
-    splices = edit(source) if source else None
-    if source is None or splices is None:
-        return None
-    new = spliced(source.code, splices)
     try:
-        if ast.dump(ast.parse(new)) != ast.dump(source.tree):
-            return None
-    except (SyntaxError, ValueError):
+        old = path.read_bytes().decode()
+        source = Source(code=old, tree=ast.parse(old), places=Places(old))
+        splices = edit(source)
+        new = spliced(old, splices or [])
+        is_meant = ast.dump(ast.parse(new)) == ast.dump(source.tree)
+    except (OSError, ValueError, SyntaxError):  # a byte order mark, too
         return None
-    return file_patch(path, source.code, new, cwd)
+    return file_patch(path, old, new, cwd) if is_meant else None
 
 
 def file_patch(path: Path, old: str, new: str, cwd: Path) -> str | None:
-    """Diff of a whole file in git's format; None if unchanged."""
+    """Diff of a file in git's format, from its repository or `cwd`; None if unchanged."""
     if old == new:
         return None
-    name = _shown(path, cwd)
+    real = path.resolve()
+    root = next((each for each in real.parents if (each / ".git").exists()), cwd.resolve())
+    name = real.relative_to(root).as_posix() if real.is_relative_to(root) else real.as_posix()
     lines = difflib.unified_diff(LINES.findall(old), LINES.findall(new), f"a/{name}", f"b/{name}")
     whole = (each if each.endswith("\n") else f"{each}\n{NO_LINE_END}\n" for each in lines)
     return "".join((f"diff --git a/{name} b/{name}\n", *whole))
-
-
-def _shown(path: Path, cwd: Path) -> str:
-    """Path relative to the repository, or to `cwd`."""
-    real, here = path.resolve(), cwd.resolve()
-    folders = [folder for folder in real.parents if (folder / ".git").exists()]
-    root = folders[0] if folders else here
-    return real.relative_to(root).as_posix() if real.is_relative_to(root) else real.as_posix()
