@@ -18,7 +18,7 @@ from advisor import stats
 from advisor.model import Effects, Interval, digest_of
 from advisor.settings import QualityMeasure
 
-Values = tuple[tuple[str, tuple[float, ...]], ...]
+Values = Mapping[str, tuple[float, ...]]
 """Measures of one run with their figures by item; one that was not printed lacks."""
 Pair = tuple[Values, Values]
 """The original's run and the candidate's, with the same seed."""
@@ -53,7 +53,7 @@ class QualityJudgement:
 
 def read_measures(measures: Mapping[str, QualityMeasure], output: str) -> Values:
     """Read figures by measure; non-finite ones count as unmeasured."""
-    found = []
+    found = {}
     for name, measure in measures.items():
         found_in = re.finditer(measure.pattern, output)
         matches = [match[1] if match.re.groups else match[0] for match in found_in]
@@ -61,13 +61,13 @@ def read_measures(measures: Mapping[str, QualityMeasure], output: str) -> Values
         with contextlib.suppress(ValueError):  # no number
             figures = tuple(float(text or "") for text in used)
             if figures and all(map(math.isfinite, figures)):
-                found.append((name, figures))
-    return tuple(found)
+                found[name] = figures
+    return found
 
 
 def means(values: Values) -> dict[str, float]:
     """One figure a measure."""
-    return {name: fmean(figures) for name, figures in values}
+    return {name: fmean(figures) for name, figures in values.items()}
 
 
 def seeds_matter(pairs: Sequence[Pair]) -> bool | None:
@@ -78,14 +78,14 @@ def seeds_matter(pairs: Sequence[Pair]) -> bool | None:
     """
     if len(pairs) < 2:
         return None
-    return any(len({pair[arm] for pair in pairs}) > 1 for arm in (0, 1))
+    return any(pair != pairs[0] for pair in pairs)
 
 
 def differences(pairs: Iterable[Pair], measure: str, sign: float) -> list[list[float]]:
     """Loss of the candidate by run and item; unpaired items are one."""
     found = []
     for before, after in pairs:
-        old, new = dict(before)[measure], dict(after)[measure]
+        old, new = before[measure], after[measure]
         if len(old) != len(new):
             old, new = (fmean(old),), (fmean(new),)
         found.append([sign * (b - a) for a, b in zip(old, new, strict=True)])
@@ -141,7 +141,7 @@ def judge(
 def _judged(
     name: str, measure: QualityMeasure, pairs: Sequence[Pair], stage: Stage, spent: float
 ) -> QualityJudgement:
-    old = [means(before)[name] for before, _ in pairs if name in dict(before)]
+    old = [means(before)[name] for before, _ in pairs if name in before]
     reference = fmean(old) if old else None
     missing = QualityJudgement(
         measure=name,
@@ -153,7 +153,7 @@ def _judged(
         stage=stage,
         within=False,
     )
-    if reference is None or not all(name in dict(run) for pair in pairs for run in pair):
+    if reference is None or not all(name in run for pair in pairs for run in pair):
         return missing
     sign = measure.sign
     by_run = differences(pairs, name, sign)

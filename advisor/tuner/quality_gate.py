@@ -114,7 +114,7 @@ def judge_pairs(
         figures = read_pairs(state, pairs)
         return tuple(quality.judge(workload.quality, figures, stage, reference.spent))
     drifts = [drifts_of(before, after) for before, after in pairs]
-    losses = [((("loss", a.losses),), (("loss", b.losses),)) for a, b in pairs]
+    losses = [({"loss": a.losses}, {"loss": b.losses}) for a, b in pairs]
     used = drifts[:1] if quality.seeds_matter(losses) is False else drifts
     return (quality.judge_drift(used, workload.numeric_tolerance or 0.0, stage),)
 
