@@ -15,8 +15,6 @@ WORST = 1e100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One figure of a run."""
-
     name: str
     read: Callable[[Run], float | None]
     """None: not measured."""
@@ -124,8 +122,6 @@ RELATIONS: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
-    """A bound on one figure."""
-
     metric: Metric
     relation: str
     bound: float
@@ -164,7 +160,6 @@ class Objective:
         return tuple(each for each in self.constraints if not each.holds(run))
 
     def best(self, runs: Sequence[Run]) -> Run:
-        """The one with the best score."""
         return max(runs, key=self.log_merit)
 
     def better_below(self, run: Run) -> bool:

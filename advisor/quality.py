@@ -66,7 +66,6 @@ def read_measures(measures: Mapping[str, QualityMeasure], output: str) -> Values
 
 
 def means(values: Values) -> dict[str, float]:
-    """One figure a measure."""
     return {name: fmean(figures) for name, figures in values.items()}
 
 

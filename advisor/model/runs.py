@@ -160,7 +160,6 @@ class Footprint:
 
     @property
     def whole(self) -> int:
-        """All of it."""
         return self.model + self.gradients + self.optimizer + self.activations
 
 
@@ -403,7 +402,6 @@ class Run:
 
     @property
     def on_gpu(self) -> bool:
-        """Return True if the model computes on a GPU."""
         return (self.effects.device or "").startswith("cuda")
 
     @property

@@ -48,7 +48,6 @@ def placed(
 
 
 def config_patch(program: Program, state: TunerState, suggestion: Suggestion) -> str | None:
-    """The config's change as a diff."""
     patches = []
     for config in program.configs:
         sides = (state.best, suggestion.variant.candidate)

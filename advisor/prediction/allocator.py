@@ -118,7 +118,6 @@ def _segment(size: int) -> int:
 
 
 def fits(trace: Trace, room: float) -> bool:
-    """Return True if the step runs in `room` bytes."""
     try:
         peak_of(trace, room)
     except MemoryError:

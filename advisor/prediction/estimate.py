@@ -135,7 +135,6 @@ class Traced:
         return replace(self, own=self.own.computed_in(dtype), line=line, measured_on=None)
 
     def at(self, batch: float) -> Trace:
-        """Trace of another batch."""
         if self.line is None or batch == self.own.batch:
             return self.own
         return at_batch(*self.line, batch)

@@ -14,8 +14,6 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Operation(NamedTuple):
-    """One operation of the step."""
-
     kind: Annotated[int, Field(ge=MATRIX, le=OTHER)]
     dtype: str
     flops: Amount

@@ -38,7 +38,6 @@ ISOLATION = {
 
 
 def optimize_report(found: TuningResult) -> Report:
-    """The whole report of one `optimize`."""
     state, winner = found.state, found.winner
     objective = state.context.objective
     before, after = sides(found)
@@ -207,7 +206,6 @@ def how_to_run(found: TuningResult) -> str:
 
 
 def how_to_revert(found: TuningResult) -> str:
-    """The command that restores rewritten configs."""
     rewritten = [str(path) for path in found.written if path in found.configs]
     return shlex.join(["gpu-advisor", "revert", *rewritten]) if rewritten else ""
 
@@ -261,7 +259,6 @@ def _aim(target: Target) -> str | None:
 
 
 def trial_entry(attempt: TrialResult) -> TrialEntry:
-    """One process that was run."""
     result, variant = attempt.result, attempt.request.variant
     facts: dict[str, Any] = {
         "id": attempt.id,

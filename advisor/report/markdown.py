@@ -28,7 +28,6 @@ _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 def as_markdown(raw: str) -> Markup:
-    """Mark `raw` as safe Markdown."""
     return Markup(raw)  # noqa: S704  the mark means escaped for Markdown here, not for HTML
 
 
@@ -80,7 +79,6 @@ def _row(cells: Sequence[object]) -> str:
 
 
 def bullets(lines: Iterable[object]) -> Markup:
-    """A list."""
     return as_markdown("\n".join(f"- {text(line)}" for line in lines))
 
 

@@ -81,7 +81,6 @@ class Progress:
         self._status = one_line(text)
 
     def stage(self, name: str) -> None:
-        """Begin the stage with this purpose."""
         self._stage = STAGES.get(name, name)
         self._print(f"{self._stage} ({self._elapsed()})")
 
@@ -90,7 +89,6 @@ class Progress:
         self._trial = f"now: trial {number}, {one_line(label)}"
 
     def trial_done(self, attempt: TrialResult) -> None:
-        """Show the result of a trial."""
         self._trial = self._status = ""
         run = attempt.run
         busy = run is not None and run.disturbance.disturbed

@@ -41,7 +41,6 @@ def patch_file(report_md: str, number: int) -> str:
 
 
 def figure_file(report_md: str) -> str:
-    """Place of the figure, in a folder beside the report."""
     return f"{Path(report_md).stem}-figures/batch.svg"
 
 
@@ -201,7 +200,6 @@ def _row(
 
 
 def config_diff(report: Report) -> str:
-    """The changed lines of the config."""
     lines = [line for line in report.diff.splitlines() if line[:1] != " "]
     if len(lines) > MOST_DIFF_LINES:
         more = len(lines) - MOST_DIFF_LINES + 1
@@ -210,7 +208,6 @@ def config_diff(report: Report) -> str:
 
 
 def run_and_undo(report: Report) -> str:
-    """Commands to run and revert the result."""
     parts = {"run it": report.how_to_run, "undo it": report.how_to_revert}
     lines = [f"# {name}\n{shell.strip()}" for name, shell in parts.items() if shell]
     return fenced("\n".join(lines), "sh") if report.changes else ""
@@ -303,7 +300,6 @@ def caveats(report: Report) -> str:
 
 
 def rounds(report: Report) -> str:
-    """Every round of every comparison."""
     blocks: list[str] = []
     for each in report.comparisons:
         gain = each.gain.text if each.gain else "no interval"
@@ -348,7 +344,6 @@ def _trial(trial: TrialEntry) -> tuple[str, ...]:
 
 
 def quality(report: Report) -> str:
-    """Every judgement of a quality measure."""
     head = ("measure", "variant", "value", "original", "limit", "")
     return details("Quality", table(head, "llrrrl", map(_judgement, report.quality)))
 
@@ -384,7 +379,6 @@ def more_settings(report: Report) -> str:
 
 
 def whole_diff(report: Report) -> str:
-    """The diff, where it did not fit above."""
     diff = report.diff
     is_long = len(diff.splitlines()) > MOST_DIFF_LINES
     return details("Diff of the config", fenced(diff, "diff")) if is_long else ""
@@ -447,5 +441,4 @@ SECTIONS: tuple[Callable[[Report], str], ...] = (
 
 
 def render(report: Report) -> str:
-    """`report` as Markdown."""
     return stacked(*(section(report) for section in SECTIONS)) + "\n"

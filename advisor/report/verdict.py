@@ -89,7 +89,6 @@ class TuningResult:
 
 
 def free_gain(found: TuningResult) -> Interval | None:
-    """Gain of the free knobs alone."""
     for step in found.chain:
         if not step.ab_test.after.candidate.only("numeric", "quality").changes:
             return _of_long_runs(found, step.interval(found.state.context.objective))
@@ -157,7 +156,6 @@ def _interrupted(found: TuningResult) -> str:
 
 
 def _improved(found: TuningResult, whole: Gain) -> str:
-    """Sentence on a proven gain."""
     state, objective = found.state, found.state.context.objective
     bounds = "lower 95 % bound; the machine was too unsteady to say how much more"
     if whole.high is not None:

@@ -16,7 +16,7 @@ from advisor.errors import OutputRefusedError, ReportError
 from advisor.report import figures, sections
 from advisor.report.markdown import one_line
 from advisor.report.schema import HEADLINE, Report
-from advisor.report.sections import patch_file
+from advisor.report.sections import figure_file, patch_file
 
 Record = TypeVar("Record", bound=BaseModel)
 
@@ -25,7 +25,7 @@ EMBEDDED = "data:image/svg+xml;base64,"
 
 def page(report: Report) -> str:
     """`report` as a page with its figure inside."""
-    figure = quote(sections.figure_file(report.report))
+    figure = quote(figure_file(report.report))
     image = EMBEDDED + base64.b64encode(figures.draw(report) or b"").decode()
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
     parser.disable(("link", "autolink", "reference"))  # of targets only the figure is taken
@@ -64,8 +64,11 @@ def claim(
         msg = f"{place} is the name of another file; name the report *.{kind}."
         raise OutputRefusedError(msg)
     real = Path(os.path.realpath(place))
-    beside = () if page else (real.with_suffix(".json"), _figure(real), *_patch_places(real))
-    return files.claim([real, *beside], never=never, like=like, overwrite=overwrite)
+    places = [real]
+    if not page:
+        places += [real.with_suffix(".json"), real.parent / figure_file(real.name)]
+        places += _patch_places(real)
+    return files.claim(places, never=never, like=like, overwrite=overwrite)
 
 
 def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -> None:
@@ -75,7 +78,7 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
     report = masked(report)
     # The record first: if drawing fails, everything can be drawn from it again.
     claimed.write(report_md.with_suffix(".json"), dump(report).encode())
-    drawn, place = figures.draw(report), _figure(report_md)
+    drawn, place = figures.draw(report), report_md.parent / figure_file(report_md.name)
     if drawn:
         claimed.write(place, drawn + f"{files.MARKS['.svg']}\n".encode())
     for number, patch_place in enumerate(_patch_places(report_md), 1):
@@ -139,7 +142,6 @@ def read(path: Path, kind: type[Record], name: str) -> Record:
 
 
 def dump(report: Report) -> str:
-    """`report` as the text of report.json."""
     return report.model_dump_json(indent=2) + "\n"
 
 
@@ -158,7 +160,3 @@ def _mask_patch(patch: str) -> str:
     targets = [line for line in patch.splitlines() if line.startswith("+++ ")]
     code = all(line.split("\t")[0].endswith(".py") for line in targets)
     return masking.mask_text(patch, code=code)
-
-
-def _figure(report_md: Path) -> Path:
-    return report_md.parent / sections.figure_file(report_md.name)
