@@ -98,11 +98,13 @@ def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: flo
     return _bounded(shifts, k, min(len(one), len(other)))
 
 
-def paired_interval(ratios: Sequence[float], *, sigma: float = 0.0) -> Interval:
+def paired_interval(
+    ratios: Sequence[float], alpha: float = ALPHA, *, sigma: float = 0.0
+) -> Interval:
     """Centre of log ratios: exact bounds from six rounds on, below that Student's."""
     if len(ratios) >= FEWEST_PAIRS:
-        return walsh_interval(ratios, ALPHA)
-    return t_interval(ratios, ALPHA, sigma=sigma)
+        return walsh_interval(ratios, alpha)
+    return t_interval(ratios, alpha, sigma=sigma)
 
 
 def comparison_interval(
@@ -119,12 +121,12 @@ def comparison_interval(
     the candidate cannot widen the bound against it.
     """
     n = len(ratios)
-    exact = n >= FEWEST_PAIRS
-    for_pairs = max(ALPHA / 2, 2.0**-n) if exact else (1 - RANK_SHARE) * ALPHA
+    for_pairs = (1 - RANK_SHARE) * ALPHA
+    if n >= FEWEST_PAIRS:
+        for_pairs = max(ALPHA / 2, 2.0**-n)
     _, used = rank_in(rank_sum_counts(len(candidate), len(reference)), ALPHA - for_pairs)
     ranks = two_sample_interval(candidate, reference, used)
-    left = max(ALPHA - used, for_pairs)
-    pairs = walsh_interval(ratios, left) if exact else t_interval(ratios, left, sigma=sigma)
+    pairs = paired_interval(ratios, max(ALPHA - used, for_pairs), sigma=sigma)
     low, high = max(ranks.low, pairs.low), min(ranks.high, pairs.high)
     return Interval(
         estimate=estimate_inside(low, high, pairs.estimate, ranks.estimate),

@@ -229,7 +229,7 @@ def estimate_of(
     took = step_time(trace, card, found.rates)
     run, seconds = found.run, took.seconds
     own_s = (run.step_ms or 0.0) / 1000
-    if found.measured_on is not None and own_s:
+    if found.measured_on is not None:
         seconds *= own_s / step_time(found.own, found.measured_on, found.rates).seconds
     error = None if took.bound == "launches" else found.error(card)
     off = NOT_VALIDATED if error is None else error

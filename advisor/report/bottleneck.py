@@ -53,7 +53,7 @@ def ranged(
 ) -> str:
     """Range of a figure: `40 % to 43 %`, or `not measured`."""
     values = [value for run in runs if (value := figure(run)) is not None]
-    if len(values) < len(runs) or not values:
+    if len(values) < len(runs):
         return numbers.NOT_MEASURED
     return " to ".join(dict.fromkeys((shown(min(values)), shown(max(values)))))
 
