@@ -269,5 +269,5 @@ def _device(run: Run, profile: GpuProfile | None) -> Iterator[str]:
     if seen.gpu_util_pct is None and run.disturbance.own_cpus is not None:
         yield f"The program kept {run.disturbance.own_cpus:.1f} CPUs busy."
     for name, share_held in seen.event_reasons:
-        if share_held > numbers.WORTH_SAYING and name not in {"idle", "none"}:
+        if share_held > numbers.WORTH_SAYING:
             yield f"The GPU held its clocks down for {name} in {share_held:.0%} of the samples."

@@ -81,7 +81,7 @@ class Progress:
         self._status = one_line(text)
 
     def stage(self, name: str) -> None:
-        self._stage = STAGES.get(name, name)
+        self._stage = STAGES[name]
         self._print(f"{self._stage} ({self._elapsed()})")
 
     def trial_started(self, number: int, label: str) -> None:
