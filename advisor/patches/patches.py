@@ -9,13 +9,7 @@ from collections.abc import Mapping
 
 from advisor.config.leaves import Splice
 from advisor.knobs.registry import loader_arguments
-from advisor.patches.python_source import (
-    Source,
-    behind,
-    imports_torch,
-    last_name,
-    leading_imports,
-)
+from advisor.patches.python_source import Source, behind, imports_torch, last_name, leading_imports
 
 POSITIONS = ("dataset", "batch_size", "shuffle")
 """Parameters of DataLoader that people give without their name."""
