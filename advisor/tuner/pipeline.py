@@ -88,7 +88,7 @@ def look_again(state: TunerState) -> Stage:
         state = replace(state, second_look=True)
         for near in sorted(state.near_misses, key=lambda each: -each.gain):
             if not is_proven(state):
-                state = yield from try_values(state, near.knob, [near.value], gated=near.gated)
+                state = yield from try_values(state, near.knob, [near.value])
                 state = yield from confirm(state, state.best)
                 state = yield from check_memory(state)
         if not is_proven(state):

@@ -142,7 +142,6 @@ class NearMiss:
 
     knob: Knob
     value: JsonScalar
-    gated: bool
     gain: float
 
 

@@ -41,19 +41,13 @@ QUICKER: dict[str, tuple[JsonScalar, JsonScalar]] = {
 """Value of a flag, and one that may be faster; the cheapest to try first."""
 
 
-def try_values(
-    state: TunerState,
-    knob: Knob,
-    values: Sequence[JsonScalar],
-    *,
-    gated: bool = False,
-    whole_batches: int = 0,
-) -> Stage:
+def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> Stage:
     """Try each value, from the smallest on; a later one has to beat it by a tie.
 
-    Gated: the first value that is faster inside the declared tolerance. The program ignores the
-    knob only if no value had an effect.
+    Of a numeric knob the first that is faster inside the declared tolerance is taken. The program
+    ignores the knob only if no value had an effect.
     """
+    gated = knob.knob_class == "numeric"
     start, key, before = state, key_of(knob), state.verdict_on(knob)
     ignored: tuple[Candidate, Run] | None = None
     followed, seen, unconfirmed = False, "", ""
@@ -63,10 +57,10 @@ def try_values(
             state = state.set_verdict(key, "refused", f"{plain_reason(candidate)}.")
             continue
         variant = Variant(candidate=candidate)
-        (request,) = requests_of(state, knob, [value], whole_batches)
+        (request,) = requests_of(state, knob, [value])
         kept_s = state.gated_reserve_s if gated else None
         more_s = GATED_RUNS * request.expected_s if gated else 0.0
-        ahead = partial(requests_of, state, knob, values[number:], whole_batches)
+        ahead = partial(requests_of, state, knob, values[number:])
         state, trial = yield from run_trial(
             state, request, kept_s=kept_s, more_s=more_s, ahead=ahead
         )
@@ -80,7 +74,7 @@ def try_values(
             continue
         followed = True
         if run is None or not state.is_faster(run, state.incumbent_run):
-            state = with_near_miss(state, run, knob, value, gated=gated)
+            state = with_near_miss(state, run, knob, value)
             continue
         if why := unusable(state, run):
             seen = f" and usable: {value} {why}"
@@ -109,9 +103,10 @@ def try_values(
 
 
 def requests_of(
-    state: TunerState, knob: Knob, values: Sequence[JsonScalar], whole_batches: int
+    state: TunerState, knob: Knob, values: Sequence[JsonScalar]
 ) -> Iterator[TrialRequest]:
-    """Requests of the values that `knob` may take."""
+    """Requests of the values that `knob` may take; other steps are timed over a whole item."""
+    whole_batches = int(knob.kind == "timesteps")
     for value in values:
         candidate = state.with_value(knob, value)
         if isinstance(candidate, Candidate):
@@ -119,15 +114,13 @@ def requests_of(
             yield make_request(state, variant, ran=state.best_run, whole_batches=whole_batches)
 
 
-def with_near_miss(
-    state: TunerState, run: Run | None, knob: Knob, value: JsonScalar, *, gated: bool
-) -> TunerState:
+def with_near_miss(state: TunerState, run: Run | None, knob: Knob, value: JsonScalar) -> TunerState:
     """With a value that may be chosen, if its run was faster within the tie."""
     gain = state.gain_over_incumbent(run) if run is not None else 0.0
     small = gain <= 1 + state.context.smallest_gain
     if run is None or small or state.context.objective.broken(run) or unusable(state, run):
         return state
-    near = NearMiss(knob=knob, value=value, gated=gated, gain=gain)
+    near = NearMiss(knob=knob, value=value, gain=gain)
     return replace(state, near_misses=(*state.near_misses, near))
 
 
@@ -197,7 +190,7 @@ def as_written(knob: Knob, value: JsonScalar) -> JsonScalar:
 def try_with_consent(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> Stage:
     """Try values that change rounding, if the user declared a tolerance."""
     if state.context.consents:
-        return (yield from try_values(state, knob, values, gated=True))
+        return (yield from try_values(state, knob, values))
     names = ", ".join(str(value) for value in values)
     reason = (
         f"{names} not tried: no numeric-tolerance or quality measure is declared for this workload "
@@ -276,7 +269,7 @@ def step_counts(state: TunerState, knob: Knob) -> tuple[list[tuple[int, Candidat
 
 def time_steps(state: TunerState, knob: Knob, steps: int, candidate: Candidate, stop: str) -> Stage:
     """Time one whole item with the chosen steps."""
-    state = yield from try_values(state, knob, [steps], whole_batches=1)
+    state = yield from try_values(state, knob, [steps])
     verdict = state.verdict_on(knob)
     if verdict is None or verdict.outcome != "found":
         return state
