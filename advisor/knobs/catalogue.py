@@ -15,8 +15,6 @@ from advisor.model import JsonScalar, Phase
 
 PHASES: tuple[Phase, ...] = ("train", "eval", "test")
 
-_RATE = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
@@ -50,12 +48,8 @@ def _squeezed(value: object) -> str:
 def types_of(value: JsonScalar | tuple[JsonScalar, ...]) -> frozenset[str]:
     """The type words of catalogue.toml that fit `value`."""
     if isinstance(value, tuple):
-        kinds = {"list"}
-        if all(isinstance(v, int) and not isinstance(v, bool) for v in value):
-            kinds |= {"ints", "floats"}
-        elif all({"float", "int", "numeric-text"} & types_of(v) for v in value):
-            kinds.add("floats")
-        return frozenset(kinds)
+        whole = all(type(each) is int for each in value)
+        return frozenset({"list", "ints"} if whole else {"list"})
     if isinstance(value, str):
         return _text_types(value.strip())
     tests = {
@@ -70,13 +64,12 @@ def types_of(value: JsonScalar | tuple[JsonScalar, ...]) -> frozenset[str]:
 
 
 def _text_types(text: str) -> frozenset[str]:
-    kinds = {"text"} if text else {"empty"}
+    kinds = {"text"} if text else set()
     tests = {
         "auto": r"(?i)auto",
         "missing": r"\?\?\?",
         "null": r"(?i)none|null|~",
         "digits": r"\d+",
-        "numeric-text": _RATE.pattern,
         "flag-name": r"-{1,2}[A-Za-z].*",
         "choice-text": r"(choice|range|interval|uniform|loguniform)\(.*\)",
         "device-list-text": r"[(\[]?\s*\d+\s*(,\s*\d*)+[)\]]?|[(\[]\s*\d+\s*[)\]]",
@@ -85,7 +78,8 @@ def _text_types(text: str) -> frozenset[str]:
         "bool": r"(?i)true|false|yes|no|on|off",
     }
     kinds |= {kind for kind, test in tests.items() if re.fullmatch(test, text)}
-    if "numeric-text" in kinds and float(text).is_integer():
+    number = number_of(text)
+    if number is not None and number.is_integer():
         kinds.add("whole-text")
     return frozenset(kinds)
 
@@ -207,9 +201,14 @@ LARGEST_BETA = 0.999
 """The field's usual cap; beyond it a step keeps nothing of what came before."""
 
 
-def log_signal(start: float, end: float, steps: int, power: int = 1) -> float:
-    """Log-signal log prod(1 - beta_t). Raises ValueError for a beta outside [0, 1)."""
-    betas = _betas(start, end, steps, power)
+def log_signal(start: float, end: float, steps: int, power: int) -> float:
+    """Log-signal log prod(1 - beta_t). Raises ValueError for a beta outside [0, 1).
+
+    The noise rates beta rise in a line; with `power` 2 their square roots do.
+    """
+    first, last = start ** (1 / power), end ** (1 / power)
+    rise = (last - first) / max(1, steps - 1)
+    betas = [(first + rise * i) ** power for i in range(steps)]
     if not all(0 <= beta < 1 for beta in betas):
         msg = f"a schedule from {start} to {end} has a noise rate outside [0, 1)"
         raise ValueError(msg)
@@ -240,11 +239,3 @@ def rescaled_schedule(
         else:
             high = middle
     return float(f"{start * low:.6g}"), float(f"{end * low:.6g}")  # its error is below 0.1 %
-
-
-def _betas(start: float, end: float, steps: int, power: int) -> list[float]:
-    """Noise rates that rise in a line; with `power` 2 their square roots do."""
-    if steps < 2:
-        return [start] * steps
-    first, last = start ** (1 / power), end ** (1 / power)
-    return [(first + (last - first) * i / (steps - 1)) ** power for i in range(steps)]

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from advisor.knobs.candidate_values import BF16, FP16, dtypes_of_flag
 from advisor.knobs.catalogue import catalogue
@@ -18,27 +17,20 @@ def find_links(
     document: str, leaves: Sequence[Leaf], knobs: Sequence[Knob]
 ) -> tuple[KnobConstraint, ...]:
     """Find all links between knobs and other leaves."""
-    around = _Around(leaves, knobs)
-    makers = (_products, _exclusives, _needing_workers, _schedules)
+    found = (
+        *_products(knobs),
+        *_exclusives(knobs),
+        *_needing_workers(knobs),
+        *_schedules(knobs, leaves),
+    )
     return tuple(
         KnobConstraint(kind=kind, document=document, paths=paths, why=why)
-        for maker in makers
-        for kind, paths, why in maker(around)
+        for kind, paths, why in found
     )
 
 
-class _Around(NamedTuple):
-    """Leaves and knobs of one document."""
-
-    leaves: Sequence[Leaf]
-    knobs: Sequence[Knob]
-
-    def of_kind(self, kind: str, *phases: str) -> list[Knob]:
-        return [k for k in self.knobs if k.kind == kind and (not phases or k.phase in phases)]
-
-    def siblings(self, knob: Knob) -> dict[str, Leaf]:
-        mapping = next(leaf.mapping for leaf in self.leaves if leaf.path == knob.path)
-        return {leaf.name: leaf for leaf in self.leaves if leaf.mapping == mapping}
+def _of_kind(kind: str, knobs: Sequence[Knob]) -> list[Knob]:
+    return [knob for knob in knobs if knob.kind == kind]
 
 
 def _nearest(knob: Knob, others: Sequence[Knob]) -> list[Knob]:
@@ -52,11 +44,11 @@ def _shared(one: Knob, other: Knob) -> int:
     return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
-def _products(around: _Around) -> Iterable[Found]:
-    every = around.of_kind("batch_size", "train", "any")
+def _products(knobs: Sequence[Knob]) -> Iterable[Found]:
+    every = [knob for knob in _of_kind("batch_size", knobs) if knob.phase in {"train", "any"}]
     batches = [batch for batch in every if batch.scope != "global"]
     totals = [batch for batch in every if batch.scope == "global"]
-    accumulations = around.of_kind("grad_accum")
+    accumulations = _of_kind("grad_accum", knobs)
     for accumulation in accumulations:
         near, total = _nearest(accumulation, batches), _nearest(accumulation, totals)
         why = "the program divides the global batch by accumulation x devices: it must divide"
@@ -70,8 +62,8 @@ def _products(around: _Around) -> Iterable[Found]:
             yield "product", (batch.path, whole.path), why
 
 
-def _exclusives(around: _Around) -> Iterable[Found]:
-    every = around.of_kind("precision")
+def _exclusives(knobs: Sequence[Knob]) -> Iterable[Found]:
+    every = _of_kind("precision", knobs)
     flags = [knob for knob in every if isinstance(knob.value, bool) or knob.value == "auto"]
     for half in flags:
         others = [k for k in flags if dtypes_of_flag(k) == BF16 and k.phase == half.phase]
@@ -79,10 +71,10 @@ def _exclusives(around: _Around) -> Iterable[Found]:
             yield "exclusive", (half.path, other.path), "fp16 and bf16 exclude each other"
 
 
-def _needing_workers(around: _Around) -> Iterable[Found]:
-    workers = around.of_kind("num_workers")
+def _needing_workers(knobs: Sequence[Knob]) -> Iterable[Found]:
+    workers = _of_kind("num_workers", knobs)
     for kind in loader_arguments("workers"):
-        for knob in around.of_kind(kind):
+        for knob in _of_kind(kind, knobs):
             if REGISTRY[kind].none_is_a_value and type(knob.value) not in {int, type(None)}:
                 continue
             same = [w for w in workers if w.phase == knob.phase] or workers
@@ -91,9 +83,11 @@ def _needing_workers(around: _Around) -> Iterable[Found]:
                 yield "needs-workers", (knob.path, near.path), why
 
 
-def _schedules(around: _Around) -> Iterable[Found]:
-    for knob in around.of_kind("timesteps"):
-        siblings = around.siblings(knob)
+def _schedules(knobs: Sequence[Knob], leaves: Sequence[Leaf]) -> Iterable[Found]:
+    mappings = {leaf.path: leaf.mapping for leaf in leaves}
+    for knob in _of_kind("timesteps", knobs):
+        mapping = mappings[knob.path]
+        siblings = {leaf.name: leaf for leaf in leaves if leaf.mapping == mapping}
         for start, end in catalogue()["schedule"]["ends"]:
             if start in siblings and end in siblings:
                 why = "the terminal signal prod(1 - beta) is kept: the ends move with the steps"

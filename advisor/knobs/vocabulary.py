@@ -149,8 +149,6 @@ def _said_of_batch(name: str, table: str) -> str | None:
 def read(leaf: Leaf) -> Meaning | None:
     """Most likely kind of `leaf`, by its words."""
     by_kind = spoken(leaf.name)
-    if not by_kind:
-        return None
     enough = names()["enough"]
     scored = [
         _scored(leaf, kind, by_kind[kind.kind])
