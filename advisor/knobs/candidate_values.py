@@ -146,11 +146,9 @@ class _Plan:
         return None
 
     def set_count(self, path: str, number: float) -> str | None:
-        """Plan a number at `path`, in the type that stands there."""
-        old = self.old(path)
-        if isinstance(old, float):
-            return self.set(path, number)
-        return self.set(path, str(int(number)) if isinstance(old, str) else int(number))
+        """Plan a whole number at `path`, as text where text stands there."""
+        count = int(number)
+        return self.set(path, str(count) if isinstance(self.old(path), str) else count)
 
 
 def _no_multiple(knob: Knob, value: JsonScalar) -> str | None:

@@ -22,16 +22,12 @@ class Family:
 
     types: frozenset[str]
     words: frozenset[str] = frozenset()
-    parts: frozenset[str] = frozenset()
-    """Words one of which is enough in a text: `cudnn_flash_te` has `flash`."""
     low: float = -math.inf
     high: float = math.inf
 
     def holds(self, value: JsonScalar | tuple[JsonScalar, ...]) -> bool:
         """True if `value`, or each element, belongs here."""
         if _squeezed(value) in self.words:
-            return True
-        if isinstance(value, str) and self.parts & set(re.split(r"[^a-z0-9]+", value.lower())):
             return True
         if not self.types & types_of(value):
             return False
@@ -172,7 +168,6 @@ def _family(row: Mapping[str, Any], rows: Mapping[str, Any]) -> Family:
     return Family(
         types=frozenset(row["types"]),
         words=frozenset(map(_squeezed, words)),
-        parts=frozenset(row.get("parts", ())),
         low=row.get("min", -math.inf),
         high=row.get("max", math.inf),
     )

@@ -33,7 +33,7 @@ class KnobSpec:
     usual_phase: Phase | None = None
     """The phase where nothing says otherwise."""
     unit: str | None = None
-    effect: str | None = None
+    effect: str = ""
     """Field of Effects, or argument of the observed DataLoader, that shows its value."""
     default: JsonScalar = None
     """Value without the argument."""
@@ -51,8 +51,6 @@ class KnobSpec:
 
     def observed(self, effects: Effects) -> JsonScalar:
         """The observed value; None is not measured."""
-        if self.effect is None:
-            return None
         if hasattr(effects, self.effect):
             value: JsonScalar = getattr(effects, self.effect)
             return value

@@ -37,7 +37,7 @@ class Leaf:
     scalar: Scalar
     """The scalar itself; the first element of a list."""
     comment: str | None
-    """The comment beside it, on one line; of a list, also the one behind its last element."""
+    """The comment beside it, on one line; of a list, that of its first element."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -102,7 +102,6 @@ def _leaf(
     above = [canonical(part) for part in parts[:-1] if isinstance(part, str)] + scope
     ancestors = tuple(name for name in reversed(above) if name)
     name = canonical(key)
-    comments = dict.fromkeys(s.comment for s in (scalars[0], scalars[-1]) if s.comment)
     return Leaf(
         path=path_of(parts) if is_list else scalars[0].path,
         key=key,
@@ -113,7 +112,7 @@ def _leaf(
         mapping=path_of(parts[:-1]),
         value=tuple(s.value for s in scalars) if is_list else scalars[0].value,
         scalar=scalars[0],
-        comment=" ".join(" ".join(comments).split()) or None,
+        comment=" ".join((scalars[0].comment or "").split()) or None,
     )
 
 

@@ -16,7 +16,7 @@ LOADER_KINDS = {"batch_size", *loader_arguments()}
 def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
     """True if `change` took effect in `after`."""
     spec, seen, old = REGISTRY.get(change.kind), after.effects, before.effects
-    if spec is not None and spec.effect is not None:
+    if spec is not None and spec.effect:
         value = spec.observed(seen)
         if value is None:
             return "unknown"
