@@ -59,7 +59,6 @@ def dtypes_of_flag(knob: Knob) -> tuple[str, ...]:
 
 
 def row_of(value: object) -> tuple[dict[str, JsonScalar], str]:
-    """Spelling family of `value`, and its dtype."""
     for row in catalogue()["precision-row"]:
         for dtype, word in row.items():
             if type(word) is type(value) and str(word).lower() == str(value).lower():
@@ -69,8 +68,6 @@ def row_of(value: object) -> tuple[dict[str, JsonScalar], str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvalidChange:
-    """A knob that cannot be moved so, and why."""
-
     reason: str
 
 
@@ -123,7 +120,6 @@ class _Plan:
         return scalar.value if scalar else None
 
     def count(self, path: str) -> float | None:
-        """Present value at `path` as a number."""
         return number_of(self.old(path))
 
     def set(self, path: str, value: JsonScalar, kind: str | None = None) -> str | None:
@@ -234,7 +230,6 @@ def _move_schedule(plan: _Plan, link: KnobConstraint) -> str | None:
 
 
 def _schedule_word(plan: _Plan, steps_path: str) -> str:
-    """Word for the schedule's kind beside the steps."""
     prefix, names = parts_of(steps_path)[:-1], catalogue()["schedule"]["names"]
     for path, scalar in plan.document.scalars.items():
         parts = parts_of(path)

@@ -18,8 +18,6 @@ PHASES: tuple[Phase, ...] = ("train", "eval", "test")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """A set of values that belong together."""
-
     types: frozenset[str]
     words: frozenset[str] = frozenset()
     low: float = -math.inf
@@ -123,12 +121,10 @@ class Rule:
 
 @functools.cache
 def table_of(name: str) -> dict[str, Any]:
-    """Contents of a TOML file shipped beside this module."""
     return tomllib.loads(resources.files("advisor.knobs").joinpath(name).read_text("utf-8"))
 
 
 def catalogue() -> dict[str, Any]:
-    """Contents of catalogue.toml."""
     return table_of("catalogue.toml")
 
 
@@ -140,13 +136,11 @@ def pattern_of(table: str, key: str = "names") -> re.Pattern[str]:
 
 @functools.cache
 def phase_words() -> dict[str, Phase]:
-    """Phase that a word speaks of."""
     return {word: phase for phase in PHASES for word in catalogue()["phase-words"][phase]}
 
 
 @functools.cache
 def families() -> dict[str, Family]:
-    """Value families by name."""
     rows = catalogue()["family"]
     return {name: _family(row, rows) for name, row in rows.items()}
 

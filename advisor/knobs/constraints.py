@@ -16,7 +16,6 @@ Found = tuple[str, tuple[str, ...], str]
 def find_links(
     document: str, leaves: Sequence[Leaf], knobs: Sequence[Knob]
 ) -> tuple[KnobConstraint, ...]:
-    """Find all links between knobs and other leaves."""
     found = (
         *_products(knobs),
         *_exclusives(knobs),

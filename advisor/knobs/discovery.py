@@ -109,7 +109,6 @@ class Suspect:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """Kinds of the counts it may decide."""
         return frozenset(trace.shown_in for trace in self.traces)
 
 
@@ -170,7 +169,6 @@ def _movable(leaf: Leaf) -> bool:
 
 
 def _words_in(*names: str) -> frozenset[str]:
-    """Words of canonical names, without final digits."""
     words = (word for name in names for word in name.split("_"))
     return frozenset(re.sub(r"\d+$", "", word) or word for word in words)
 
@@ -196,8 +194,6 @@ MOST_WORKERS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Suspect, with its value in the experiment."""
-
     suspect: Suspect
     new: JsonScalar
 
@@ -338,7 +334,6 @@ def _trace_to(move: Move, kind: str, after: Effects, new: float | None) -> Trace
 def joined(
     document: Document, findings: Findings, followed: Iterable[Followed], phase: Phase
 ) -> Findings:
-    """Add followed values of a `phase` to `findings`."""
     every = {each.move.suspect: each for each in followed}
     mine = [each for suspect, each in every.items() if suspect.document == document.name]
     if not mine:

@@ -27,7 +27,6 @@ def lives_elsewhere(leaf: Leaf) -> bool:
 
 
 def files_named(leaf: Leaf) -> list[str]:
-    """Files that `leaf` names as holding more values."""
     values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
     texts = [value for value in values if isinstance(value, str)]
     if leaf.path.startswith("defaults[") and "hydra" not in leaf.key:  # a Hydra config group
@@ -55,7 +54,6 @@ def phase_of_command(document: Document) -> Phase | None:
 
 
 def _phase_of_document(document: Document, leaves: list[Leaf], names: frozenset[str]) -> Phase:
-    """Phase of a document by switches, keys or name."""
     if document.format == "argv":
         found = phase_of_command(document)
     else:
@@ -78,7 +76,6 @@ def _title(document: Document) -> str:
 
 
 def _switched_to(leaves: Iterable[Leaf]) -> Phase | None:
-    """Phase of a switch at the top."""
     flagged: Phase | None = None
     for leaf in leaves:
         if not leaf.ancestors and pattern_of("phase-switch").fullmatch(leaf.name):
@@ -156,7 +153,6 @@ class _Finder:
         return self._meaning(above) if above else meaning
 
     def _by_rule(self, leaf: Leaf) -> Meaning | None:
-        """Meaning by the first rule that `leaf` meets."""
         wrappers = catalogue()["wrappers"]
         around = {
             "under": leaf.words,

@@ -21,7 +21,6 @@ class KnobSpec:
 
     kind: str
     words: str
-    """Name for readers."""
     knob_class: KnobClass
     family: str
     """Values it may have: a family of catalogue.toml."""
@@ -46,7 +45,6 @@ class KnobSpec:
     """None is what the program passes on, and no sign of a value set elsewhere."""
 
     def class_in(self, phase: Phase) -> KnobClass:
-        """The risk class in one phase."""
         return self.class_of_phase.get(phase, self.knob_class)
 
     def observed(self, effects: Effects) -> JsonScalar:
@@ -157,7 +155,6 @@ REGISTRY: Mapping[str, KnobSpec] = {spec.kind: spec for spec in KINDS}
 
 
 def loader_arguments(prerequisite: Prerequisite | None = None) -> tuple[str, ...]:
-    """Names of DataLoader arguments, filtered by prerequisite."""
     return tuple(
         each.kind for each in LOADER_ARGUMENTS if prerequisite is None or prerequisite in each.needs
     )

@@ -60,7 +60,6 @@ def _snake(text: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def words_of(name: str) -> frozenset[str]:
-    """A canonical name and the words in it."""
     return frozenset({name, *name.split("_")})
 
 
@@ -117,7 +116,6 @@ def _leaf(
 
 
 def path_of(parts: Iterable[Part]) -> str:
-    """The inverse of `parts_of`."""
     path = ""
     for part in parts:
         path = spelling.member(path, part)
@@ -151,7 +149,6 @@ class Findings:
     notes: tuple[str, ...] = ()
 
     def knob(self, path: str) -> Knob | None:
-        """The knob at `path`, if there is one."""
         return next((knob for knob in self.knobs if knob.path == path), None)
 
     def name_of(self, path: str) -> str:

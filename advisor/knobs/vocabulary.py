@@ -30,7 +30,6 @@ class KindOfName:
 
 
 def names() -> dict[str, Any]:
-    """Contents of names.toml."""
     return table_of("names.toml")
 
 
@@ -49,13 +48,11 @@ def neutral() -> frozenset[str]:
 
 @functools.cache
 def kinds() -> tuple[KindOfName, ...]:
-    """Kinds of knobs, with the words that name them."""
     return tuple(_kind_of_name(kind, row) for kind, row in names()["kind"].items())
 
 
 @functools.cache
 def known() -> frozenset[str]:
-    """All words of names.toml."""
     weighed = (word for kind in kinds() for phrase in kind.phrases for word in phrase)
     return neutral().union(spelling(), weighed)
 
@@ -147,7 +144,6 @@ def _said_of_batch(name: str, table: str) -> str | None:
 
 
 def read(leaf: Leaf) -> Meaning | None:
-    """Most likely kind of `leaf`, by its words."""
     by_kind = spoken(leaf.name)
     enough = names()["enough"]
     scored = [

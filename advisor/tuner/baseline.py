@@ -103,7 +103,6 @@ def tidy_steps(steps: float) -> int:
 
 
 def needs_another(state: TunerState) -> bool:
-    """True if the original deserves one more process."""
     affordable = state.remaining_s > FEW_PROCESSES * state.price_s
     if len(state.originals) == 1:
         return not is_too_small(state) and (affordable or state.remaining_s < state.fewest_s)
@@ -197,7 +196,6 @@ def planned(
 
 
 def ask_to_move(state: TunerState, moved: Sequence[Move]) -> TrialRequest:
-    """Request one short process with `moved` values."""
     changes = (
         Change(
             document=move.suspect.document,
@@ -219,14 +217,12 @@ def ask_to_move(state: TunerState, moved: Sequence[Move]) -> TrialRequest:
 
 
 def phases(state: TunerState) -> tuple[Phase, ...]:
-    """Phases whose knobs this program may use."""
     if state.context.workload.phase != "any":
         return state.context.workload.phase, "any"
     return ("train", "any") if state.trains else ("train", "eval", "test", "any")
 
 
 def with_followed(state: TunerState, followed: Sequence[Followed]) -> TunerState:
-    """Add the knobs that the program follows, with their links."""
     declared = state.context.workload.phase
     phase: Phase = "train" if state.trains else "test" if declared == "any" else declared
     sources = tuple(

@@ -51,7 +51,6 @@ class Switch:
     """Switch of the code, and its conditions for a trial."""
 
     name: str
-    """As the probe knows it."""
     effect: str
     """Field of Effects that tells whether it is on."""
     kind: str = ""
@@ -68,7 +67,6 @@ class Switch:
     """Other code to write."""
 
     def shown(self, value: str) -> str:
-        """Code to write, with `value`."""
         mode = f'mode="{value}"' if value and self.name == "compile" else value
         return (self.code or f"`{self.statement}`").format(value=mode)
 
@@ -146,7 +144,6 @@ def switch_of(whatif: str) -> tuple[Switch, str]:
 
 
 def applies(state: TunerState, switch: Switch) -> bool:
-    """True if `switch` deserves a trial."""
     run = state.incumbent_run
     seen = getattr(run.effects, switch.effect)
     missing = {
@@ -193,7 +190,6 @@ def compare_faster(state: TunerState) -> Stage:
 
 
 def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
-    """Compare the best so far with and without the suggestion."""
     variant = suggestion.variant
     round_s = state.round_s + MARGIN * variant.extra_s
     wanted = wanted_rounds(state, state.best, suggestion.gain)
@@ -224,7 +220,6 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
 
 
 def is_confirmed(state: TunerState, suggestion: Suggestion) -> bool:
-    """True if its comparison confirmed a suggestion."""
     outcome = suggestion.outcome
     return outcome is not None and outcome.proven(
         state.context.objective, state.context.smallest_gain
@@ -232,7 +227,6 @@ def is_confirmed(state: TunerState, suggestion: Suggestion) -> bool:
 
 
 def suggest(state: TunerState, title: str, tried: Tried, reason: str, **more: Any) -> TunerState:
-    """With one more suggestion."""
     variant, run = tried
     suggestion = Suggestion(
         title=title,
@@ -339,7 +333,6 @@ def batch_share(run: Run) -> float | None:
 
 
 def variants_of(state: TunerState, switch: Switch) -> list[Variant]:
-    """Variants of the best so far with each value of `switch`."""
     extra_s = COMPILE_S if switch.name == "compile" else 0.0
     names = [f"{switch.name}={value}" if value else switch.name for value in switch.values(state)]
     return [Variant(candidate=state.best, whatif=name, extra_s=extra_s) for name in names]
@@ -368,7 +361,6 @@ def try_switch(state: TunerState, switch: Switch, others: Sequence[Switch]) -> S
 
 
 def caution(run: Run) -> str:
-    """Side effect of a code change, in a sentence."""
     text = run.whatif.caution if run.whatif else None
     return f" Mind that {text}." if text else ""
 
@@ -462,7 +454,6 @@ def try_loader_arguments(state: TunerState) -> Stage:
 
 
 def loader_values(state: TunerState) -> Iterable[tuple[str, list[int] | list[bool]]]:
-    """Loader arguments and values worth trying, in order."""
     seen = state.incumbent_run.effects
     waits = 1 / max(1e-9, 1 - (state.incumbent_run.wait_share or 0.0)) > 1 + state.tie_threshold
     if waits and not state.held_by_config("num_workers"):

@@ -155,13 +155,11 @@ def proven_candidate(state: TunerState) -> Candidate:
 
 
 def proven_run(state: TunerState, candidate: Candidate) -> Run:
-    """Best run of a proven candidate, or of the original."""
     runs = state.confirmation_runs(candidate)
     return state.context.objective.best(runs) if runs else state.original
 
 
 def back_to(state: TunerState, candidate: Candidate) -> TunerState:
-    """Return to a proven candidate as the best so far."""
     run = proven_run(state, candidate) if candidate.changes else None
     return replace(state, best=candidate, best_run=run)
 
@@ -237,7 +235,6 @@ def failure_of(state: TunerState, result: Run | Failure) -> str:
 
 
 def seen_memory(state: TunerState, run: Run) -> str:
-    """Sentence on the memory of a whole pass."""
     validated = any(phase.name == "validation" for phase in run.phases)
     return (
         f" One pass over the data, {'with' if validated else 'in which no'} validation"

@@ -53,7 +53,6 @@ def decisions(
 
 
 def shared(setting: Knob | Change) -> dict[str, Any]:
-    """Facts of a setting that its decision repeats."""
     return {name: getattr(setting, name) for name in ("document", "path", "kind", "knob_class")}
 
 
@@ -67,7 +66,6 @@ def moves(trial: TrialResult, knob: KnobKey) -> bool:
 def unchanged(
     state: TunerState, knob: Knob, verdict: KnobVerdict | None, *, whole: bool
 ) -> tuple[TuningResult, str]:
-    """Outcome and sentence of an unchanged knob."""
     if verdict is not None and verdict.outcome == "found":
         return "kept", "Not written: faster in the search, and the gain was not confirmed."
     if verdict is not None:

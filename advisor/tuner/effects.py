@@ -32,7 +32,6 @@ def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
 
 
 def is_ignored(knob: Knob, candidate: Candidate, before: Run, after: Run) -> bool:
-    """True if `candidate` changes `knob` without an effect."""
     change = change_of(candidate, key_of(knob))
     return change is not None and verdict(change, before, after) == "ignored"
 
@@ -53,7 +52,6 @@ def set_ignored(state: TunerState, knob: Knob, candidate: Candidate, run: Run) -
 
 
 def other_phase(knob: Knob, state: TunerState) -> str:
-    """Sentence on a knob of a phase that does not run."""
     return f"Belongs to the {knob.phase} phase; what was measured here is {state.phase}."
 
 

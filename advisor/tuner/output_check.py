@@ -117,7 +117,6 @@ def _alike(
 
 
 def first_difference(old: ResultFile, new: ResultFile) -> int | None:
-    """Index of the first item that differs beyond rounding."""
     strays = STRAYS if old.sampled else 0.0
     pairs = zip(old.first, new.first, strict=False)
     return next((n for n, (one, other) in enumerate(pairs) if not _same(one, other, strays)), None)

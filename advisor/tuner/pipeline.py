@@ -22,7 +22,6 @@ NO_ITEM = 5.0
 
 
 def next_request(context: TuningContext, results: Sequence[Result]) -> SearchStep | Stop:
-    """The request that follows `results`, or the end of the search."""
     steps = pipeline(context)
     try:
         step = next(steps)
@@ -64,7 +63,6 @@ def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
 
 
 def confirm_free(state: TunerState) -> Stage:
-    """Confirm what cannot change results."""
     return (yield from confirm(state, state.best.only("free", "training")))
 
 
@@ -99,7 +97,6 @@ def look_again(state: TunerState) -> Stage:
 
 
 def is_proven(state: TunerState) -> bool:
-    """True if a config or a change of the code was proven."""
     return bool(proven_candidate(state).changes) or any(
         is_confirmed(state, each) for each in state.suggestions
     )

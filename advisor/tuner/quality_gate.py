@@ -41,8 +41,6 @@ Pairs = list[tuple[Run, Run]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Verdict of the gate on one candidate."""
-
     inside: bool
     figures: str = ""
     """Measured values: `: drift 0.2 % of 2 % allowed`."""
@@ -96,19 +94,16 @@ def drifts_of(before: Run, after: Run) -> tuple[float, ...]:
 
 
 def values_of(state: TunerState, run: Run) -> quality.Values:
-    """Declared measures that a run printed."""
     return quality.read_measures(state.context.workload.quality, run.stdout_tail)
 
 
 def read_pairs(state: TunerState, pairs: Pairs) -> list[quality.Pair]:
-    """Declared measures of pairs of runs."""
     return [(values_of(state, before), values_of(state, after)) for before, after in pairs]
 
 
 def judge_pairs(
     state: TunerState, reference: Reference, pairs: Pairs, stage: quality.Stage
 ) -> tuple[quality.QualityJudgement, ...]:
-    """Judge the pairs by each measure."""
     workload = state.context.workload
     if reference.runs:
         figures = read_pairs(state, pairs)
@@ -290,7 +285,6 @@ def run_seeds(
 def screen(
     state: TunerState, reference: Reference, variant: Variant, name: str = "It"
 ) -> Trials[Verdict]:
-    """Judge one pair of `variant` and the reference."""
     state, (runs, _) = yield from run_seeds(state, variant, 1, reference.runs[0].wall_s)
     pairs = list(zip(reference.runs, runs, strict=False))
     return assess(state, reference, variant, pairs, name)
@@ -335,13 +329,11 @@ def changed_results(state: TunerState, pairs: Pairs) -> str:
 
 
 def mean_values(state: TunerState, runs: Sequence[Run]) -> dict[str, float]:
-    """Mean of each measure over runs; empty without a run."""
     each = [quality.means(values_of(state, run)) for run in runs]
     return {name: fmean(figures[name] for figures in each) for name in (each[0] if each else ())}
 
 
 def without_best(state: TunerState, why: str) -> TunerState:
-    """Drop the best candidate for its quality."""
     for change in state.best.changes:
         key = (change.document, change.path)
         state = state.set_verdict(key, "kept", f"Not written. {why}")

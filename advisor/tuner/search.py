@@ -53,7 +53,6 @@ class Grid:
     """Runs and bounds of one search over batch and workers."""
 
     knobs: tuple[Knob | None, Knob | None]
-    """Batch and workers."""
     start: GridPoint
     runs: Mapping[GridPoint, tuple[Candidate, Run]]
     """Runs that may be chosen, and that of the start."""
@@ -95,12 +94,10 @@ def tune_workers(state: TunerState, workers: Sequence[Knob]) -> Stage:
 
 
 def worker_knobs(state: TunerState) -> list[Knob]:
-    """Worker knobs with a plain count."""
     return [k for k in state.tunable("num_workers") if is_count(state.current(k), least=0)]
 
 
 def is_count(value: object, least: int = 1) -> bool:
-    """True for a plain count."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
@@ -151,7 +148,6 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
 def request_at(
     state: TunerState, grid: Grid, point: GridPoint, model: ThroughputModel, candidate: Candidate
 ) -> TrialRequest:
-    """Request of the candidate at a point."""
     request = make_request(state, Variant(candidate=candidate))
     return replace(request, expected_s=state.price_s + extra_s(state, grid, point, model))
 
@@ -182,7 +178,6 @@ def next_requests(
 
 
 def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> Grid:
-    """Start the grid of both knobs at the best point."""
     values = [state.current(knob) if knob is not None else 0 for knob in (batch, workers)]
     start = (int(str(values[0])), int(str(values[1])))
     grid = Grid(
@@ -207,7 +202,6 @@ def fit(state: TunerState, grid: Grid) -> ThroughputModel:
 def candidate_at(
     state: TunerState, grid: Grid, point: GridPoint
 ) -> Candidate | knobs.InvalidChange:
-    """Best candidate with knobs and links at `point`."""
     for knob, value in zip(grid.knobs, point, strict=True):
         if knob is not None and value != state.current(knob):
             moved = state.with_value(knob, value)
@@ -218,7 +212,6 @@ def candidate_at(
 
 
 def plain_reason(why: knobs.InvalidChange) -> str:
-    """Reason why a value was refused, without its prefix."""
     return why.reason.rpartition("not editable: ")[2].rstrip(".")
 
 
@@ -316,12 +309,10 @@ def most_promising(
 
 
 def forecast_at(model: ThroughputModel, point: GridPoint) -> Forecast:
-    """Forecast of the model at a point."""
     return model.at(batch_of(point), point[1])
 
 
 def worth(state: TunerState, model: ThroughputModel, point: GridPoint) -> Forecast:
-    """Log worth of a point to the objective."""
     found = forecast_at(model, point)
     if not state.context.objective.metric.of_batch:
         return found
@@ -329,7 +320,6 @@ def worth(state: TunerState, model: ThroughputModel, point: GridPoint) -> Foreca
 
 
 def allowed_points(state: TunerState, grid: Grid) -> list[GridPoint]:
-    """Points that ran inside the constraints."""
     broken = state.context.objective.broken
     return [point for point, (_, run) in grid.runs.items() if not broken(run)]
 
@@ -460,7 +450,6 @@ def within_noise(state: TunerState, one: Forecast, other: Forecast) -> bool:
 
 
 def stop_reason(state: TunerState, grid: Grid) -> str:
-    """Reason why no larger batch was tried."""
     beyond = 2 * max(point[0] for point in grid.runs)
     if grid.stop == FLAT and beyond > largest_batch(state, grid.start[0]):
         return f"the dataset has {state.original.effects.data_items} items"
@@ -474,7 +463,6 @@ def stop_reason(state: TunerState, grid: Grid) -> str:
 
 
 def decide_batch(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -> TunerState:
-    """With the verdict on the batch."""
     key = key_of(knob)
     stop = stop_reason(state, grid)
     ended = f"The search stopped because {stop}."
@@ -490,7 +478,6 @@ def decide_batch(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -
 
 
 def decide_workers(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -> TunerState:
-    """With the verdict on the workers."""
     key = key_of(knob)
     if chosen[1] != knob.value:
         reason = "By the curve fitted to all runs, the smallest count that was as fast."

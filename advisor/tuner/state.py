@@ -39,8 +39,6 @@ from advisor.stats import noise_band
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A document and the knobs that were found in it."""
-
     document: documents.Document
     findings: knobs.Findings
 
@@ -68,7 +66,6 @@ class TuningContext:
     """Quality by measure from before the first rewrite."""
 
     def allows(self, knob_class: KnobClass) -> bool:
-        """True if knobs of this class may change."""
         return not self.safe or knob_class in {"free", "training"}
 
     @property
@@ -173,7 +170,6 @@ class QualityLog:
     """The original's own; empty: the original did not run the quality command."""
     after: tuple[tuple[str, float], ...] = ()
     judgements: tuple[tuple[str, QualityJudgement], ...] = ()
-    """Candidate label and judgement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,16 +396,13 @@ class TunerState:
         return replace(self, skipped=(*others, entry))
 
     def adopt(self, candidate: Candidate, run: Run) -> Self:
-        """With `candidate` as the best so far."""
         return replace(self, best=candidate, best_run=run)
 
     @property
     def all_knobs(self) -> list[Knob]:
-        """Every knob of every document."""
         return [knob for source in self.context.sources for knob in source.findings.knobs]
 
     def verdict_on(self, knob: Knob) -> KnobVerdict | None:
-        """Latest verdict on `knob`."""
         return next((each for each in self.verdicts if each.knob == key_of(knob)), None)
 
     def of_kind(self, *kinds: str) -> list[Knob]:
@@ -435,7 +428,6 @@ class TunerState:
         return self.phase == "any" or knob.phase in {self.phase, "any"}
 
     def tunable(self, *kinds: str) -> list[Knob]:
-        """Knobs of `kinds` that may still move."""
         verdicts = ((knob, self.verdict_on(knob)) for knob in self.of_kind(*kinds) if knob.editable)
         return [k for k, each in verdicts if each is None or each.outcome in {"found", "kept"}]
 
@@ -445,7 +437,6 @@ class TunerState:
         return any(each is None or each.outcome not in {"ignored", "listed"} for each in verdicts)
 
     def current(self, knob: Knob) -> JsonScalar | tuple[JsonScalar, ...]:
-        """Value of `knob` in the best candidate."""
         change = change_of(self.best, key_of(knob))
         return knob.value if change is None else change.new
 
@@ -465,7 +456,6 @@ class TunerState:
         return self.best.with_changes(*moved)
 
     def plan(self, candidate: Candidate, **more: object) -> MeasurePlan:
-        """Plan a window for `candidate`."""
         workload = self.context.workload
         plan = MeasurePlan(measure_s=self.context.measure_s, min_steps=MIN_STEPS)
         plan = replace(plan, validation=workload.validation, unit_regex=workload.unit_regex)
@@ -490,12 +480,10 @@ class TunerState:
 
 
 def key_of(knob: Knob) -> KnobKey:
-    """Document and path of a knob."""
     return (knob.document, knob.path)
 
 
 def change_of(candidate: Candidate, knob: KnobKey) -> Change | None:
-    """The change that `candidate` makes to one knob."""
     return next((c for c in candidate.changes if (c.document, c.path) == knob), None)
 
 
@@ -504,8 +492,6 @@ Ahead = Callable[[], Iterable[TrialRequest]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchStep:
-    """The next request, and the state of the search meanwhile."""
-
     request: TrialRequest | ABTest
     state: TunerState
     ahead: Ahead = field(default=lambda: (), compare=False)
@@ -521,8 +507,6 @@ Trials = Generator[SearchStep, Result, tuple[TunerState, T]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """End of a search, and its reason."""
-
     reason: Literal["done", "baseline-failed", "not-measured", "budget-too-small"]
     state: TunerState
     failed: TrialResult | None = None

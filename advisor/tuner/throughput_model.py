@@ -57,8 +57,6 @@ class Forecast:
 
 
 class _Split(NamedTuple):
-    """Split of a step into launch and compute."""
-
     launch: float
     """Launch over the compute of the first batch."""
     growth: float
@@ -68,8 +66,6 @@ class _Split(NamedTuple):
 
 
 class ThroughputModel:
-    """The fit; pure: the same points give the same forecasts."""
-
     def __init__(
         self, points: tuple[Point, ...], loader: tuple[tuple[int, float], ...], sigma: float
     ) -> None:
@@ -156,7 +152,6 @@ def _log_student(error: float, scale: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def _between(pairs: tuple[tuple[int, float], ...], count: int) -> float:
-    """Interpolate the value at `count`."""
     table = dict(pairs)
     below = max((known for known in table if known <= count), default=min(table))
     above = min((known for known in table if known >= count), default=max(table))

@@ -153,7 +153,6 @@ def tune_memory_savers(state: TunerState) -> Stage:
 
 
 def tune_precision(state: TunerState) -> Stage:
-    """Tune the precision within the declared tolerance."""
     for knob in state.tunable("precision"):
         choices = precision_choices(knob).items()
         values = dict.fromkeys(v for dtype, v in choices if dtype in state.context.precisions)
@@ -167,7 +166,6 @@ def tune_precision(state: TunerState) -> Stage:
 
 
 def tune_flags(state: TunerState) -> Stage:
-    """Try the quicker value of each flag."""
     for kind, pair in QUICKER.items():
         for knob in state.tunable(kind):
             slower, quicker = (as_written(knob, value) for value in pair)
@@ -204,7 +202,6 @@ MOST_CONFIRMED = 2
 
 
 def tune_steps(state: TunerState) -> Stage:
-    """Tune every steps knob with a declared tolerance."""
     for knob in state.tunable("timesteps"):
         if not is_count(knob.value, least=2):
             reason = f"{str(knob.value)!r} is no plain count; it is left as it is."
