@@ -15,7 +15,6 @@ from advisor.commands.invocation import configs_among
 from advisor.config import Document
 from advisor.errors import AdvisorError, UsageError
 from advisor.knobs import Findings
-from advisor.knobs.candidate_values import multiple_of
 from advisor.knobs.registry import REGISTRY
 from advisor.model import Knob, KnobClass, Phase
 
@@ -168,8 +167,6 @@ def _row(knob: Knob, default: str | None) -> tuple[str, ...]:
     count = " ".join(part for part in (knob.scope, knob.unit) if part)
     counted = f"{value} ({count})" if knob.kind == "batch_size" and count != "sample" else value
     remarks = [f"a default: {default}"] if default else []
-    if step := multiple_of(knob):
-        remarks.append(f"multiples of {step:g}: the comment beside it")
     if not knob.editable:
         remarks.append(f"not editable: {knob.why.partition('; not editable: ')[2]}")
     words = REGISTRY[knob.kind].words

@@ -17,15 +17,6 @@ def is_ban(comment: str | None) -> bool:
     return bool(pattern_of("comments", "constraint").search(left))
 
 
-def multiple_of(knob: Knob) -> float | None:
-    """The number whose multiples the comment beside `knob` allows, or None.
-
-    It is the present value: what that is a multiple of, its own multiples are too.
-    """
-    bound = pattern_of("comments", "multiple").search(knob.comment or "")
-    return None if not bound or isinstance(knob.value, tuple) else number_of(knob.value)
-
-
 BF16, FP16 = ("bfloat16",), ("float16",)
 NARROW = BF16 + FP16
 """In the order in which they are tried: bfloat16 needs no loss scaling."""
@@ -127,7 +118,6 @@ class _Plan:
         scalar, knob = self.document.scalars.get(path), self.findings.knob(path)
         why = "it is a list" if scalar is None else None if scalar.editable else scalar.why
         why = knob.why if knob and not knob.editable else why
-        why = why or (_no_multiple(knob, value) if knob else None)
         if why:
             return why if path == self.knob.path else f"{path} would have to be {value}, but {why}"
         self.changes[path] = Change(
@@ -145,13 +135,6 @@ class _Plan:
         """Plan a whole number at `path`, as text where text stands there."""
         count = int(number)
         return self.set(path, str(count) if isinstance(self.old(path), str) else count)
-
-
-def _no_multiple(knob: Knob, value: JsonScalar) -> str | None:
-    step, number = multiple_of(knob), number_of(value)
-    if step and number is not None and number % step:
-        return f'it is no multiple of {step:g}, and the comment beside it says "{knob.comment}"'
-    return None
 
 
 def _move_product(plan: _Plan, link: KnobConstraint) -> str | None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from advisor.config import Document
-from advisor.knobs.catalogue import pattern_of, table_of
+from advisor.knobs.candidate_values import is_ban
+from advisor.knobs.catalogue import table_of
 from advisor.knobs.constraints import find_links
 from advisor.knobs.registry import REGISTRY
 from advisor.knobs.tree import Findings, Leaf, leaves, number_of, parts_of
@@ -164,8 +165,7 @@ def _movable(leaf: Leaf) -> bool:
     number = number_of(leaf.value)
     if not leaf.scalar.editable or number is None or number < 0 or not number.is_integer():
         return False
-    protecting = (pattern_of("comments", key) for key in ("constraint", "multiple"))
-    return not any(pattern.search(leaf.scalar.comment or "") for pattern in protecting)
+    return not is_ban(leaf.comment)
 
 
 def _words_in(*names: str) -> frozenset[str]:
