@@ -5,18 +5,15 @@ from typing import Any
 
 from advisor.executor.requests import KnobKey, TrialResult
 from advisor.knobs.registry import loader_arguments
-from advisor.model import Candidate, Change, Decision, Knob, KnobClass, TuningResult
+from advisor.model import Candidate, Change, Decision, Knob, TuningResult
 from advisor.tuner.effects import LOADER_KINDS, other_phase
 from advisor.tuner.state import KnobVerdict, Stop, TunerState, change_of, key_of
 from advisor.tuner.value_trials import QUICKER
 
-STAGES: dict[str, KnobClass] = {
-    "precision": "numeric",
-    **dict.fromkeys(QUICKER, "numeric"),
-    "timesteps": "quality",
+TRIED = {
+    *(*QUICKER, "precision", "timesteps"),
+    *(*LOADER_KINDS, "grad_accum", "grad_checkpoint"),
 }
-"""Kinds that --safe leaves out, and their class."""
-TRIED = {*STAGES, *LOADER_KINDS, "grad_accum", "grad_checkpoint"}
 """Kinds that a whole search tries, or explains."""
 LINKED = "Moves with what it is linked to."
 
@@ -75,9 +72,8 @@ def unchanged(
     if not knob.editable:
         why = knob.why.partition("; not editable: ")[2] or knob.why
         return "refused", f"Left as it is: {why}."
-    needs = STAGES.get(knob.kind)
-    if needs is not None and not state.context.allows(needs):
-        return "listed", f"Not tried: --safe was given, which changes no {needs} knob."
+    if not state.context.allows(knob.knob_class):
+        return "listed", f"Not tried: --safe was given, which changes no {knob.knob_class} knob."
     if not whole and knob.kind in TRIED:
         return "skipped", "The call ended before it came to this setting."
     if knob.knob_class in {"training", "quality"}:

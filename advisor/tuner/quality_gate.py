@@ -161,9 +161,9 @@ def confirm_quality(
     if why:
         return state, replace(open_, why=f"{name} passed screening, and {why}", refuted=rounds > 0)
     sides = zip((reference.variant, variant), screening.pairs[-1], strict=True)
+    command: CommandName = "confirm-quality" if reference.runs else "own"
     requests = tuple(
-        seeded_request(state, reference, each, CONFIRMING, "confirm-quality", run.wall_s)
-        for each, run in sides
+        seeded_request(state, each, command, CONFIRMING, run.wall_s) for each, run in sides
     )
     needed_s = rounds * MARGIN * sum(each.expected_s for each in requests)
     over_budget = (
@@ -211,20 +211,15 @@ def rounds_to_confirm(
 
 
 def seeded_request(
-    state: TunerState,
-    reference: Reference | None,
-    variant: Variant,
-    repeat: int,
-    command: CommandName = "quality",
-    expected_s: float = 0.0,
+    state: TunerState, variant: Variant, command: CommandName, repeat: int, expected_s: float
 ) -> TrialRequest:
     """Request a quality command, or the user's own, with a seed."""
-    declared = reference is None or bool(reference.runs)
+    whole = MeasurePlan(mode="whole")
     return TrialRequest(
         variant=variant,
         purpose="quality",
-        plan=MeasurePlan(mode="whole") if declared else state.plan(variant.candidate),
-        command=command if declared else "own",
+        plan=state.plan(variant.candidate) if command == "own" else whole,
+        command=command,
         repeat=repeat,
         expected_s=expected_s or FIRST_QUALITY * state.price_s,
     )
@@ -265,7 +260,7 @@ def run_seeds(
     """Runs of the quality command with choosing seeds, and why they end."""
     runs: list[Run] = []
     for repeat in range(CHOOSING, CHOOSING + count):
-        request = seeded_request(state, None, variant, repeat, expected_s=expected_s)
+        request = seeded_request(state, variant, "quality", repeat, expected_s)
         state, trial = yield from run_trial(state, request)
         if trial is None:
             return state, (tuple(runs), OUT_OF_TIME)
