@@ -24,7 +24,6 @@ class Family:
     high: float = math.inf
 
     def holds(self, value: JsonScalar | tuple[JsonScalar, ...]) -> bool:
-        """True if `value`, or each element, belongs here."""
         if _squeezed(value) in self.words:
             return True
         if not self.types & types_of(value):
@@ -96,8 +95,6 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One row of the catalogue: conditions and their meaning."""
-
     names: re.Pattern[str]
     family: Family
     meaning: Meaning
@@ -153,7 +150,6 @@ def _rules() -> tuple[Rule, ...]:
 
 @functools.lru_cache(maxsize=8192)
 def rules_for(name: str) -> tuple[Rule, ...]:
-    """Rules for this canonical name, in order."""
     return tuple(rule for rule in _rules() if rule.names.fullmatch(name))
 
 

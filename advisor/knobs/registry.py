@@ -17,8 +17,6 @@ FLIP: Literal["flip"] = "flip"
 
 @dataclass(frozen=True, slots=True)
 class KnobSpec:
-    """Kind of knob: names, risk, values and effect."""
-
     kind: str
     words: str
     knob_class: KnobClass
@@ -55,7 +53,6 @@ class KnobSpec:
         return dict(effects.loader_arguments).get(self.effect)
 
     def values_to_try(self, current: object, observed: JsonScalar = None) -> list[JsonScalar]:
-        """Values to try, without present and `observed`."""
         if self.candidates == FLIP:
             return [not current]
         return [value for value in self.candidates if value not in (current, observed)]

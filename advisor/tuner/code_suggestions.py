@@ -48,8 +48,6 @@ Tried = tuple[Variant, Run]
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Switch of the code, and its conditions for a trial."""
-
     name: str
     effect: str
     """Field of Effects that tells whether it is on."""

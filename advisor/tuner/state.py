@@ -45,8 +45,6 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningContext:
-    """Program, machine, limits and budget of one search."""
-
     sources: tuple[Source, ...]
     """The config, and the command line as a document of its own."""
     workload: Workload
@@ -174,8 +172,6 @@ class QualityLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunerState:
-    """Measurements and decisions of a search so far."""
-
     context: TuningContext
     remaining_s: float
     followed: tuple[Followed, ...] = ()
@@ -195,7 +191,6 @@ class TunerState:
     """A candidate was faster, and is not confirmed yet."""
     suggestions: tuple[Suggestion, ...] = ()
     near_misses: tuple[NearMiss, ...] = ()
-    """Values of the config that were faster within the tie."""
     second_look: bool = False
     """A run within the tie counts as faster: only a comparison can tell."""
     left_out: tuple[str, ...] = ()
@@ -245,7 +240,6 @@ class TunerState:
 
     @property
     def waits(self) -> bool:
-        """True if the best so far waits for data."""
         return (self.incumbent_run.wait_share or 0.0) > MIN_WAIT_SHARE
 
     @property
@@ -293,12 +287,10 @@ class TunerState:
         return shown
 
     def gain(self, run: Run, than: Run) -> float:
-        """Factor by which `run` is better."""
         score = self.context.objective.score
         return self.context.objective.metric.gain(score(than), score(run))
 
     def gain_over_incumbent(self, run: Run) -> float:
-        """Gain over the median of the incumbent's runs."""
         score = self.context.objective.score
         median = statistics.median(map(score, self.incumbent_runs))
         return self.context.objective.metric.gain(median, score(run))
@@ -387,7 +379,6 @@ class TunerState:
         matters: bool = True,
         stopped: bool = False,
     ) -> Self:
-        """Skip `what`, which did not fit the budget."""
         remaining_s = self.remaining_s - kept_s
         entry = Skipped(
             what=what, needed_s=needed_s, remaining_s=remaining_s, matters=matters, stopped=stopped
@@ -424,7 +415,6 @@ class TunerState:
         return "train" if declared == "any" and any(r.updates for r in self.originals) else declared
 
     def in_phase(self, knob: Knob) -> bool:
-        """True if the phase that runs uses `knob`."""
         return self.phase == "any" or knob.phase in {self.phase, "any"}
 
     def tunable(self, *kinds: str) -> list[Knob]:
