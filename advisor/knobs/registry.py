@@ -11,8 +11,6 @@ from typing import Literal
 from advisor.model import Effects, JsonScalar, KnobClass, Phase
 
 Prerequisite = Literal["workers", "gpu"]
-FLIP: Literal["flip"] = "flip"
-"""Candidate values of a flag: the other one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +32,11 @@ class KnobSpec:
     """Field of Effects, or argument of the observed DataLoader, that shows its value."""
     default: JsonScalar = None
     """Value without the argument."""
-    candidates: tuple[JsonScalar, ...] | Literal["flip"] = ()
+    candidates: tuple[JsonScalar, ...] = ()
     """Values to try on top of the best, where a search of its own does not choose them."""
     in_code: int | bool | None = None
     """Value to suggest for the code, where no config holds the argument."""
-    needs: frozenset[Prerequisite] = frozenset()
+    needs: tuple[Prerequisite, ...] = ()
     none_is_a_value: bool = False
     """None is what the program passes on, and no sign of a value set elsewhere."""
 
@@ -53,8 +51,6 @@ class KnobSpec:
         return dict(effects.loader_arguments).get(self.effect)
 
     def values_to_try(self, current: object, observed: JsonScalar = None) -> list[JsonScalar]:
-        if self.candidates == FLIP:
-            return [not current]
         return [value for value in self.candidates if value not in (current, observed)]
 
     def worth_suggesting(self, effects: Effects) -> bool:
@@ -69,8 +65,6 @@ class KnobSpec:
         return not isinstance(current, int) or current < self.in_code
 
 
-WORKERS: frozenset[Prerequisite] = frozenset({"workers"})
-
 LOADER_ARGUMENTS = (
     KnobSpec(
         "num_workers", "loader workers", "free", "sizes",
@@ -84,24 +78,24 @@ LOADER_ARGUMENTS = (
         default=2,
         candidates=(2, 4, 8),
         in_code=4,
-        needs=WORKERS,
+        needs=("workers",),
         none_is_a_value=True,
     ),
     KnobSpec(
         "persistent_workers", "workers kept between passes", "free", "flag",
         effect="persistent_workers",
         default=False,
-        candidates=FLIP,
+        candidates=(False, True),
         in_code=True,
-        needs=WORKERS,
+        needs=("workers",),
     ),
     KnobSpec(
         "pin_memory", "batches in pinned memory", "free", "flag",
         effect="pin_memory",
         default=False,
-        candidates=FLIP,
+        candidates=(False, True),
         in_code=True,
-        needs=frozenset({"gpu"}),
+        needs=("gpu",),
     ),
     KnobSpec(
         "in_order", "batches in the order of the sampler", "training", "flag",
@@ -109,7 +103,7 @@ LOADER_ARGUMENTS = (
         effect="in_order",
         default=True,
         in_code=False,
-        needs=WORKERS,
+        needs=("workers",),
     ),
 )  # fmt: skip
 """Arguments of DataLoader that a config may hold, and that may be added to one."""

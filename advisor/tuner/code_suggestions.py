@@ -56,7 +56,7 @@ class Switch:
     _: KW_ONLY
     off: object = False
     """Its value where the switch is worth a try; None: any that was seen."""
-    needs: frozenset[str] = frozenset()
+    needs: tuple[str, ...] = ()
     """cuda, training, compute: much of it without a GPU; tolerance: it changes rounding."""
     values: Callable[[TunerState], tuple[str, ...]] = lambda _: ("",)
     statement: str = ""
@@ -96,30 +96,29 @@ def compile_modes(state: TunerState) -> tuple[str, ...]:
     return ("reduce-overhead", "") if is_launch_bound(state) else ("",)
 
 
-CUDA, COMPUTE = frozenset({"cuda"}), frozenset({"compute"})
 SWITCHES = (
     Switch(
-        "cudnn_benchmark", "cudnn_benchmark", "cudnn_benchmark", needs=CUDA,
+        "cudnn_benchmark", "cudnn_benchmark", "cudnn_benchmark", needs=("cuda",),
         statement="torch.backends.cudnn.benchmark = True",
     ),
     Switch(
-        "channels_last", "channels_last", "channels_last", needs=COMPUTE,
+        "channels_last", "channels_last", "channels_last", needs=("compute",),
         code="`model = model.to(memory_format=torch.channels_last)`, and the same for its input",
     ),
     Switch(
-        "non_blocking", "pin_memory", off=True, needs=CUDA,
+        "non_blocking", "pin_memory", off=True, needs=("cuda",),
         code="`batch.to(device, non_blocking=True)`",
     ),
     Switch(
-        "fused", "fused", "fused_kernels", needs=frozenset({"cuda", "training"}),
+        "fused", "fused", "fused_kernels", needs=("cuda", "training"),
         code="`torch.optim.AdamW(..., fused=True)`, and the same for Adam and SGD",
     ),
     Switch(
-        "tf32", "tf32", "tf32", needs=frozenset({"cuda", "tolerance"}),
+        "tf32", "tf32", "tf32", needs=("cuda", "tolerance"),
         statement='torch.set_float32_matmul_precision("high")',
     ),
     Switch(
-        "autocast", "dtype", "precision", off="float32", needs=frozenset({"tolerance"}),
+        "autocast", "dtype", "precision", off="float32", needs=("tolerance",),
         values=autocast_dtypes,
         code="`with torch.autocast(device_type, dtype=torch.{value}):` around the model's call",
     ),
@@ -129,7 +128,7 @@ SWITCHES = (
         code="`torch.set_num_threads({value})`, or `OMP_NUM_THREADS={value}` before the command",
     ),
     Switch(
-        "compile", "compiled", "compile", needs=COMPUTE, values=compile_modes,
+        "compile", "compiled", "compile", needs=("compute",), values=compile_modes,
         code="`model.compile({value})`",
     ),
 )  # fmt: skip
