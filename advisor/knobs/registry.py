@@ -5,7 +5,7 @@ and report read the spec. Names that need more than a pattern stand in catalogue
 """
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from advisor.model import Effects, JsonScalar, KnobClass, Phase
@@ -21,7 +21,8 @@ class KnobSpec:
     family: str
     """Values it may have: a family of catalogue.toml."""
     _: KW_ONLY
-    class_of_phase: Mapping[str, KnobClass] = field(default_factory=dict)
+    free_in: tuple[Phase, ...] = ()
+    """Phases in which it changes no results."""
     names: tuple[str, ...] = ()
     """Patterns of whole names, beside the rules of catalogue.toml."""
     phase: Phase | None = None
@@ -41,7 +42,7 @@ class KnobSpec:
     """None is what the program passes on, and no sign of a value set elsewhere."""
 
     def class_in(self, phase: Phase) -> KnobClass:
-        return self.class_of_phase.get(phase, self.knob_class)
+        return "free" if phase in self.free_in else self.knob_class
 
     def observed(self, effects: Effects) -> JsonScalar:
         """The observed value; None is not measured."""
@@ -111,7 +112,7 @@ LOADER_ARGUMENTS = (
 KINDS = (
     KnobSpec(
         "batch_size", "samples of one batch", "training", "sizes",
-        class_of_phase={"eval": "free", "test": "free"},
+        free_in=("eval", "test"),
         usual_phase="train",
         unit="sample",
         effect="batch",

@@ -144,10 +144,9 @@ def discover_knobs(state: TunerState) -> Stage:
     left = discovery.find_suspects(sources, seen, kinds)
     doubts = {suspect: suspect.kinds for suspect in left}
     followed: list[Followed] = []
-    moved: Sequence[Move] = ()
     failed: Failure | None = None
     for _ in range(MOST_PROCESSES):
-        moved = planned(state, left, moved, failed)
+        moved = planned(state, left, failed)
         if not moved:
             break
         state, trial = yield from run_trial(state, ask_to_move(state, moved))
@@ -178,19 +177,13 @@ def discover_knobs(state: TunerState) -> Stage:
     return with_followed(state, followed)
 
 
-def planned(
-    state: TunerState, left: Sequence[Suspect], before: Sequence[Move], failed: Failure | None
-) -> Sequence[Move]:
-    """Values for the suspects: reversed after a crash, smaller after an out-of-memory."""
-    seen = state.original.effects
+def planned(state: TunerState, left: Sequence[Suspect], failed: Failure | None) -> Sequence[Move]:
+    """Values for the suspects: smaller after a failure, after a crash reversed too."""
+    seen, lower = state.original.effects, failed is not None
     crashed = failed is not None and failed.kind in CRASHES
-    lower = failed is not None and not crashed
     peak_gib = state.original.peak_mem_gib
     room = state.context.memory_limit_gib / peak_gib if peak_gib else discovery.MULTIPLES[-1]
     moves = discovery.trial_values(left, seen, room=room, lower=lower, backwards=crashed)
-    if crashed and set(moves) == set(before):  # nothing can be turned round
-        few = left[: (len(left) + 1) // 2]
-        moves = discovery.trial_values(few, seen, room=room, lower=True, backwards=True)
     documents = {source.document.name: source.document for source in state.context.sources}
     return [m for m in moves if documents[m.suspect.document].takes(m.suspect.path, m.new)]
 
