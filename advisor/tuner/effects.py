@@ -14,7 +14,7 @@ LOADER_KINDS = {"batch_size", *loader_arguments()}
 
 
 def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
-    """True if `change` took effect in `after`."""
+    """Effect of `change` that `after` shows."""
     spec, seen, old = REGISTRY.get(change.kind), after.effects, before.effects
     if spec is not None and spec.effect:
         value = spec.observed(seen)
@@ -44,7 +44,7 @@ def set_ignored(state: TunerState, knob: Knob, candidate: Candidate, run: Run) -
     value = seen.dtype if knob.kind == "precision" else REGISTRY[knob.kind].observed(seen)
     used = f"{value:g}" if isinstance(value, float) else str(value)
     change = change_of(candidate, key)
-    override = overriding(knob.path, knob.value if change is None else change.new, run)
+    override = overriding(knob.path, change and change.new, run)
     site = seen.loader_site if knob.kind in LOADER_KINDS else None
     built = f" (DataLoader built at {site})" if site else ""
     reason = f"Ignored by the program: it uses {used}{built} whatever the config says{override}."

@@ -62,7 +62,6 @@ class _Split(NamedTuple):
     growth: float
     log_step_s: float
     """A step at the first batch, in seconds."""
-    weight: float = 0.0
 
 
 class ThroughputModel:
@@ -97,7 +96,7 @@ class ThroughputModel:
         variance += (0.7 * self._sigma) ** 2 / (1 + near) + FAR**2 / (1 + 4 * near)
         return Forecast(log_rate=mean + carried / (near + 1), sd=math.sqrt(variance))
 
-    def _weighed(self, points: tuple[Point, ...]) -> tuple[_Split, ...]:
+    def _weighed(self, points: tuple[Point, ...]) -> list[tuple[float, _Split]]:
         found = []
         growths = GROWTHS if self._falls(points) else GROWTHS[:1]
         for launch, growth in itertools.product(SPLITS, growths):
@@ -112,11 +111,8 @@ class ThroughputModel:
                 belief += _log_student(math.log(point.rate) - expected, self._sigma)
             found.append((belief, split))
         top = max(belief for belief, _ in found)
-        weights = [math.exp(belief - top) for belief, _ in found]
-        return tuple(
-            split._replace(weight=weight / sum(weights))
-            for weight, (_, split) in zip(weights, found, strict=True)
-        )
+        total = sum(math.exp(belief - top) for belief, _ in found)
+        return [(math.exp(belief - top) / total, split) for belief, split in found]
 
     def _falls(self, points: tuple[Point, ...]) -> bool:
         """True if a larger batch was slower."""
@@ -127,7 +123,7 @@ class ThroughputModel:
         )
 
     def _mean(self, batch: float, workers: int) -> tuple[float, float]:
-        rates = [(each.weight, self._log_rate(each, batch, workers)) for each in self._splits]
+        rates = [(weight, self._log_rate(each, batch, workers)) for weight, each in self._splits]
         mean = sum(weight * rate for weight, rate in rates)
         return mean, sum(weight * (rate - mean) ** 2 for weight, rate in rates)
 
