@@ -17,8 +17,7 @@ def is_ban(comment: str | None) -> bool:
     return bool(pattern_of("comments", "constraint").search(left))
 
 
-BF16, FP16 = ("bfloat16",), ("float16",)
-NARROW = BF16 + FP16
+NARROW = ("bfloat16", "float16")
 """In the order in which they are tried: bfloat16 needs no loss scaling."""
 
 
@@ -45,8 +44,8 @@ def dtypes_of_flag(knob: Knob) -> tuple[str, ...]:
     if re.search(r"(?:fp|float|int)_?8(?!\d)", name):
         return ()
     if "bf16" in name or "bfloat16" in name:
-        return BF16
-    return FP16 if re.search(r"16|half", name) else NARROW
+        return ("bfloat16",)
+    return ("float16",) if re.search(r"16|half", name) else NARROW
 
 
 def row_of(value: object) -> tuple[dict[str, JsonScalar], str]:

@@ -4,16 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from advisor.executor.requests import KnobKey, TrialResult
-from advisor.knobs.registry import loader_arguments
+from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.model import Candidate, Change, Decision, Knob, TuningResult
-from advisor.tuner.effects import LOADER_KINDS, other_phase
+from advisor.tuner.effects import other_phase
 from advisor.tuner.state import KnobVerdict, Stop, TunerState, change_of, key_of
-from advisor.tuner.value_trials import QUICKER
 
-TRIED = {
-    *(*QUICKER, "precision", "timesteps"),
-    *(*LOADER_KINDS, "grad_accum", "grad_checkpoint"),
-}
+TRIED = REGISTRY.keys() - {"fused_kernels"}
 """Kinds that a whole search tries, or explains."""
 LINKED = "Moves with what it is linked to."
 
