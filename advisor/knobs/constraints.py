@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable, Sequence
 
-from advisor.knobs.candidate_values import BF16, FP16, dtypes_of_flag
+from advisor.knobs.candidate_values import dtypes_of_flag
 from advisor.knobs.catalogue import catalogue
 from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.knobs.tree import Leaf, parts_of
@@ -65,8 +65,8 @@ def _exclusives(knobs: Sequence[Knob]) -> Iterable[Found]:
     every = _of_kind("precision", knobs)
     flags = [knob for knob in every if isinstance(knob.value, bool) or knob.value == "auto"]
     for half in flags:
-        others = [k for k in flags if dtypes_of_flag(k) == BF16 and k.phase == half.phase]
-        for other in _nearest(half, others) if dtypes_of_flag(half) == FP16 else ():
+        others = [k for k in flags if dtypes_of_flag(k) == ("bfloat16",) and k.phase == half.phase]
+        for other in _nearest(half, others) if dtypes_of_flag(half) == ("float16",) else ():
             yield "exclusive", (half.path, other.path), "fp16 and bf16 exclude each other"
 
 
