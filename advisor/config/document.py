@@ -42,9 +42,8 @@ _BOM = b"\xef\xbb\xbf"
 class Document:
     """Config document: bytes, meaning and places of values."""
 
-    path: Path | None
     name: str
-    """Name in messages."""
+    """Its path, or what messages call it."""
     format: Format
     raw: bytes
     text: str
@@ -139,7 +138,7 @@ class Document:
             return self.raw
         content = self.spliced(splices)
         try:
-            after = parse(content, self.format, self.name, options=self.options)
+            after = parse(content, self.format, self.name, self.options)
         except (ConfigSyntaxError, ConfigUnreadableError) as problem:
             self._refuse(f"would not parse any more ({problem})")
         before = {p: scalar.value for p, scalar in self.leaves.items() if p not in gone}
@@ -173,14 +172,13 @@ def read(path: Path | str) -> Document:
         known = ", ".join(SUFFIXES)
         msg = f"{path} is no config that can be edited: its name ends in none of {known}."
         raise ConfigUnreadableError(msg)
-    return parse(raw, form, str(path), path)
+    return parse(raw, form, str(path))
 
 
 def parse(
     raw: bytes,
     format: Format,  # noqa: A002  the field's name
     name: str,
-    path: Path | None = None,
     options: tuple[Option, ...] = (),
 ) -> Document:
     """Parse a document from bytes; `name` appears in errors."""
@@ -198,14 +196,12 @@ def parse(
     if len(leaves) > MAX_VALUES:
         msg = f"{name} holds more than {MAX_VALUES:,} values. Name the config, not a data file."
         raise ConfigUnreadableError(msg)
-    return Document(
-        path=path, name=name, format=format, raw=raw, text=text, leaves=leaves, options=options
-    )
+    return Document(name=name, format=format, raw=raw, text=text, leaves=leaves, options=options)
 
 
 def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Document:
     """Command as a document; `argv.split` gives an argv back."""
-    return parse(argv.join(command), "argv", "command line", options=tuple(options))
+    return parse(argv.join(command), "argv", "command line", tuple(options))
 
 
 def masked_diff(before: Document, after: Document, name: str) -> str:

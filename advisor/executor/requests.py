@@ -216,7 +216,7 @@ class Program:
         command = with_seed(self.argv(candidate, document, outputs), seed)
         seeded = {} if seed is None else dict.fromkeys(SEED_VARIABLES, str(seed % SEEDS))
         files = tuple(
-            TrialFile(original=str(config.path), content=self.content(config, candidate, outputs))
+            TrialFile(original=config.name, content=self.content(config, candidate, outputs))
             for config in self.configs
         )
         start_s, hang_s, total_s = self.limits.of(plan)

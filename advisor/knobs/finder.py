@@ -68,7 +68,7 @@ def _phase_of_document(document: Document, leaves: list[Leaf], names: frozenset[
 def _title(document: Document) -> str:
     """Name of the document, or a command's first words."""
     if document.format != "argv":
-        return document.path.stem if document.path else ""
+        return PurePath(document.name).stem
     words = document.raw.decode("utf-8", "replace").split("\0")
     own = first_own_word(words)
     behind = itertools.takewhile(lambda word: word[:1] != "-" and "=" not in word, words[own:])

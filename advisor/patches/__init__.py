@@ -52,8 +52,7 @@ def config_patch(program: Program, state: TunerState, suggestion: Suggestion) ->
     for config in program.configs:
         sides = (state.best, suggestion.variant.candidate)
         old, new = (program.content(config, side).decode() for side in sides)
-        if config.path is not None:
-            patches.append(python_source.file_patch(config.path, old, new, program.cwd))
+        patches.append(python_source.file_patch(Path(config.name), old, new, program.cwd))
     return "".join(filter(None, patches)) or None
 
 
