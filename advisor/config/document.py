@@ -9,7 +9,17 @@ from typing import Literal, NoReturn
 
 from advisor import masking
 from advisor.config import argv, jsonc, python, spelling, swap, toml, yaml
-from advisor.config.leaves import FLAGS, Option, Scalar, Splice, Syntax, spelled, spliced
+from advisor.config.leaves import (
+    FLAGS,
+    TOO_DEEP,
+    Option,
+    Scalar,
+    Splice,
+    Syntax,
+    spelled,
+    spliced,
+    syntax_error,
+)
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
 from advisor.model import JsonScalar
 
@@ -191,7 +201,10 @@ def parse(
             "Convert the file to UTF-8 and call again."
         )
         raise ConfigUnreadableError(msg) from problem
-    found = argv.with_options(text, options) if options else SYNTAXES[format].parse(text, name)
+    try:
+        found = argv.with_options(text, options) if options else SYNTAXES[format].parse(text, name)
+    except (RecursionError, MemoryError) as problem:
+        raise syntax_error(name, text, 0, TOO_DEEP) from problem
     leaves = {leaf.path: leaf for leaf in found}
     if len(leaves) > MAX_VALUES:
         msg = f"{name} holds more than {MAX_VALUES:,} values. Name the config, not a data file."

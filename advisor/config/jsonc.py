@@ -9,20 +9,19 @@ import re
 from collections.abc import Iterator
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Scalar, Syntax, spliced, syntax_error
+from advisor.config.leaves import Scalar, Syntax, spliced, syntax_error
 
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _APART = re.compile(rf'{_STRING}|(?P<comment>//[^\r\n]*|/\*.*?\*/)|["/].*', re.DOTALL)
 """String, comment, or the unfinished beginning of one."""
 _TRAILING_COMMA = re.compile(r"(?<=[^\s{\[,:])\s*,(?=\s*[}\]])")
-_BRACKET = re.compile(r"[{}\[\]]")
 _TOKEN = re.compile(rf'{_STRING}|[{{}}\[\]]|[^\s{{}}\[\],:"]+', re.DOTALL)
 """String, bracket or bare word; commas and colons lie between them."""
 
 
 def parse(text: str, name: str) -> list[Scalar]:
     """Raises ConfigSyntaxError with line and column."""
-    blanked = _blanked(text, name)
+    blanked = _blanked(text)
     try:
         json.loads(blanked)
     except ValueError as problem:
@@ -33,16 +32,12 @@ def parse(text: str, name: str) -> list[Scalar]:
     return [leaf for leaf in reader.found if leaf]
 
 
-def _blanked(text: str, name: str) -> str:
+def _blanked(text: str) -> str:
     """Blank out comments and trailing commas."""
     apart = list(_APART.finditer(text))
     comments = [(*each.span(), " " * len(each[0])) for each in apart if each["comment"]]
     strings = [(*each.span(), "s" * len(each[0])) for each in apart if not each["comment"]]
-    shape, depth = spliced(text, [*comments, *strings]), 0
-    for bracket in _BRACKET.finditer(shape):
-        depth += 1 if bracket[0] in "{[" else -1
-        if depth > MAX_DEPTH:
-            raise syntax_error(name, text, bracket.start(), TOO_DEEP)
+    shape = spliced(text, [*comments, *strings])
     commas = ((each.end() - 1, each.end(), " ") for each in _TRAILING_COMMA.finditer(shape))
     return spliced(text, [*comments, *commas])
 

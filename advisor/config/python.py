@@ -13,15 +13,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 
 from advisor.config import spelling
-from advisor.config.leaves import (
-    COMPUTED,
-    MAX_DEPTH,
-    TOO_DEEP,
-    Scalar,
-    Syntax,
-    line_starts,
-    syntax_error,
-)
+from advisor.config.leaves import COMPUTED, Scalar, Syntax, line_starts, syntax_error
 from advisor.config.spelling import is_number
 from advisor.model import JsonScalar
 
@@ -44,8 +36,6 @@ def parse(text: str, name: str) -> Iterable[Scalar]:
     except SyntaxError as problem:
         at = problem.lineno or 1, max(problem.offset or 1, 1)
         raise syntax_error(name, text, at, f"not valid Python: {problem.msg}") from problem
-    except (ValueError, RecursionError, MemoryError) as problem:
-        raise syntax_error(name, text, 0, TOO_DEEP) from problem
     return reader.found.values()
 
 
@@ -162,8 +152,6 @@ class _Reader:
         return None
 
     def _value(self, node: ast.expr, path: str, why: str | None) -> None:
-        if path.count(".") + path.count("[") > MAX_DEPTH:
-            return
         if isinstance(node, ast.Call):
             before = len(self.found)
             self._members(node, path, why)

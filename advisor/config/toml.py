@@ -1,11 +1,10 @@
-"""TOML: values by `tomllib`, places by a scanner over text that `tomllib` accepted."""
+"""TOML: a scanner over text that `tomllib` accepted, which also reads each value."""
 
 import re
 import tomllib
-from typing import Any, cast
 
 from advisor.config import spelling
-from advisor.config.leaves import MAX_DEPTH, TOO_DEEP, Scalar, Syntax, syntax_error
+from advisor.config.leaves import Scalar, Syntax, syntax_error
 from advisor.config.spelling import double_quoted
 from advisor.model import JsonScalar
 
@@ -25,15 +24,13 @@ _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
 def parse(text: str, name: str) -> list[Scalar]:
     """Raises ConfigSyntaxError with line and column."""
     try:
-        data = tomllib.loads(text)
+        tomllib.loads(text)
     except ValueError as problem:
         stated = f"not valid TOML: {_AT.sub('', str(problem)).strip()}"
         found = _AT.search(str(problem))
         at = (int(found[1]), int(found[2])) if found else len(text)
         raise syntax_error(name, text, at, stated) from problem
-    except RecursionError as problem:
-        raise syntax_error(name, text, 0, TOO_DEEP) from problem
-    scanner = _Scanner(text, name, data)
+    scanner = _Scanner(text)
     scanner.run()
     return scanner.found
 
@@ -46,24 +43,22 @@ def spell_text(value: str, old: str) -> str:
 
 
 class _Scanner:
-    """Scanner of valid TOML beside the `tomllib` tree."""
+    """Scanner of text that is known to be valid."""
 
-    def __init__(self, text: str, name: str, data: dict[str, Any]) -> None:
+    def __init__(self, text: str) -> None:
         self.found: list[Scalar] = []
         self._text = text
-        self._name = name
-        self._data = data
         self._at = 0
         self._tables: dict[str, int] = {}
         """Path of an array of tables to the number of its tables so far."""
 
     def run(self) -> None:
-        table, here = "", self._data
+        table = ""
         while self._next():
             if self._next() == "[":
-                table, here = self._header()
+                table = self._header()
             else:
-                self._member(table, here)
+                self._member(table)
 
     def _take(self, pattern: str | re.Pattern[str]) -> str:
         found = re.compile(pattern).match(self._text, self._at)
@@ -85,51 +80,49 @@ class _Scanner:
             parts.append(next(iter(tomllib.loads(f"{part} = 0"))) if quoted else part)
         return parts
 
-    def _header(self) -> tuple[str, Any]:
+    def _header(self) -> str:
         """Read a `[a.b]` or `[[a.b]]` header."""
         is_array = bool(self._take(r"\[{1,2}[ \t]*").count("[") - 1)
         parts = self._keys()
         self._take(r"[ \t]*\]{1,2}")
-        path, here = "", cast("Any", self._data)
+        path = ""
         for number, part in enumerate(parts):
-            path, here = spelling.member(path, part), here[part]
+            path = spelling.member(path, part)
             if is_array and number == len(parts) - 1:
                 self._tables[path] = self._tables.get(path, -1) + 1
             if path in self._tables:
-                index = self._tables[path]
-                path, here = spelling.member(path, index), here[index]
-        return path, here
+                path = spelling.member(path, self._tables[path])
+        return path
 
-    def _member(self, path: str, here: Any) -> None:
+    def _member(self, path: str) -> None:
         for part in self._keys():
-            path, here = spelling.member(path, part), here[part]
+            path = spelling.member(path, part)
         self._take(r"[ \t]*=[ \t]*")
-        self._value(here, path)
+        self._value(path)
 
-    def _value(self, here: Any, path: str) -> None:
-        if path.count("[") + path.count(".") > MAX_DEPTH:
-            raise syntax_error(self._name, self._text, self._at, TOO_DEEP)
+    def _value(self, path: str) -> None:
         opening = self._text[self._at]
         if opening not in "[{":
-            self._leaf(here, path)
+            self._leaf(path)
             return
         self._at += 1
         index = 0
         while self._next() not in "]}":
             if opening == "[":
-                self._value(here[index], spelling.member(path, index))
+                self._value(spelling.member(path, index))
                 index += 1
             else:
-                self._member(path, here)
+                self._member(path)
             self._next()
             self._take(",")
         self._at += 1
 
-    def _leaf(self, here: Any, path: str) -> None:
+    def _leaf(self, path: str) -> None:
         start = self._at
         word = self._take(_STRING) or self._take(_DATE_AND_TIME) or self._take(_WORD)
-        plain = isinstance(here, (str, int, float))  # else a date, which stays text
-        value: JsonScalar = here if plain else word
+        read = tomllib.loads(f"x = {word}")["x"]
+        plain = isinstance(read, (str, int, float))  # else a date, which stays text
+        value: JsonScalar = read if plain else word
         why = "it is a block of text" if word.startswith(('"""', "'''")) else None
         self.found.append(Scalar(path, value, start, self._at, why))
 
