@@ -1,7 +1,7 @@
 """Comparison of variants in interleaved rounds, with intervals.
 
-The order flips, or is the caller's, with every round that counts: a drift of the machine favours no
-arm. A contended round is run again as a whole; dropping one arm alone would favour it.
+The order flips with every round that counts: a drift of the machine favours no arm. A contended
+round is run again as a whole; dropping one arm alone would favour it.
 """
 
 import itertools
@@ -43,16 +43,15 @@ def interleaved(
     *,
     contended: Callable[[Mapping[str, R]], str | None],
     failed: Callable[[R], bool] = lambda _: False,
-    orders: Iterator[tuple[str, ...]] | None = None,
     at_once: Callable[[], int] = lambda: 1,
 ) -> Iterator[Round[R]]:
     """Run rounds without end, until the caller stops.
 
     `run` is given `at_once` rounds, and gives the runs of each, up to one that failed.
-    `contended` gives the reason why a whole round does not count, or None. `orders` gives the order
-    of each round that counts; without, it flips. Rounds whose node is lost begin again.
+    `contended` gives the reason why a whole round does not count, or None. Rounds whose node is
+    lost begin again.
     """
-    orders = orders or itertools.cycle([tuple(arms), tuple(reversed(arms))])
+    orders: Iterator[tuple[str, ...]] = itertools.cycle([tuple(arms), tuple(reversed(arms))])
     numbers = itertools.count(1)
     while True:
         wave = list(zip(itertools.islice(orders, max(1, at_once())), numbers, strict=False))

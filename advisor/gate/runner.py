@@ -4,14 +4,14 @@ The order within pairs is random and seeded, in blocks of two pairs that hold bo
 no drift and no effect of the place favours an arm.
 """
 
+import itertools
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from advisor.errors import InterruptedByUserError
-from advisor.executor.comparison import Round, Turns, interleaved
 from advisor.executor.executor import Budget
 from advisor.gate import checkout, config, verdict
 from advisor.gate.config import Program
@@ -98,10 +98,9 @@ class Session:
         for program in self._open():
             self._warm_up(program)
         self._announce()
-        rounds = {program.name: self._rounds(program) for program in self.selected}
         while open_programs := self._open():
             for program in open_programs:
-                self._add(program.name, next(rounds[program.name]))
+                self._measure_pair(program)
 
     def _warm_up(self, program: Program) -> None:
         """Run each arm once, uncounted.
@@ -143,23 +142,6 @@ class Session:
                 f"({last * pair_s / 60:.1f} min)"
             )
 
-    def _rounds(self, program: Program) -> Iterator[Round[RunEntry]]:
-        """Pairs of one program without end."""
-
-        def run(rounds: Sequence[Turns]) -> list[dict[str, RunEntry]]:
-            found: dict[str, RunEntry] = {}
-            for arm, _ in rounds[0]:
-                longest_s = max(run.wall_s for run in self.programs[program.name].runs)
-                limit_s = max(self.budget.remaining_s, HANG_FACTOR * longest_s)
-                found[arm] = self._run(program, "base" if arm == "base" else "head", limit_s)
-            return [found]
-
-        def contended(runs: Mapping[str, RunEntry]) -> str | None:
-            quiet = self.mode == "history"  # another day's runs are those of a quiet machine
-            return verdict.why_again(runs["base"], runs["head"], needs_quiet=quiet)
-
-        return interleaved(ARMS, run, contended=contended, orders=orders(self.inputs.seed))
-
     def _open(self) -> list[Program]:
         """Programs that another pair could still decide."""
         record = decide(tuple(self.programs.values()), self.inputs, self.mode)
@@ -185,17 +167,24 @@ class Session:
             f"{left_s / 60:.1f} are left; give --max-minutes {enough} or more, or a shorter run"
         )
 
-    def _add(self, name: str, measured: Round[RunEntry]) -> None:
-        entry = self.programs[name]
+    def _measure_pair(self, program: Program) -> None:
+        """Run the next pair; one that did not count is measured again in its order."""
+        entry = self.programs[program.name]
+        order = next(itertools.islice(orders(self.inputs.seed), len(entry.kept), None))
+        longest_s = max(run.wall_s for run in entry.runs)
+        runs = {}
+        for arm in order:
+            limit_s = max(self.budget.remaining_s, HANG_FACTOR * longest_s)
+            runs[arm] = self._run(program, arm, limit_s)
+        quiet = self.mode == "history"  # another day's runs are those of a quiet machine
         pair = PairEntry(
             number=len(entry.pairs) + 1,
-            order="base first" if measured.order == ARMS else "head first",
-            base=measured.runs["base"],
-            head=measured.runs["head"],
-            discarded=measured.contended,
+            order="base first" if order == ARMS else "head first",
+            **runs,
+            discarded=verdict.why_again(**runs, needs_quiet=quiet),
         )
-        self.update(name, pairs=[*entry.pairs, pair])
-        self.say(f"{name}: {_summary(pair)}")
+        self.update(program.name, pairs=[*entry.pairs, pair])
+        self.say(f"{program.name}: {_summary(pair)}")
 
     def _run(self, program: Program, arm: Variant, limit_s: float) -> RunEntry:
         plan = self.plans[program.name]

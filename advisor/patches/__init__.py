@@ -1,6 +1,7 @@
 """Advice on confirmed suggestions, with patches where the place is certain."""
 
 from functools import partial
+from pathlib import Path
 
 from advisor import numbers
 from advisor.executor.comparison import UNDER_LOAD
