@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -183,11 +183,12 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
         base = head = checkout.head_checkout(cwd)
         shared = checkout.shared_data(head, args.link)
         programs = config.choose(head, args.workload, args.command)
+        host = read_machine()
+        engine = _hold_engine(stack, host, inputs, cancel)
         if args.history:  # a file that cannot be used is refused first
             history.read(args.history)
             claim([args.history], overwrite=True)
-        engine, host = stack.enter_context(_machine(inputs, cancel))
-        if not args.history:
+        else:
             base = stack.enter_context(checkout.base_of(head, args.base_ref, args.link))
             known = config.declared(base)  # a change that loosens a limit is judged by the old one
             limits = {p.name: known[p.name].workload.gate for p in programs if p.name in known}
@@ -212,45 +213,41 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
             say=_say,
             mode="history" if args.history else "noise" if same else "ab",
         )
-        record = _judged(args, session, host, cancel)
+        if args.setup:
+            _set_up(args.setup, session, cancel)
+        record = measured(session, host)
+        if args.history:
+            record = _judged(record, args.history)
     notes = [*record.notes, *setup_step.isolation_notes(cwd, job.withheld)]
     return record.model_copy(update={"notes": notes})
 
 
-def _judged(
-    args: argparse.Namespace, session: Session, host: Machine, cancel: threading.Event
-) -> GateRecord:
-    """Run the session: base against head, equal code, or head against the history."""
-    if args.setup:
-        _set_up(args.setup, session, cancel)
-    record = measured(session, host)
-    if session.mode != "history" or record.verdict in {"error", "invalid", "no-baseline"}:
+def _judged(record: GateRecord, path: Path) -> GateRecord:
+    """`record` against the history in `path`, which it joins."""
+    if record.verdict in {"error", "invalid", "no-baseline"}:
         return record
-    past, claimed = history.read(args.history), claim([args.history], overwrite=True)
+    past, claimed = history.read(path), claim([path], overwrite=True)
     record, longer = history.judge(past, record)
-    claimed.write(args.history, (longer.model_dump_json(indent=1) + "\n").encode())
+    claimed.write(path, (longer.model_dump_json(indent=1) + "\n").encode())
     return record
 
 
-@contextlib.contextmanager
-def _machine(inputs: Inputs, cancel: threading.Event) -> Iterator[tuple[Engine, Machine]]:
-    """Hold the engine of the first GPU, or of the host, and read the host."""
-    machine = read_machine()
-    uuid = machine.gpus[0].uuid if machine.gpus else None
+def _hold_engine(
+    stack: contextlib.ExitStack, host: Machine, inputs: Inputs, cancel: threading.Event
+) -> Engine:
+    """Engine of the first GPU, or of the host, once no other gate holds it."""
+    uuid = host.gpus[0].uuid if host.gpus else None
     engine = make_engine(EngineSettings(gpu_uuid=uuid, cancel=cancel))
     deadline, waiting = time.monotonic() + 60 * inputs.max_minutes, False
-    with contextlib.ExitStack() as stack:
-        while True:
-            try:
-                stack.enter_context(engine)
-                break
-            except errors.StateBusyError as problem:
-                if not waiting:
-                    _say(f"{problem} Waiting for it.")
-                waiting = True
-                if time.monotonic() > deadline or cancel.wait(LOCK_POLL_S):
-                    raise
-        yield engine, machine
+    while True:
+        try:
+            return stack.enter_context(engine)
+        except errors.StateBusyError as problem:
+            if not waiting:
+                _say(f"{problem} Waiting for it.")
+            waiting = True
+            if time.monotonic() > deadline or cancel.wait(LOCK_POLL_S):
+                raise
 
 
 def _set_up(command: str, session: Session, cancel: threading.Event) -> None:
