@@ -57,7 +57,6 @@ class Versions:
         """Remember a rewrite in advance. Raises StateUnusableError."""
         taken = [int(path.stem) for path in self._files()]
         kept = {
-            "config": str(self._config),
             "changes": [
                 {"path": c.path, "old": c.old, "new": c.new, "text": original.scalars[c.path].text}
                 for c in changes

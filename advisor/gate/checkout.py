@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +35,7 @@ ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
 }
-FILTER = re.compile(r"filter\..*\.(clean|smudge|process|required)", re.DOTALL)
+FILTERS = r"^filter\..*\.(clean|smudge|process|required)$"
 LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\n"
 FETCH = "fetch the whole history (actions/checkout with fetch-depth: 0)."
 
@@ -49,8 +48,8 @@ def git(cwd: Path, *args: str) -> str | None:
 
 def run_git(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
     """Run git without filters. Raises UsageError without git."""
-    listed = _run(cwd, QUIET, ("config", "--name-only", "-z", "--get-regexp", r"^filter\."))
-    names = [name for name in listed.stdout.split("\0") if FILTER.fullmatch(name)]
+    listed = _run(cwd, QUIET, ("config", "--name-only", "-z", "--get-regexp", FILTERS))
+    names = filter(None, listed.stdout.split("\0"))
     off = [f"{name}={'false' if name.endswith('.required') else ''}" for name in names]
     return _run(cwd, (*QUIET, *(word for each in off for word in ("-c", each))), args)
 
@@ -255,11 +254,6 @@ def _is_pointer(path: Path) -> bool:
     with contextlib.suppress(OSError), path.open("rb") as file:
         return file.read(len(LFS_POINTER)) == LFS_POINTER
     return False
-
-
-def git_folder(top: Path) -> str:
-    """Repository folder of the checkout at `top`."""
-    return git(top, "rev-parse", "--path-format=absolute", "--git-common-dir") or str(top / ".git")
 
 
 def shared_data(head: Checkout, paths: Sequence[str]) -> tuple[Path, ...]:

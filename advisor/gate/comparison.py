@@ -3,7 +3,7 @@
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,20 +14,16 @@ from advisor.numbers import number
 from advisor.objective import METRICS
 
 THROUGHPUT = "throughput"
-FIGURES: dict[str, tuple[str, Callable[[Run], float | None]]] = {
-    "memory": ("GiB", lambda run: run.peak_device_gib or run.peak_mem_gib),
-    "energy": ("J a unit", METRICS["energy"].read),
-    "latency_p95": ("ms", METRICS["latency_p95"].read),
-}
-"""Unit and reader of each figure, lower is better; memory is the process tree's on a CPU."""
+FIGURES = {"memory": "GiB", "energy": "J a unit", "latency_p95": "ms"}
+"""Unit of each figure, lower is better; memory is the process tree's on a CPU."""
 
 
 def figures(run: Run) -> dict[str, Rate]:
     """Figures that `run` has, by name."""
     return {
         name: Rate(mean=value, unit=unit, better="lower")
-        for name, (unit, read) in FIGURES.items()
-        if (value := read(run))
+        for name, unit in FIGURES.items()
+        if (value := METRICS[name].read(run))
     }
 
 

@@ -23,7 +23,6 @@ from advisor.model import digest_of
 from advisor.report import writing
 from advisor.report.schema import Part
 
-FORMAT: Literal[3] = 3
 WINDOW = 30
 """Sessions of the window."""
 FEWEST_SESSIONS = 10
@@ -48,7 +47,7 @@ class Session(Part):
 class History(Part):
     """The file."""
 
-    format: Literal[3] = FORMAT
+    format: Literal[3] = 3
     sessions: list[Session] = Field(default_factory=list)
 
     def window(self, series: str) -> list[Session]:

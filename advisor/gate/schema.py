@@ -21,7 +21,6 @@ Better = Literal["lower", "higher"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 ARMS: tuple[Variant, Variant] = ("base", "head")
-SCHEMA_VERSION: Literal[4] = 4
 
 
 class Rate(Part):
@@ -178,7 +177,7 @@ class GateRecord(Part):
     discarded_pairs: int = 0
     workloads: list[WorkloadVerdict] = Field(default_factory=list)
     """Worst first."""
-    schema_version: Literal[4] = SCHEMA_VERSION
+    schema_version: Literal[4] = 4
     reason: str
     mode: Mode = "ab"
     tool_version: str = __version__

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from advisor.errors import InterruptedByUserError
-from advisor.gate.checkout import Checkout, git, git_folder
+from advisor.gate.checkout import Checkout, git
 from advisor.runner.job import Job
 from advisor.runner.launch import Launched
 from advisor.runner.output import Tally, plain
@@ -131,7 +131,8 @@ def shown_paths(
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[str, ...]:
     """Needed paths inside the hidden folders. They are the checkout, interpreters and caches."""
-    found = {str(checkout.top), git_folder(checkout.top), *links, *SHOWN_RUN}
+    repository = git(checkout.top, "rev-parse", "--path-format=absolute", "--git-common-dir")
+    found = {str(checkout.top), repository or "", *links, *SHOWN_RUN}
     found |= {PACKAGE, "/etc/resolv.conf", *_interpreter(Path(sys.executable).parent)}
     for variable in SEARCH_PATHS:
         for entry in environ.get(variable, "").split(os.pathsep):
@@ -149,7 +150,7 @@ def shown_paths(
             found |= {f"{folder}/hub", f"{folder}/datasets"}  # beside them lies a token
         elif cache.variable != "XDG_CACHE_HOME":
             found.add(folder)
-    real, hidden = {os.path.realpath(path) for path in found}, hidden_folders(environ)
+    real, hidden = {os.path.realpath(path) for path in found if path}, hidden_folders(environ)
     return tuple(sorted(p for p in real if not any(is_within(each, p) for each in hidden)))
 
 
