@@ -20,8 +20,6 @@ from advisor.gate import report
 from advisor.gate.checkout import fact, read_event
 from advisor.gate.schema import GateRecord
 
-ANNOTATION_CHARS = 1000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -101,7 +99,7 @@ def annotation(record: GateRecord, code: int) -> str:
     figures = ""
     if record.slowdown_pct is not None:
         figures = f" Slowdown {record.slowdown_pct:.1f} %, {record.pairs} pairs."
-    said = report.reason(record)[:ANNOTATION_CHARS] + figures
+    said = report.reason(record) + figures
     said = said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return f"::{level} title=Throughput gate%3A {record.verdict}::{said}"
 
