@@ -38,7 +38,6 @@ NEXT_STEPS = {
     "and run the gate again.",
     "error": "This is no slowdown: make the named run work, then run the gate again.",
 }
-SMALLEST_SHOWN_PCT = 0.05
 LONGEST = 300
 """Characters of a sentence in the summary lines."""
 
@@ -93,13 +92,11 @@ def _hardware(host: Machine | None) -> str:
 
 
 def title(record: GateRecord) -> str:
-    """Verdict as a heading."""
     equal = "Equal code: " if record.mode == "noise" else ""
     return f"{equal}{TITLES[record.verdict]}"
 
 
 def reason(record: GateRecord) -> str:
-    """The reason as a sentence."""
     return record.reason.rstrip(".: \n") + "."
 
 
@@ -110,8 +107,6 @@ def slowdown(workload: WorkloadVerdict) -> str:
         return "not measured"
     worse, better, change = words(workload.figure)
     shown = f"{abs(value):.1f} % {worse if value > 0 else better}"
-    if abs(value) < SMALLEST_SHOWN_PCT:
-        shown = "none"
     low, high = workload.ci_low_pct, workload.ci_high_pct
     if workload.confidence is None or low is None or high is None:
         return f"{shown} (no interval)"
@@ -186,7 +181,6 @@ def _pairs(program: ProgramEntry) -> str:
 
 
 def read(path: Path) -> GateRecord:
-    """Read the record in `path`. Raises ReportError."""
     return writing.read(path, GateRecord, "gate.json")
 
 
