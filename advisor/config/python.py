@@ -18,13 +18,12 @@ from advisor.config.spelling import is_number
 from advisor.model import JsonScalar
 
 _PLAIN_TEXT = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"", re.DOTALL)
-_BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match)
+_BLOCKS = (ast.If, ast.For, ast.While, ast.Try, ast.With, ast.Match)
 _PART_END = re.compile(r"[.\[]")
 _HOLDERS = {"dict", "list", "tuple", "set"}
 
 
 def parse(text: str, name: str) -> Iterable[Scalar]:
-    """Raises ConfigSyntaxError with line and column."""
     if "\0" in text:
         raise syntax_error(name, text, text.index("\0"), "not valid Python: it holds a NUL")
     try:
@@ -40,7 +39,6 @@ def parse(text: str, name: str) -> Iterable[Scalar]:
 
 
 def spell_text(value: str, old: str) -> str:
-    """A text quoted as `old` was."""
     quoted = repr(value)
     if old[:1] == '"' and quoted[0] == "'" and '"' not in value:
         return f'"{quoted[1:-1]}"'
@@ -56,7 +54,6 @@ class Places:
         self._ascii = text.isascii()
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        """Start and end of a node."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return (
@@ -93,7 +90,7 @@ class _Reader:
             elif (changed := _changed_by(node)) is not None:
                 place = self._place(changed, path)
                 self._mark(place, f"it is changed again on line {node.lineno}")
-            elif isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            elif isinstance(node, (ast.ClassDef, ast.FunctionDef)):
                 self.body(node.body, spelling.member(path, node.name), why)
             elif isinstance(node, _BLOCKS):
                 self._block(node, path, why)
@@ -101,9 +98,8 @@ class _Reader:
                 self._value(node.value, path, why)
 
     def _block(self, node: ast.stmt, path: str, why: str | None) -> None:
-        is_plain = isinstance(node, (ast.With, ast.AsyncWith))
-        stated = f"it is set under a condition or in a loop, line {node.lineno}"
-        why = why if is_plain else why or stated
+        if not isinstance(node, ast.With):
+            why = why or f"it is set under a condition or in a loop, line {node.lineno}"
         for field in ("body", "orelse", "finalbody"):
             self.body(getattr(node, field, ()), path, why)
         for inner in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
