@@ -50,7 +50,6 @@ _SEVERAL = re.compile(r"[\[({].*|.*,.*", re.DOTALL)
 
 
 def join(command: Sequence[str]) -> bytes:
-    """The document's bytes."""
     return SEPARATOR.join(command).encode()
 
 

@@ -64,12 +64,10 @@ class Document:
 
     @cached_property
     def scalars(self) -> Mapping[str, Scalar]:
-        """Scalars by path, in order."""
         found = spelled(self.text, self.leaves.values(), SYNTAXES[self.format])
         return {leaf.path: leaf for leaf in found}
 
     def takes(self, path: str, value: JsonScalar) -> bool:
-        """Return True if `value` is writable at `path`."""
         option = self.scalars[path].option if path in self.scalars else None
         if option and option.choices and value not in option.choices:
             return False
@@ -218,7 +216,6 @@ def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Docume
 
 
 def masked_diff(before: Document, after: Document, name: str) -> str:
-    """Unified diff of two configs with masked secrets."""
     old, new = (_masked(side).splitlines(keepends=True) for side in (before, after))
     lines = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", n=2)
     return "".join(line if line.endswith("\n") else line + "\n" for line in lines)

@@ -20,7 +20,6 @@ _TOKEN = re.compile(rf'{_STRING}|[{{}}\[\]]|[^\s{{}}\[\],:"]+', re.DOTALL)
 
 
 def parse(text: str, name: str) -> list[Scalar]:
-    """Raises ConfigSyntaxError with line and column."""
     blanked = _blanked(text)
     try:
         json.loads(blanked)
@@ -50,7 +49,6 @@ class _Reader:
         self.rest = tokens
 
     def value(self, token: re.Match[str], path: str) -> None:
-        """Read the value at `path`."""
         if token[0] == "{":
             self._object(path)
         elif token[0] == "[":

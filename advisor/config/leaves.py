@@ -13,7 +13,6 @@ Form = Literal["apart", "joint", "bare", "pair"]
 """apart: `--workers 4`; joint: `--workers=4`, `data.workers=4`; bare: `--amp`, true by being
 there; pair: `--amp` and `--no-amp`."""
 FLAGS = ("bare", "pair")
-"""Forms without a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +78,6 @@ class Scalar(NamedTuple):
 
     @property
     def editable(self) -> bool:
-        """Return True if its value may be replaced."""
         return self.why is None
 
     @property

@@ -28,8 +28,6 @@ from advisor.state import existing_folders, project_root
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """One rewrite of one config."""
-
     number: int
     original: bytes
     tuned: bytes

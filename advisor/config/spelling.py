@@ -70,11 +70,9 @@ def spell_boolean(value: bool, old: str, plain: str = "true") -> str:
 
 
 def double_quoted(value: str) -> str:
-    """Quote a string for YAML and TOML."""
     quoted = json.dumps(value, ensure_ascii=False)
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return True for numbers except booleans."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -22,7 +22,6 @@ _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
 def parse(text: str, name: str) -> list[Scalar]:
-    """Raises ConfigSyntaxError with line and column."""
     try:
         tomllib.loads(text)
     except ValueError as problem:
@@ -36,7 +35,6 @@ def parse(text: str, name: str) -> list[Scalar]:
 
 
 def spell_text(value: str, old: str) -> str:
-    """A string quoted as `old` was."""
     if old[:1] == "'" and "'" not in value and value.isprintable():
         return f"'{value}'"
     return double_quoted(value)

@@ -30,7 +30,6 @@ _resolve: Any = Resolver().resolve
 
 
 def parse(text: str, name: str) -> list[Scalar]:
-    """Raises ConfigSyntaxError with line and column."""
     try:
         _refuse_deep(text, name)
         root = yaml.compose(text, Loader=_LOADER)

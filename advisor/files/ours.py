@@ -31,7 +31,6 @@ _LOOKED_AT = 512
 
 
 def is_marked(path: Path) -> bool:
-    """Return True for our marked file. Raises OSError."""
     mark = MARKS.get(path.suffix)
     if mark is None:
         return False

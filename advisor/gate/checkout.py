@@ -290,7 +290,6 @@ def _link(head: Checkout, paths: Sequence[str], base_cwd: Path) -> None:
 LOADED_BYTES = 16 << 20
 FOREIGN_KEPT = 8
 NAMED = 3
-"""Files named in one sentence."""
 ENVIRONMENTS = ("site-packages", "dist-packages")
 ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
 HASH_CHARS = 16

@@ -47,7 +47,6 @@ LOCK_POLL_S = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of `gpu-advisor gate`."""
     add = parser.add_argument
     switch = functools.partial(add, action="store_true")
     names = functools.partial(add, type=_names, default=[])
@@ -136,7 +135,6 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
 
 
 def exit_code(record: GateRecord, *, bisect: bool) -> int:
-    """Exit code of the verdict."""
     code = GATE_EXIT_CODES[record.verdict]
     if bisect:
         return BISECT_SKIP if code not in {0, 1} else code

@@ -19,7 +19,6 @@ FIGURES = {"memory": "GiB", "energy": "J a unit", "latency_p95": "ms"}
 
 
 def figures(run: Run) -> dict[str, Rate]:
-    """Figures that `run` has, by name."""
     return {
         name: Rate(mean=value, unit=unit, better="lower")
         for name, unit in FIGURES.items()
@@ -37,7 +36,6 @@ class Workload(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name in reports."""
         figure = None if self.figure == THROUGHPUT else self.figure
         parts = (self.program, self.benchmark, figure)
         return ": ".join(part for part in parts if part is not None)
@@ -62,7 +60,6 @@ class Comparison:
 
     @property
     def higher_is_better(self) -> bool:
-        """True for rates."""
         return self.rates["head"][0].better == "higher"
 
     @property

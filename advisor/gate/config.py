@@ -42,7 +42,6 @@ class Program:
         return self.workload.model_dump(include=names) | own
 
     def cwd(self, checkout: Checkout) -> Path:
-        """Working directory in `checkout`."""
         return checkout.top / self.folder
 
     def argv(self, checkout: Checkout) -> tuple[str, ...]:

@@ -24,7 +24,6 @@ from advisor.report import writing
 from advisor.report.schema import Part
 
 WINDOW = 30
-"""Sessions of the window."""
 FEWEST_SESSIONS = 10
 LATEST = 5
 """Sessions, the new one among them, that the drift test takes together."""
@@ -45,8 +44,6 @@ class Session(Part):
 
 
 class History(Part):
-    """The file."""
-
     format: Literal[3] = 3
     sessions: list[Session] = Field(default_factory=list)
 

@@ -51,8 +51,6 @@ SUITE_UNIT = "call"
 
 @dataclass(kw_only=True)
 class ProcessRunner:
-    """Runner of programs in both arms, one by one."""
-
     engine: Engine
     arms: Mapping[Variant, Checkout]
     scratch: Path
@@ -110,7 +108,6 @@ class ProcessRunner:
     def environment(
         self, program: Program, arm: Variant, benchmark_json: Path, kept: Path
     ) -> dict[str, str]:
-        """Variables of a run of `arm`."""
         caches = {name: str(kept / name.lower()) for name in CACHES}
         own = {"GPU_ADVISOR_ARM": arm, BENCHMARK_JSON: str(benchmark_json)}
         env = {**caches, **program.workload.env, **own}

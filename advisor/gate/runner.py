@@ -77,7 +77,6 @@ class Session:
             )
 
     def update(self, name: str, **facts: object) -> None:
-        """Replace facts of the entry of program `name`."""
         self.programs[name] = self.programs[name].model_copy(update=facts)
 
     def fail_base(self, name: str, failed: str) -> None:
@@ -213,7 +212,6 @@ def _summary(pair: PairEntry) -> str:
 
 
 def measured(session: Session, host: Machine) -> GateRecord:
-    """Run the session and make its record."""
     interrupted = None
     try:
         session.run()

@@ -96,7 +96,6 @@ def unprotected(cwd: Path) -> str:
 
 
 def isolation_notes(cwd: Path, withheld: Sequence[str]) -> list[str]:
-    """Notes for the report about isolation and withheld variables."""
     found = []
     if reach := unprotected(cwd):
         found.append(f"not isolated: {reach}")
@@ -111,7 +110,6 @@ def isolation_notes(cwd: Path, withheld: Sequence[str]) -> list[str]:
 
 
 def hidden_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Folders hidden from code of a change."""
     home = environ.get("HOME") or str(Path("~").expanduser())
     found = {home, "/run", environ.get("XDG_RUNTIME_DIR", "")}
     if temporary := environ.get("RUNNER_TEMP"):

@@ -58,7 +58,6 @@ def why_again(base: RunEntry, head: RunEntry, *, needs_quiet: bool = False) -> s
 
 
 def why_discard(base: Telemetry, head: Telemetry) -> str | None:
-    """Reason that these readings do not count, or None."""
     for arm, readings in (("base", base), ("head", head)):
         for reason, share in readings.event_reasons:
             if reason in HARMFUL_EVENT_REASONS and share > REASON_SHARE:
@@ -69,7 +68,6 @@ def why_discard(base: Telemetry, head: Telemetry) -> str | None:
 
 
 def _clock_offset(base: Telemetry, head: Telemetry) -> str | None:
-    """Unexplained offset between the arms' clocks."""
     if not base.sm_clock_mhz or head.sm_clock_mhz is None:
         return None
     if max(dict(r.event_reasons).get(POWER_CAP, 0.0) for r in (base, head)) > REASON_SHARE:
@@ -85,7 +83,6 @@ def _clock_offset(base: Telemetry, head: Telemetry) -> str | None:
 
 
 def why_disturbed(base: RunEntry, head: RunEntry) -> str | None:
-    """Load of others on the CPUs, or None."""
     disturbed = [run for run in (base, head) if run.others.disturbed]
     return " and ".join(f"{in_words(run.others)} during {run.arm}" for run in disturbed) or None
 
