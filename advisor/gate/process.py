@@ -31,8 +31,6 @@ from advisor.runner.output import plain
 
 BENCHMARK_JSON = "GPU_ADVISOR_BENCHMARK_JSON"
 """Environment variable: path for the JSON of a suite of benchmarks."""
-CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
-"""Compiler caches: one folder an arm, or the first arm would pay for both."""
 THROUGHPUT_LINE = r"^[ \t]*throughput:[ \t]*(\S+)"
 """Line of output with the program's own rate, in units per second."""
 NOT_RECOGNISED = ("no-steps", "probe-not-loaded")
@@ -65,7 +63,7 @@ class ProcessRunner:
     def run(self, program: Program, arm: Variant, plan: MeasurePlan, limit_s: float) -> RunEntry:
         """Run one fresh process; record its failure."""
         checkout = self.arms[arm]
-        caches = self.scratch / "caches" / arm
+        caches = self.scratch / "caches" / arm  # else the first arm would compile for both
         entry, limits = program.workload, program.limits
         limit_s = min(limit_s, limits.run_s or RUN_LIMIT_S)
         self.started += 1
@@ -79,7 +77,7 @@ class ProcessRunner:
             command=program.argv(checkout),
             cwd=str(program.cwd(checkout)),
             scratch=str(scratch),
-            env=tuple(self.environment(program, arm, benchmark_json, caches).items()),
+            env=tuple(environment(program, arm, benchmark_json).items()),
             plan=dataclasses.replace(plan, unit_regex=entry.unit_regex),
             unit=entry.unit,
             # without limits of its own the last is reached first: a plain `timeout`
@@ -105,17 +103,15 @@ class ProcessRunner:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
-    def environment(
-        self, program: Program, arm: Variant, benchmark_json: Path, kept: Path
-    ) -> dict[str, str]:
-        caches = {name: str(kept / name.lower()) for name in CACHES}
-        own = {"GPU_ADVISOR_ARM": arm, BENCHMARK_JSON: str(benchmark_json)}
-        env = {**caches, **program.workload.env, **own}
-        command = program.workload.command
-        if "--benchmark-" in command and "--benchmark-json" not in command:
-            given = f"{os.environ.get('PYTEST_ADDOPTS', '')} --benchmark-json={benchmark_json}"
-            env["PYTEST_ADDOPTS"] = given.strip()
-        return env
+
+def environment(program: Program, arm: Variant, benchmark_json: Path) -> dict[str, str]:
+    own = {"GPU_ADVISOR_ARM": arm, BENCHMARK_JSON: str(benchmark_json)}
+    env = {**program.workload.env, **own}
+    command = program.workload.command
+    if "--benchmark-" in command and "--benchmark-json" not in command:
+        given = f"{os.environ.get('PYTEST_ADDOPTS', '')} --benchmark-json={benchmark_json}"
+        env["PYTEST_ADDOPTS"] = given.strip()
+    return env
 
 
 class NoRateError(Exception):
