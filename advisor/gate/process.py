@@ -97,16 +97,14 @@ class ProcessRunner:
         require_room(self.scratch)  # else its records may not be whole
         own = loaded(scratch, checkout.top, self.between) if self.between else None
         try:
-            whole = plan.mode == "whole"
-            found = entry_of(result, program, arm, scratch, whole=whole)
-            return found.model_copy(update={"loaded": own})
+            return entry_of(result, program, arm, scratch).model_copy(update={"loaded": own})
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
 def environment(program: Program, arm: Variant, benchmark_json: Path) -> dict[str, str]:
     own = {"GPU_ADVISOR_ARM": arm, BENCHMARK_JSON: str(benchmark_json)}
-    env = {**program.workload.env, **own}
+    env = program.workload.env | own
     command = program.workload.command
     if "--benchmark-" in command and "--benchmark-json" not in command:
         given = f"{os.environ.get('PYTEST_ADDOPTS', '')} --benchmark-json={benchmark_json}"
@@ -122,9 +120,7 @@ class NoRateError(Exception):
         self.problem = Failure(kind=kind, evidence=evidence, next_step="")
 
 
-def entry_of(
-    result: Run | Failure, program: Program, arm: Variant, scratch: Path, *, whole: bool
-) -> RunEntry:
+def entry_of(result: Run | Failure, program: Program, arm: Variant, scratch: Path) -> RunEntry:
     """Record of one process, from what it left in `scratch`."""
     record = RunEntry(arm=arm, wall_s=result.wall_s)
     if isinstance(result, Run):
@@ -133,16 +129,16 @@ def entry_of(
     elif not (result.kind in NOT_RECOGNISED and result.exit_code == 0):
         return record.model_copy(update={"problem": dataclasses.replace(result, effects=None)})
     try:
-        source, rates = _rates(result, program, scratch, whole=whole)
+        source, rates = _rates(result, program, scratch)
     except NoRateError as problem:
         return record.model_copy(update={"problem": problem.problem})
     return record.model_copy(update={"source": source, "rates": rates})
 
 
 def _rates(
-    result: Run | Failure, program: Program, scratch: Path, *, whole: bool
+    result: Run | Failure, program: Program, scratch: Path
 ) -> tuple[Source, dict[str, Rate]]:
-    work = result.whole_units or None if isinstance(result, Run) and whole else None
+    work = result.whole_units or None if isinstance(result, Run) and result.to_its_end else None
     logs = (_left(scratch, f"logs/{name}", OUTPUT_BYTES) for name in ("stdout.log", "stderr.log"))
     output = "\n".join(plain(content) for content in logs if content is not None)
     line = last_match(output, program.workload.metric_regex or THROUGHPUT_LINE)
