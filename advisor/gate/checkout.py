@@ -74,7 +74,7 @@ def _run(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """Code of one arm, and its working folder."""
+    """Code of one arm, and its working folder, with links resolved."""
 
     top: Path
     cwd: Path
@@ -201,8 +201,8 @@ def base_of(head: Checkout, base_ref: str | None, links: Sequence[str]) -> Itera
             yield base
         return
     second = head_checkout(folder.resolve())
-    cwd = second.top / head.cwd.relative_to(head.top.resolve())
-    if second.top.resolve() == head.top.resolve() or not cwd.is_dir():
+    cwd = second.top / head.cwd.relative_to(head.top)
+    if second.top == head.top or not cwd.is_dir():
         msg = f"--base-ref {folder} is no second checkout that holds {cwd}. Check base out there."
         raise UsageError(msg)
     yield Checkout(top=second.top, cwd=cwd, revision=second.revision)
@@ -215,7 +215,7 @@ def base_checkout(
     """Make a temporary worktree of `revision`, outside the repository."""
     git(head.top, "worktree", "prune")  # left by a killed gate
     with scratch_folder() as folder:
-        top = folder / head.top.name
+        top = folder.resolve() / head.top.name
         words = ("worktree", "add", "--detach", "--quiet", str(top), revision.sha or "")
         try:
             made = run_git(head.top, *words)
@@ -223,7 +223,7 @@ def base_checkout(
                 msg = f"git could not check out {revision.sha}: {made.stderr.strip()}"
                 raise NoBaselineError(msg)
             _require_whole(top, head.top)
-            cwd = top / head.cwd.relative_to(head.top.resolve())
+            cwd = top / head.cwd.relative_to(head.top)
             if not cwd.is_dir():
                 msg = f"{(revision.sha or '')[:12]} has no folder {cwd.relative_to(top)}"
                 raise NoBaselineError(msg)
@@ -260,7 +260,7 @@ def shared_data(head: Checkout, paths: Sequence[str]) -> tuple[Path, ...]:
     """Places in head of the `--link` paths."""
     for path in paths:
         place = head.cwd / path
-        outside = not Path(os.path.normpath(place)).is_relative_to(head.top.resolve())
+        outside = not Path(os.path.normpath(place)).is_relative_to(head.top)
         problem = ""
         if outside and not Path(path).is_absolute():
             problem = "leads out of the checkout. Give data elsewhere by an absolute path"
@@ -271,7 +271,7 @@ def shared_data(head: Checkout, paths: Sequence[str]) -> tuple[Path, ...]:
         if problem:
             msg = f"--link {path!r} {problem}."
             raise UsageError(msg)
-    return tuple(head.cwd / path for path in paths)
+    return tuple((head.cwd / path).resolve() for path in paths)
 
 
 def _link(head: Checkout, paths: Sequence[str], base_cwd: Path) -> None:
@@ -300,7 +300,6 @@ class Difference:
     """Files that differ between the arms."""
 
     tops: Mapping[Variant, Path]
-    """Links resolved."""
     changed: Mapping[str, Mapping[Variant, str | None]]
     """By file that differs: SHA-256 in each arm, None where it is not there."""
     shared: tuple[Path, ...] = ()
@@ -318,7 +317,7 @@ def difference(base: Checkout, head: Checkout, shared: Sequence[Path] = ()) -> D
     """Compare the files of two checkouts. None if both are the same folder."""
     if base.top == head.top:
         return None
-    tops: dict[Variant, Path] = {"base": base.top.resolve(), "head": head.top.resolve()}
+    tops: dict[Variant, Path] = {"base": base.top, "head": head.top}
     words = ("diff", "--name-only", "-z", "--no-renames", "--no-textconv")
     listed = git(head.top, *words, base.revision.sha or "HEAD")
     new = git(head.top, "ls-files", "-z", "--others", "--exclude-standard")
@@ -327,16 +326,19 @@ def difference(base: Checkout, head: Checkout, shared: Sequence[Path] = ()) -> D
         hashes = {arm: _digest(tops[arm] / path) for arm in ARMS}
         if hashes["base"] != hashes["head"] or not any(hashes.values()):  # a submodule has none
             changed[path] = hashes
-    resolved = tuple(path.resolve() for path in shared)
-    return Difference(tops=tops, changed=changed, shared=resolved)
+    return Difference(tops=tops, changed=changed, shared=tuple(shared))
 
 
 def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
     """Files that a run reported as loaded. The report is read as untrusted."""
-    top = top.resolve()
     foreign: list[str] = []
     changed: dict[str, str] = {}
-    copies: dict[str, str] = {}
+    elsewhere = {
+        (PurePath(path).name, sha): path
+        for path, hashes in between.changed.items()
+        for sha in hashes.values()
+        if sha != EMPTY
+    }
     for how, path, digest in _lines(scratch):
         if any(Path(path).is_relative_to(folder) for folder in (PROBE, *between.shared)):
             continue  # ours, or shared on purpose
@@ -349,12 +351,9 @@ def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
                 foreign.append(inside)
             elif owner == top and inside in between.changed and digest:
                 changed[inside] = digest[:HASH_CHARS]
-        elif digest:
-            copies |= dict.fromkeys(_copied(path, digest, between), digest[:HASH_CHARS])
-    return LoadedEntry(
-        foreign=sorted(set(foreign))[:FOREIGN_KEPT],
-        changed={**copies, **changed},
-    )
+        elif digest and (copied := elsewhere.get((PurePath(path).name, digest))):
+            changed.setdefault(copied, digest[:HASH_CHARS])
+    return LoadedEntry(foreign=sorted(set(foreign))[:FOREIGN_KEPT], changed=changed)
 
 
 def why_same_code(program: ProgramEntry) -> str | None:
@@ -420,14 +419,6 @@ def _in_environment(path: str, top: Path) -> bool:
         return True
     folders = [top.joinpath(*parts[:depth]) for depth in range(1, len(parts))]
     return any((folder / mark).exists() for folder in folders for mark in ENVIRONMENT_MARKS)
-
-
-def _copied(path: str, digest: str, between: Difference) -> Iterator[str]:
-    """Changed files of which `path` elsewhere is a copy."""
-    name = PurePath(path).name
-    for changed, hashes in between.changed.items():
-        if PurePath(changed).name == name and digest in hashes.values() and digest != EMPTY:
-            yield changed
 
 
 def _digest(path: Path) -> str | None:

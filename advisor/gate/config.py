@@ -63,7 +63,7 @@ def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tup
         if not command.strip():
             msg = "--command is empty. Give the command that runs your benchmark."
             raise UsageError(msg)
-        folder = str(head.cwd.relative_to(head.top.resolve()))
+        folder = str(head.cwd.relative_to(head.top))
         entry = Workload.model_construct(command=command, unit="unit")  # any shell string
         return (Program(name=COMMAND, workload=entry, folder=folder, in_shell=True),)
     known = declared(head)
@@ -81,8 +81,8 @@ def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tup
 def declared(checkout: Checkout) -> dict[str, Program]:
     """Workloads of the settings for `checkout`. Raises SettingsError."""
     found = settings.load(settings.find(checkout.cwd))
-    top = checkout.top.resolve()
-    folder = str(found.root.relative_to(top)) if found.root.is_relative_to(top) else "."
+    inside = found.root.is_relative_to(checkout.top)
+    folder = str(found.root.relative_to(checkout.top)) if inside else "."
     return {
         name: Program(
             name=name,
