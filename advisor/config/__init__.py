@@ -7,5 +7,4 @@ from advisor.config.document import (
     parse as parse,
     read as read,
 )
-from advisor.config.leaves import Option as Option
 from advisor.config.swap import write_atomic as write_atomic

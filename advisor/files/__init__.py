@@ -1,6 +1,4 @@
 """Output files, written whole and never over the user's."""
 
-from advisor.files.ours import MARKS, Claim, claim, is_marked
-from advisor.files.reading import read_whole
-
-__all__ = ["MARKS", "Claim", "claim", "is_marked", "read_whole"]
+from advisor.files.ours import MARKS as MARKS, Claim as Claim, claim as claim
+from advisor.files.reading import read_whole as read_whole

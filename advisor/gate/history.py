@@ -1,9 +1,7 @@
 """History of sessions of one machine, over days.
 
-One session is several fresh processes of head on one day, and the unit of this comparison. A
-session is red if it lies below the prediction interval of the window before it, or if the latest
-sessions together lie below the first half of the window (drift). A red session never becomes part
-of the window, so a regression does not heal itself.
+One session is several fresh processes of head on one day, and the unit of this comparison.
+docs/gate.md states when it is red.
 """
 
 import math

@@ -1,8 +1,4 @@
-"""Runner of a gate: pairs until the test decides.
-
-The order within pairs is random and seeded, in blocks of two pairs that hold both orders, so that
-no drift and no effect of the place favours an arm.
-"""
+"""Runner of a gate: pairs until the test decides."""
 
 import itertools
 import math
@@ -42,7 +38,7 @@ SHORT_RUN_S = 10.0
 
 
 def orders(seed: int) -> Iterator[tuple[Variant, Variant]]:
-    """Random orders within pairs, balanced in blocks."""
+    """Random orders; each block of two pairs holds both, so no drift favours an arm."""
     rng = random.Random(seed)  # noqa: S311  no secret hangs on it
     while True:
         block: list[tuple[Variant, Variant]] = [ARMS, ("head", "base")]

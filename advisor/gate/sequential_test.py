@@ -1,18 +1,9 @@
 """Sequential test: log ratios of pairs to a verdict, by pure functions.
 
 One difference a pair: d = ln(rate of base / rate of head), above zero where head is slower.
-A drop of the rate by `threshold` is tau = -ln(1 - threshold) on that scale. At each look the
-exact signed-rank bounds L and U of the centre of d decide:
-
-    L > tau and mean > tau   regression: the slowdown is proven larger than allowed
-    all d far above tau      regression: the slowdown is evident
-    U < tau                  pass: the slowdown is proven smaller than allowed
-    else                     more pairs, and at the last look: inconclusive
-
-The error budget `alpha` of each side is spent over the looks, so looking again is honest. The
-bounds assume independent, symmetric differences. The random order within pairs supports the
-second. One test of serial correlation guards the first, and its alarm delays a verdict, unless all
-pairs lie further from the threshold than from each other.
+A drop of the rate by `threshold` is tau = -ln(1 - threshold) on that scale. docs/gate.md states
+the rules. The bounds assume independent, symmetric differences: the serial test guards the first,
+and the random order within pairs the second.
 """
 
 import itertools
