@@ -21,7 +21,7 @@ def member(parent: str, key: str | int) -> str:
     return f"{parent}[{json.dumps(key, ensure_ascii=False)}]"
 
 
-_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _BOOLEANS = (("true", "false"), ("yes", "no"), ("on", "off"))
 
 
@@ -34,7 +34,7 @@ def in_family(value: JsonScalar, old: JsonScalar, text: str) -> JsonScalar:
     if isinstance(old, str) and text[:1] in ("'", '"'):
         if isinstance(value, bool) and old.lower() in _BOOLEANS[0]:
             return spell_boolean(value, old)
-        if is_number(value) and _NUMBER.fullmatch(old):
+        if is_number(value) and NUMBER.fullmatch(old):
             return spell_number(value)
     elif is_number(value) and is_number(old) and math.isfinite(value) and abs(value) < 2**53:
         if isinstance(old, float):

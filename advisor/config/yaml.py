@@ -9,21 +9,17 @@ from yaml.resolver import Resolver
 
 from advisor.config import spelling
 from advisor.config.leaves import ALIAS, MAX_DEPTH, TOO_DEEP, Scalar, Syntax, syntax_error
-from advisor.config.spelling import double_quoted
+from advisor.config.spelling import NUMBER, double_quoted
 from advisor.model import JsonScalar
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
 _PROPERTIES = re.compile(r"(?:[&!]\S*(?:\s|#[^\r\n]*)*)+")
-_SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
 _READ = ("null", "bool", "int", "float")
 _TEXT_TAGS = ("str", "timestamp", "merge", "value")
 """Tags whose scalars are kept as text: no one tunes a date."""
 
 _PLAIN_TEXT = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+@=-]*(?: [A-Za-z0-9_./+@=-]+)*")
-_NUMBER_TO_YAML_12 = re.compile(
-    r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|0o[0-7]+|0x[0-9a-fA-F]+"
-)
 
 _constructor = SafeConstructor()
 _resolve: Any = Resolver().resolve
@@ -59,8 +55,7 @@ def spell_text(value: str, old: str) -> str:
 def _is_retyped(value: str) -> bool:
     """Return True if some loader would retype the text."""
     tag = _resolve(yaml.ScalarNode, value, (True, False))
-    other = value.lower() in ("y", "n") or _NUMBER_TO_YAML_12.fullmatch(value)
-    return tag != f"{_CORE}str" or bool(other)
+    return tag != f"{_CORE}str" or value.lower() in ("y", "n") or bool(NUMBER.fullmatch(value))
 
 
 def _refuse_deep(text: str, name: str) -> None:
@@ -122,8 +117,6 @@ class _Reader:
         if tag not in _READ:
             known = tag in _TEXT_TAGS
             return text, why if known else f"its tag {tag} gives it a meaning of its own"
-        if tag in ("int", "float") and not node.style and _SEXAGESIMAL.fullmatch(text):
-            return text, "it is a base-60 number to YAML 1.1 and text to other loaders"
         try:
             return SafeConstructor.yaml_constructors[_CORE + tag](_constructor, node), why
         except (ValueError, KeyError, IndexError, OverflowError) as problem:

@@ -101,7 +101,6 @@ def test_custom_tags_are_kept_as_plain_values_and_not_edited() -> None:
         ("a: >-\n  4\n", "a block of text"),
         ("a: 'x\n  y'\n", "it spans several lines"),
         ("a: !ENV 4\n", "its tag !ENV"),
-        ("a: 1:30:00\n", "base-60"),
     ],
 )
 def test_what_is_no_literal_is_not_editable_and_says_why(raw, why) -> None:
