@@ -5,7 +5,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from advisor.gate.schema import ARMS, ProgramEntry, Rate, Variant, WorkloadVerdict
 from advisor.gate.sequential_test import CONFIDENCE, CORRELATED, Judgement
@@ -39,6 +39,10 @@ class Workload(NamedTuple):
         figure = None if self.figure == THROUGHPUT else self.figure
         parts = (self.program, self.benchmark, figure)
         return ": ".join(part for part in parts if part is not None)
+
+    def verdict(self, **facts: Any) -> WorkloadVerdict:
+        """`facts` as the verdict on this workload."""
+        return WorkloadVerdict(**self._asdict(), name=self.name, **facts)
 
 
 def words(figure: str) -> tuple[str, str, str]:
@@ -93,9 +97,7 @@ class Comparison:
             notes.append(f"median {self.workload.figure}: {shown}")
         if is_rate and interval.high < -self.tau:
             notes.append("an unexpected gain can mean work that is no longer done")
-        return WorkloadVerdict(
-            **self.workload._asdict(),
-            name=self.workload.name,
+        return self.workload.verdict(
             better=self.rates["head"][0].better,
             threshold=self.threshold,
             verdict=judgement.outcome,

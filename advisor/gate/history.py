@@ -15,7 +15,7 @@ from pydantic import Field
 
 from advisor import stats
 from advisor.gate.comparison import Workload
-from advisor.gate.schema import Better, GateRecord, ProgramEntry, Rate, Source, WorkloadVerdict
+from advisor.gate.schema import Better, GateRecord, ProgramEntry, Rate, Source
 from advisor.gate.verdict import led
 from advisor.model import digest_of
 from advisor.report import writing
@@ -103,9 +103,7 @@ def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
             beside = {each.series for each in past.sessions if each.machine == machine} | {series}
             found = predict(past.window(series), value, threshold, rate.better, len(beside))
             verdicts.append(
-                WorkloadVerdict(
-                    **workload._asdict(),
-                    name=workload.name,
+                workload.verdict(
                     better=rate.better,
                     threshold=threshold,
                     **found,

@@ -200,18 +200,6 @@ def _smallest_threshold(compared: Comparison) -> list[str]:
     return [f"smallest threshold that equal code passes: --threshold {max(1, math.ceil(high))}%"]
 
 
-def _named(
-    workload: Workload, program: ProgramEntry, verdict: Verdict, reason: str
-) -> WorkloadVerdict:
-    return WorkloadVerdict(
-        **workload._asdict(),
-        name=workload.name,
-        verdict=verdict,
-        reason=reason,
-        pairs=len(program.kept),
-    )
-
-
 def without_pairs(program: ProgramEntry, inputs: Inputs) -> tuple[Verdict, str] | None:
     """Verdict on a program that no pair can change; None if its pairs decide."""
     whole = Workload(program.name)
@@ -255,11 +243,12 @@ def _may_be_missing(workload: Workload, inputs: Inputs) -> bool:
 
 def _match(program: ProgramEntry, inputs: Inputs) -> Iterator[Comparison | WorkloadVerdict | str]:
     """Comparisons, verdicts on what cannot be compared, and notes."""
-    closed = without_pairs(program, inputs)
-    if not program.kept and not closed:
+    closed, pairs = without_pairs(program, inputs), len(program.kept)
+    if not pairs and not closed:
         closed = "inconclusive", f"no pair was measured ({program.stopped or 'not begun'})"
     if closed:
-        yield _named(Workload(program.name), program, *closed)
+        verdict, reason = closed
+        yield Workload(program.name).verdict(verdict=verdict, reason=reason, pairs=pairs)
         return
     limits = inputs.limits.get(program.name, GateLimits())
     figures = limits.shares()
@@ -288,14 +277,13 @@ def _match(program: ProgramEntry, inputs: Inputs) -> Iterator[Comparison | Workl
             yield f"{workload.name} was removed, as declared"
             continue
         problem = (
-            _absent(workload.name, rates, len(program.kept))
-            or _different(rates, runs)
-            or _less_work(rates)
+            _absent(workload.name, rates, pairs) or _different(rates, runs) or _less_work(rates)
         )
         if problem and problem[0] == "no-baseline" and rates["head"]:
             problem = _without_base(workload, problem[1], program, inputs)
         if problem:
-            yield _named(workload, program, *problem)
+            verdict, reason = problem
+            yield workload.verdict(verdict=verdict, reason=reason, pairs=pairs)
             continue
         unused -= {workload.benchmark}
         yield Comparison(workload=workload, program=program, threshold=threshold, rates=rates)
