@@ -306,6 +306,16 @@ class Difference:
     """Data that both arms were given on purpose."""
 
     @property
+    def by_content(self) -> dict[tuple[str, str | None], str]:
+        """Changed files by name and SHA-256, by which a copy elsewhere is known."""
+        return {
+            (PurePath(path).name, sha): path
+            for path, hashes in self.changed.items()
+            for sha in hashes.values()
+            if sha != EMPTY
+        }
+
+    @property
     def asked(self) -> Origins:
         """Instructions for the probe."""
         names = {PurePath(path).name for path in self.changed}
@@ -333,12 +343,7 @@ def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
     """Files that a run reported as loaded. The report is read as untrusted."""
     foreign: list[str] = []
     changed: dict[str, str] = {}
-    elsewhere = {
-        (PurePath(path).name, sha): path
-        for path, hashes in between.changed.items()
-        for sha in hashes.values()
-        if sha != EMPTY
-    }
+    copies = between.by_content
     for how, path, digest in _lines(scratch):
         if any(Path(path).is_relative_to(folder) for folder in (PROBE, *between.shared)):
             continue  # ours, or shared on purpose
@@ -351,7 +356,7 @@ def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
                 foreign.append(inside)
             elif owner == top and inside in between.changed and digest:
                 changed[inside] = digest[:HASH_CHARS]
-        elif digest and (copied := elsewhere.get((PurePath(path).name, digest))):
+        elif digest and (copied := copies.get((PurePath(path).name, digest))):
             changed.setdefault(copied, digest[:HASH_CHARS])
     return LoadedEntry(foreign=sorted(set(foreign))[:FOREIGN_KEPT], changed=changed)
 

@@ -92,7 +92,6 @@ class Session:
         self.budget = Budget(total_s=total_s, clock=time.monotonic, started=time.monotonic())
         for program in self._open():
             self._warm_up(program)
-        self._announce()
         while open_programs := self._open():
             for program in open_programs:
                 self._measure_pair(program)
@@ -126,16 +125,6 @@ class Session:
 
     def _runs_to_first_look(self) -> int:
         return 2 * LOOKS[0] * len(self.selected)
-
-    def _announce(self) -> None:
-        pair_s = sum(self._pair_s(program.name) for program in self._open())
-        if pair_s:
-            first, last = (LOOKS_OF[self.mode][end] for end in (0, -1))
-            self.say(
-                f"a pair takes about {pair_s:.0f} s: the first verdict can fall after {first} "
-                f"pairs ({first * pair_s / 60:.1f} min), the last after {last} "
-                f"({last * pair_s / 60:.1f} min)"
-            )
 
     def _open(self) -> list[Program]:
         """Programs that another pair could still decide."""
