@@ -4,6 +4,7 @@
 blanked out. The tokens of the same copy give the place of every value.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -26,9 +27,8 @@ def parse(text: str, name: str) -> list[Scalar]:
     except ValueError as problem:
         position, reason = getattr(problem, "pos", 0), getattr(problem, "msg", str(problem))
         raise syntax_error(name, text, position, f"not valid JSON: {reason}") from problem
-    reader = _Reader(_TOKEN.finditer(blanked))
-    reader.value(next(reader.rest), "")
-    return [leaf for leaf in reader.found if leaf]
+    tokens = _TOKEN.finditer(blanked)
+    return list(_leaves(next(tokens), tokens, ""))
 
 
 def _blanked(text: str) -> str:
@@ -41,37 +41,21 @@ def _blanked(text: str) -> str:
     return spliced(text, [*comments, *commas])
 
 
-class _Reader:
-    """Reader of tokens that are known to be grammatical."""
-
-    def __init__(self, tokens: Iterator[re.Match[str]]) -> None:
-        self.found: list[Scalar | None] = []
-        self.rest = tokens
-
-    def value(self, token: re.Match[str], path: str) -> None:
-        if token[0] == "{":
-            self._object(path)
-        elif token[0] == "[":
-            self._array(path)
-        else:
-            self.found.append(Scalar(path, json.loads(token[0]), *token.span()))
-
-    def _object(self, path: str) -> None:
-        seen: dict[str, tuple[int, int]] = {}
-        while (key := next(self.rest))[0] != "}":
+def _leaves(token: re.Match[str], rest: Iterator[re.Match[str]], path: str) -> Iterator[Scalar]:
+    """Scalars of the value that begins with `token`; the text is known to be grammatical."""
+    if token[0] == "{":
+        members = {}
+        while (key := next(rest))[0] != "}":
             place = spelling.member(path, json.loads(key[0]))
-            if place in seen:
-                start, end = seen[place]
-                self.found[start:end] = [None] * (end - start)
-            began = len(self.found)
-            self.value(next(self.rest), place)
-            seen[place] = began, len(self.found)
-
-    def _array(self, path: str) -> None:
+            members[place] = list(_leaves(next(rest), rest, place))  # of equal keys the last counts
+        yield from itertools.chain.from_iterable(members.values())
+    elif token[0] == "[":
         number = 0
-        while (token := next(self.rest))[0] != "]":
-            self.value(token, spelling.member(path, number))
+        while (item := next(rest))[0] != "]":
+            yield from _leaves(item, rest, spelling.member(path, number))
             number += 1
+    else:
+        yield Scalar(path, json.loads(token[0]), *token.span())
 
 
 SYNTAX = Syntax(
