@@ -182,6 +182,5 @@ def is_foreign(environ: Mapping[str, str]) -> bool:
         repo = ("repo", "full_name")
         theirs, ours = (fact(event, "pull_request", side, *repo) for side in ("head", "base"))
         return not theirs or theirs != ours
-    if not event and not kind:
-        return environ.get("GITHUB_ACTIONS") == "true"
-    return kind not in OWN_EVENTS
+    is_job = bool(event or kind) or environ.get("GITHUB_ACTIONS") == "true"
+    return is_job and kind not in OWN_EVENTS

@@ -130,7 +130,7 @@ def shown_paths(
 ) -> tuple[str, ...]:
     """Needed paths inside the hidden folders. They are the checkout, interpreters and caches."""
     repository = git(checkout.top, "rev-parse", "--path-format=absolute", "--git-common-dir")
-    found = {str(checkout.top), repository or "", *links, *SHOWN_RUN}
+    found = {str(checkout.top), repository or str(checkout.top), *links, *SHOWN_RUN}
     found |= {PACKAGE, "/etc/resolv.conf", *_interpreter(Path(sys.executable).parent)}
     for variable in SEARCH_PATHS:
         for entry in environ.get(variable, "").split(os.pathsep):
@@ -148,7 +148,7 @@ def shown_paths(
             found |= {f"{folder}/hub", f"{folder}/datasets"}  # beside them lies a token
         elif cache.variable != "XDG_CACHE_HOME":
             found.add(folder)
-    real, hidden = {os.path.realpath(path) for path in found if path}, hidden_folders(environ)
+    real, hidden = {os.path.realpath(path) for path in found}, hidden_folders(environ)
     return tuple(sorted(p for p in real if not any(is_within(each, p) for each in hidden)))
 
 
