@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Iterator
 
 from advisor.config import spelling
 from advisor.config.leaves import Scalar, Syntax, syntax_error
@@ -29,9 +30,7 @@ def parse(text: str, name: str) -> list[Scalar]:
         found = _AT.search(str(problem))
         at = (int(found[1]), int(found[2])) if found else len(text)
         raise syntax_error(name, text, at, stated) from problem
-    scanner = _Scanner(text)
-    scanner.run()
-    return scanner.found
+    return list(_Scanner(text).leaves())
 
 
 def spell_text(value: str, old: str) -> str:
@@ -44,19 +43,18 @@ class _Scanner:
     """Scanner of text that is known to be valid."""
 
     def __init__(self, text: str) -> None:
-        self.found: list[Scalar] = []
         self._text = text
         self._at = 0
         self._tables: dict[str, int] = {}
         """Path of an array of tables to the number of its tables so far."""
 
-    def run(self) -> None:
+    def leaves(self) -> Iterator[Scalar]:
         table = ""
         while self._next():
             if self._next() == "[":
                 table = self._header()
             else:
-                self._member(table)
+                yield from self._member(table)
 
     def _take(self, pattern: str | re.Pattern[str]) -> str:
         found = re.compile(pattern).match(self._text, self._at)
@@ -92,37 +90,37 @@ class _Scanner:
                 path = spelling.member(path, self._tables[path])
         return path
 
-    def _member(self, path: str) -> None:
+    def _member(self, path: str) -> Iterator[Scalar]:
         for part in self._keys():
             path = spelling.member(path, part)
         self._take(r"[ \t]*=[ \t]*")
-        self._value(path)
+        yield from self._value(path)
 
-    def _value(self, path: str) -> None:
+    def _value(self, path: str) -> Iterator[Scalar]:
         opening = self._text[self._at]
         if opening not in "[{":
-            self._leaf(path)
+            yield self._leaf(path)
             return
         self._at += 1
         index = 0
         while self._next() not in "]}":
             if opening == "[":
-                self._value(spelling.member(path, index))
+                yield from self._value(spelling.member(path, index))
                 index += 1
             else:
-                self._member(path)
+                yield from self._member(path)
             self._next()
             self._take(",")
         self._at += 1
 
-    def _leaf(self, path: str) -> None:
+    def _leaf(self, path: str) -> Scalar:
         start = self._at
         word = self._take(_STRING) or self._take(_DATE_AND_TIME) or self._take(_WORD)
         read = tomllib.loads(f"x = {word}")["x"]
         plain = isinstance(read, (str, int, float))  # else a date, which stays text
         value: JsonScalar = read if plain else word
         why = "it is a block of text" if word.startswith(('"""', "'''")) else None
-        self.found.append(Scalar(path, value, start, self._at, why))
+        return Scalar(path, value, start, self._at, why)
 
 
 SYNTAX = Syntax(parse=parse, spell_text=spell_text)

@@ -1,6 +1,7 @@
 """YAML as PyYAML composes it; no tag is constructed, and aliases stay shared."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -29,9 +30,7 @@ def parse(text: str, name: str) -> list[Scalar]:
     try:
         _refuse_deep(text, name)
         root = yaml.compose(text, Loader=_LOADER)
-        reader = _Reader(text, name)
-        if root is not None:
-            reader.value(root, "", 0)
+        return list(_Reader(text, name).leaves(root, "", 0)) if root is not None else []
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         stated = ", ".join(part for part in (problem.context, problem.problem) if part)
@@ -40,7 +39,6 @@ def parse(text: str, name: str) -> list[Scalar]:
     except yaml.reader.ReaderError as problem:
         stated = f"not valid YAML: {problem.reason}"
         raise syntax_error(name, text, problem.position, stated) from problem
-    return reader.found
 
 
 def spell_text(value: str, old: str) -> str:
@@ -71,44 +69,44 @@ def _refuse_deep(text: str, name: str) -> None:
 
 class _Reader:
     def __init__(self, text: str, name: str) -> None:
-        self.found: list[Scalar] = []
         self._text = text
         self._name = name
         self._first: dict[int, str] = {}
         """Path of each node where it is written out."""
 
-    def value(self, node: Any, path: str, position: int) -> None:
-        """Read the node at `path`; an alias stands at `position`."""
+    def leaves(self, node: Any, path: str, position: int) -> Iterator[Scalar]:
+        """Scalars of the node at `path`; an alias stands at `position`."""
         is_scalar = isinstance(node, yaml.ScalarNode)
         written = self._first.setdefault(id(node), path)
         if written != path:
             if is_scalar:
                 value, _ = self._meaning(node)
-                why = f"{ALIAS} {written}"
-                self.found.append(Scalar(path, value, position, position, why))
+                yield Scalar(path, value, position, position, f"{ALIAS} {written}")
         elif is_scalar:
-            self._scalar(node, path)
+            yield self._scalar(node, path)
         elif isinstance(node, yaml.MappingNode):
-            self._mapping(node, path)
+            yield from self._mapping(node, path)
         else:
             for number, item in enumerate(node.value):
-                self.value(item, spelling.member(path, number), item.start_mark.index)
+                place = spelling.member(path, number)
+                yield from self.leaves(item, place, item.start_mark.index)
 
-    def _mapping(self, node: Any, path: str) -> None:
+    def _mapping(self, node: Any, path: str) -> Iterator[Scalar]:
         members = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise self._error(key, "a list or a mapping stands where a key should be")
             members[key.tag, key.value] = key, value  # of a key written twice the last one counts
         for key, value in members.values():
-            self.value(value, spelling.member(path, key.value), key.end_mark.index)
+            place = spelling.member(path, key.value)
+            yield from self.leaves(value, place, key.end_mark.index)
 
-    def _scalar(self, node: Any, path: str) -> None:
+    def _scalar(self, node: Any, path: str) -> Scalar:
         value, why = self._meaning(node)
         start, end = node.start_mark.index, node.end_mark.index
         properties = _PROPERTIES.match(self._text, start, end)
         start = properties.end() if properties else start
-        self.found.append(Scalar(path, value, start, end, why))
+        return Scalar(path, value, start, end, why)
 
     def _meaning(self, node: Any) -> tuple[JsonScalar, str | None]:
         """Value of a scalar, and any edit problem."""
