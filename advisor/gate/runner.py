@@ -102,29 +102,27 @@ class Session:
         A program that ends in a reasonable time is always run to its end, so that its work can be
         compared; of a longer one the probe measures a window.
         """
-        name, limit_s = program.name, self.budget.remaining_s / 2 / self._runs_to_first_look()
+        name, runs_to_first_look = program.name, 2 * LOOKS[0] * len(self.selected)
+        limit_s = self.budget.remaining_s / 2 / runs_to_first_look
         self.say(f"{name}: warming up")
         self.plans[name] = WHOLE
         head = self._run(program, "head", limit_s)
         if head.problem and head.problem.kind == "timeout":
-            needed_min = math.ceil(2 * self._runs_to_first_look() * head.wall_s / 60)
+            needed_min = math.ceil(2 * runs_to_first_look * head.wall_s / 60)
             self.say(
                 f"{name}: not over after {head.wall_s:.0f} s, so a window of "
                 f"{WINDOW.measure_s:g} s is measured; whole runs need --max-minutes {needed_min}"
             )
             self.plans[name] = WINDOW
-            head = self._run(program, "head", self.budget.remaining_s)
+            head = self._run(program, "head")
         self.update(name, warm_ups=[head])
         if head.problem:
             return
-        base = self._run(program, "base", max(self.budget.remaining_s, HANG_FACTOR * head.wall_s))
+        base = self._run(program, "base")
         known = sorted({*self.programs[name].known, *base.rates})
         self.update(name, warm_ups=[head, base], known=known)
         if base.problem:
             self.fail_base(name, f"base failed ({base.problem.kind}): {base.problem.evidence}")
-
-    def _runs_to_first_look(self) -> int:
-        return 2 * LOOKS[0] * len(self.selected)
 
     def _open(self) -> list[Program]:
         """Programs that another pair could still decide."""
@@ -155,11 +153,7 @@ class Session:
         """Run the next pair; one that did not count is measured again in its order."""
         entry = self.programs[program.name]
         order = next(itertools.islice(orders(self.inputs.seed), len(entry.kept), None))
-        longest_s = max(run.wall_s for run in entry.runs)
-        runs = {}
-        for arm in order:
-            limit_s = max(self.budget.remaining_s, HANG_FACTOR * longest_s)
-            runs[arm] = self._run(program, arm, limit_s)
+        runs = {arm: self._run(program, arm) for arm in order}
         quiet = self.mode == "history"  # another day's runs are those of a quiet machine
         pair = PairEntry(
             number=len(entry.pairs) + 1,
@@ -170,8 +164,11 @@ class Session:
         self.update(program.name, pairs=[*entry.pairs, pair])
         self.say(f"{program.name}: {_summary(pair)}")
 
-    def _run(self, program: Program, arm: Variant, limit_s: float) -> RunEntry:
+    def _run(self, program: Program, arm: Variant, limit_s: float | None = None) -> RunEntry:
         plan = self.plans[program.name]
+        if limit_s is None:
+            longest_s = max((run.wall_s for run in self.programs[program.name].runs), default=0.0)
+            limit_s = max(self.budget.remaining_s, HANG_FACTOR * longest_s)
         run = self.processes.run(program, arm, plan, max(SHORT_RUN_S, limit_s))
         if run.problem and run.problem.kind == "interrupted":
             msg = "Interrupted: no verdict. The pairs measured until then are in the report."
