@@ -144,7 +144,7 @@ def test_two_calls_do_not_rewrite_one_config_at_once(config) -> None:
 
 @pytest.mark.parametrize(
     ("every", "least"),
-    [(23, 40), pytest.param(1, 800, marks=[pytest.mark.slow, pytest.mark.nightly])],
+    [(21, 40), pytest.param(1, 800, marks=[pytest.mark.slow, pytest.mark.nightly])],
 )
 def test_killed_at_any_line_the_config_is_whole_and_the_next_call_right(every, least) -> None:
     """Lines of the write and of the revert."""

@@ -40,8 +40,8 @@ class Versions:
 
     def __init__(self, state: Path, config: Path) -> None:
         self._config = config
-        self._folder = state / "versions" / _key(state, config)
-        self._quality = self._folder / "quality"
+        self.folder = state / "versions" / _key(state, config)
+        self._quality = self.folder / "quality"
 
     def all(self) -> list[Version]:
         """Rewrites not reverted yet; unreadable ones are left out."""
@@ -78,7 +78,6 @@ class Versions:
             raise StateUnusableError(msg) from problem
 
     def forget(self, version: Version) -> None:
-        """Drop a rewrite that was undone."""
         self._place(version).unlink(missing_ok=True)
 
     @contextlib.contextmanager
@@ -86,7 +85,7 @@ class Versions:
         """Lock this config against other calls. Raises StateBusyError and StateUnusableError."""
         try:
             self._quality.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = (self._folder / "lock").open("ab")
+            lock = (self.folder / "lock").open("ab")
         except OSError as problem:
             msg = (
                 f"{problem.filename} cannot hold originals and measurements: {problem.strerror}. "
@@ -109,7 +108,7 @@ class Versions:
     def recover(self) -> list[str]:
         """Clean up after killed calls while `held`; return messages."""
         notes = swap.recover(self._config)
-        for draft in self._folder.rglob(f"*{atomic.DRAFT}"):
+        for draft in self.folder.rglob(f"*{atomic.DRAFT}"):
             draft.unlink(missing_ok=True)
         with contextlib.suppress(AdvisorError):
             current = swap.read_bytes(self._config)
@@ -120,10 +119,10 @@ class Versions:
         return notes
 
     def _files(self) -> list[Path]:
-        return sorted(self._folder.glob("[0-9][0-9][0-9][0-9].json"))
+        return sorted(self.folder.glob("[0-9][0-9][0-9][0-9].json"))
 
     def _place(self, version: Version) -> Path:
-        return self._folder / f"{version.number:04d}.json"
+        return self.folder / f"{version.number:04d}.json"
 
     # The original's quality is measured once and outlives rewrites, so that a tolerance is always
     # taken from the original and never adds up over repeated calls.
@@ -150,9 +149,8 @@ def recover(config: Path) -> list[str]:
     """Remove leftovers of killed calls; return messages. Raises StateBusyError."""
     notes: list[str] = []
     for state in existing_folders(project_root(config)):
-        folder = state / "versions" / _key(state, config)
-        if folder.is_dir() and os.access(folder, os.W_OK):  # else no call could leave anything
-            versions = Versions(state, config)
+        versions = Versions(state, config)
+        if os.access(versions.folder, os.W_OK):  # else no call could leave anything
             with versions.held():
                 notes += versions.recover()
     remove_candidates(config)
@@ -216,7 +214,6 @@ def _key(state: Path, path: Path) -> str:
 
 
 def candidate_path(original: str, trial_id: str) -> str:
-    """Place of a candidate beside its original."""
     path = Path(original).absolute()
     tag = re.sub(r"[^A-Za-z0-9_-]", "-", trial_id)
     if path.suffix == ".py":  # a name that can be imported

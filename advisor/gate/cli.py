@@ -216,7 +216,7 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
         record = measured(session, host)
         if args.history:
             record = _judged(record, args.history)
-    notes = [*record.notes, *setup_step.isolation_notes(cwd, job.withheld)]
+    notes = [*record.notes, *setup_step.isolation_notes(cwd, unprotected, job.withheld)]
     return record.model_copy(update={"notes": notes})
 
 

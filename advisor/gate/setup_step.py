@@ -95,10 +95,8 @@ def unprotected(cwd: Path) -> str:
     )
 
 
-def isolation_notes(cwd: Path, withheld: Sequence[str]) -> list[str]:
-    found = []
-    if reach := unprotected(cwd):
-        found.append(f"not isolated: {reach}")
+def isolation_notes(cwd: Path, reach: str, withheld: Sequence[str]) -> list[str]:
+    found = [f"not isolated: {reach}"] if reach else []
     if withheld:
         found.append(f"withheld from base and head: {', '.join(withheld)} (--keep-env hands over)")
     if git(cwd, "config", "--local", "--get-regexp", r"^http\..*extraheader$"):
