@@ -387,21 +387,6 @@ def why_same_code(program: ProgramEntry) -> str | None:
     )
 
 
-def unseen(program: ProgramEntry, between: Difference | None) -> str | None:
-    """Warning if neither arm loaded a changed file."""
-    seen = [run.loaded for run in program.runs if run.loaded]
-    arms = {run.arm for run in program.runs if run.loaded}
-    if between is None or not between.changed or len(arms) < len(ARMS):
-        return None
-    if any(each.changed for each in seen):
-        return None
-    return (
-        f"{program.name}: no file that differs between base and head "
-        f"({_some(sorted(between.changed))}) was seen to be loaded by either, so this says little "
-        "about the change"
-    )
-
-
 def _lines(scratch: Path) -> Iterator[tuple[str, str, str | None]]:
     """Kind, absolute path and SHA-256 of each reported file."""
     try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from advisor.errors import InterruptedByUserError
 from advisor.executor.executor import Budget
-from advisor.gate import checkout, config, verdict
+from advisor.gate import config, verdict
 from advisor.gate.config import Program
 from advisor.gate.process import WHOLE, WINDOW, ProcessRunner
 from advisor.gate.schema import (
@@ -200,13 +200,10 @@ def measured(session: Session, host: Machine) -> GateRecord:
     except InterruptedByUserError as problem:
         interrupted = str(problem)
         session.say(interrupted)
-    programs, between = list(session.programs.values()), session.processes.between
-    record = decide(programs, session.inputs, session.mode)
-    unseen = [note for program in programs if (note := checkout.unseen(program, between))]
+    record = decide(list(session.programs.values()), session.inputs, session.mode)
     facts: dict[str, object] = {
         **{arm: session.processes.arms[arm].revision for arm in ARMS},
         "host": host,
-        "notes": [*record.notes, *unseen],
     }
     if interrupted:
         facts |= {"verdict": "invalid", "reason": interrupted}

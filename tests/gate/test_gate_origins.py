@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from gate_examples import program
 
-from advisor.gate.checkout import Checkout, difference, unseen
+from advisor.gate.checkout import Checkout, difference
 from advisor.gate.schema import Revision
-from tests.gate.repos import STEADY, WARM_UPS, Gated
+from tests.gate.repos import WARM_UPS, Gated
 
 MODEL = "RATE = {}\n"
 USES_MODEL = """
@@ -101,18 +100,6 @@ def test_a_change_that_each_arm_loads_for_itself_is_measured(gated) -> None:
             base, head = (run.loaded.changed for run in entry.warm_ups if run.loaded)
             assert base.keys() == head.keys() == {"model.py"}
             assert base != head
-    assert not any("seen to be loaded" in note for note in gated.record.notes)
-
-
-def test_changed_files_that_neither_arm_loads_are_told_once(repo) -> None:
-    """One may have the name of a module of Python's: place or content make it the project's."""
-    bench = "import queue\n" + STEADY.format(rate=100)
-    repo.commit({"bench.py": bench, "sub/queue.py": "1"})
-    repo.commit({"notes.md": "x", "other.py": "", "sub/queue.py": "2"})
-    found = repo.gate("--command", "python bench.py", *WARM_UPS)
-    assert found.record.verdict == "inconclusive", found.stderr
-    (listed,) = (note for note in found.record.notes if "seen to be loaded" in note)
-    assert "notes.md" in listed
 
 
 def test_a_difference_counts_uncommitted_and_new_files(repo) -> None:
@@ -127,4 +114,3 @@ def test_a_difference_counts_uncommitted_and_new_files(repo) -> None:
     assert set(between.changed) == set(between.asked.names) == {"a.py", "c.py"}
     assert between.changed["c.py"]["base"] is None
     assert difference(arms[0], arms[0]) is None
-    assert unseen(program([]), between) is None  # nothing was seen at all
